@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     progress.configure(progress.job_name(arguments))
     try:
+        " ".join(arguments).encode()
         if hasattr(options, "numerics"):  # before the libraries that read these variables are loaded
             os.environ.update(environment(options.numerics))
         check_processor()
@@ -55,8 +56,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             message = str(error)
             leave_refused()
+        elif isinstance(error, UnicodeEncodeError):
+            name = error.object[max(0, error.start - 60) : error.end + 60]
+            message = f"{os.fsencode(name)!r}: holds a name that is not UTF-8, as pages and tables are; rename the file"
         else:
-            message = explain(error, options.command, _places(options))
+            message = explain(error, options.command, _places(options), stage=options.command in STAGES)
+            message = message and message + _again(options)
         if message is None:
             raise
         if os.environ.get("COCAL_TRACEBACK"):
@@ -95,6 +100,15 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         if name == chosen:
             command.add_to(of_command)
     return parser
+
+
+def _again(options: argparse.Namespace) -> str:
+    """The end of the advice to run a command again, where outputs that it has begun would be refused."""
+    try:
+        check_outputs(options)
+    except ConfigError:
+        return "; add --overwrite, since some of the output is there now" if hasattr(options, "overwrite") else ""
+    return ""
 
 
 def _places(options: argparse.Namespace) -> list[Path]:

@@ -1,7 +1,11 @@
 """Outputs of commands: nothing of somebody else's is replaced, wrong flags are refused, and refusals leave nothing."""
 
 import json
+import os
+import pty
 import shutil
+import socket
+import subprocess
 
 import pytest
 
@@ -101,6 +105,55 @@ def test_overwriting_spares_inputs_folders_and_devices(place, own, flags, output
     words = [flag.format(place=place, companion=own.companion) for flag in flags]
     assert run(*words, place / output, "--overwrite") == 2
     assert everything(place) == before
+
+
+@pytest.fixture
+def unusual(place):
+    """Outputs that are not plain files, and links to them, by name; a process of its own opens `out.txt` and a pipe."""
+    os.mkfifo(place / "pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(place / "socket"))
+    master, slave = pty.openpty()
+    (place / "terminal").symlink_to(os.ttyname(slave))
+    (place / "to-pipe").symlink_to("pipe")
+    (place / "fd").symlink_to("/proc/self/fd")
+    (place / "open").symlink_to("/proc/self/fd/1")
+    (place / "twice").symlink_to("open")
+    yield ["pipe", "socket", "terminal", "to-pipe", "open", "twice", "fd/1"]
+    os.close(master)
+    os.close(slave)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overwrite", [(), ("--overwrite",)], ids=["", "overwrite"])
+def test_an_output_that_is_no_plain_file_stays(place, unusual, overwrite):
+    """Standard output is an empty file, which `/dev/stdout` and links like it lead to: no command replaces the link."""
+    (place / "out.txt").touch()
+    before = everything(place)
+    for name in unusual:
+        command = ["cocal", "decide", "vote", "scored.jsonl", "--output", name, "--resamples", "20", *overwrite]
+        with (place / "out.txt").open("w") as out:
+            done = subprocess.run(command, cwd=place, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), name
+        assert f"{name}: " in done.stderr
+        assert everything(place) == before
+    evaluate = ["evaluate", place / "scored.jsonl", "--resamples", "20", "--output", place / "report", "--overwrite"]
+    (place / "report").mkdir()
+    os.mkfifo(place / "report/numbers.csv")
+    assert run(*evaluate) == 2
+    assert (place / "report/numbers.csv").is_fifo()
+    assert [file.name for file in (place / "report").iterdir()] == ["numbers.csv"]
+
+
+def test_an_output_that_links_to_a_file_is_written_there(place):
+    """Such as one on a larger disk; the link stays."""
+    (place / "disk").mkdir()
+    (place / "disk/real.jsonl").touch()
+    (place / "link").symlink_to("disk/real.jsonl")
+    assert run("decide", "best-of-n", place / "scored.jsonl", "--output", place / "link") == 0
+    assert (place / "link").is_symlink()
+    assert read_lines(place / "disk/real.jsonl") == read_lines(place / "link") != []
+    assert run("decide", "best-of-n", place / "scored.jsonl", "--output", place / "link") == 2
 
 
 def test_files_are_replaced_where_it_is_asked_for(place, capsys):

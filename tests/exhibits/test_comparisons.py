@@ -267,6 +267,13 @@ def test_the_command_compares_methods_and_tables(frame, tmp_path, capsys):
     tables = [str(tmp_path / "grpo.parquet"), str(tmp_path / "rlcr.parquet")]
     assert main(["compare", *tables, "--settings", settings, "--output", str(tmp_path / "same.csv")]) == 0
     assert (pd.read_csv(tmp_path / "same.csv")["p"] == 1).all()
+    assert {*pd.read_csv(tmp_path / "same.csv")["dataset"]} == {"math500", "aime24"}
+    averaged = [*tables, "--settings", settings, "--output", str(tmp_path / "macro.csv"), "--groups"]
+    assert main(["compare", *averaged, groups]) == 0
+    assert {*pd.read_csv(tmp_path / "macro.csv")["dataset"]} == {"math500", "aime24", "macro-mathematics"}
+    capsys.readouterr()
+    assert main(["compare", *averaged, groups.replace("aime24", "aime25"), "--overwrite"]) == 2
+    assert f"--groups: {tables[0]} has no predictions on 'aime25'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

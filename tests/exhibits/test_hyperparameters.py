@@ -210,3 +210,17 @@ def test_precisions_of_a_training_on_gpus_are_shown():
         found = settings(policy=shared | change)
         assert found.get("Not stated in the paper: Precision of rollout states") == states
         assert found.get("Not stated in the paper: Precision of sums of gradients over GPUs") == sums
+
+
+def test_the_largest_group_of_sets_is_not_named():
+    """Three sets are named, and five are the others; in the paper both groups have four."""
+    study = paper_study()
+    longer = {name: one for name, one in study.datasets.items() if one.max_response_length == 16_384}
+    changed = next(iter(longer))
+    datasets = {**study.datasets, changed: longer[changed].model_copy(update={"max_response_length": 4096})}
+    layout = exhibit_of(study.model_copy(update={"datasets": datasets}), "hyperparameters").layout
+    found = [row for row in prepare(layout)["setting"] if row.startswith("Maximum response length (") and "AMC" in row]
+    others = [row for row in prepare(layout)["setting"] if row == "Maximum response length (other sets)"]
+    assert len(found) == len(others) == 1
+    assert longer[changed].label not in found[0]
+    assert found[0].count(" / ") == len(longer) - 2

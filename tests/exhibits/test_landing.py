@@ -3,35 +3,18 @@
 import base64
 import re
 
-import pandas as pd
 import pytest
 
 from cocal.cli import main
 from cocal.config import load_study
 from cocal.evidence.predicates import DEGENERATE, FAILS, HOLDS, OPEN
-from cocal.evidence.verdicts import AGREES, CONTRADICTS, NOT_ASSESSABLE, NOT_GATHERED, PAPER, REPLICATES, STUDY
+from cocal.evidence.verdicts import CONTRADICTS, NOT_ASSESSABLE
 from cocal.exhibits.base.exhibit import TableExhibit
 from cocal.exhibits.base.registry import exhibits_of
 from cocal.exhibits.typesetting.landing import landing_of
-from cocal.exhibits.typesetting.verdict import CENTRAL, verdict
+from cocal.exhibits.typesetting.verdict import verdict
 from cocal.metrics.shown import csv_text
-
-
-def judged(central, value=0.02, of_replicates=(OPEN,) * 9, of_study=(OPEN,) * 9, paper=AGREES, n=5, positive=4):
-    """Tables/claims of the central claim and of nine others, each a family of its own."""
-    count = f"1 holds; positive in {positive} of {n} (one-sided sign test, p = 0.19)" if n else ""
-    found = {
-        CENTRAL: (central, central),
-        **{f"c{k}": both for k, both in enumerate(zip(of_replicates, of_study, strict=True))},
-    }
-    rows = []
-    for claim, (together, alone) in found.items():
-        for source, said in ((PAPER, paper), (STUDY, alone), (REPLICATES, together if n else NOT_GATHERED)):
-            numbers = {"value": value, "lower": value - 0.1, "upper": value + 0.1}
-            words = {"verdict": said, "count": count if source == REPLICATES else "", "title": f"Claim {claim}"}
-            place = {"claim": claim, "source": source, "score": "", "case": 0, "family": "", "kind": "direction"}
-            rows.append(place | numbers | words)
-    return pd.DataFrame(rows)
+from judged_claims import judged
 
 
 @pytest.mark.parametrize(

@@ -52,3 +52,11 @@ def test_a_study_has_windows_of_one_step_and_of_its_passes():
     once = study.companion.model_copy(update={"passes": 1})
     assert windows(study.model_copy(update={"companion": once})) == (1,)
     assert [folder.rpartition("/")[2] for folder in replayed_folders(study)] == ["steps-1", "steps-2"]
+
+
+def test_the_legend_says_the_most_that_is_kept(layout, scores):
+    """What is kept grows with the steps; the label has room for one number."""
+    grown = scores.assign(kept_bytes=scores["kept_bytes"] * scores["source_step"])
+    (legend,) = online.draw(online.prepare(layout, grown), layout).legends
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert labels == ["online (no states kept)", "online, last 2 steps (7.5 MB kept)", "replayed (8.1 GB kept)"]

@@ -10,6 +10,7 @@ import shutil
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -115,7 +116,7 @@ def _kind(path: str) -> str:
     if not path.startswith("results/"):
         return path
     file = Path(path)
-    name = file.suffix if file.suffix in (".parquet", ".nc") else re.sub(r"[0-9]+", "N", file.name)
+    name = file.suffix if file.suffix in (".parquet", ".nc", ".png") else re.sub(r"[0-9]+", "N", file.name)
     return f"{file.parts[1]}/{name}"
 
 
@@ -285,6 +286,18 @@ def _table(change: Callable[[pd.DataFrame], pd.DataFrame]) -> Prepare:
     return prepare
 
 
+def _renamed(name: str, new: str, folder: Path) -> None:
+    (folder / name).rename(folder / new)
+
+
+def _other_block(folder: Path) -> None:
+    path = folder / "companion/config.json"
+    about = json.loads(path.read_text())
+    del about["provenance"]  # with the seal, as in an older companion
+    about["spec"]["layer"] = 99
+    path.write_text(json.dumps(about))
+
+
 NESTED = "{% for a in range(9999) %}" * 3 + "{% endfor %}" * 3
 SWELLING = (
     "{% set ns = namespace(s='aaaaaaaa') %}{% for a in range(40) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}"
@@ -331,12 +344,20 @@ def hostile_files(commands: dict[str, Command]) -> Iterator[Case]:
     for name, command in {"in.jsonl": "score", "lines/1.jsonl": "fit lines", "scored.jsonl": "evaluate"}.items():
         for word in ("a pipe", "a link to itself"):
             yield Case("hostile file", f"{word} as {name}", commands[command], _instead(name, PLACES[word]))
+    for name, command in commands.items():
+        read = command.reads[0]
+        strange = os.fsdecode(b"na\xffme")
+        words = tuple(strange if word == read else word for word in command.words)
+        renamed = Command(words, command.reads, command.writes)
+        yield Case("hostile file", f"a name that is not UTF-8, {name}", renamed, partial(_renamed, read, strange))
+    yield Case("hostile file", "a block that the model lacks", commands["score"], _other_block)
 
 
 def outputs(commands: dict[str, Command]) -> Iterator[Case]:
     """Outputs that are somebody's files or folders, or inputs."""
     for name, command in commands.items():
-        places = ["verl", "lines/1.jsonl", ".", "..", "model", "in.jsonl/out", "link", "loop", *command.reads]
+        places = ["verl", "lines/1.jsonl", ".", "..", "model", "in.jsonl/out", "link", "loop", "pipe", "open", "twice"]
+        places += command.reads
         for place in dict.fromkeys(places):
             words = tuple(place if word == "out" else word for word in command.words)
             yield Case("output", f"{name} to {place}", Command(words, command.reads, ()), _links)
@@ -345,6 +366,9 @@ def outputs(commands: dict[str, Command]) -> Iterator[Case]:
 def _links(folder: Path) -> None:
     (folder / "link").symlink_to("in.jsonl")
     (folder / "loop").symlink_to("loop")
+    os.mkfifo(folder / "pipe")
+    (folder / "open").symlink_to("/proc/self/fd/0")
+    (folder / "twice").symlink_to("open")
 
 
 FLAGS = {

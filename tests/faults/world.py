@@ -15,7 +15,7 @@ import started  # noqa: E402 (its folder is in the path only now)
 
 SMALL = "--widths 16 8 --seeds 42 137 --passes 2"
 """Flags of a small companion."""
-LIGHT = ("companions", "features", "predictions", "metrics", "recalibrate", "checks", "exhibit")
+LIGHT = ("companions", "features", "predictions", "metrics", "recalibrate", "checks", "exhibit", "landing")
 """Stages of the study whose jobs take a second or two; together they read every kind of file."""
 
 WRITTEN = ("--output", "--run-folder", "--cost", "--resamples")

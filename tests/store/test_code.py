@@ -1,6 +1,7 @@
 """The digest of code: what a result depends on changes the jobs that follow, what computes nothing changes none."""
 
 import ast
+import re
 import shutil
 
 import pytest
@@ -159,6 +160,33 @@ def test_a_change_in_a_room_reruns_what_it_computes(before, package, room):
     after = stated("smoke")
     changed = {label for (label, output), parameters in after.items() if parameters != before["smoke"][label, output]}
     assert changed == expected
+
+
+PARTS = {
+    "a default": ("metrics/calibration.py", r"bins: int = 10\b", "bins: int = 12", CUBES),
+    "a default after a star": (
+        "companion/batches.py",
+        r"(?s)\Z",
+        "\n\ndef of_a_test(*, number=2):\n    return number\n",
+        set(),
+    ),
+    "a constant": ("policy/objectives.py", r"GROUP_EPSILON = 1e-4", "GROUP_EPSILON = 1e-3", TRAINS),
+}
+"""Part of a definition -> module, what stands there, what is planted, and jobs that run again by it, among others."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_of_a_definition_counts(before, package, part):
+    file, pattern, planted, expected = PARTS[part]
+    text = (package / file).read_text()
+    changed = re.sub(pattern, planted, text, count=1)
+    assert changed != text
+    (package / file).write_text(changed)
+    after = stated("smoke")
+    found = {label for (label, output), parameters in after.items() if parameters != before["smoke"][label, output]}
+    assert found >= expected
+    assert bool(found) == bool(expected)
 
 
 @pytest.mark.slow

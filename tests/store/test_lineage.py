@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from safetensors.numpy import save_file
 
+from cocal.checks.training import read_table
 from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.store import provenance, write_document, write_frame
@@ -153,3 +154,35 @@ def test_the_command_prints_the_family_and_refuses_a_changed_one(family, capsys)
     _table(first, reply="wrong")
     assert main(["trace", child]) == 2
     assert f"delete {left} and rerun" in capsys.readouterr().err
+
+
+def test_a_link_to_a_result_has_the_ancestors_of_the_result(family, tmp_path, capsys):
+    child, *ancestors = family
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/link.json").symlink_to(tmp_path / child)
+    (tmp_path / "folder").symlink_to(tmp_path / "results/tables")
+    (tmp_path / "results/link.json").symlink_to("tables/child.json")
+    assert main(["trace", child]) == 0
+    direct = capsys.readouterr().out
+    assert [line.split()[0] for line in direct.splitlines()] == [child, ancestors[0], ancestors[2], ancestors[1]]
+    for link in ("elsewhere/link.json", "folder/child.json", "results/link.json"):
+        assert main(["trace", link]) == 0
+        assert capsys.readouterr().out == direct
+
+
+def test_a_table_in_the_place_of_another_is_named_before_what_was_made_of_it(tmp_path, monkeypatch):
+    """A step of the training's rollouts lies among PostCal's responses: the companions are not to blame."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("grpo", "postcal"):
+        for step in (1, 2):
+            path = tmp_path / f"results/rollouts/tiny/{name}/step-{step:05d}.parquet"
+            made = provenance("train", {}) | placed(path.parent)
+            write_frame(path, REPLIES.assign(reply=f"{name} {step}"), JUDGEMENTS, made)
+    companions = _child("results/companions.json", "results/rollouts/tiny/postcal")
+    assert len(list(trace(companions))) == 2
+    shutil.copy("results/rollouts/tiny/grpo/step-00002.parquet", "results/rollouts/tiny/postcal/step-00002.parquet")
+    said = r"^results/rollouts/tiny/postcal/step-00002\.parquet: was made as results/rollouts/tiny/grpo, and lies in"
+    with pytest.raises(ContractError, match=said):
+        list(trace(companions))
+    with pytest.raises(ContractError, match=said):
+        read_table(Path("results/rollouts/tiny/postcal"), Path("results/questions/a.parquet"))

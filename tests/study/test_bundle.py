@@ -48,6 +48,15 @@ def finished(smoke, tmp_path) -> Path:
     return results
 
 
+@pytest.mark.parametrize("name", ["main.csv", "main.tex", "main.html"])
+def test_a_table_that_has_changed_is_not_published(finished, tmp_path, capsys, name):
+    file = finished / "tables" / name
+    file.write_bytes(file.read_bytes().replace(b"0.", b"1.", 1))
+    assert _publish(finished, tmp_path / "bundle") == 2
+    assert f"{name}: the file has changed since it was written" in capsys.readouterr().err
+    assert not (tmp_path / "bundle").exists()
+
+
 def _relist(folder):
     """Write the list of a bundle anew, as somebody would who has changed it on purpose."""
     stated = json.loads((folder / "provenance.json").read_text())

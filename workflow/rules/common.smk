@@ -21,7 +21,7 @@ from cocal.resources.estimate import seconds_by_rule
 from cocal.runtime import numerics
 from cocal.runtime.slurm import site_of
 from cocal.store.code import code_digest
-from cocal.store.owner import refuse_other_study
+from cocal.store.owner import refuse_gaps, refuse_other_study
 from cocal.study import results
 from cocal.study.comparisons import RECALIBRATED
 from cocal.study.jobs import either, is_folder
@@ -142,6 +142,8 @@ def ours(files):
 
     def of_this_study(wildcards):
         refuse_other_study("results", STUDY.study, STUDY_FILE)
+        if workflow.is_main_process:
+            refuse_gaps("results")
         return files(wildcards)
 
     return of_this_study

@@ -16,6 +16,7 @@ from cocal.errors import ContractError
 from cocal.questions.build import normalised
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
+from cocal.store.lineage import Product
 
 _COLUMNS = (
     "dataset",
@@ -35,8 +36,10 @@ def read_table(folder: Path, questions: Path) -> pd.DataFrame:
     """Read the labels of all responses in `folder` and the texts of their questions, but not the responses' texts.
 
     Raises:
-        ContractError: if a table breaks its contract or a question is not in `questions`.
+        ContractError: if a table breaks its contract or lies in the place of another, or a question is not in
+            `questions`.
     """
+    _ = Product(folder).attributes  # which refuse another's table, before companions are said to be fitted on others
     return with_question(read_frame(folder, RESPONSES, _COLUMNS), folder, questions)
 
 

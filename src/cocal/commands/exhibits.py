@@ -15,9 +15,11 @@ from cocal.exhibits.drawing.curves import draw_replicates
 from cocal.exhibits.drawing.style import paper_style, save_figure
 from cocal.exhibits.typesetting.landing import Landing, landing_page
 from cocal.exhibits.typesetting.latex import document
-from cocal.exhibits.typesetting.verdict import verdict
+from cocal.exhibits.typesetting.verdict import READ, verdict
 from cocal.metrics.shown import csv_text
 from cocal.store import write_text
+from cocal.store.damage import unreadable
+from cocal.store.files import check_seal, read_numbers
 from cocal.store.owner import owner_of
 from cocal.study.digests import maker_of
 from cocal.study.replicates import Gathered, refusals, spread
@@ -58,12 +60,14 @@ def run_document(options: argparse.Namespace) -> None:
 
 def run_landing(options: argparse.Namespace) -> None:
     """Write the page on which the report opens and, beside it, the verdict as text."""
-    import pandas as pd
-
     layout = parse_settings(Landing, options.layout, "--layout")
     said = ["The study has no CoCal, about which the claims are."]
     for file in options.claims:
-        said = verdict(pd.read_csv(file, keep_default_na=False, na_values=["NaN"]), layout.study)
+        said = verdict(read_numbers(file, READ), layout.study)
+    for file in options.figures:
+        if not file.is_file() or file.stat().st_size < 20:  # a PNG begins with its width
+            raise ContractError(unreadable(file, "PNG file", "it is missing or cut off"))
+        check_seal(file)
     write_text(options.output, landing_page(layout, said, options.figures))
     write_text(options.output.with_suffix(".txt"), "\n".join(said) + "\n")
     logging.info("wrote %s and .txt", options.output)

@@ -3,6 +3,7 @@
 import argparse
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,9 @@ FINITE = checked(float, math.isfinite, "a finite number")
 AMOUNT = checked(float, lambda value: 0 <= value < math.inf, "a finite number from 0 on")
 SHARE = checked(float, lambda value: 0 <= value <= 1, "a number from 0 to 1")
 NEW_FIELD = checked(str, lambda name: name.strip() not in ("", "confidence_ids"), "the name of a new field")
+ADDRESS = checked(
+    str, lambda word: re.fullmatch(r"https?://[^\s<>\"']+", word) is not None, "a web address (https://...)"
+)
 CHANCE = checked(float, lambda value: 0 < value < 1, "a number between 0 and 1")
 
 

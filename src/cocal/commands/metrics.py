@@ -93,9 +93,12 @@ def _of_tables(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
     """Every method that two tables of predictions share, on every data set."""
     settings = parse_settings(MetricSettings, options.settings)
     groups = parse_settings(MacroAverages, options.groups, "--groups")
+    frames = {path: read_frame(path, PREDICTIONS) for path in (options.first, options.second)}
+    for path, frame in frames.items():
+        for name in sorted({name for members in groups.root.values() for name in members} - {*frame["dataset"]}):
+            raise ConfigError(f"--groups: {path} has no predictions on {name!r}; name sets that both tables have")
     first, second = (
-        Resamples.of(resamples_of(evaluate_cells(read_frame(path, PREDICTIONS), settings, groups.root)), path)
-        for path in (options.first, options.second)
+        Resamples.of(resamples_of(evaluate_cells(frame, settings, groups.root)), path) for path, frame in frames.items()
     )
     shared = [key for key in first.places if key in second.places]
     if not shared:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cocal.errors import ConfigError
+from cocal.runtime.places import plain
 
 _KIN = {"train", "slime", "import-rollouts", "import-checkpoints"}
 """Commands that make the same results by different engines, and replace each other's."""
@@ -78,6 +79,7 @@ def check_outputs(options: argparse.Namespace) -> None:
     Raises:
         ConfigError: if an output is, holds or lies within an input or another output, cannot be written where it is,
             or would replace something else than an earlier output of this command.
+        ContractError: if an output is neither a file nor a folder, such as a pipe, or what a process has open.
     """
     kinds: dict[str, Kind] = getattr(options, "outputs", {})
     written = {name: (getattr(options, name), kind) for name, kind in kinds.items() if getattr(options, name)}
@@ -106,6 +108,7 @@ def _check_place(path: Path, folder: bool) -> None:
     if path.exists() and not path.is_dir() and (folder or not path.is_file()):
         what = "file, but the command writes a folder" if folder else "device, but the command writes a file"
         raise ConfigError(f"{path}: is a {what}; give another name")
+    plain(path)
     above = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
     if not above.exists():
         raise ConfigError(f"{above}: is a symbolic link that leads nowhere; delete it, or write elsewhere")

@@ -18,6 +18,7 @@ from cocal.exhibits.base.registry import exhibits_of
 from cocal.runtime.machine import processors
 from cocal.runtime.numerics import environment, obstacle
 from cocal.store import atomic_path, label_folder, provenance
+from cocal.store.files import BESIDE
 from cocal.store.lineage import RECORD
 from cocal.store.provenance import file_digest
 from cocal.study.bundle import STUDY_FILE, WITHHELD, Bundle, check_parents, cube_jobs, open_bundle
@@ -68,6 +69,8 @@ def run_reanalyse(options: argparse.Namespace) -> None:
         if other:
             print("\n".join(causes(maker_of(folder / "results"), bundle.maker)))
         if options.output:
+            for sealed in (folder / "results").rglob(f"*{BESIDE}"):  # the list of the folder seals all of it
+                sealed.unlink()
             label_folder(folder, provenance("reanalyse", {"bundle": bundle.files}, study=study.study))
 
 

@@ -10,6 +10,7 @@ from cocal.errors import ConfigError
 from cocal.evidence.regimes import measured, together
 from cocal.metrics.shown import csv_text
 from cocal.store import write_text
+from cocal.store.files import read_numbers
 from cocal.store.owner import owner_of
 from cocal.study.digests import maker_of
 from cocal.study.replicates import Gathered
@@ -29,9 +30,7 @@ def run_gather(options: argparse.Namespace) -> None:
     makers = {int(folder.name): maker_of(folder / "base/results") for folder in options.folders}
     points = pd.concat([measured(options.regimes, int(one.name), one) for one in options.folders], ignore_index=True)
     if makers_file.exists():
-        points = together(
-            points, pd.read_csv(points_file, keep_default_na=False, na_values=["NaN"], dtype={"level": str})
-        )
+        points = together(points, read_numbers(points_file, dtype={"level": str}))
         makers = parse_settings(Gathered, str(makers_file)).replicates | makers
     write_text(points_file, csv_text(points))
     gathered = Gathered(study=owner_of(options.folders[0] / "base/results"), replicates=dict(sorted(makers.items())))

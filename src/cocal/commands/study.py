@@ -54,7 +54,10 @@ def run_trace(options: argparse.Namespace) -> None:
 
         print(page_of(options.result, way_back(options.result, *options.cell), commit_of(options.result)))
         return
-    for distance, product in trace(options.result):
+    # the ancestors of a result lie beside it, and not beside a link to it
+    below = "results" in [folder.name for folder in options.result.absolute().parents]
+    result = options.result if below and not options.result.is_symlink() else options.result.resolve()
+    for distance, product in trace(result):
         if options.depth is None or distance <= options.depth:
             facts = product.facts
             said = [facts[name] for name in ("stage", "backbone", "algorithm", "step", "dataset") if name in facts]

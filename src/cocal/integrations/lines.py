@@ -179,13 +179,15 @@ class Fields:
                 )
         return found
 
-    def question(self, entry: Mapping[str, Any]) -> str | None:
-        """A text that tells the questions of lines apart: the id, or the prompt in any form; None without them."""
-        for meaning in ("question_id", *NEEDED["prompt"]):
-            found = entry.get(self.taken.get(meaning, ""))
-            if found is not None:
-                return found if isinstance(found, str) else json.dumps(found)
-        return None
+    def asked(self, entry: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
+        """What tells the question of a line: the text of its prompt or its chat, its token ids, and its question id."""
+        found = []
+        for meanings in (("messages", "input", "prompt"), ("prompt_ids",), ("question_id",)):
+            given = (entry.get(self.taken.get(meaning, "")) for meaning in meanings)
+            given = (value for value in given if value not in (None, []))
+            texts = (value if isinstance(value, str) else json.dumps(value, sort_keys=True) for value in given)
+            found.append(next((text for text in texts if text.strip()), None))
+        return tuple(found)
 
 
 def samples(

@@ -21,6 +21,7 @@ from cocal.metrics.shown import csv_text, metric_text
 from cocal.own_policy.quality import LEAST_QUESTIONS, measured
 from cocal.own_policy.scored import Reading, Scored, read_scored
 from cocal.store import write_text
+from cocal.store.atomic import together
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,6 +67,7 @@ def read(source: Path, reading: Reading) -> Scored:
 
 def report(scored: Scored, output: Path, settings: MetricSettings | None = None) -> pd.DataFrame:
     """Write `numbers.csv`, `reliability.csv`, `quality.pdf` and `.png`, and `index.html`, which needs no other file.
+    They are put into the folder when all of them are written, so that a full disk leaves none.
 
     Returns:
         The numbers (`cocal.own_policy.quality.measured`).
@@ -77,13 +79,13 @@ def report(scored: Scored, output: Path, settings: MetricSettings | None = None)
     found = reliability_bins(scored.confidence[valid], scored.correct[valid], settings.bins)
     edges = bin_edges(settings.bins)
     bins = pd.DataFrame({"left": edges[:-1], "right": edges[1:], **found._asdict()})
-    output.mkdir(parents=True, exist_ok=True)
-    write_text(output / "numbers.csv", csv_text(numbers))
-    write_text(output / "reliability.csv", csv_text(bins))
-    with paper_style():
-        save_figure(draw(scored, numbers, bins), output / "quality.pdf", {"source": str(scored.source)})
-    picture = base64.b64encode((output / "quality.png").read_bytes()).decode("ascii")
-    write_text(output / "index.html", _page(scored, numbers, picture, settings.level))
+    with together(output) as folder:
+        write_text(folder / "numbers.csv", csv_text(numbers))
+        write_text(folder / "reliability.csv", csv_text(bins))
+        with paper_style():
+            save_figure(draw(scored, numbers, bins), folder / "quality.pdf", {"source": str(scored.source)})
+        picture = base64.b64encode((folder / "quality.png").read_bytes()).decode("ascii")
+        write_text(folder / "index.html", _page(scored, numbers, picture, settings.level))
     return numbers
 
 
@@ -126,7 +128,7 @@ def draw(scored: Scored, numbers: pd.DataFrame, bins: pd.DataFrame) -> "Figure":
     )
     handles = [*legend_entries(), *(Line2D([], [], label=name, **look) for name, (_, look) in curves.items())]
     figure.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 0.17 / height), ncols=3, **LEGEND)
-    rest = f"{int(valid.sum()):,} responses to {len(scored.names):,} questions"
+    rest = f"{int(valid.sum()):,} responses to {len(np.unique(scored.question[valid])):,} questions"
     figure.text(0.5, 0.04 / height, f"{scored.source.name}: {rest}", ha="center", va="bottom", **SMALL_PRINT)
     return figure
 

@@ -1,5 +1,6 @@
 """Fitting a companion on anybody's rollouts: read, check, states, fit, held-out quality (section 4, appendix A.1)."""
 
+import hashlib
 import logging
 import tempfile
 from collections import Counter
@@ -122,7 +123,9 @@ def fit(
     if not 0 <= at_layer < policy.blocks:
         raise ContractError(f"--layer {at_layer}: the model has blocks 0 to {policy.blocks - 1}")
     with tempfile.TemporaryDirectory(prefix="cocal-fit-") as temporary:
-        path = (run or Path(temporary)) / "states.zarr"
+        ids = (ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
+        of_responses = hashlib.sha256(b"|".join(ids)).hexdigest()[:16]  # kept states are of these alone
+        path = (run or Path(temporary)) / f"states-{of_responses}.zarr"
         store = _states(policy, rows, at_layer, number_format, batch_tokens, path, states)
         last = int(rows["step"].max())
         ((companions, _),) = fit_companions(settings, store, rows, texts, [Prefix(last, last)])

@@ -16,6 +16,7 @@ from cocal.integrations.lines import samples
 from cocal.integrations.sample import Sample
 from cocal.integrations.slime import dumps as slime
 from cocal.integrations.trl import dumps as trl
+from cocal.own_policy.questions import contradictions, same_question
 from cocal.own_policy.scored import NO_LABEL, correctness
 from cocal.own_policy.states import ORIGINS, Encoder
 from cocal.store.parquet import columns_of
@@ -215,7 +216,8 @@ def experience_of(
 ) -> Experience:
     """Gather samples. Token ids are held in memory, four bytes each; texts are not.
 
-    Responses to one prompt in one step are a group, wherever they lie in it, unless the samples name their groups.
+    Responses to one prompt in one step are a group, wherever they lie in it; groups that samples name divide them
+    further. Which responses have one prompt, its text or its ids tell (`cocal.own_policy.questions`).
 
     Args:
         samples: Responses with labels, in any order of the steps.
@@ -234,9 +236,9 @@ def experience_of(
             if sample.label is None:
                 raise ContractError(f"{sample.where}: {NO_LABEL}")
             origins[encoded.origin, encoded.exact] += 1
-            row = {name: getattr(sample, name) for name in ("where", "step", "question_id", "label")}
+            row = {name: getattr(sample, name) for name in ("where", "step", "question_id", "group", "label")}
             row |= {"prompt_ids": encoded.prompt, "response_ids": encoded.response, "truncated": encoded.truncated}
-            row |= {"group": _group(sample), "question": _question(sample), "tells_cut": encoded.told}
+            row |= {"question": sample.asked, "tells_cut": encoded.told}
             gathered.append(row)
     if not gathered:
         raise ContractError("there are no rollouts to learn from; give files with responses in them")
@@ -246,13 +248,13 @@ def experience_of(
     rows["step"] = _steps(rows, notes)
     as_given = rows["step"].is_monotonic_increasing
     rows = rows.sort_values("step", kind="stable", ignore_index=True)
+    said = _ask(rows)
     groups = rows.groupby(["step", "group"], sort=False)
     rows["group_accuracy"] = groups["correct"].transform("mean")
     rows["sample"] = groups.cumcount()
-    rows["question_id"] = rows["question_id"].where(rows["question_id"].notna(), rows["question"])
     rows["length"] = rows["response_ids"].map(len)
     rows["response_id"] = np.arange(len(rows))
-    said = [f"{count:,} prompts are {ORIGINS[origin]}" for (origin, _), count in origins.items()]
+    said += [f"{count:,} prompts are {ORIGINS[origin]}" for (origin, _), count in origins.items()]
     if anew := sum(count for (_, exact), count in origins.items() if not exact):
         said.append(
             f"{anew:,} responses or their prompts are texts, whose ids were made anew and may differ from those that "
@@ -273,20 +275,29 @@ def experience_of(
     return Experience(learnt, (*notes, *said), as_given, has_steps, told or limit is not None)
 
 
-def _group(sample: Sample) -> str:
-    """A text that tells the groups of one step apart."""
-    if sample.group is not None:
-        return f"group {sample.group}"
-    if sample.question_id is not None:
-        return f"question {sample.question_id}"
-    return repr(sample.prompt) if sample.prompt is not None else sample.prompt_ids.tobytes().hex()
+def _ask(rows: pd.DataFrame) -> list[str]:
+    """Set each row's question, the text by which training and validation are split, and its group within its step.
 
-
-def _question(sample: Sample) -> str:
-    """The text by which training and validation are split."""
-    if sample.asked is not None:
-        return sample.asked
-    return sample.question_id if sample.question_id is not None else " ".join(map(str, sample.prompt_ids))
+    Returns:
+        Sentences about ids that contradict the prompts.
+    """
+    prompts = [prompt.tobytes() for prompt in rows["prompt_ids"]]
+    number = same_question(rows["question"], prompts, rows["question_id"])
+    said = contradictions(number, rows["question_id"])
+    each = rows[["question", "prompt_ids"]].groupby(number).first()
+    ids = each["prompt_ids"][each["question"].isna()].map(lambda prompt: " ".join(map(str, prompt)))
+    rows["question"] = each["question"].fillna(ids).to_numpy()[number]
+    rows["question_id"] = rows["question_id"].fillna(rows["question"])
+    given = rows["group"].map(str, na_action="ignore")
+    sizes = pd.DataFrame({"step": rows["step"], "number": number, "group": given}).dropna()
+    within = sizes.groupby([*sizes])
+    if len(sizes) and within.ngroups == len(sizes) > sizes.groupby(["step", "number"]).ngroups:
+        said.append("no two responses to a prompt have the same group, so all responses to a prompt in a step are one")
+        given = None
+    elif mixed := int((sizes.drop_duplicates().groupby(["step", "group"]).size() > 1).sum()):
+        said.append(f"{mixed:,} groups hold responses to several prompts, and are divided by them")
+    rows["group"] = pd.Series(number, index=rows.index).astype(str) + ("" if given is None else " " + given.fillna(""))
+    return said
 
 
 def _correct(rows: pd.DataFrame, above: float | None, notes: Counter) -> np.ndarray:

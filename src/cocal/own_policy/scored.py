@@ -16,6 +16,8 @@ from cocal.errors import ContractError
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
 from cocal.metrics.choices import best_of_n, candidates, certified, first, vote
+from cocal.own_policy.questions import contradictions, same_question
+from cocal.questions.build import normalised
 from cocal.store import atomic_path
 from cocal.store.rows import entries, extended
 
@@ -50,6 +52,8 @@ class Scored:
     Attributes:
         source: The file.
         names: What tells each of q questions, in the order in which they first occur.
+        known: The question of every text, list of token ids and question id by which rows name questions; ids that
+            contradict the prompts are left out.
         question: int64 (n,), question of each response, an index into `names`.
         confidence: float64 (n,), NaN where there is none.
         correct: bool (n,), or None where the file has no labels.
@@ -60,6 +64,7 @@ class Scored:
 
     source: Path
     names: list[str]
+    known: Mapping[str, int]
     question: np.ndarray
     confidence: np.ndarray
     correct: np.ndarray | None
@@ -143,8 +148,8 @@ def read_scored(
             read = [*NEEDED["label"], "confidence", *named, *(["response"] if answers and not named else [])]
         if taken := [name for name in added if name in entry]:
             raise ContractError(f"{where}: there is a field {taken[0]!r} already; decide on the file of `cocal score`")
-        question = fields.question(entry)
-        if question is None and "question" in needs:
+        question = fields.asked(entry)
+        if not any(question) and "question" in needs:
             raise ContractError(
                 f"{where}: nothing tells which question was answered; give a question_id or a prompt, or name the "
                 "field (--field question_id=FIELD)"
@@ -159,7 +164,7 @@ def read_scored(
         wheres.append(where)
         questions.append(question)
         rows.append((found.confidence, found.label, found.answer if named else extract_answer(found.response or "")))
-    confidence, labels, stated = zip(*rows, strict=True)
+    confidence, labels, found = zip(*rows, strict=True)
     notes, correct = [f"fields: {fields}"], None
     from_where = f"the field {answer!r}" if answer != BOXED else "the last box of each response"
     if answer == BOXED and "response" not in fields.taken:
@@ -169,19 +174,25 @@ def read_scored(
     if labelled:
         correct, note = correctness(np.array(labels), lambda place: wheres[place], reading.correct_above)
         notes.append(f"labels: {note}")
-    if None in questions:
+    question = same_question(*zip(*questions, strict=True))
+    said = contradictions(question, [name for _, _, name in questions])
+    if not all(map(any, questions)):
         notes.append("the lines name no question, so each counts as one; intervals are too narrow if questions repeat")
-        questions = [where.removeprefix(f"{source}: ") for where in wheres]
-    places = {name: place for place, name in enumerate(dict.fromkeys(questions))}
+    named, known = {}, {}
+    for number, (text, ids, stated), where in zip(question.tolist(), questions, wheres, strict=True):
+        name = None if said else stated
+        named.setdefault(number, name or text or ids or where.removeprefix(f"{source}: "))
+        known |= {normalised(one): number for one in (text, ids, name) if one}
     return Scored(
         source,
-        [*places],
-        np.array([places[name] for name in questions]),
+        [*named.values()],
+        known,
+        question,
         np.array(confidence, dtype=np.float64),
         correct,
-        [*stated],
+        [*found],
         from_where,
-        tuple(notes),
+        (*notes, *said),
     )
 
 
@@ -256,8 +267,8 @@ def threshold_for(pools: Scored, calibration: Scored, *, max_risk: float, delta:
             f"{calibration.source}: the lines have no labels; a threshold is certified by responses with `correct` or "
             "a reward"
         )
-    if both := {*pools.names} & {*calibration.names}:
-        one = next(name for name in calibration.names if name in both)
+    if both := {number for one, number in calibration.known.items() if one in pools.known}:
+        one = calibration.names[min(both)]
         raise ContractError(
             f"{calibration.source}: {len(both):,} of its questions are also in {pools.source}, such as {one[:60]!r}; a "
             "threshold holds for other questions than those that certify it: take them out of one of the files"

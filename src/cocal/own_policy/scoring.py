@@ -1,9 +1,10 @@
 """Confidences for a file of responses, block by block: in constant memory, and a killed run goes on."""
 
+import hashlib
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +30,8 @@ from cocal.store.run_folder import RunFolder
 
 UNFINISHED = "scored.jsonl"
 """Name of the file in the run folder that grows block by block."""
+_DIGESTS = "blocks.sha256"
+"""Name of the file beside it that has a digest of every block in a line."""
 IDS = "confidence_ids"
 """Field that says whether a confidence rests on ids that were given (`given`) or on a text (`tokenised`)."""
 
@@ -108,6 +111,7 @@ def by_transformers(
 ) -> Iterator[tuple[Encoder, Score]]:
     """The encoder and the scores of responses, from passes of transformers."""
     policy, chosen = checkpoint.load(precision), {"target": wanted.target, "seed": wanted.seed}
+    checkpoint.check_fit(companion.about)
     score = partial(companion.score_encoded, policy, batch_tokens=wanted.batch_tokens, **chosen)
     yield companion.encoder(policy, wanted.max_response_length), score
 
@@ -133,7 +137,7 @@ def score_file(
     """Write every line of a file with its confidence into the run folder, in the order of the file.
 
     Only one block of responses is in memory at a time. Each line keeps its text, to which the confidence is added.
-    Blocks that an earlier run has finished are kept.
+    Blocks that an earlier run has finished are kept, up to the first that has changed since, or whose input has.
 
     Returns:
         The number of responses by what their prompts' ids come from, and facts of all responses.
@@ -141,15 +145,15 @@ def score_file(
     Raises:
         ContractError: if a token id is outside the vocabulary, or the model is not the companion's.
     """
-    path = run.path / UNFINISHED
+    path, marks = run.path / UNFINISHED, run.path / _DIGESTS
     encoder.dated(wanted.source)
-    done = _whole_blocks(path)
+    done = _whole_blocks(wanted.source, path, marks)
     if done:
         logging.info("%s of %s responses were scored by an earlier run", f"{done:,}", f"{checked.rows:,}")
     progress = Progress("response", checked.rows, done=done)
     origins, lengths, cut, known = Counter(), [], [], True
     lines = ((text, checked.fields.sample(entry, where)) for where, text, entry in entries(wanted.source))
-    with path.open("ab") as output:
+    with path.open("ab") as output, marks.open("a", encoding="ascii") as digests:
         while block := list(islice(lines, ROWS)):
             rows = encoder.encode([sample for _, sample in block])
             origins.update(ORIGINS[row.origin] for row in rows)
@@ -160,25 +164,43 @@ def score_file(
                 done -= len(block)
                 continue
             found = score(rows)
-            for (text, _), row, confidence in zip(block, rows, found.tolist(), strict=True):
+            texts = [text for text, _ in block]
+            written = []
+            for text, row, confidence in zip(texts, rows, found.tolist(), strict=True):
                 added = {wanted.field: confidence, IDS: "given" if row.exact else "tokenised"}
-                output.write(extended(text, added).encode())
-            output.flush()
-            os.fsync(output.fileno())
+                written.append(extended(text, added).encode())
+            for stream, content in ((output, b"".join(written)), (digests, _digest(texts, written) + "\n")):
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
             progress.add(len(block), detail=f"mean confidence {found.mean():.3f}")
     known = known or encoder.max_response_length is not None
     return origins, ResponseFacts.of(np.concatenate(lengths), np.concatenate(cut) if known else None)
 
 
-def _whole_blocks(path: Path) -> int:
-    """Number of lines in the whole blocks of an unfinished file, which is cut to them."""
-    if not path.exists():
+def _digest(texts: Iterable[str], written: Iterable[bytes]) -> str:
+    """The digest of a block: of the lines that were read, and of those that were written."""
+    found = hashlib.sha256("\n".join(texts).encode())
+    for line in written:
+        found.update(line)
+    return found.hexdigest()
+
+
+def _whole_blocks(source: Path, path: Path, marks: Path) -> int:
+    """Number of lines in the first blocks of an unfinished file that are whole: each has its digest, and so has what it
+    was made of. The file and the digests are cut to them."""
+    if not (path.exists() and marks.exists()):
+        path.unlink(missing_ok=True)
+        marks.unlink(missing_ok=True)
         return 0
-    ends, position = [0], 0
-    with path.open("rb") as lines:
-        for count, line in enumerate(lines, start=1):
-            position += len(line)
-            if count % ROWS == 0 and line.endswith(b"\n"):
-                ends.append(position)
-    os.truncate(path, ends[-1])
-    return (len(ends) - 1) * ROWS
+    done = position = mark = 0
+    texts = (text for _, text, _ in entries(source))
+    with path.open("rb") as lines, marks.open("rb") as digests:
+        for stated in digests:
+            written = list(islice(lines, ROWS))
+            if stated != f"{_digest(islice(texts, ROWS), written)}\n".encode() or not written:
+                break
+            done, position, mark = done + len(written), position + sum(map(len, written)), mark + len(stated)
+    os.truncate(path, position)
+    os.truncate(marks, mark)
+    return done

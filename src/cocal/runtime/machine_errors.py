@@ -54,13 +54,14 @@ MEMORY_SETTINGS = {
 """The settings of a study that bound the memory of a command and leave the protocol alone."""
 
 
-def explain(error: BaseException, command: str, places: Sequence[Path]) -> str | None:
+def explain(error: BaseException, command: str, places: Sequence[Path], *, stage: bool = True) -> str | None:
     """The sentence about an error of the machine: what is short, where, and what to do.
 
     Args:
         error: The error, which may have come from another one.
         command: Command of `cocal` that failed.
         places: Files and folders that the command writes, for an error that does not name its file.
+        stage: Whether Snakemake runs the command, rather than a person.
 
     Returns:
         None if it is another error.
@@ -82,7 +83,7 @@ def explain(error: BaseException, command: str, places: Sequence[Path]) -> str |
                 "finished work is kept"
             )
         if number in _DENIED and path:
-            return _denied(path, read_only=number == errno.EROFS)
+            return _denied(path, number == errno.EROFS, "`snakemake --directory FOLDER`" if stage else "another output")
         if number in _NO_FILE and path:
             return f"{path}: {_NO_FILE[number]}; put the file back, or give another"
         if of_memory(one):
@@ -114,17 +115,16 @@ def _existing(path: Path) -> Path:
     return Path("/")
 
 
-def _denied(path: Path, read_only: bool) -> str:
+def _denied(path: Path, read_only: bool, elsewhere: str) -> str:
     if read_only:
         return (
-            f"{path}: its file system is mounted read-only; make it writable, or run in another folder with "
-            "`snakemake --directory FOLDER`"
+            f"{path}: its file system is mounted read-only; make it writable, or run in another folder with {elsewhere}"
         )
     known = _existing(path)
     owner, mode = _name(known.stat().st_uid), stat.filemode(known.stat().st_mode)
     return (
         f"{path}: {_name(os.geteuid())} has no permission for this; {known} belongs to {owner} and has the mode "
-        f"{mode}: have it changed, or run in a folder of your own with `snakemake --directory FOLDER`"
+        f"{mode}: have it changed, or run in a folder of your own with {elsewhere}"
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cocal.errors import ContractError
 from cocal.runtime import lock
+from cocal.runtime.places import plain
 
 _LOCK = ".lock"
 """Name of the file in a scratch folder that its writer has locked, so that nobody takes the folder for a left one."""
@@ -24,12 +25,11 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
     A folder is put in the place of an earlier one only where that is empty or all of it has been made by CoCal.
 
     Raises:
-        ContractError: if a file would replace a folder, or a folder a file or somebody's own folder.
+        ContractError: if a file would replace a folder, a folder a file or somebody's own folder, or either of them
+            what is neither, such as a pipe.
         OSError: if the file cannot be written, with the name of the target where the system gives no name.
     """
-    target = Path(target)
-    if target.is_symlink() and target.is_dir():  # such as one to a larger disk, which stays
-        target = target.resolve()
+    target = plain(Path(target))  # a link, such as one to a larger disk, stays
     target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target)
     scratch, descriptor = _scratch(target)
@@ -49,6 +49,24 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
         raise
     finally:
         _delete(scratch, descriptor)
+
+
+@contextmanager
+def together(folder: Path) -> Iterator[Path]:
+    """A temporary folder, whose files are put into `folder`, beside others there, when the block ends without an error.
+
+    Raises:
+        ContractError: if a file would replace what is none; nothing is replaced then.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent) as scratch:
+        yield Path(scratch)
+        targets = {file: plain(folder / file.name) for file in sorted(Path(scratch).iterdir())}
+        for target in filter(Path.exists, targets.values()):
+            _refuse_loss(target, folder=False)
+        folder.mkdir(exist_ok=True)
+        for file, target in targets.items():
+            shutil.move(file, target)
 
 
 def write_text(target: str | Path, text: str) -> None:

@@ -9,14 +9,14 @@ import hashlib
 import json
 import mmap
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cocal.errors import ContractError
-from cocal.store.atomic import atomic_path
-from cocal.store.damage import absent, remedy, unreadable
+from cocal.store.atomic import atomic_path, write_text
+from cocal.store.damage import absent, is_result, remedy, unreadable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +29,8 @@ KEY = "seal"
 BLANK = "seal:" + "0" * 64
 """Value of the attribute in a file that is not sealed yet."""
 
+BESIDE = ".sha256"
+"""Ending of the hidden file that seals what has no room for a seal."""
 _MARK = re.compile(rb"seal:[0-9a-f]{64}")
 _SEARCHED = 8 * 2**20
 """Provenance lies in the first or in the last bytes of a file; so many of them are searched."""
@@ -53,7 +55,8 @@ def stated_seal(path: str | Path) -> str | None:
 
 
 def check_seal(path: str | Path) -> None:
-    """Compare a file with the digest that it states. A file without a seal, such as a user's own, is let through.
+    """Compare a file with the digest that it states, or that lies beside it (`seal_beside`). A file without a seal,
+    such as a user's own, is let through.
 
     Raises:
         ContractError: if a byte has changed since the file was written.
@@ -61,11 +64,64 @@ def check_seal(path: str | Path) -> None:
     """
     with _mapped(path) as content:
         place = _place(content)
-        if place is not None and content[place : place + len(BLANK)] != _seal_of(content, place):
-            raise ContractError(
-                f"{path}: the file has changed since it was written (its content does not match its seal); "
-                f"{remedy(path)}"
-            )
+        if place is None:
+            stated = _stated_beside(Path(path))
+            changed = stated is not None and stated != hashlib.sha256(content).hexdigest()
+        else:
+            changed = content[place : place + len(BLANK)] != _seal_of(content, place)
+    if changed:
+        raise ContractError(
+            f"{path}: the file has changed since it was written (its content does not match its seal); {remedy(path)}"
+        )
+
+
+def seal_beside(*files: Path) -> None:
+    """Write the digests of finished results of one stem into a hidden file beside them, as `sha256sum` writes them.
+
+    So are sealed the forms of a table or figure: CSV has no room for a seal, and a page should not show one. A file
+    outside `results/` is somebody's own.
+    """
+    if not is_result(files[0]):
+        return
+    lines = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
+    write_text(_beside(files[0]), "".join(lines))
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.stem}{BESIDE}")
+
+
+def _stated_beside(path: Path) -> str | None:
+    """The digest that the hidden file states of a file."""
+    try:
+        lines = _beside(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((line.partition("  ")[0] for line in lines if line.partition("  ")[2] == path.name), None)
+
+
+def read_numbers(path: str | Path, columns: Iterable[str] = (), **options: Any) -> "pd.DataFrame":
+    """The numbers of a table or figure, or what was gathered of one, as `cocal.metrics.shown.csv_text` writes them.
+
+    Args:
+        columns: Columns that it must have.
+        options: Further arguments of `pandas.read_csv`.
+
+    Raises:
+        ContractError: if the file is missing, has changed since it was written, or is no such table.
+    """
+    import pandas as pd
+
+    if not Path(path).is_file():
+        raise ContractError(absent(path))
+    check_seal(path)
+    try:
+        found = pd.read_csv(path, keep_default_na=False, na_values=["NaN"], **options)
+    except ValueError as error:
+        raise ContractError(unreadable(path, "CSV file", error)) from None
+    if missing := [name for name in columns if name not in found]:
+        raise ContractError(unreadable(path, "CSV file", f"it has no column {missing[0]!r}"))
+    return found
 
 
 @contextmanager

@@ -134,7 +134,7 @@ def _ancestors(
         if not path.exists() and path not in record:
             continue
         new, parent = path not in known, known.get(path) or (Product(path) if path.exists() else record[path])
-        if parent.identity != recorded:
+        if parent.identity != recorded and parent.attributes is not None:  # which refuse what lies in a wrong place
             raise ContractError(
                 f"{product.path}: was made from {path} when its digest was {recorded}, but now it is "
                 f"{parent.identity}; {remedy(product.path, f'delete {product.path} and rerun')}"

@@ -1,11 +1,13 @@
 """The one study that a results folder belongs to: tables and figures have the same names in all studies."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 from cocal.errors import ConfigError, ContractError
 from cocal.store.atomic import write_text
 from cocal.store.damage import unreadable
+from cocal.store.files import read_provenance
 
 OWNER = "study.json"
 """Name of the file in a results folder that names its study."""
@@ -43,6 +45,26 @@ def refuse_other_study(results: str | Path, study: str, source: str) -> None:
             f"`snakemake --directory studies/{study} --configfile {source} ...`, "
             f"or delete the results of {owner!r} with `make clean`"
         )
+
+
+@cache
+def refuse_gaps(results: str) -> None:
+    """Refuse rollouts of which the table of a step was deleted: Snakemake sees their folder, and not what is in it.
+
+    Raises:
+        ContractError: if a folder lacks one of the steps that its tables were made with, or cannot be read.
+    """
+    for folder in sorted(Path(results, "rollouts").glob("*/*")):
+        found = {path.stem: path for path in sorted(folder.glob("step-*.parquet"))}
+        if not found:
+            continue
+        made = json.loads(read_provenance(next(iter(found.values()))).get("settings", "{}"))
+        last = made.get("policy", {}).get("steps") or int(max(found).removeprefix("step-"))
+        if missing := [name for name in (f"step-{step:05d}" for step in range(1, last + 1)) if name not in found]:
+            raise ContractError(
+                f"{folder / missing[0]}.parquet: the table of this rollout step is missing; put it back, or delete "
+                f"{folder}, which is then made again with all that follows from it"
+            )
 
 
 def claim(results: str | Path, study: str, source: str) -> None:

@@ -11,6 +11,7 @@ from cocal.config.base import Model
 from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.store.atomic import write_text
+from cocal.store.files import read_numbers
 from cocal.study.digests import Maker
 
 if TYPE_CHECKING:
@@ -75,12 +76,11 @@ def refusals(results: Path) -> tuple[str, ...]:
     Raises:
         ContractError: if the table is of an earlier version, which required nothing.
     """
-    import pandas as pd
 
     path = results / CONDITIONS
     if not path.exists():
         return ()
-    frame = pd.read_csv(path, keep_default_na=False, na_values=["NaN"])
+    frame = read_numbers(path)
     if "matched" not in frame:
         raise ContractError(f"{path}: does not say which conditions are required; make it with this version of CoCal")
     rows = frame[frame["matched"] == REQUIRED].fillna({"least": float("-inf"), "greatest": float("inf")})
@@ -144,11 +144,10 @@ def spread(
 
 def _gathered(path: Path, numbers: Collection[int]) -> "dict[int, pd.DataFrame]":
     """What `_numbers` has read of these replicates, from a file that `spread` has gathered."""
-    import pandas as pd
 
     if not path.exists():
         raise ContractError(f"{path}: was not gathered before; gather all replicates with this version of CoCal")
-    table = pd.read_csv(path, keep_default_na=False, na_values=["NaN"])
+    table = read_numbers(path)
     table = table.set_index(list(table.columns[: table.columns.get_loc("mean")]))
     frames = {}
     for number in numbers:
@@ -161,11 +160,10 @@ def _gathered(path: Path, numbers: Collection[int]) -> "dict[int, pd.DataFrame]"
 def _numbers(path: Path) -> "pd.DataFrame | None":
     """The numbers of an exhibit, and its verdicts if it has some, by the columns that tell its rows apart; None if they
     are not in one column."""
-    import pandas as pd
 
     if not path.exists():
         raise ContractError(f"{path}: there is no such file, which another replicate has; finish this replicate")
-    frame = pd.read_csv(path, keep_default_na=False, na_values=["NaN"])
+    frame = read_numbers(path)
     if _VALUE not in frame or frame[_VALUE].dtype.kind != "f":
         return None
     labels = list(frame.columns[: frame.columns.get_loc(_VALUE)])

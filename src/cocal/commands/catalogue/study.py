@@ -56,6 +56,7 @@ _PUBLISH = (
     flag(
         "--licence",
         "address of the licence of the bundle (default: that of CoCal, MIT)",
+        type=flags.ADDRESS,
         default="https://spdx.org/licenses/MIT",
     ),
 )

@@ -19,6 +19,7 @@ from cocal.metrics.cube import MEAN, UNSEEDED
 from cocal.metrics.resamples import read_resamples
 from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import PREDICTIONS, PREQUENTIAL, QUESTIONS, RESPONSES
+from cocal.store.files import read_numbers
 from cocal.store.lineage import Product, Source, descent, trace
 from cocal.study.costs import Cost, Latency, read_cost
 
@@ -40,7 +41,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "latency": partial(read_cost, model=Latency),
     PUBLISHED: read_published,
     LEDGER: read_claims,
-    **dict.fromkeys(GATHERED, partial(pd.read_csv, keep_default_na=False, na_values=["NaN"])),
+    **dict.fromkeys(GATHERED, read_numbers),
     **dict.fromkeys(("training", "sampling", "fit", "postcal_fit"), partial(read_cost, model=Cost)),
 }
 """By kind: metric cubes, the metrics of every resample behind them, tables of predictions, of responses, of rollouts

@@ -13,7 +13,7 @@ from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.shown import csv_text
 from cocal.store import digest, write_text
-from cocal.store.files import MADE_OF, PARENTS
+from cocal.store.files import MADE_OF, PARENTS, seal_beside
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ def write_table(
     write_text(output, f"{latex(grid)}{MADE_OF}{parents}\n")
     write_text(output.with_suffix(".html"), page(grid))
     write_text(output.with_suffix(".csv"), csv_text(numbers))
+    seal_beside(*map(output.with_suffix, (".tex", ".html", ".csv")))
     logger.info("wrote %s, .html and .csv", output)
 
 
@@ -53,6 +54,7 @@ def write_figure(
     if layout is None:
         with paper_style():
             save_figure(module.draw(), output, {"diagram": output.stem})
+        seal_beside(output, output.with_suffix(".png"))
         logger.info("wrote %s and .png", output)
         return
     numbers = module.prepare(layout, **inputs)
@@ -60,4 +62,5 @@ def write_figure(
         facts = layout.facts() | {"digest": digest(layout.identity())}
         save_figure(module.draw(numbers, layout), output, facts, origin[PARENTS])
     write_text(output.with_suffix(".csv"), csv_text(numbers))
+    seal_beside(*map(output.with_suffix, (".pdf", ".png", ".csv")))
     logger.info("wrote %s, .png and .csv", output)

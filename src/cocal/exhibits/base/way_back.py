@@ -14,6 +14,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.metrics.cube import MEAN
 from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import PREDICTIONS
+from cocal.store.files import read_numbers
 from cocal.store.lineage import Product, trace
 
 _COMPANION = ("source_step", "validation_step", "layer", "pooling")
@@ -97,7 +98,7 @@ def _numbers(file: Path, labels: Mapping[str, str]) -> pd.DataFrame:
     """The rows of an exhibit's CSV with these labels."""
     if not file.exists():
         raise ContractError(f"{file}: no such file, which holds the numbers of the exhibit; rerun the exhibit")
-    numbers = pd.read_csv(file, keep_default_na=False, na_values=["NaN"])
+    numbers = read_numbers(file)
     if missing := sorted({"method", "dataset", "metric", "value"} - {*numbers.columns}):
         raise ConfigError(f"{file}: has no column {missing[0]!r}, so its numbers are no cells; leave --cell out")
     for name, label in labels.items():

@@ -10,6 +10,8 @@ from cocal.exhibits.typesetting.wording import counted, listed, signed
 
 CENTRAL = "beats-postcal"
 """The claim on which the paper rests: each companion of CoCal against the one of PostCal with the same target."""
+READ = ["claim", "source", "case", "score", "family", "title", "kind", "verdict", "count", "value", "lower", "upper"]
+"""The columns of tables/claims.csv of which the verdict is made."""
 _SAID = "that CoCal beats PostCal because it learns from the training's own experience"
 _ANSWERS = {HOLDS: "Yes", OBSERVED: "Yes", FAILS: "No", UNOBSERVED: "No"}
 _WORDS = {OPEN: "is not separable from chance", DEGENERATE: "meets a rival whose confidence is degenerate"}

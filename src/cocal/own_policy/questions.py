@@ -1,0 +1,56 @@
+"""Which responses answer the same question: their prompts tell, whatever ids the rows state."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from cocal.questions.build import normalised
+
+
+def same_question(
+    texts: Sequence[str | None], prompts: Sequence[Hashable | None], ids: Sequence[str | None]
+) -> np.ndarray:
+    """Number the questions of n rows in the order in which they first occur, int64 (n,).
+
+    Rows with one text (but for case and white space) have one question. Rows without a text are those of their token
+    ids, and rows without both those of their question id. A row that has none of them is a question of its own.
+
+    Args:
+        texts: Text of each row's prompt.
+        prompts: Token ids of each row's prompt.
+        ids: Question id that each row states.
+    """
+    lacking, rows, nodes = np.ones(len(texts), dtype=bool), [], []
+    first = len(texts)
+    for column in ([text and normalised(text) for text in texts], prompts, ids):
+        codes, values = pd.factorize(np.fromiter(column, dtype=object, count=len(texts)))
+        linked = np.flatnonzero((codes >= 0) & np.isin(codes, codes[lacking]))
+        rows.append(linked)
+        nodes.append(first + codes[linked])
+        lacking &= codes < 0
+        first += len(values)
+    ends = np.concatenate(rows), np.concatenate(nodes)
+    _, found = connected_components(coo_array((np.ones(len(ends[0])), ends), shape=(first, first)), directed=False)
+    return pd.factorize(found[: len(texts)])[0].astype(np.int64)
+
+
+def contradictions(question: np.ndarray, ids: Sequence[str | None], what: str = "question_id") -> list[str]:
+    """Sentences about ids that do not tell questions apart as the prompts do.
+
+    Args:
+        question: The question of each row, from `same_question`, int64 (n,).
+        ids: What each row states.
+        what: Name of these ids.
+    """
+    stated = pd.DataFrame({"question": question, "id": np.fromiter(ids, dtype=object, count=len(question))})
+    stated = stated.dropna().drop_duplicates()
+    several, shared = (int((stated[name].value_counts() > 1).sum()) for name in ("question", "id"))
+    found = []
+    if several:
+        found.append(f"{several:,} prompts stand under more than one {what}; rows of one prompt count as one question")
+    if shared:
+        found.append(f"{shared:,} values of {what} stand for more than one prompt, which count as questions each")
+    return found

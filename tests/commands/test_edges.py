@@ -1,0 +1,134 @@
+"""Edges of commands: a disk that is full half-way, names that no page can hold, values that no one checked."""
+
+import json
+import os
+import resource
+import shutil
+
+import pytest
+
+from cocal.cli import main
+from hand_rows import lines
+from own_rollouts import read_lines, run, write_lines
+
+SCORED = [{"question_id": k // 2, "confidence": k / 40, "correct": k % 3 > 0} for k in range(40)]
+
+
+@pytest.fixture
+def full():
+    """Bounds the size of files, as a full disk would; gone at the end of the block."""
+    from contextlib import contextmanager
+
+    @contextmanager
+    def bounded(count):
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (count, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    return bounded
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["new", "beside notes"])
+@pytest.mark.parametrize("count", [100, 4000, 20_000, 60_000])
+def test_a_report_is_written_whole_or_not_at_all(tmp_path, full, capsys, count, beside):
+    """The numbers fit, the figure does not, or the page does not. What the message advises is taken afterwards."""
+    output = tmp_path / "a/report"
+    if beside:
+        output.mkdir(parents=True)
+        (output / "thesis.tex").write_text("years")
+    words = ["evaluate", lines(tmp_path / "scored.jsonl", *SCORED), "--output", output, "--resamples", "20"]
+    words += ["--overwrite"] * beside
+    with full(count):
+        assert run(*words) == 2
+    error = capsys.readouterr().err
+    assert "may write (`ulimit -f`)" in error
+    assert "--overwrite" not in error.rpartition("run the same command again")[2]
+    left = {path.relative_to(tmp_path / "a").as_posix() for path in (tmp_path / "a").rglob("*")}
+    assert left == ({"report", "report/thesis.tex"} if beside else set())
+    assert run(*words) == 0
+    names = {"numbers.csv", "reliability.csv", "quality.pdf", "quality.png", "index.html"}
+    assert {path.name for path in output.iterdir()} == names | ({"thesis.tex"} if beside else set())
+
+
+def test_advice_to_run_a_command_again_is_not_refused_afterwards(tmp_path, full, capsys, repository):
+    """The file does not fit; nothing of it is left, so that no --overwrite is needed."""
+    words = ["replicate", "--study", repository / "config/smoke.yaml", "--number", "2", "--output", tmp_path / "2.yaml"]
+    with full(200):
+        assert run(*words) == 2
+    assert "--overwrite" not in capsys.readouterr().err
+    assert run(*words) == 0
+
+
+NAME = os.fsdecode(b"sc\xffored.jsonl")
+
+
+def test_names_that_are_not_utf8_are_refused_in_a_sentence(tmp_path, own, capsys):
+    lines(tmp_path / NAME, *SCORED)
+    before = sorted(tmp_path.iterdir())
+    shutil.copytree(own.checkpoint, tmp_path / "mod\udcffel")
+    for words in (
+        ["evaluate", tmp_path / NAME, "--output", tmp_path / "report"],
+        ["decide", "best-of-n", tmp_path / NAME, "--output", tmp_path / "out"],
+        ["decide", "best-of-n", tmp_path / "scored.jsonl", "--output", tmp_path / NAME],
+        ["score", "--companion", own.companion, "--model", tmp_path / "mod\udcffel", tmp_path / NAME, tmp_path / "out"],
+    ):
+        assert run(*words) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "holds a name that is not UTF-8" in error
+        assert "\\xff" in error
+    shutil.rmtree(tmp_path / "mod\udcffel")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_folder_with_a_name_that_is_not_utf8_ends_in_no_traceback(tmp_path, own, capsys):
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    write_lines(folder / NAME, own.rollouts, own.texts)
+    assert own.fit(folder, tmp_path / "companion") in (0, 2)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("layer", [99, -1, 2])
+def test_a_companion_of_a_block_that_its_model_lacks_is_refused(tmp_path, own, capsys, layer):
+    """The model has two."""
+    companion = shutil.copytree(own.companion, tmp_path / "companion")
+    about = json.loads((companion / "config.json").read_text())
+    del about["provenance"]
+    about["spec"]["layer"] = layer
+    (companion / "config.json").write_text(json.dumps(about))
+    source = write_lines(tmp_path / "in.jsonl", own.rollouts[:5], own.texts)
+    assert own.score(source, tmp_path / "out.jsonl", companion=companion) == 2
+    error = capsys.readouterr().err
+    assert "companion" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["javascript:alert(1)", "MIT", "", "https://", 'https://a"onclick=1', "file:///etc/passwd", "https://a b"],
+)
+def test_a_licence_is_a_web_address(tmp_path, capsys, address):
+    with pytest.raises(SystemExit):
+        main(["publish", str(tmp_path / "bundle"), f"--licence={address}"])
+    assert f"argument --licence: {address!r} is not a web address" in capsys.readouterr().err
+
+
+def test_a_person_is_not_sent_to_snakemake(tmp_path, capsys, monkeypatch):
+    """Permission is denied by the system in one of the writes."""
+    source = lines(tmp_path / "scored.jsonl", *SCORED)
+
+    def denied(*_):
+        raise PermissionError(13, "Permission denied", str(tmp_path / "out"))
+
+    monkeypatch.setattr("cocal.commands.decide.write_decisions", denied)
+    assert run("decide", "best-of-n", source, "--output", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert "has no permission for this" in error
+    assert "another output" in error
+    assert "snakemake" not in error
+    assert len(read_lines(source)) == 40
