@@ -39,12 +39,12 @@ from cocal.checks.training import (
     check_validation_pool,
     count_verdicts,
 )
+from cocal.companion.spec import Prefix
 from cocal.config.evaluation import QualitySettings
 from cocal.errors import ContractError
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
 from cocal.study.comparisons import PlannedPredictions
-from cocal.study.plan import Prefix
 from companion_run import GROUP, GROUPS, PER_STEP, SETTINGS, STEPS
 from evaluated_study import responses
 from sample_predictions import doubtful_predictions

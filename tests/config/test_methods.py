@@ -9,11 +9,12 @@ import pytest
 from cocal.cli import main
 from cocal.config import ConfigError, load_study, parse_settings
 from cocal.config import methods as registry
-from cocal.config.evaluation import EstimatorSettings, MetricSettings
+from cocal.config.evaluation import EstimatorSettings
 from cocal.config.method import Method
 from cocal.config.methods import METHODS, built_in, declarations
 from cocal.exhibits.typesetting.accuracy import AccuracyLayout
 from cocal.metrics.cube import metric_cube
+from cocal.metrics.settings import MetricSettings
 from cocal.store import code, read_frame, write_dataset
 from cocal.store.code import code_digest
 from cocal.store.contracts import PREDICTIONS

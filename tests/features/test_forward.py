@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 import torch
 
-from cocal.config.evaluation import FeatureSettings
 from cocal.features.extract import extract_features
 from cocal.features.forward import capture, resolve_layers, score
+from cocal.features.settings import FeatureSettings
 from cocal.features.store import open_features
 from cocal.models.text import batches_of_rows, batches_of_tokens
 

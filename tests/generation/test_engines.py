@@ -13,8 +13,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from cocal.answers.equivalence import Verifier
+from cocal.answers.settings import VerifierSettings
 from cocal.config.engine import TransformersSettings, VllmSettings
-from cocal.config.evaluation import GenerationSettings, VerifierSettings
+from cocal.config.evaluation import GenerationSettings
 from cocal.errors import ConfigError
 from cocal.generation.engine import Sampling, open_engine
 from cocal.generation.evaluation import judge_set

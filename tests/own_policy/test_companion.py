@@ -17,7 +17,7 @@ import dumps
 from cocal import Companion
 from cocal.cli import main
 from cocal.companion.companions import load_companions, save_companions
-from cocal.config.evaluation import CompanionSettings
+from cocal.companion.settings import CompanionSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features import extract
 from cocal.features.store import open_features

@@ -15,7 +15,7 @@ from cocal.answers.bounds import too_large
 from cocal.answers.comparison import compare_all, prepare
 from cocal.answers.judge import Rows, Verdicts, decided_rows, forms_of, partition
 from cocal.answers.normalise import canonical_integer, contradicted, is_word, nesting, plain_answer, without_unit
-from cocal.config.evaluation import VerifierSettings
+from cocal.answers.settings import VerifierSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.runtime.machine import processors
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from cocal.companion.spec import Experience
-from cocal.config.evaluation import CompanionSettings, QualitySettings
+from cocal.companion.settings import CompanionSettings
+from cocal.companion.spec import Experience, Prefix
+from cocal.config.evaluation import QualitySettings
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.methods.predictions import check_shared_responses, on_fixed_responses
@@ -17,7 +18,6 @@ from cocal.metrics.cells import rates_of, shortfalls
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS
 from cocal.study.comparisons import PlannedPredictions
-from cocal.study.plan import Prefix
 
 logger = logging.getLogger(__name__)
 

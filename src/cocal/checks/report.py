@@ -19,9 +19,10 @@ from cocal.checks.training import (
     check_validation_pool,
     count_verdicts,
 )
+from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import Experience
 from cocal.companion.supervision import in_validation
-from cocal.config.evaluation import CompanionSettings, QualitySettings
+from cocal.config.evaluation import QualitySettings
 from cocal.errors import ContractError
 from cocal.study.comparisons import PlannedPredictions
 

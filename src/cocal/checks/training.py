@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import ORDERS, CompanionSpec, Experience, read_spec
-from cocal.companion.supervision import check_chronological, groups_of, with_question
-from cocal.config.evaluation import CompanionSettings
+from cocal.companion.supervision import check_chronological, groups_of, normalised, with_question
 from cocal.errors import ContractError
-from cocal.questions.build import normalised
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 

@@ -8,15 +8,17 @@ from pathlib import Path
 import pandas as pd
 
 from cocal.answers.equivalence import Verifier
+from cocal.answers.settings import VerifierSettings
 from cocal.checks.predictions import read_predictions
 from cocal.checks.recalibration import check_confidences, check_unseen, read_recalibrated
 from cocal.checks.report import check_protocol
 from cocal.checks.training import Fit, read_table
 from cocal.commands.words import named_folders
+from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import ORDERS
 from cocal.companion.supervision import check_features, prompts_of, question_texts
 from cocal.config import parse_settings
-from cocal.config.evaluation import CompanionSettings, EstimatorSettings, QualitySettings, VerifierSettings
+from cocal.config.evaluation import EstimatorSettings, QualitySettings
 from cocal.config.method import Reader, Rival
 from cocal.config.methods import METHODS
 from cocal.errors import ConfigError

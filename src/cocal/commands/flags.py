@@ -87,6 +87,7 @@ class Command(NamedTuple):
             the first output.
         description: Text of its help, if the summary does not suffice.
         passes_on: Whether it passes unknown flags on to another program, as `passed_on` of its options.
+        locked: Whether it locks what it writes.
     """
 
     summary: str
@@ -95,6 +96,7 @@ class Command(NamedTuple):
     writes: Callable[[argparse.Namespace], list[Path]] | None = None
     description: str = ""
     passes_on: bool = False
+    locked: bool = False
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Add the flags to the parser of the command."""

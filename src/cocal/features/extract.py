@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cocal.answers.extraction import confidence_span, token_of
-from cocal.config.evaluation import FeatureSettings
 from cocal.errors import ContractError
 from cocal.features.forward import PROMPT, RESPONSE_POOLINGS, resolve_layers, score
+from cocal.features.settings import FeatureSettings
 from cocal.features.store import Layout, NumberFormat, create_features, open_features
 from cocal.models.loading import Policy
 from cocal.models.text import Tokens, batches_of_tokens, padded_tokens, plain_texts

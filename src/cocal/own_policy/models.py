@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from cocal.errors import ContractError
-from cocal.models.importing import download, may_be_on_hub
+from cocal.models.hub import download, may_be_on_hub
 from cocal.models.loading import Policy, fingerprint, load_policy, stored_dtype
 from cocal.own_policy.saved import About, BaseModelFacts
 from cocal.runtime.numerics import active, computes_bfloat16

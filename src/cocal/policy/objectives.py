@@ -9,18 +9,27 @@ never pays.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cocal.answers.extraction import confidence_span, token_of
-from cocal.config.policy import AdvantageScale, Algorithm, PolicySettings
+from cocal.config.base import AdvantageScale, Algorithm
 
 PROMPT_FORMATS: dict[Algorithm, str] = {"grpo": "answer", "rlcr": "rlcr", "dcpo": "dcpo"}
 """Prompt format of each algorithm's responses, in training and evaluation."""
 GROUP_EPSILON = 1e-4
 """Added to the standard deviation of a group's rewards, as in TRL. The paper does not state it."""
+
+
+class RewardSettings(Protocol):
+    """What rewards and advantages depend on; `cocal.config.policy.PolicySettings` describes these fields."""
+
+    responses_per_question: int
+    dcpo_group_weight: float
+    invalid_confidence: float
+    advantage_scale: AdvantageScale
 
 
 class Rewards(NamedTuple):
@@ -50,7 +59,7 @@ def group_advantages(rewards: ArrayLike, group_size: int, scale: AdvantageScale 
 
 
 def step_rewards(
-    settings: PolicySettings, algorithm: Algorithm, correct: np.ndarray, confidence: np.ndarray
+    settings: RewardSettings, algorithm: Algorithm, correct: np.ndarray, confidence: np.ndarray
 ) -> Rewards:
     """Task and calibration rewards of the responses of one step.
 
@@ -74,7 +83,7 @@ def step_rewards(
 
 
 def step_advantages(
-    settings: PolicySettings, algorithm: Algorithm, rewards: Rewards, starts: Sequence[int], length: int
+    settings: RewardSettings, algorithm: Algorithm, rewards: Rewards, starts: Sequence[int], length: int
 ) -> np.ndarray:
     """Advantages of one step: float64 (n,) for whole responses, or (n, length) for single tokens.
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from pydantic import RootModel
 
+from cocal.companion.spec import Prefix
 from cocal.config.base import Count, Model, Name
 from cocal.config.study import Study
 from cocal.study import plan
-from cocal.study.plan import Prefix
 from cocal.study.results import companion_folder, predictions_file, variant_folder
 from cocal.study.rivals import recalibrated_algorithms
 
