@@ -14,12 +14,13 @@ from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig, L
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
-from cocal.config.engine import TransformersSettings, VllmSettings
+from cocal.config.engine import TransformersSettings
 from cocal.config.evaluation import GenerationSettings
 from cocal.errors import ConfigError
 from cocal.generation.engine import Sampling, open_engine
 from cocal.generation.evaluation import judge_set
 from cocal.generation.responses import Sampler, p_true, sample_responses
+from cocal.generation.settings import VllmSettings
 from cocal.generation.states import Reading
 from cocal.generation.transformers_engine import SeededSampler, TransformersEngine
 from cocal.models import attention

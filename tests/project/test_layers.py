@@ -10,8 +10,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src/cocal"
 LIBRARY = [
     *("errors", "runtime", "store", "config.base", "config.parse", "answers", "models", "features"),
-    *("config.engine", "generation.states", "generation.engine", "generation.states_connector"),
-    *("generation.states_scheduler", "generation.transformers_engine", "generation.vllm_engine"),
+    *("generation.settings", "generation.states", "generation.engine", "generation.states_connector"),
+    *("generation.states_scheduler", "generation.vllm_engine"),
     *("metrics", "companion", "policy.objectives", "policy.learner", "integrations", "exhibits.drawing.style"),
     *("exhibits.drawing.bins", "own_policy", "serving", "commands.outputs", "commands.flags", "commands.words"),
     *("commands.catalogue.own", "commands.catalogue", "commands.fit", "commands.score", "commands.evaluate"),
@@ -21,7 +21,7 @@ LIBRARY = [
 STUDY = [
     *("store.code", "store.owner", "runtime.slurm", "config", "study", "metrics.cells", "metrics.cube"),
     *("metrics.resamples", "questions", "models.packaged", "models.pretraining", "models.importing"),
-    *("features.replay", "generation", "companion.latency", "methods", "checks", "policy"),
+    *("features.evaluated", "features.replay", "generation", "companion.latency", "methods", "checks", "policy"),
     *("integrations.importing", "integrations.slime.hooks", "integrations.slime.run", "evidence", "exhibits"),
     *("resources", "commands.catalogue.stages", "commands.catalogue.study", "commands.catalogue.whole", "commands"),
 ]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from cocal.config.base import AdvantageScale, Algorithm, Count, Model, Name, Positive, Share
-from cocal.config.engine import AttentionBackend
+from cocal.generation.settings import AttentionBackend
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
 

@@ -9,7 +9,6 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from cocal.config.engine import EngineSettings
 from cocal.errors import ConfigError
 from cocal.generation.states import Reading
 from cocal.models.loading import Policy
@@ -94,11 +93,12 @@ class Engine(Protocol):
 
 @contextmanager
 def open_engine(
-    settings: EngineSettings, checkpoint: Path, policy: Policy | None = None, reading: Reading | None = None
+    settings: Any, checkpoint: Path, policy: Policy | None = None, reading: Reading | None = None
 ) -> Iterator[Engine]:
     """Open an engine with a checkpoint; its memory is freed when the context ends.
 
     Args:
+        settings: Settings of the engine, whose `opens` names the function that opens it, as MODULE:NAME.
         policy: The checkpoint, if it is loaded already; only an engine in this process uses it.
         reading: The states that it keeps; only vLLM does.
 

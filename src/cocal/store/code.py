@@ -23,7 +23,7 @@ OUTSIDE = (
     "cocal.cli",
     # the values of settings reach a rule as its parameters, and a new key must not rerun a training
     *("cocal.config", "cocal.answers.settings", "cocal.companion.settings", "cocal.features.settings"),
-    "cocal.metrics.settings",
+    *("cocal.generation.settings", "cocal.metrics.settings"),
     "cocal.errors",
     "cocal.resources",
     "cocal.runtime.gpus",
