@@ -211,7 +211,7 @@ def _computes_nothing(node: ast.stmt) -> bool:
 
 def _file(module: str) -> Path | None:
     """The source file of a module; None if there is no such module or it has no source file."""
-    if module.split(".")[0] in _PACKAGES:
+    if module.partition(".")[0] in _PACKAGES:
         path = _ROOT.joinpath(*module.split("."))
         files = [path.with_suffix(".py"), path / "__init__.py"]
         return next((file for file in files if file.is_file()), None)
