@@ -39,7 +39,6 @@ from cocal.runtime.machine import fix_threads
 from cocal.store import read_frame, write_document, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS
 from cocal.store.lineage import Source, descent, trace
-from cocal.study.comparisons import PlannedFiles
 from cocal.study.rivals import RIVALS, Basis
 
 
@@ -194,11 +193,7 @@ def _bases(
 def run_checks(options: argparse.Namespace) -> None:
     """Read the inputs, check the protocol, and write the report."""
     settings = parse_settings(CompanionSettings, options.settings)
-    kinds = dict.fromkeys(ORDERS, settings)
-    kinds["prompts"] = parse_settings(CompanionSettings, options.prompt_settings, "--prompt-settings")
-    kinds["ablations"] = parse_settings(CompanionSettings, options.ablation_settings, "--ablation-settings")
-    kinds["one-layer"] = parse_settings(CompanionSettings, options.one_layer_settings, "--one-layer-settings")
-    companions = named_folders("--companions", options.companions, list(kinds))
+    companions = named_folders("--companions", options.companions, [*ORDERS, "ablations", "one-layer"])
     folders = {"rollouts": options.rollouts, "resampled": options.resampled}
     tables = {name: read_table(path, options.questions) for name, path in folders.items() if path}
     if "prompts" in companions:
@@ -206,14 +201,13 @@ def run_checks(options: argparse.Namespace) -> None:
     if "online" in companions:
         tables["online"] = tables["rollouts"]
     fits = [
-        Fit.read(kind if kind in ORDERS else "rollouts", kinds[kind], folder)
+        Fit.read(kind if kind in ORDERS else "rollouts", folder)
         for kind, given in companions.items()
         for folder in given
     ]
     predictions = {path: read_predictions(path, options.backbone) for path in options.predictions}
     quality = parse_settings(QualitySettings, options.quality, "--quality")
-    planned = parse_settings(PlannedFiles, options.planned, "--planned").root
-    checks = check_protocol(settings, tables, question_texts(options.questions), fits, predictions, quality, planned)
+    checks = check_protocol(settings, tables, question_texts(options.questions), fits, predictions, quality)
     checks |= _rivals(options, tables, settings, predictions)
     recalibrated = [Path(word.partition("=")[2]) for word in (*options.calibrators, *options.recalibrated)]
     traced = [product for _, product in trace(*predictions, *recalibrated, *(fit.folder for fit in fits))]

@@ -310,9 +310,6 @@ _METRICS = (
 )
 _CHECKS = (
     flags.COMPANION,
-    flag("--prompt-settings", "JSON: settings of companions that learnt from prompts"),
-    flag("--ablation-settings", "JSON: settings of companions that read other states"),
-    flag("--one-layer-settings", "JSON: settings of companions of one hidden layer"),
     flag("--quality", "JSON: the smallest shares of usable responses that are accepted"),
     flags.BACKBONE,
     flags.ROLLOUTS,
@@ -324,7 +321,6 @@ _CHECKS = (
         "ablations=FOLDER and one-layer=FOLDER (on rollouts)",
         nargs="+",
     ),
-    flag("--planned", "JSON: methods, sets and steps that each of the predictions must hold, by file", default="{}"),
     required("--predictions FILE", nargs="+", type=Path),
     several(
         "--calibrators ALGORITHM=FILE", "fitted calibrators of recalibrated rivals, by the algorithm of their policy"
