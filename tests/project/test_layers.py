@@ -23,7 +23,14 @@ STUDY = [
     *("metrics.resamples", "questions", "models.packaged", "models.pretraining", "models.importing"),
     *("features.evaluated", "features.replay", "generation", "companion.latency", "methods", "checks", "policy"),
     *("integrations.importing", "integrations.slime.hooks", "integrations.slime.run", "evidence", "exhibits"),
-    *("resources", "commands.catalogue.stages", "commands.catalogue.study", "commands.catalogue.whole", "commands"),
+    *(
+        "resources",
+        "commands.stage_flags",
+        "commands.catalogue.stages",
+        "commands.catalogue.study",
+        "commands.catalogue.whole",
+        "commands",
+    ),
 ]
 """The reproduction, likewise."""
 LAYERS = [*LIBRARY, *STUDY]
