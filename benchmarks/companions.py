@@ -24,7 +24,7 @@ from cocal.companion.companions import build_model
 from cocal.companion.latency import SingleMember
 from cocal.companion.model import Training, matmul_precision
 from cocal.companion.plain import mlp
-from cocal.config.evaluation import CompanionSettings
+from cocal.companion.settings import CompanionSettings
 from untrained import untrained
 from written_out import WrittenOut
 

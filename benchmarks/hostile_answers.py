@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from cocal.answers.comparison import compare
 from cocal.answers.equivalence import Verifier
-from cocal.config.evaluation import VerifierSettings
+from cocal.answers.settings import VerifierSettings
 
 
 def measure(quick: bool) -> list[dict]:

@@ -27,8 +27,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOTrainer
 
 from cocal.answers.equivalence import Verifier
+from cocal.companion.settings import CompanionSettings
 from cocal.config import load_study
-from cocal.config.evaluation import CompanionSettings
 from cocal.config.study import Study
 from cocal.models.importing import existing
 from cocal.models.loading import load_policy

@@ -125,7 +125,7 @@ def _companions() -> Callable[[], object]:
 
     from cocal.companion.companions import build_model
     from cocal.companion.model import Training
-    from cocal.config.evaluation import CompanionSettings
+    from cocal.companion.settings import CompanionSettings
 
     settings = CompanionSettings(widths=(64, 32, 16, 8))
     training = Training(build_model(settings, 192), settings)

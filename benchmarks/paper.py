@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from cocal.companion.spec import Prefix
 from cocal.config import load_study
 from cocal.config.methods import METHODS
 from cocal.config.study import Study
 from cocal.metrics.cube import UNSEEDED
 from cocal.study.plan import (
-    Prefix,
     ablation_states,
     budget_prefixes,
     companion_methods,

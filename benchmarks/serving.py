@@ -33,7 +33,7 @@ import psutil
 import torch
 from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
-from cocal.config.evaluation import CompanionSettings
+from cocal.companion.settings import CompanionSettings
 from cocal.models.loading import load_policy
 from cocal.models.pretraining import train_tokenizer
 from cocal.own_policy.companion import Companion

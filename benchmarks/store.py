@@ -19,9 +19,9 @@ import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 
 from cocal.companion.fit import fit_companions
-from cocal.config.evaluation import CompanionSettings
+from cocal.companion.settings import CompanionSettings
+from cocal.companion.spec import Prefix
 from cocal.features.store import FeatureReader, create_features, open_features
-from cocal.study.plan import Prefix
 
 HIDDEN, POOLINGS = 4096, 2
 _CODECS = {

@@ -1,8 +1,8 @@
 """Companions with their initial weights, for benchmarks that need none that has learnt."""
 
 from cocal.companion.companions import Companions, build_model
+from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import CompanionSpec
-from cocal.config.evaluation import CompanionSettings
 
 
 def untrained(settings: CompanionSettings, inputs: int, layer: int = 0) -> Companions:

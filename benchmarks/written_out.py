@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cocal.companion.model import EPSILON, CompanionMLP, Dropout
-from cocal.config.evaluation import CompanionSettings
+from cocal.companion.settings import CompanionSettings
 
 
 class WrittenOut:

@@ -10,7 +10,7 @@ import argparse
 import torch
 
 from cocal import Companion
-from cocal.config.evaluation import CompanionSettings
+from cocal.companion.settings import CompanionSettings
 from cocal.own_policy.fitting import Reading
 from cocal.own_policy.models import Checkpoint
 from cocal.runtime.progress import configure

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from cocal import cli
-from cocal.commands.catalogue import OWN, STAGES, STUDY
-from cocal.config.evaluation import OnlineSettings
+from cocal.commands.catalogue.own import OWN
+from cocal.commands.catalogue.stages import STAGES
+from cocal.commands.catalogue.study import STUDY
+from cocal.companion.settings import OnlineSettings
 from cocal.config.study import Study
 from cocal.store import contracts
 

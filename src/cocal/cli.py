@@ -9,12 +9,13 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from cocal import __version__
-from cocal.commands.catalogue import COMMANDS, OWN, STAGES, STUDY, listing, work_of
+from cocal.commands.catalogue import OWN, commands_with, listing, work_of
+from cocal.commands.flags import Command
 from cocal.commands.outputs import check_outputs
 from cocal.commands.words import one_field_each
 from cocal.errors import BusyError, ClusterError, ConfigError, ContractError, EngineError
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # milliseconds, which costs a job of several threads nine tenths of its speed where other jobs use the cores.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     arguments = list(sys.argv[1:] if argv is None else argv)
-    options = _options(arguments)
+    command, options = _options(arguments)
     progress.configure(progress.job_name(arguments))
     try:
         " ".join(arguments).encode()
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             os.environ.update(environment(options.numerics))
         check_processor()
         check_outputs(options)
-        with _writing(options):
+        with _writing(options, command):
             module, function = work_of(options.command).split(":")
             getattr(importlib.import_module(module), function)(options)
     except BrokenPipeError:  # the reader of our output, such as head, has closed it
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             name = error.object[max(0, error.start - 60) : error.end + 60]
             message = f"{os.fsencode(name)!r}: holds a name that is not UTF-8, as pages and tables are; rename the file"
         else:
-            message = explain(error, options.command, _places(options), stage=options.command in STAGES)
+            message = explain(error, options.command, _places(options), stage=command.locked)
             message = message and message + _again(options)
         if message is None:
             raise
@@ -71,30 +72,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of a command, with those that it passes on to another program."""
-    parser = _parser(arguments)
+def _options(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
+    """A command and its options, with those that it passes on to another program."""
+    chosen = next((word for word in arguments if not word.startswith("-")), None)
+    commands = commands_with(chosen)
+    parser = _parser(commands, chosen)
     options, unknown = parser.parse_known_args(one_field_each(arguments))
-    if COMMANDS[options.command].passes_on:
+    command = commands[options.command]
+    if command.passes_on:
         options.passed_on = unknown
     elif unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    return options
+    return command, options
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of all commands, with the flags of the one that is called."""
+def _parser(commands: Mapping[str, Command], chosen: str | None) -> argparse.ArgumentParser:
+    """The parser of these commands, with the flags of the one that is chosen."""
     parser = argparse.ArgumentParser(
         prog="cocal",
         description="Companion Confidence Calibration",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"your own policy:\n{listing(OWN)}\n\na study:\n{listing(STUDY)}\n\n"
+        epilog=f"your own policy:\n{listing(OWN)}\n\na study:\n{listing(_of_study(commands))}\n\n"
         "`cocal COMMAND --help` explains a command.",
     )
     parser.add_argument("--version", action="version", version=f"cocal {__version__}")
     parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    chosen = next((word for word in arguments if not word.startswith("-")), None)
-    for name, command in COMMANDS.items():
+    for name, command in commands.items():
         # without `help`, which would list all of them
         of_command = parsers.add_parser(name, description=command.description or command.summary)
         if name == chosen:
@@ -111,6 +114,11 @@ def _again(options: argparse.Namespace) -> str:
     return ""
 
 
+def _of_study(commands: Mapping[str, Command]) -> dict[str, Command]:
+    """The commands that people type for a study; `cocal stages` lists those of the workflow."""
+    return {name: command for name, command in commands.items() if name not in OWN and not command.locked}
+
+
 def _places(options: argparse.Namespace) -> list[Path]:
     """The files and folders that a command writes."""
     found = (getattr(options, name, None) for name in ("run_folder", *getattr(options, "outputs", ())))
@@ -118,7 +126,7 @@ def _places(options: argparse.Namespace) -> list[Path]:
 
 
 @contextmanager
-def _writing(options: argparse.Namespace) -> Iterator[None]:
+def _writing(options: argparse.Namespace, command: Command) -> Iterator[None]:
     """Hold the locks of what a stage writes, from before its imports, which take seconds, until its end.
 
     A job whose Snakemake was killed may go on, and must not write what a later job has made anew and others read. The
@@ -126,9 +134,8 @@ def _writing(options: argparse.Namespace) -> Iterator[None]:
     one holds the locks.
     """
     places: list[Path] = []
-    if options.command in STAGES and os.environ.get("RANK", "0") == "0":
-        writes = STAGES[options.command].writes
-        places = writes(options) if writes else _places(options)[:1]
+    if command.locked and os.environ.get("RANK", "0") == "0":
+        places = command.writes(options) if command.writes else _places(options)[:1]
     try:
         for place in places:
             lock.hold(place)

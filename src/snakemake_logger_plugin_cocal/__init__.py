@@ -1,114 +1,75 @@
-"""Snakemake's terminal output, as lines that name the job, the share of the work that is done and the time left.
+"""Snakemake's terminal output: a line for each job that ends, with the share of the work done and the time left.
 
-`logger: cocal` in profiles/default selects it. Snakemake's own log file in .snakemake/log is unchanged and has all
-inputs, outputs, commands and reasons. Warnings, errors and unknown messages are printed in Snakemake's words.
+`logger: cocal` in profiles/default selects it. Snakemake's own log in .snakemake/log is unchanged and has everything.
 """
 
 import re
+import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from logging import WARNING, LogRecord
-from pathlib import Path
-from threading import Event, Thread
+from pathlib import Path, PurePath
 
 from snakemake.logging import ColorizingTextHandler, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from cocal.runtime.progress import NAME_WIDTH, in_words, job_line
-from snakemake_logger_plugin_cocal.text import called, reason_line, summary
-from snakemake_logger_plugin_cocal.work import Running, Work, earlier_seconds, seconds_left
+from cocal.runtime.progress import in_words, job_line, job_name
 
-BENCHMARKS = Path("results/benchmarks")
 TAIL = 30
 """Number of lines that are shown from the end of a failed job's log."""
-_SILENCE = 300.0
-"""Seconds without output after which a line names the running jobs."""
-
-_SILENT = {LogEvent.WORKFLOW_STARTED, LogEvent.JOB_STARTED, LogEvent.PROGRESS, LogEvent.SHELLCMD}
-"""Events that other lines describe better."""
-_CHATTER = ("Building DAG", "Select jobs", "Using shell", "Conda environments: ignored", "Assuming unrestricted shared")
-_CHATTER += ("Singularity containers: ignored", "Group jobs: inactive", "Reasons:")
-_CHATTER += ("Some jobs were triggered by provenance", "Rules with provenance triggered jobs")
-_NUMBERED = (
-    (re.compile(r"Trying to restart job (\d+)\."), r"is tried again"),
-    (re.compile(r"Job (\d+) has been submitted with SLURM jobid (.*)\."), r"submitted as SLURM job \2"),
+UNKNOWN = 5.0
+"""Seconds that are assumed for a job whose rule has no known duration."""
+VERDICT, FIRST = "results/verdict.txt", ("results/tables/claims.html", "results/tables/main.html")
+"""A run that has built them ends with the first line of the former, and with one of the latter to open first."""
+_CHATTER = (
+    r"None$|Building DAG|Select jobs|Using shell|Conda env|Assuming unrest|Singularity con|Group jobs: ina|Reasons:|"
+    "Some jobs were triggered|Rules with prov"
 )
-"""Messages that give a job's number, and the text that follows its name instead."""
 _COMMAND = re.compile(r"Command '.*' (?=returned|died)", re.DOTALL)
 """A job's command in an error message, which may have kilobytes of settings; the log file has it, too."""
+_EXPECTED: dict[str, float] = {}
 
 
-@dataclass
-class _Expected:
-    """Expectations of the study that the workflow has read."""
-
-    seconds: Mapping[str, float]
-    backbones: Sequence[str]
+def expect(seconds: Mapping[str, float]) -> None:
+    """Say how many seconds a job of each rule should take (`cocal.resources.estimate`), before a run is planned."""
+    _EXPECTED.update(seconds)
 
 
-_EXPECTED = _Expected({}, ())
+def expected(rule: str) -> float:
+    """Expected seconds of a rule, of its family (`table_` for `table_main`), or of the rule that it is a variant of
+    (`metrics` for `sweep_metrics`)."""
+    families = (one for one in _EXPECTED if (one[-1] == "_" and rule.startswith(one)) or rule.endswith(f"_{one}"))
+    return _EXPECTED.get(rule) or next((_EXPECTED[one] for one in families), UNKNOWN)
 
 
-def expect(seconds: Mapping[str, float], backbones: Sequence[str]) -> None:
-    """Say what is known of a run before it is planned; workflow/rules/common.smk does.
-
-    Args:
-        seconds: Expected seconds of a job by rule (`cocal.resources.estimate`).
-        backbones: Backbones of the study.
-    """
-    _EXPECTED.seconds, _EXPECTED.backbones = seconds, backbones
-
-
-@dataclass
-class Job:
-    """A job that has been started.
-
-    Attributes:
-        name: Name in its lines.
-        rule: Rule of the workflow.
-        started: Value of `time.monotonic()` at its start.
-        logs: Files to which it writes its progress.
-    """
-
-    name: str
-    rule: str
-    started: float
-    logs: Sequence[Path] = ()
-
-    def running(self) -> Running:
-        """How long it has run and how much it says is left."""
-        ran = time.monotonic() - self.started
-        return Running(self.rule, ran, max((seconds_left(log, ran) for log in self.logs), default=0.0))
+def remaining(jobs: Mapping[str, int], finished: Sequence[tuple[str, float]], running: Sequence[tuple[str, float]]):
+    """The share of the work that is done, in [0, 1], and the seconds of all jobs that are left, one after the other;
+    given the number of jobs of each rule, and rule and seconds so far of those that have finished or run."""
+    # after a twentieth of the work, the measured pace counts as much as the expectation
+    inertia = 0.05 * sum(count * expected(rule) for rule, count in jobs.items())
+    took = sum(seconds for _, seconds in finished)
+    pace = (took + inertia) / (sum(expected(rule) for rule, _ in finished) + inertia) if inertia else 1.0
+    waiting = Counter(jobs) - Counter(rule for rule, _ in (*finished, *running))
+    left = sum(pace * expected(rule) * count for rule, count in waiting.items())
+    left += sum(max(pace * expected(rule) - ran, 0.2 * ran) for rule, ran in running)  # an overdue job goes on a while
+    done = took + sum(ran for _, ran in running)
+    return done / (done + left) if done + left else 1.0, left
 
 
 class LogHandler(LogHandlerBase):
     """Prints the lines. Snakemake calls it from one thread with one record after another."""
 
     writes_to_stream = True
-    """Its lines replace Snakemake's own lines in the terminal."""
-    writes_to_file = False
-    """The log file is left to Snakemake."""
-    has_filter = False
-    """Snakemake adds its own filter, which obeys --quiet."""
+    writes_to_file = has_filter = needs_rulegraph = False
     has_formatter = True
-    """It formats its lines itself."""
-    needs_rulegraph = True
-    """It computes the longest chain of jobs from the graph of the rules."""
 
     def __post_init__(self) -> None:
-        self._jobs: dict[int, Job] = {}
-        self._running: set[int] = set()
-        self._targets: set[str] = set()
-        self._outputs: dict[int, list[str]] = {}
-        self._built: list[str] = []
+        self._jobs, self._planned, self._failures = {}, {}, {}
+        self._finished, self._built, self._running, self._side_by_side = [], [], set(), 1
         self._began = time.monotonic()
-        self._failures: dict[int, str] = {}
-        self._spoken = time.monotonic()
-        self._over = Event()
-        self._work = Work({})
         self._words = DefaultFormatter(self.common_settings.quiet)
         self._stream = sys.stdout if self.common_settings.stdout else sys.stderr
         self._colours = ColorizingTextHandler(nocolor=self.common_settings.nocolor, stream=self._stream)
@@ -116,145 +77,101 @@ class LogHandler(LogHandlerBase):
     def emit(self, record: LogRecord) -> None:
         """Print the lines of an event, if it has any."""
         try:
-            text = self._say(record)
+            event = getattr(record, "event", None)
+            say = getattr(self, f"_{event.value}", None) if event else None
+            text = say(record) if say else self._other(record, event)
             if text:
-                self._print(self._colours.decorate(record, text) if record.levelno >= WARNING else text)
+                self._stream.write(f"{self._colours.decorate(record, text) if record.levelno >= WARNING else text}\n")
+                self._stream.flush()
         except BrokenPipeError:
             raise
         except Exception:  # an error here must not hide Snakemake's messages
             self.handleError(record)
 
-    def _print(self, text: str) -> None:
-        self._stream.write(f"{text}\n")
-        self._stream.flush()
-        self._spoken = time.monotonic()
-
-    def _say(self, record: LogRecord) -> str:
-        event = getattr(record, "event", None)
-        events = {
-            LogEvent.RUN_INFO: self._planned,
-            LogEvent.JOB_INFO: self._started,
-            LogEvent.JOB_FINISHED: self._finished,
-            LogEvent.JOB_ERROR: self._failed,
-            LogEvent.RULEGRAPH: self._rulegraph,
-            LogEvent.RESOURCES_INFO: self._resources,
-        }
-        if event in events:
-            return events[event](record)
-        silent = _SILENT - ({LogEvent.SHELLCMD} if self.common_settings.printshellcmds else set())
-        return "" if event in silent else self._plain(self._words.format(record))
-
-    def _plain(self, text: str) -> str:
-        """A message of Snakemake about the whole run, with the names of jobs instead of their numbers."""
-        for pattern, words in _NUMBERED:
-            if (found := pattern.fullmatch(text)) and int(found[1]) in self._jobs:
-                return self._line(self._jobs[int(found[1])].name, found.expand(words))
+    def _other(self, record: LogRecord, event: LogEvent | None) -> str:
+        """A message of Snakemake about the whole run."""
+        shell = event == LogEvent.SHELLCMD and not self.common_settings.printshellcmds
+        if shell or event in {LogEvent.WORKFLOW_STARTED, LogEvent.JOB_STARTED, LogEvent.PROGRESS}:
+            return ""
+        text = self._words.format(record)
         if self._failures and text.startswith("Exiting because a job execution failed"):
             return "\n".join([f"{len(self._failures)} job(s) failed; their logs:", *self._failures.values()])
-        if text == "None" or (text.startswith(_CHATTER) and not self.common_settings.verbose):
-            return ""
-        return _COMMAND.sub("the command ", text)
+        chatter = re.match(_CHATTER, text) and not self.common_settings.verbose
+        return "" if chatter else _COMMAND.sub("the command ", text)
 
-    def _rulegraph(self, record: LogRecord) -> str:
-        """Record which rules each rule waits for."""
-        nodes = [node["rule"] for node in record.rulegraph["nodes"]]
-        needs: dict[str, set[str]] = {}
-        for link in record.rulegraph["links"]:
-            needs.setdefault(nodes[link["target"]], set()).add(nodes[link["source"]])
-        self._work.needs = needs
-        return ""
+    def _resources_info(self, record: LogRecord) -> None:
+        self._side_by_side = getattr(record, "cores", None) or getattr(record, "nodes", None) or self._side_by_side
 
-    def _resources(self, record: LogRecord) -> str:
-        """Record how many jobs run at a time: the number of cores, or of jobs in the queue of a cluster."""
-        given = getattr(record, "cores", None) or getattr(record, "nodes", None)
-        self._work.side_by_side = given or self._work.side_by_side
-        return ""
-
-    def _planned(self, record: LogRecord) -> str:
+    def _run_info(self, record: LogRecord) -> str:
         """The number of jobs and the expected time; at the end of a dry-run, the table of jobs precedes them."""
-        rules = {rule: count for rule, count in record.stats.items() if rule != "total"}
-        again, count = bool(self._work.jobs), record.stats["total"]
-        self._work.jobs = rules
-        self._work.assumed = _EXPECTED.seconds
-        self._work.earlier = earlier_seconds(BENCHMARKS, rules, _EXPECTED.backbones)
-        jobs = f"{count} job{'s' * (count > 1)}"
+        again, self._planned = bool(self._planned), {name: n for name, n in record.stats.items() if name != "total"}
+        jobs, left = f"{record.stats['total']} job(s)", remaining(self._planned, (), ())[1]
         if not self.common_settings.dryrun:
-            Thread(target=self._watch, daemon=True).start()
-            return f"{jobs}, {self._work.side_by_side} at a time: about {in_words(self._work.left())}"
-        if not again:
-            return ""
-        self._work.side_by_side = 1
-        return f"\n{self._words.format(record)}\n{jobs}, about {in_words(self._work.left())} if one ran after the other"
+            return f"{jobs}, {self._side_by_side} at a time: about {in_words(left / self._side_by_side)}"
+        text = f"{self._words.format(record)}\n{jobs}, about {in_words(left)} if one ran after the other"
+        return text if again else ""
 
-    def _started(self, record: LogRecord) -> str:
-        name = called(record.rule_name, record.wildcards, record.shellcmd)
-        job = Job(name, record.rule_name, time.monotonic(), [Path(log) for log in record.log])
-        self._jobs[record.jobid] = job
-        if not record.output:  # a target without outputs, such as all
-            self._targets.add(record.rule_name)
-        if self.common_settings.dryrun:
-            return f"{job.name:<{NAME_WIDTH}}  {reason_line(record.reason)}" if record.output else ""
-        self._running.add(record.jobid)
-        self._outputs[record.jobid] = list(map(str, record.output))
-        return ""  # a long job says itself how far it is; each has a line when it ends
+    def _job_info(self, record: LogRecord) -> str:
+        """A long job says itself how far it is, and each has a line when it ends; a dry-run says why each would run."""
+        self._jobs[record.jobid] = record, time.monotonic()
+        if not self.common_settings.dryrun:
+            self._running.add(record.jobid)
+        elif record.output:
+            return f"{_named(record):<36}  {' '.join(record.reason.split())[:100]}"
+        return ""
 
-    def _finished(self, record: LogRecord) -> str:
-        job = self._jobs[record.job_id]
+    def _job_finished(self, record: LogRecord) -> str:
+        started, since = self._jobs[record.job_id]
+        took = time.monotonic() - since
         self._running.discard(record.job_id)
         self._failures.pop(record.job_id, None)
-        took = time.monotonic() - job.started
-        self._built += self._outputs.pop(record.job_id, [])
-        self._work.finish(job.rule, took)
-        return (
-            "" if job.rule in self._targets else self._line(job.name, f"done in {in_words(took):<12}  {self._rest()}")
-        )
+        self._finished.append((started.rule_name, took))
+        if not started.output:  # a target without outputs, such as all
+            return ""
+        self._built += map(str, started.output)
+        running = [(one.rule_name, time.monotonic() - begun) for one, begun in map(self._jobs.get, self._running)]
+        share, left = remaining(self._planned, self._finished, running)
+        rest = f", about {in_words(left / self._side_by_side)} left" if left >= 1 else ""
+        return _line(_named(started), f"done in {in_words(took):<12}  {min(int(100 * share), 99)} % of the work{rest}")
 
-    def _rest(self) -> str:
-        """The share of the work that is done and the time left."""
-        running = [self._jobs[number].running() for number in self._running]
-        left = self._work.left(running)
-        share = f"{min(int(100 * self._work.share(running)), 99)} % of the work"
-        return f"{share}, about {in_words(left)} left" if left >= 1 else share
-
-    def _watch(self) -> None:
-        """Print a line if there was no output for long, as while a cluster trains for hours; runs in its own thread."""
-        while not self._over.wait(_SILENCE / 10):
-            with self.lock:
-                now = time.monotonic()
-                if self._running and now - self._spoken >= _SILENCE:
-                    jobs = [self._jobs[number] for number in sorted(self._running)]
-                    names = ", ".join(f"{job.name} ({in_words(now - job.started)})" for job in jobs)
-                    self._print(self._line("running", f"{names}; {self._rest()}"))
+    def _job_error(self, record: LogRecord) -> str:
+        """Name of the failed job, the path of its log and the end of that log."""
+        self._running.discard(record.jobid)
+        started, since = self._jobs[record.jobid]
+        name, took = _named(started), in_words(time.monotonic() - since)
+        self._failures[record.jobid] = f"  {name:<36}  {', '.join(record.log)}"
+        lines = [_line(name, f"FAILED after {took}"), *(f"    {key}: {said}" for key, said in record.aux.items())]
+        for log in record.log:
+            lines.append(f"    log: {log}")
+            if self.common_settings.show_failed_logs and Path(log).is_file():
+                said = Path(log).read_text(encoding="utf-8", errors="replace").splitlines()
+                lines += [f"    | {text}" for text in [*["..."] * (len(said) > TAIL), *said[-TAIL:]]]
+        return "\n".join(lines)
 
     def close(self) -> None:
-        """Stop the thread that watches for silence, and say what a run has built."""
-        self._over.set()
+        """Say what a run has built, what to open first, and the verdict."""
         if self._built and not (self._failures or self._running):
-            self._print(summary(self._built, time.monotonic() - self._began))
+            folders = sorted({"/".join(PurePath(path).parent.parts[:2]) or "." for path in self._built}, reverse=True)
+            took = in_words(time.monotonic() - self._began)
+            lines = [f"Done in {took}: {len(self._built)} files and folders are in {', '.join(folders)}."]
+            lines += [f"Open {first} first." for first in FIRST if first in self._built][:1]
+            lines += Path(VERDICT).read_text(encoding="utf-8").splitlines()[:1] if VERDICT in self._built else []
+            self._stream.write("\n".join(lines) + "\n")
             self._built = []
         super().close()
 
-    def _failed(self, record: LogRecord) -> str:
-        """Lines with the name of the failed job, the path of its log and the end of that log."""
-        self._running.discard(record.jobid)
-        job = self._jobs.get(record.jobid) or Job(record.rule_name, record.rule_name, time.monotonic())
-        lines = [self._line(job.name, f"FAILED after {in_words(time.monotonic() - job.started)}")]
-        self._failures[record.jobid] = f"  {job.name:<{NAME_WIDTH}}  {', '.join(record.log)}"
-        lines += [f"    {text}" for text in (record.rule_msg, *(f"{k}: {v}" for k, v in record.aux.items())) if text]
-        for log in record.log:
-            lines.append(f"    log: {log}")
-            if self.common_settings.show_failed_logs:
-                lines += [f"    | {text}" for text in _tail(Path(log))]
-        return "\n".join(lines)
 
-    def _line(self, name: str, text: str) -> str:
-        return job_line(time.strftime("%H:%M:%S"), name, text)
+def _line(name: str, text: str) -> str:
+    return job_line(time.strftime("%H:%M:%S"), name, text)
 
 
-def _tail(log: Path) -> list[str]:
-    """The last `TAIL` lines of a log."""
+def _named(job: LogRecord) -> str:
+    """The name of a job in its lines: that of its `cocal` command's own log, or its rule and wildcards."""
+    of_rule = " ".join([job.rule_name, *map(str, job.wildcards.values())])
     try:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ["(there is no such file)"]
-    return [*(["..."] if len(lines) > TAIL else []), *lines[-TAIL:]] or ["(empty)"]
+        words = shlex.split(job.shellcmd or "")
+    except ValueError:
+        return of_rule
+    start = next((place for place, word in enumerate(words, start=1) if PurePath(word).name == "cocal"), None)
+    name = "" if start is None else job_name(words[start:])
+    return name if " " in name else of_rule

@@ -7,7 +7,7 @@ import pytest
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.notation import aligned, decided
-from cocal.config.evaluation import VerifierSettings
+from cocal.answers.settings import VerifierSettings
 from verified import equivalent
 
 MEGABYTE = 1_000_000

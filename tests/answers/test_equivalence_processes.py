@@ -19,7 +19,7 @@ from cocal.answers import comparison, equivalence
 from cocal.answers.bounds import too_large
 from cocal.answers.comparison import compare_all, prepare
 from cocal.answers.equivalence import Verifier
-from cocal.config.evaluation import VerifierSettings
+from cocal.answers.settings import VerifierSettings
 from cocal.errors import ContractError
 from late_comparisons import waiting
 from verified import equivalent

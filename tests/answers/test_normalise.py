@@ -9,8 +9,8 @@ import pytest
 from cocal.answers.bounds import too_large
 from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import confidence_span, extract_answer, parse_confidence
+from cocal.answers.settings import VerifierSettings
 from cocal.answers.spelling import plain_answer
-from cocal.config.evaluation import VerifierSettings
 from raw_data import MATHEMATICS, needs_raw, questions
 from verified import equivalent
 

@@ -8,7 +8,7 @@ import pytest
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import ExactMatch
-from cocal.config.evaluation import VerifierSettings
+from cocal.answers.settings import VerifierSettings
 from verified import equivalent
 
 CASES = Path(os.environ.get("COCAL_CASES", Path(__file__).resolve().parents[3] / "shared/cases"))

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from checked_study import (
@@ -21,9 +20,7 @@ from checked_study import (
 )
 from cocal.checks.predictions import (
     check_fixed_responses,
-    check_plan,
     check_quality,
-    check_seeds,
     check_sources,
     read_predictions,
 )
@@ -32,20 +29,17 @@ from cocal.checks.training import (
     check_equal_budgets,
     check_group_accuracy,
     check_matched_budgets,
-    check_members,
     check_steps,
-    check_training_order,
     check_truncation,
     check_validation_pool,
     count_verdicts,
 )
+from cocal.companion.spec import Prefix
 from cocal.config.evaluation import QualitySettings
 from cocal.errors import ContractError
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
-from cocal.study.comparisons import PlannedPredictions
-from cocal.study.plan import Prefix
-from companion_run import GROUP, GROUPS, PER_STEP, SETTINGS, STEPS
+from companion_run import GROUP, GROUPS, PER_STEP, STEPS
 from evaluated_study import responses
 from sample_predictions import doubtful_predictions
 
@@ -145,32 +139,6 @@ def test_truncated_responses_were_left_out(sound: Study, word: str):
         check_truncation(fit, table.assign(step=0), held_out)
 
 
-def test_companions_of_another_split_or_seed_are_refused(sound: Study):
-    fit = sound.fit(COMPANIONS[0])
-    numbers = {"experience": "rollouts", "steps": 1, "validation_steps": 1}
-    assert check_members(fit) == numbers | {"targets": 2, "seeds": len(SEEDS), "companions": 2 * len(SEEDS)}
-    for change, message in (
-        ({"seeds": (42, 137)}, r"companion\.seeds \[42, 137, 500\], not \[42, 137\]"),
-        ({"targets": ("binary",)}, r"companion\.targets \['group', 'binary'\], not \['binary'\]"),
-        ({"split_seed": 1}, r"companion\.split_seed 42, not 1"),
-    ):
-        with pytest.raises(ContractError, match=message):
-            check_members(replace(fit, settings=SETTINGS.model_copy(update=change)))
-    lost = replace(fit, spec=fit.spec.model_copy(update={"best_pass": fit.spec.best_pass[1:]}))
-    with pytest.raises(ContractError, match="describes 5 companions, but 6 are needed"):
-        check_members(lost)
-
-
-def test_cocal_is_chronological_and_postcal_shuffled(sound: Study):
-    cocal, postcal = (sound.fit(COMPANIONS[place]) for place in (0, 3))
-    numbers = {"experience": "rollouts", "steps": 1, "validation_steps": 1}
-    assert check_training_order(cocal) == numbers | {"order": "chronological", "shuffle_seed": None}
-    assert check_training_order(postcal)["shuffle_seed"] == 1
-    for swapped in (replace(cocal, spec=postcal.spec), replace(postcal, spec=cocal.spec)):
-        with pytest.raises(ContractError, match=r"learn in \w+ order, but these were fitted in"):
-            check_training_order(swapped)
-
-
 def test_every_budget_of_postcal_has_a_cocal_companion(sound: Study):
     fits = [sound.fit(word) for word in COMPANIONS]
     assert check_matched_budgets(fits) == [1, 3]
@@ -201,24 +169,6 @@ def test_validation_pools_are_those_of_the_prefix_or_of_all_steps(sound: Study, 
 # Predictions
 
 
-def test_predictions_have_all_seeds():
-    table = main_predictions()
-    full = {"source_steps": 1, "seeds": len(SEEDS), "datasets": 1}
-    methods = [f"{kind}-{target}" for kind in ("cocal", "postcal") for target in ("binary", "group")]
-    assert check_seeds(table, SETTINGS, "main") == dict.fromkeys(methods, full)
-    lost = (table["method"] == "cocal-group") & (table["seed"] == SEEDS[1])
-    with pytest.raises(ContractError, match=r"main: cocal-group of source step 3 lacks seed\(s\) \[137\] on sums"):
-        check_seeds(table[~lost], SETTINGS, "main")
-    sweep = sweep_predictions()
-    assert check_seeds(sweep, SETTINGS, "sweep")["postcal-binary"]["source_steps"] == 2
-    lost = (sweep["method"] == "postcal-binary") & (sweep["seed"] == SEEDS[0]) & (sweep["source_step"] == 1)
-    with pytest.raises(ContractError, match=r"postcal-binary of source step 1 lacks seed\(s\) \[42\]"):
-        check_seeds(sweep[~lost], SETTINGS, "sweep")
-    with pytest.raises(ContractError, match=r"unexpected seed\(s\) \[7\]"):
-        check_seeds(pd.concat([sweep, predicted("cocal-binary", 7, 3)]), SETTINGS, "sweep")
-    assert check_seeds(predicted("base-verbal"), SETTINGS, "base") == {}
-
-
 def test_predictions_come_from_the_checked_companions():
     both = [Prefix(1, 3), Prefix(3, 3)]
     fitted = {"rollouts": both, "resampled": both}
@@ -230,27 +180,6 @@ def test_predictions_come_from_the_checked_companions():
         check_sources(sweep_predictions(), fitted | {"rollouts": [Prefix(1, 1), Prefix(3, 3)]}, "x")
     with pytest.raises(ContractError, match="x: p-true has source step 3"):
         check_sources(predicted("p-true", source_step=3), fitted, "x")
-
-
-def test_predictions_are_those_that_the_study_plans():
-    table = sweep_predictions()
-    plan = PlannedPredictions(
-        methods=("cocal-binary", "postcal-binary"),
-        samples={"sums": 1},
-        prefixes={"rollouts": ("1/3", "3"), "resampled": ("1/3", "3")},
-    )
-    assert check_plan(table, plan, "x") == {"methods": 2, "prefixes": 4, "responses_per_question": {"sums": 1}}
-    again = table[table["response_id"] > 0].assign(dataset="products")
-    for change, message in (
-        ({"methods": ("cocal-binary",)}, r"methods cocal-binary, postcal-binary, but the study plans cocal-binary;"),
-        ({"samples": {"sums": 1, "products": 1}}, "sets of cocal-binary sums, but the study plans products, sums;"),
-        ({"prefixes": plan.prefixes | {"rollouts": ("3",)}}, "of cocal-binary 1/3, 3, but the study plans 3;"),
-        ({"samples": {"sums": 4}}, r"has 1 evaluated response\(s\) to question 'q-0' of sums, but .* 4 \(10 such"),
-    ):
-        with pytest.raises(ContractError, match=f"x: .*{message}"):
-            check_plan(table, plan.model_copy(update=change), "x")
-    with pytest.raises(ContractError, match="question sets of cocal-binary products, sums, but the study plans sums"):
-        check_plan(pd.concat([table, again]), plan, "x")
 
 
 def test_fixed_responses_are_shared_across_files():

@@ -16,11 +16,10 @@ from cocal.cli import main
 from cocal.companion import plain
 from cocal.companion.companions import Companions, build_model, load_companions
 from cocal.companion.fit import _Best, fit_companions
-from cocal.companion.spec import companion_members, read_spec
+from cocal.companion.spec import Prefix, companion_members, read_spec
 from cocal.errors import ConfigError, ContractError
 from cocal.features.store import open_features
 from cocal.study.costs import Cost, device_name, read_cost
-from cocal.study.plan import Prefix
 from companion_run import HIDDEN, PER_STEP, SETTINGS, Run, final_features, small_run
 
 SHUFFLED = {"order": "shuffled", "shuffle_seed": 1}

@@ -9,7 +9,7 @@ from torch import nn
 from cocal.companion.companions import build_model
 from cocal.companion.model import CompanionMLP, Training, matmul_precision
 from cocal.companion.plain import mlp
-from cocal.config.evaluation import CompanionSettings
+from cocal.companion.settings import CompanionSettings
 
 INPUTS, BATCH = 9, 16
 SETTINGS = CompanionSettings(widths=(8, 6), dropout=(), batch_size=BATCH, seeds=(1, 2, 3), weight_decay=0.0)

@@ -9,8 +9,8 @@ import torch
 
 from cocal.cli import main
 from cocal.companion.companions import load_companions
+from cocal.companion.settings import CompanionSettings
 from cocal.companion.stepwise import OnlineCompanions, replayed, summary
-from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
 from cocal.features.store import open_features
 from cocal.metrics.calibration import evaluate

@@ -6,7 +6,8 @@ import pytest
 
 from cocal.config import load_study
 from cocal.config.backbone import DecoderSettings
-from cocal.config.load import configured_study, validate
+from cocal.config.load import configured_study
+from cocal.config.parse import validate
 from cocal.config.study import Study
 from cocal.errors import ConfigError, ContractError
 from cocal.models.importing import import_checkpoint

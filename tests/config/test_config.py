@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
+from cocal.companion.settings import CompanionSettings
 from cocal.config import ConfigError, load_study, parse_settings
-from cocal.config.evaluation import CompanionSettings
 from cocal.config.methods import built_in
 from cocal.config.policy import PolicySettings
 from cocal.config.study import study_schema

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from cocal.config import ConfigError
-from cocal.config.load import configured_study, validate
+from cocal.config.load import configured_study
+from cocal.config.parse import validate
 from cocal.config.paths import located
 from cocal.config.study import Study
 

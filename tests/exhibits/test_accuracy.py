@@ -5,12 +5,13 @@ import re
 import pytest
 
 from cocal.config import load_study
-from cocal.config.evaluation import MetricSettings, QualitySettings
+from cocal.config.evaluation import QualitySettings
 from cocal.exhibits.typesetting.accuracy import AccuracyLayout, grid, prepare
 from cocal.exhibits.typesetting.grid import marks
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.cube import metric_cube
+from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
 from exhibits_by_name import exhibit_of
 from sample_predictions import OURS, STAGES, doubtful_predictions, sample_predictions

@@ -135,7 +135,8 @@ def test_a_caption_is_of_whole_sentences_and_without_markup(shown):
 def test_declaring_loads_no_drawing_and_no_tensors():
     """The workflow declares all exhibits before every plan."""
     script = (
-        "import sys; from cocal.config import load_study; from cocal.exhibits.base.registry import exhibits_of;"
+        "import sys; from cocal.config import load_study\n"
+        "from cocal.exhibits.base.registry import exhibits_of\n"
         "print(len(exhibits_of(load_study('config/paper.yaml'), {})), *{'matplotlib', 'torch'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)

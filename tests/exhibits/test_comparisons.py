@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from cocal.cli import main
-from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.evidence.comparisons import compare, final_key, holm, separable_from_best, with_holm
 from cocal.evidence.estimates import Estimate
@@ -20,6 +19,7 @@ from cocal.metrics.calibration import METRICS
 from cocal.metrics.cube import evaluate_cells
 from cocal.metrics.resamples import MAIN, Resamples, read_resamples, resamples_of
 from cocal.metrics.scores import Sample
+from cocal.metrics.settings import MetricSettings
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
 from sample_predictions import METHODS, SEEDS, sample_predictions

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 
 from cocal.config import load_study
-from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.evidence.published import MACRO, METRICS, read_published
 from cocal.exhibits import conditions
 from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.cells import policy_cell
 from cocal.metrics.cube import metric_cube
+from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import csv_text
 from cocal.store import write_text
 from cocal.study.regimes import read_regimes

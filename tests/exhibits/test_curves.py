@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from cocal.config.evaluation import MetricSettings
 from cocal.exhibits import training_dynamics
 from cocal.exhibits.drawing.curves import draw_prefixes, plot_curves, plot_prefixes, plot_stages, prepare_curves
 from cocal.exhibits.drawing.style import TEXT_WIDTH, paper_style
 from cocal.metrics.cube import metric_cube
+from cocal.metrics.settings import MetricSettings
 from drawn_texts import assert_texts_apart
 from sample_predictions import STAGES, sample_predictions, sweep_cube
 from sample_tables import curves_layout

@@ -7,12 +7,12 @@ import xarray as xr
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.exhibits import layers
 from cocal.exhibits.drawing.style import BACKBONE_COLOURS
 from cocal.exhibits.layers import plot_layers
 from cocal.metrics.cube import metric_cube
+from cocal.metrics.settings import MetricSettings
 from sample_predictions import sample_predictions
 
 DATASETS = ("amc23", "amc24")

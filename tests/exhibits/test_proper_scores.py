@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 
 from cocal.config import load_study
-from cocal.config.evaluation import MetricSettings
 from cocal.exhibits import proper_scores, risk_coverage
 from cocal.exhibits.drawing.style import TEXT_WIDTH, paper_style
 from cocal.exhibits.typesetting.html import page
 from cocal.exhibits.typesetting.latex import latex
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.scores import ALL, scores
+from cocal.metrics.settings import MetricSettings
 from drawn_texts import assert_texts_apart
 from exhibits_by_name import exhibit_of
 from sample_predictions import METHODS, sample_predictions

@@ -7,7 +7,6 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from cocal.config.evaluation import MetricSettings
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.exhibits.drawing import reliability
@@ -16,6 +15,7 @@ from cocal.exhibits.drawing.reliability import ReliabilityLayout, plot_reliabili
 from cocal.exhibits.drawing.style import BACKBONE_COLOURS, PAGE_HEIGHT, TEXT_WIDTH, paper_style
 from cocal.metrics.calibration import expected_calibration_error
 from cocal.metrics.cube import metric_cube
+from cocal.metrics.settings import MetricSettings
 from drawn_texts import assert_texts_apart
 from sample_predictions import METHODS as SAMPLE_METHODS
 from sample_predictions import sample_predictions

@@ -8,7 +8,6 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from cocal.config.evaluation import MetricSettings
 from cocal.config.methods import METHODS
 from cocal.errors import ConfigError
 from cocal.exhibits import cross_iteration, cross_policy
@@ -16,6 +15,7 @@ from cocal.exhibits.cross_iteration import plot_cross_iteration, shades
 from cocal.exhibits.drawing.curves import CONFIDENCE_QUALITY
 from cocal.exhibits.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH, paper_style
 from cocal.metrics.cube import metric_cube
+from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED
 from drawn_texts import assert_texts_apart
 from sample_predictions import sample_predictions

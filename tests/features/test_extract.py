@@ -4,7 +4,7 @@ import pytest
 
 from cocal.answers.extraction import token_of
 from cocal.cli import main
-from cocal.features.extract import task_length
+from cocal.features.evaluated import task_length
 from cocal.features.store import open_features
 from cocal.models.loading import load_policy
 from evaluated_study import responses, write_responses

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 import torch
 
-from cocal.config.evaluation import FeatureSettings
-from cocal.features.extract import extract_features
+from cocal.features.evaluated import extract_features
 from cocal.features.forward import capture, resolve_layers, score
+from cocal.features.settings import FeatureSettings
 from cocal.features.store import open_features
 from cocal.models.text import batches_of_rows, batches_of_tokens
 
@@ -116,7 +116,7 @@ def test_extraction_writes_a_store_in_the_order_of_the_responses(
     rows = {"response_id": [7, 8, 20, 21], "question_id": ["a", "b", "c", "d"], "prompt_ids": PROMPTS}
     frame = pd.DataFrame(rows | {"response_ids": RESPONSES, "length": [len(r) for r in RESPONSES]})
     settings = FeatureSettings(layers="all", dtype="float32", batch_tokens=12)
-    monkeypatch.setattr("cocal.features.extract._ROWS_PER_WRITE", rows_per_write)
+    monkeypatch.setattr("cocal.features.evaluated._ROWS_PER_WRITE", rows_per_write)
     with caplog.at_level("INFO"):
         extract_features(micro_policy, frame, settings, output=tmp_path / "f.zarr", attributes={"a": "b"})
     # rows of 3 and 4 tokens share a batch with one token of padding, unless the last row is a block of its own

@@ -13,12 +13,14 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from cocal.answers.equivalence import Verifier
-from cocal.config.engine import TransformersSettings, VllmSettings
-from cocal.config.evaluation import GenerationSettings, VerifierSettings
+from cocal.answers.settings import VerifierSettings
+from cocal.config.engine import TransformersSettings
+from cocal.config.evaluation import GenerationSettings
 from cocal.errors import ConfigError
 from cocal.generation.engine import Sampling, open_engine
 from cocal.generation.evaluation import judge_set
 from cocal.generation.responses import Sampler, p_true, sample_responses
+from cocal.generation.settings import VllmSettings
 from cocal.generation.states import Reading
 from cocal.generation.transformers_engine import SeededSampler, TransformersEngine
 from cocal.models import attention

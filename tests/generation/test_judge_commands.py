@@ -10,7 +10,7 @@ import pytest
 from cocal.cli import main
 from cocal.generation import evaluation
 from cocal.generation.engine import Completion
-from cocal.generation.responses import sampled_rows
+from cocal.integrations.recorded import sampled_rows
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import JUDGEMENTS, QUESTIONS, RESPONSES, SAMPLED, VERDICTS
 

@@ -9,7 +9,8 @@ import pytest
 from cocal.config.evaluation import GenerationSettings
 from cocal.generation.engine import Completion, Sampling
 from cocal.generation.evaluation import Evaluated
-from cocal.generation.responses import Sampler, sampled_rows, sampling_seeds, stated_confidences
+from cocal.generation.responses import Sampler, sampling_seeds
+from cocal.integrations.recorded import sampled_rows, stated_confidences
 from cocal.models.pretraining import CHAT_TEMPLATE, train_tokenizer
 from cocal.models.text import chat_ids, plain_texts
 from cocal.questions.prompts import Prompts

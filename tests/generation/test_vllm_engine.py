@@ -17,11 +17,11 @@ import torch
 
 from cocal import cli
 from cocal.config import load_study
-from cocal.config.engine import VllmSettings
 from cocal.errors import ConfigError, ContractError, EngineError
 from cocal.features.forward import score
 from cocal.features.store import open_features
 from cocal.generation.engine import Sampling, open_engine
+from cocal.generation.settings import VllmSettings
 from cocal.generation.states import Reading
 from cocal.models.loading import read_vocabulary
 from cocal.resources.estimate import Assumptions

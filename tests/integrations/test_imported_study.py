@@ -13,7 +13,7 @@ import started
 from cocal.checks.training import check_equal_budgets, read_table
 from cocal.cli import main
 from cocal.companion.supervision import check_features, read_rollouts
-from cocal.config.load import validate
+from cocal.config.parse import validate
 from cocal.config.study import Study
 from cocal.errors import ConfigError
 from cocal.features.store import open_features

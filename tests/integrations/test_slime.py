@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import dumps
+from cocal.answers.settings import VerifierSettings
 from cocal.cli import main
-from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import PolicySettings, SlimeSettings
 from cocal.errors import ConfigError
 from cocal.integrations.slime import hooks

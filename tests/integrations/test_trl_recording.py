@@ -12,10 +12,12 @@ from trl import GRPOTrainer
 
 from cocal import Companion
 from cocal.answers.equivalence import Verifier
+from cocal.answers.settings import VerifierSettings
 from cocal.companion.companions import load_companions
-from cocal.config.evaluation import CompanionSettings, FeatureSettings, OnlineSettings, VerifierSettings
+from cocal.companion.settings import CompanionSettings, OnlineSettings
 from cocal.config.policy import PolicySettings
 from cocal.errors import ConfigError, ContractError
+from cocal.features.settings import FeatureSettings
 from cocal.features.store import open_features
 from cocal.integrations.trl.recording import Recording, RolloutRecording
 from cocal.models.loading import load_policy

@@ -9,9 +9,10 @@ from scipy.optimize import minimize
 from sklearn.isotonic import IsotonicRegression
 
 from cocal.answers.equivalence import Verifier
+from cocal.answers.settings import VerifierSettings
 from cocal.cli import main
 from cocal.companion.companions import load_companions
-from cocal.config.evaluation import EstimatorSettings, VerifierSettings
+from cocal.config.evaluation import EstimatorSettings
 from cocal.errors import ContractError
 from cocal.features.store import open_features
 from cocal.methods.companion_scores import score_rows

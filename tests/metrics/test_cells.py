@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from cocal.config.evaluation import MetricSettings, QualitySettings
+from cocal.config.evaluation import QualitySettings
 from cocal.errors import ContractError
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cells import RATES, RESTS_ON, policy_cell, read_cell, read_cells, shortfalls
 from cocal.metrics.cube import metric_cube
 from cocal.metrics.scores import ALL
+from cocal.metrics.settings import MetricSettings
 from sample_predictions import doubtful_predictions, sample_predictions
 
 CUBE = metric_cube(sample_predictions("math500", methods=("verbal", "cocal-binary")), MetricSettings(resamples=9))

@@ -8,12 +8,12 @@ import pytest
 import xarray as xr
 
 from cocal.cli import main
-from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
 from cocal.metrics.calibration import evaluate
 from cocal.metrics.cube import metric_cube, on_common_responses
 from cocal.metrics.scores import Sample
+from cocal.metrics.settings import MetricSettings
 from cocal.store import read_dataset, write_frame
 from cocal.store.contracts import PREDICTIONS
 from sample_predictions import sample_predictions

@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.metrics.cube import evaluate_cells
 from cocal.metrics.resamples import MAIN, Key, Resamples, read_resamples, resamples_of
 from cocal.metrics.scores import ALL, PAIRED
+from cocal.metrics.settings import MetricSettings
 from cocal.store import write_dataset
 from sample_predictions import SEEDS, sample_predictions
 

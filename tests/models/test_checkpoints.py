@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from cocal.cli import main
 from cocal.config.backbone import BackboneChoice
-from cocal.config.load import validate
+from cocal.config.parse import validate
 from cocal.errors import ConfigError, ContractError
 from cocal.models import importing
 from cocal.models.importing import import_checkpoint

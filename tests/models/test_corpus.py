@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cocal.companion.supervision import normalised
 from cocal.config.backbone import CorpusSettings, WordingSettings
 from cocal.config.data import QuestionSetsSettings
 from cocal.models.pretraining import CorpusWriter, Wording
-from cocal.questions.build import build_questions, normalised
+from cocal.questions.build import build_questions
 from cocal.questions.prompts import Prompts
 from cocal.questions.synthetic import World
 

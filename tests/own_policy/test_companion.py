@@ -17,9 +17,9 @@ import dumps
 from cocal import Companion
 from cocal.cli import main
 from cocal.companion.companions import load_companions, save_companions
-from cocal.config.evaluation import CompanionSettings
+from cocal.companion.settings import CompanionSettings
 from cocal.errors import ConfigError, ContractError
-from cocal.features import extract
+from cocal.features import evaluated
 from cocal.features.store import open_features
 from cocal.integrations.sample import Sample
 from cocal.methods import companion_scores
@@ -120,7 +120,7 @@ def test_confidences_are_those_of_the_workflow_to_the_last_bit(fitted, study, mi
 
 def test_blocks_are_as_large_as_those_of_the_workflow():
     """The last digits of a state depend on the responses that are passed through the model with it."""
-    assert states_module.BLOCK == extract._ROWS_PER_WRITE
+    assert states_module.BLOCK == evaluated._ROWS_PER_WRITE
     assert states_module.ROWS == companion_scores._ROWS
     assert states_module.ROWS % states_module.BLOCK == 0
 

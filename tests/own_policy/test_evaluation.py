@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cocal.config.evaluation import MetricSettings
 from cocal.metrics.calibration import evaluate
+from cocal.metrics.settings import MetricSettings
 from cocal.own_policy.quality import measured
 from hand_rows import lines
 from own_rollouts import run

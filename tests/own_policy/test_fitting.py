@@ -11,8 +11,8 @@ from huggingface_hub import ModelCard
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from cocal import Companion
-from cocal.commands.catalogue import COMMANDS
-from cocal.config.evaluation import CompanionSettings
+from cocal.commands.catalogue.own import OWN
+from cocal.companion.settings import CompanionSettings
 from cocal.own_policy import fitting
 from cocal.own_policy.facts import ResponseFacts
 from hand_rows import lines
@@ -290,7 +290,7 @@ def test_advice_about_few_rollouts_names_flags_that_exist(capsys, fit, source, r
         del row["truncated"]
     assert fit(lines(source, *few), *flags) == 2
     parser = argparse.ArgumentParser()
-    COMMANDS["fit"].add_to(parser)
+    OWN["fit"].add_to(parser)
     named = {*re.findall(r"--[a-z][a-z-]+", capsys.readouterr().err)}
     assert named
     assert named <= {*parser._option_string_actions}

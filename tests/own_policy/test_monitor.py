@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from cocal import Companion
-from cocal.config.evaluation import MetricSettings
+from cocal.metrics.settings import MetricSettings
 from cocal.own_policy.quality import measured
 from micro import own_copy
 from own_rollouts import run, write_lines

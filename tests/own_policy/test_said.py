@@ -12,7 +12,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from cocal import Companion
-from cocal.config.evaluation import CompanionSettings
+from cocal.companion.settings import CompanionSettings
 from cocal.own_policy import fitting
 from cocal.own_policy.evaluation import draw, read, report
 from cocal.own_policy.rollouts import experience_of, find

@@ -11,7 +11,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import parse_confidence
 from cocal.answers.judge import Verdicts
-from cocal.config.evaluation import VerifierSettings
+from cocal.answers.settings import VerifierSettings
 from cocal.config.policy import PolicySettings
 from cocal.models.loading import load_policy
 from cocal.models.text import plain_texts

@@ -6,7 +6,7 @@ import pytest
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from cocal.answers.equivalence import Verifier
-from cocal.config.evaluation import VerifierSettings
+from cocal.answers.settings import VerifierSettings
 from cocal.config.policy import PolicySettings
 from cocal.features.store import open_features
 from cocal.models.loading import load_policy

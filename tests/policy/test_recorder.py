@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from cocal.errors import ContractError
-from cocal.policy import recorder as recorder_module
+from cocal.integrations import recorded
 from cocal.policy.recorder import Outputs, RolloutRecorder, StepSeconds
 from cocal.store import write_frame
 from cocal.store.run_folder import RunFolder
@@ -36,7 +36,7 @@ def test_a_step_is_missing_until_it_is_written_which_an_error_does_not_stop(reco
         threading.Timer(0.2, held.set).start()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(recorder_module, "write_frame", write)
+    monkeypatch.setattr(recorded, "write_frame", write)
     with pytest.raises(KeyboardInterrupt), recorder:
         interrupted()
     assert recorder.missing() == [2]

@@ -12,10 +12,12 @@ import pytest
 import zarr
 
 from cocal.answers.equivalence import Verifier
-from cocal.config.evaluation import FeatureSettings, PostCalSettings, VerifierSettings
+from cocal.answers.settings import VerifierSettings
+from cocal.config.evaluation import PostCalSettings
 from cocal.config.policy import PolicySettings
 from cocal.errors import ContractError
 from cocal.features.extract import pooled_states
+from cocal.features.settings import FeatureSettings
 from cocal.features.store import open_features
 from cocal.generation.engine import Sampling
 from cocal.generation.responses import Sampler, sampling_seeds

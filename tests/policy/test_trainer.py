@@ -10,7 +10,7 @@ from trl import GRPOTrainer
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import Verdicts
-from cocal.config.evaluation import VerifierSettings
+from cocal.answers.settings import VerifierSettings
 from cocal.config.policy import PolicySettings
 from cocal.models.loading import load_policy, stored_dtype
 from cocal.policy import steps

@@ -12,9 +12,9 @@ import pytest
 import started
 from cocal import cli
 from cocal.answers.equivalence import Verifier
+from cocal.answers.settings import VerifierSettings
 from cocal.companion.companions import load_companions
 from cocal.companion.spec import read_spec
-from cocal.config.evaluation import VerifierSettings
 from cocal.config.policy import TrlSettings
 from cocal.features.store import open_features
 from cocal.generation.engine import Sampling

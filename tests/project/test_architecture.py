@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 import started
-from cocal.config.evaluation import MetricSettings
 from cocal.exhibits.base.inputs import READERS
 from cocal.metrics.cube import metric_cube
+from cocal.metrics.settings import MetricSettings
 from cocal.store import write_dataset
 from sample_predictions import sample_predictions
 

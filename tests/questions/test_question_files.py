@@ -10,7 +10,7 @@ import yaml
 from cocal.cli import main
 from cocal.config import ConfigError
 from cocal.config.data import DatasetSettings, FactsWorldSettings, FileSettings
-from cocal.config.load import validate
+from cocal.config.parse import validate
 from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.questions.build import build_questions

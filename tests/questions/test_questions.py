@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from cocal import cli
+from cocal.companion.supervision import normalised
 from cocal.config import ConfigError
 from cocal.config.data import DatasetSettings, FactsWorldSettings, QuestionSetsSettings
-from cocal.questions.build import build_questions, golds_digest, normalised, texts_digest
+from cocal.questions.build import build_questions, golds_digest, texts_digest
 from cocal.questions.overlap import overlaps
 from cocal.questions.prompts import PROMPT_FORMATS, Prompts
 from cocal.questions.synthetic import World, problem, wrong_solution

@@ -25,6 +25,7 @@ import zarr
 from safetensors.torch import save_file
 
 from cocal import cli
+from cocal.commands.catalogue import commands_with
 from cocal.config import load_study
 from cocal.runtime.machine_errors import MEMORY_SETTINGS, explain
 from cocal.store import write_dataset, write_text
@@ -150,7 +151,7 @@ def test_a_read_only_file_system_is_told(tmp_path, capsys):
 
 
 def test_the_settings_that_are_named_exist(repository):
-    assert MEMORY_SETTINGS.keys() <= cli.COMMANDS.keys()
+    assert MEMORY_SETTINGS.keys() <= commands_with(None).keys()
     study = load_study(repository / "config/config.yaml")
     for names in MEMORY_SETTINGS.values():
         for name in names:

@@ -7,8 +7,8 @@ import yaml
 from pydantic import BaseModel
 
 from cocal.config import load_study
-from cocal.config.load import validate
 from cocal.config.methods import METHODS
+from cocal.config.parse import validate
 from cocal.config.study import Study
 from planned_jobs import ROOT, jobs_of
 

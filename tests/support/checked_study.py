@@ -79,7 +79,7 @@ class Study:
     def fit(self, word: str) -> Fit:
         """From a word of COMPANIONS."""
         experience, _, folder = word.partition("=")
-        return Fit.read(experience, SETTINGS, self.folder / folder)
+        return Fit.read(experience, self.folder / folder)
 
     def command(self, companions: list[str] = COMPANIONS) -> list[str]:
         folder = self.folder

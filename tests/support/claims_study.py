@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from cocal.config.evaluation import MetricSettings
 from cocal.evidence.sources import StudyFiles, StudyScope
 from cocal.metrics.cube import evaluate_cells
 from cocal.metrics.resamples import Resamples, resamples_of
+from cocal.metrics.settings import MetricSettings
 from cocal.study.costs import Cost, Latency
 from coded_inputs import coded_specs
 from sample_predictions import METHODS, SEEDS, sample_predictions

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import CompanionSpec
-from cocal.config.evaluation import CompanionSettings
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.cells import RATES
 from cocal.metrics.resamples import Key, Resamples

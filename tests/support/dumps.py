@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 
 from cocal.answers.equivalence import Verifier
-from cocal.config.evaluation import VerifierSettings
+from cocal.answers.settings import VerifierSettings
 from cocal.config.policy import PolicySettings
 from cocal.generation.engine import Sampling
 from cocal.generation.evaluation import with_verdicts

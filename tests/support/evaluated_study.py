@@ -5,8 +5,9 @@ import pandas as pd
 import torch
 
 from cocal.companion.companions import Companions, build_model, save_companions
+from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import ORDERS, CompanionSpec
-from cocal.config.evaluation import CompanionSettings, EstimatorSettings
+from cocal.config.evaluation import EstimatorSettings
 from cocal.config.methods import METHODS
 from cocal.features.store import create_features
 from cocal.methods.companion_scores import load_experiences

@@ -8,8 +8,9 @@ import torch
 from datasets import Dataset
 
 from cocal.answers.equivalence import Verifier
-from cocal.config.evaluation import FeatureSettings, VerifierSettings
+from cocal.answers.settings import VerifierSettings
 from cocal.config.policy import PolicySettings
+from cocal.features.settings import FeatureSettings
 from cocal.models.loading import load_policy
 from cocal.policy.recorder import Outputs
 from cocal.policy.train import train_policy, trl_arguments

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from cocal.cli import main
-from cocal.config.evaluation import CompanionSettings
+from cocal.companion.settings import CompanionSettings
 from cocal.features.store import create_features
 from cocal.store import read_frame, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES

@@ -106,7 +106,7 @@ TABLES = [exhibit for exhibit in EXHIBITS if isinstance(exhibit, TableExhibit)]
 FIGURES = [exhibit for exhibit in EXHIBITS if isinstance(exhibit, FigureExhibit)]
 
 # The terminal shows the share of the work and the time left, which start from these seconds.
-snakemake_logger_plugin_cocal.expect(seconds_by_rule(STUDY), list(STUDY.backbones))
+snakemake_logger_plugin_cocal.expect(seconds_by_rule(STUDY))
 
 ENGINES = [STUDY.generation.engine, *([STUDY.judge.engine] if STUDY.judge.kind == "llm" else [])]
 WITH_VLLM = any(engine.kind == "vllm" for engine in ENGINES)

@@ -15,8 +15,8 @@ from cocal.answers.bounds import too_large
 from cocal.answers.comparison import compare_all, prepare
 from cocal.answers.judge import Rows, Verdicts, decided_rows, forms_of, partition
 from cocal.answers.notation import aligned, decided
+from cocal.answers.settings import VerifierSettings
 from cocal.answers.spelling import canonical_integer, nesting, plain_answer
-from cocal.config.evaluation import VerifierSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.runtime.machine import processors
 

@@ -1,4 +1,4 @@
-"""Checks of predictions: their seeds, companions, quality and shared responses."""
+"""Checks of predictions: their companions, quality and shared responses."""
 
 import logging
 import math
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from cocal.companion.spec import Experience
-from cocal.config.evaluation import CompanionSettings, QualitySettings
+from cocal.companion.spec import Experience, Prefix
+from cocal.config.evaluation import QualitySettings
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.methods.predictions import check_shared_responses, on_fixed_responses
@@ -16,8 +16,6 @@ from cocal.methods.responses import Estimator
 from cocal.metrics.cells import rates_of, shortfalls
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS
-from cocal.study.comparisons import PlannedPredictions
-from cocal.study.plan import Prefix
 
 logger = logging.getLogger(__name__)
 
@@ -35,32 +33,6 @@ def read_predictions(path: Path, backbone: str, methods: Collection[str] = METHO
         if other := sorted(set(table[column]) - set(known)):
             raise ContractError(f"{path}: column {column!r} has {other[0]!r}; it may have {', '.join(known)}")
     return table
-
-
-def check_seeds(
-    predictions: pd.DataFrame, settings: CompanionSettings, source: str | Path
-) -> dict[str, dict[str, int]]:
-    """Check that every companion method has all training seeds for each source step and question set.
-
-    Returns:
-        The numbers of source steps, seeds and question sets of each companion method.
-    """
-    learnt = predictions[predictions["method"].isin([m.name for m in METHODS.values() if m.experience])]
-    estimator = ["method", "step", "source_step", "validation_step", "layer", "pooling", "dataset"]
-    for (method, step, source_step, _, _, _, dataset), rows in learnt.groupby(estimator):
-        found = set(rows["seed"])
-        if found != set(settings.seeds):
-            missing, extra = sorted(set(settings.seeds) - found), sorted(found - set(settings.seeds))
-            problem = f"lacks seed(s) {missing}" if missing else f"has unexpected seed(s) {extra}"
-            raise ContractError(
-                f"{source}: {method} of source step {source_step} {problem} on {dataset} (step {step}); predict with "
-                f"companions of the seeds {list(settings.seeds)}"
-            )
-    numbers = {"source_steps": "source_step", "seeds": "seed", "datasets": "dataset"}
-    return {
-        str(method): {name: int(rows[column].nunique()) for name, column in numbers.items()}
-        for method, rows in learnt.groupby("method")
-    }
 
 
 def check_sources(
@@ -88,40 +60,6 @@ def check_sources(
         if experience:
             looked_at[str(method)] = [str(prefix) for prefix in prefixes]
     return looked_at
-
-
-def check_plan(predictions: pd.DataFrame, planned: PlannedPredictions, source: str | Path) -> dict[str, object]:
-    """Check that a file has exactly the methods, sets, responses and companions that the study plans for it.
-
-    Returns:
-        The numbers of methods and of companions' prefixes, and of evaluated responses per question of each set.
-    """
-
-    def same(what: str, found: Collection[str], wanted: Collection[str]) -> None:
-        if set(found) != set(wanted):
-            raise ContractError(
-                f"{source}: has the {what} {', '.join(sorted(set(found)))}, but the study plans "
-                f"{', '.join(sorted(wanted))}; predict anew"
-            )
-
-    same("methods", predictions["method"], planned.methods)
-    for method, rows in predictions.groupby("method"):
-        same(f"question sets of {method}", rows["dataset"], planned.samples)
-        if experience := METHODS[str(method)].experience:
-            wanted = planned.prefixes.get(experience, ())
-            same(f"steps of the companions of {method}", list(map(str, _prefixes(rows))), wanted)
-        responses = rows[["dataset", "question_id", "response_id"]].drop_duplicates()
-        counts = responses.groupby(["dataset", "question_id"]).size().reset_index(name="found")
-        wrong = counts[counts["found"] != counts["dataset"].map(planned.samples)]
-        if len(wrong):
-            first = wrong.iloc[0]
-            raise ContractError(
-                f"{source}: {method} has {first['found']} evaluated response(s) to question {first['question_id']!r} "
-                f"of {first['dataset']}, but the study evaluates {planned.samples[first['dataset']]} "
-                f"({len(wrong)} such question(s)); predict anew"
-            )
-    prefixes = sum(map(len, planned.prefixes.values()))
-    return {"methods": len(planned.methods), "prefixes": prefixes, "responses_per_question": planned.samples}
 
 
 def _prefixes(rows: pd.DataFrame) -> list[Prefix]:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from cocal.checks.predictions import read_predictions
-from cocal.config.evaluation import CompanionSettings
+from cocal.companion.settings import CompanionSettings
 from cocal.errors import ContractError
 from cocal.methods.recalibration.confidences import parts_of, refuse_evaluated
 from cocal.methods.recalibration.fits import Fits, Responses, part_of

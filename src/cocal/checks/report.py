@@ -5,25 +5,23 @@ from pathlib import Path
 
 import pandas as pd
 
-from cocal.checks.predictions import check_fixed_responses, check_plan, check_quality, check_seeds, check_sources
+from cocal.checks.predictions import check_fixed_responses, check_quality, check_sources
 from cocal.checks.training import (
     Fit,
     check_disjoint,
     check_equal_budgets,
     check_group_accuracy,
     check_matched_budgets,
-    check_members,
     check_steps,
-    check_training_order,
     check_truncation,
     check_validation_pool,
     count_verdicts,
 )
+from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import Experience
 from cocal.companion.supervision import in_validation
-from cocal.config.evaluation import CompanionSettings, QualitySettings
+from cocal.config.evaluation import QualitySettings
 from cocal.errors import ContractError
-from cocal.study.comparisons import PlannedPredictions
 
 
 def check_protocol(
@@ -33,18 +31,16 @@ def check_protocol(
     fits: Sequence[Fit],
     predictions: Mapping[Path, pd.DataFrame],
     quality: QualitySettings,
-    planned: Mapping[str, PlannedPredictions],
 ) -> dict[str, object]:
     """Run every check.
 
     Args:
-        settings: Settings of CoCal's companions, whose split and seeds all companions share.
+        settings: Settings of CoCal's companions, whose split all companions share.
         tables: Table of each experience, from `cocal.checks.training.read_table`.
         questions: Texts of the whole training set, which the split divides.
         fits: Fitted companions, in any order.
         predictions: Predictions of each file, from `cocal.checks.predictions.read_predictions`.
         quality: Floors of the quality rates; a rate below its floor is a warning, not a violation.
-        planned: What each file of predictions must hold, by its path; other files are not compared.
 
     Returns:
         The names and numbers that each check looked at, ready for JSON.
@@ -73,17 +69,9 @@ def check_protocol(
             name: count_verdicts(table) for name, table in tables.items() if name != "prompts"
         },
         "equal_raw_budgets": check_equal_budgets(*pair, budgets) if len(pair) == 2 else [],
-        "companion_seeds": [check_members(fit) for fit in fits],
-        "order_of_training": [check_training_order(fit) for fit in fits],
         "question_disjoint_validation": [check_disjoint(*one) for one in given],
         "validation_pools": [check_validation_pool(fit, tables[fit.experience]) for fit in fits],
         "truncated_responses_left_out": [check_truncation(*one) for one in given],
-        "prediction_seeds": {str(path): check_seeds(table, settings, path) for path, table in predictions.items()},
-        "predictions_as_planned": {
-            str(path): check_plan(table, planned[str(path)], path)
-            for path, table in predictions.items()
-            if str(path) in planned
-        },
         "prediction_sources": {str(path): check_sources(table, fitted, path) for path, table in predictions.items()},
         "quality_of_responses": {str(path): check_quality(table, quality, path) for path, table in predictions.items()},
         "same_fixed_responses": check_fixed_responses(list(predictions.values())),

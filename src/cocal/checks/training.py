@@ -10,10 +10,8 @@ import numpy as np
 import pandas as pd
 
 from cocal.companion.spec import ORDERS, CompanionSpec, Experience, read_spec
-from cocal.companion.supervision import check_chronological, groups_of, with_question
-from cocal.config.evaluation import CompanionSettings
+from cocal.companion.supervision import check_chronological, groups_of, normalised, with_question
 from cocal.errors import ContractError
-from cocal.questions.build import normalised
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.lineage import Product
@@ -123,46 +121,17 @@ class Fit:
     folder: Path
     """Output folder of `cocal companions`."""
     experience: Experience
-    settings: CompanionSettings
-    """Settings with which they must have been fitted."""
     spec: CompanionSpec
     """Spec that was saved with them."""
 
     @classmethod
-    def read(cls, experience: Experience, settings: CompanionSettings, folder: Path) -> "Fit":
+    def read(cls, experience: Experience, folder: Path) -> "Fit":
         """Read the spec from the folder."""
-        return cls(folder, experience, settings, read_spec(folder))
+        return cls(folder, experience, read_spec(folder))
 
     def with_numbers(self, **numbers: int | float | str | None) -> dict[str, int | float | str | None]:
         """Return the result of a check: the experience, the steps and the numbers that it checked."""
         return {"experience": self.experience, **self.spec.prefix._asdict(), **numbers}
-
-
-def check_members(fit: Fit) -> dict:
-    """Check that every target has every seed and all companions share their settings (appendices A.1, B.2)."""
-    settings = fit.settings
-    fitted, wanted = fit.spec.settings.model_dump(mode="json"), settings.model_dump(mode="json")
-    if different := [
-        f"companion.{key} {fitted[key]}, not {wanted[key]}" for key in wanted if fitted[key] != wanted[key]
-    ]:
-        raise ContractError(f"{fit.folder}: fitted with other settings: {'; '.join(different)}")
-    members = len(fit.spec.members)
-    if len(fit.spec.best_pass) != members:
-        raise ContractError(f"{fit.folder}: describes {len(fit.spec.best_pass)} companions, but {members} are needed")
-    return fit.with_numbers(targets=len(settings.targets), seeds=len(settings.seeds), companions=members)
-
-
-def check_training_order(fit: Fit) -> dict:
-    """Check that CoCal replays its responses chronologically and PostCal shuffles them (appendices A.1, B.2).
-
-    Online companions see the responses when they are produced (section 4.1)."""
-    wanted = ORDERS[fit.experience]
-    if fit.spec.order != wanted or (fit.spec.shuffle_seed is None) == (wanted == "shuffled"):
-        raise ContractError(
-            f"{fit.folder}: companions on {fit.experience} learn in {wanted} order, but these were fitted in "
-            f"{fit.spec.order} order with shuffle seed {fit.spec.shuffle_seed}"
-        )
-    return fit.with_numbers(order=fit.spec.order, shuffle_seed=fit.spec.shuffle_seed)
 
 
 def check_disjoint(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:

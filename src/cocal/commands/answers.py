@@ -3,9 +3,11 @@
 import argparse
 import logging
 
+from cocal.answers.settings import VerifierSettings
 from cocal.config import parse_settings
 from cocal.config.engine import gpus_of
-from cocal.config.evaluation import FeatureSettings, GenerationSettings, JudgeChoice, VerifierSettings
+from cocal.config.evaluation import GenerationSettings, JudgeChoice
+from cocal.features.settings import FeatureSettings
 from cocal.generation.evaluation import Evaluated, Kept, judge_set, judge_sets, sample_sets
 from cocal.generation.judge import Judging
 from cocal.models.loading import fingerprint

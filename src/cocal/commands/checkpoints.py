@@ -6,7 +6,8 @@ from pathlib import Path
 from cocal.commands.words import pairs
 from cocal.config import parse_settings
 from cocal.config.backbone import BackboneChoice
-from cocal.models.importing import download, import_checkpoint
+from cocal.models.hub import download
+from cocal.models.importing import import_checkpoint
 from cocal.models.loading import load_tokenizer, require_complete
 from cocal.store import write_text
 from cocal.store.lineage import Source, descent, inherited

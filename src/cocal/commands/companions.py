@@ -8,11 +8,11 @@ import pandas as pd
 
 from cocal.companion.companions import load_companions, log_best, write_companions
 from cocal.companion.fit import fit_companions
-from cocal.companion.spec import ORDERS
+from cocal.companion.settings import CompanionSettings
+from cocal.companion.spec import ORDERS, Prefix
 from cocal.companion.stepwise import OnlineCompanions, learn_online, replayed
 from cocal.companion.supervision import check_features, question_texts, read_prompts, read_rollouts
 from cocal.config import ConfigError, parse_settings
-from cocal.config.evaluation import CompanionSettings
 from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
 from cocal.features.store import open_features
 from cocal.runtime.machine import fix_threads
@@ -21,7 +21,6 @@ from cocal.store import atomic_path, write_frame
 from cocal.store.contracts import PREQUENTIAL
 from cocal.store.lineage import Source, descent, inherited, placed
 from cocal.study.costs import Cost, device_name, write_cost
-from cocal.study.plan import Prefix
 
 
 def run_companions(options: argparse.Namespace) -> None:

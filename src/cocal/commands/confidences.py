@@ -8,15 +8,17 @@ from pathlib import Path
 import pandas as pd
 
 from cocal.answers.equivalence import Verifier
+from cocal.answers.settings import VerifierSettings
 from cocal.checks.predictions import read_predictions
 from cocal.checks.recalibration import check_confidences, check_unseen, read_recalibrated
 from cocal.checks.report import check_protocol
 from cocal.checks.training import Fit, read_table
 from cocal.commands.words import named_folders
+from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import ORDERS
 from cocal.companion.supervision import check_features, prompts_of, question_texts
 from cocal.config import parse_settings
-from cocal.config.evaluation import CompanionSettings, EstimatorSettings, QualitySettings, VerifierSettings
+from cocal.config.evaluation import EstimatorSettings, QualitySettings
 from cocal.config.method import Reader, Rival
 from cocal.config.methods import METHODS
 from cocal.errors import ConfigError
@@ -37,7 +39,6 @@ from cocal.runtime.machine import fix_threads
 from cocal.store import read_frame, write_document, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS
 from cocal.store.lineage import Source, descent, trace
-from cocal.study.comparisons import PlannedFiles
 from cocal.study.rivals import RIVALS, Basis
 
 
@@ -192,11 +193,7 @@ def _bases(
 def run_checks(options: argparse.Namespace) -> None:
     """Read the inputs, check the protocol, and write the report."""
     settings = parse_settings(CompanionSettings, options.settings)
-    kinds = dict.fromkeys(ORDERS, settings)
-    kinds["prompts"] = parse_settings(CompanionSettings, options.prompt_settings, "--prompt-settings")
-    kinds["ablations"] = parse_settings(CompanionSettings, options.ablation_settings, "--ablation-settings")
-    kinds["one-layer"] = parse_settings(CompanionSettings, options.one_layer_settings, "--one-layer-settings")
-    companions = named_folders("--companions", options.companions, list(kinds))
+    companions = named_folders("--companions", options.companions, [*ORDERS, "ablations", "one-layer"])
     folders = {"rollouts": options.rollouts, "resampled": options.resampled}
     tables = {name: read_table(path, options.questions) for name, path in folders.items() if path}
     if "prompts" in companions:
@@ -204,14 +201,13 @@ def run_checks(options: argparse.Namespace) -> None:
     if "online" in companions:
         tables["online"] = tables["rollouts"]
     fits = [
-        Fit.read(kind if kind in ORDERS else "rollouts", kinds[kind], folder)
+        Fit.read(kind if kind in ORDERS else "rollouts", folder)
         for kind, given in companions.items()
         for folder in given
     ]
     predictions = {path: read_predictions(path, options.backbone) for path in options.predictions}
     quality = parse_settings(QualitySettings, options.quality, "--quality")
-    planned = parse_settings(PlannedFiles, options.planned, "--planned").root
-    checks = check_protocol(settings, tables, question_texts(options.questions), fits, predictions, quality, planned)
+    checks = check_protocol(settings, tables, question_texts(options.questions), fits, predictions, quality)
     checks |= _rivals(options, tables, settings, predictions)
     recalibrated = [Path(word.partition("=")[2]) for word in (*options.calibrators, *options.recalibrated)]
     traced = [product for _, product in trace(*predictions, *recalibrated, *(fit.folder for fit in fits))]

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from cocal.commands.words import field_flags, field_mapping, given_flags
-from cocal.config.evaluation import MetricSettings
-from cocal.config.load import validate
+from cocal.config.parse import validate
 from cocal.errors import ConfigError
 from cocal.integrations.lines import NEEDED
 from cocal.metrics.choices import best_of_n, fewest_questions
+from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
 from cocal.own_policy.scored import (
     Reading,

@@ -3,8 +3,8 @@
 import argparse
 
 from cocal.commands.words import field_mapping
-from cocal.config.evaluation import MetricSettings
-from cocal.config.load import validate
+from cocal.config.parse import validate
+from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.own_policy.evaluation import NAMES, read, report
 from cocal.own_policy.scored import (

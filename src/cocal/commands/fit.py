@@ -4,8 +4,8 @@ import argparse
 import shlex
 
 from cocal.commands.words import field_flags, field_mapping, given_flags
-from cocal.config.evaluation import CompanionSettings
-from cocal.config.load import validate
+from cocal.companion.settings import CompanionSettings
+from cocal.config.parse import validate
 from cocal.integrations.lines import NEEDED
 from cocal.models.text import read_template
 from cocal.own_policy.companion import Companion

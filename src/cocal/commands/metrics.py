@@ -6,7 +6,7 @@ import logging
 import pandas as pd
 
 from cocal.config import parse_settings
-from cocal.config.evaluation import MacroAverages, MetricSettings
+from cocal.config.evaluation import MacroAverages
 from cocal.config.methods import METHODS
 from cocal.errors import ConfigError
 from cocal.evidence.comparisons import compare, final_key, with_holm
@@ -15,6 +15,7 @@ from cocal.metrics.calibration import METRICS
 from cocal.metrics.cube import evaluate_cells, on_common_responses
 from cocal.metrics.resamples import MAIN, Resamples, read_resamples, resamples_of
 from cocal.metrics.scores import ALL, PAIRED
+from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED, csv_text
 from cocal.store import read_frame, write_dataset, write_text
 from cocal.store.contracts import PREDICTIONS

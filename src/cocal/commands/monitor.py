@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from cocal.commands.words import field_mapping
-from cocal.config.evaluation import MetricSettings
 from cocal.errors import ConfigError, ContractError
+from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.facts import LEAST_QUESTIONS

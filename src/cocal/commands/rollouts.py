@@ -5,13 +5,15 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from cocal.answers.equivalence import Verifier
+from cocal.answers.settings import VerifierSettings
 from cocal.config import parse_settings
 from cocal.config.backbone import BackboneChoice
 from cocal.config.engine import EngineChoice, gpus_of
-from cocal.config.evaluation import FeatureSettings, PostCalSettings, VerifierSettings
+from cocal.config.evaluation import PostCalSettings
 from cocal.config.policy import PolicySettings
 from cocal.features.forward import RESPONSE_POOLINGS, resolve_layers
 from cocal.features.replay import Rescorer, StepCheckpoints
+from cocal.features.settings import FeatureSettings
 from cocal.generation.engine import open_engine
 from cocal.generation.responses import Sampler
 from cocal.generation.states import Reading

@@ -4,9 +4,10 @@ import argparse
 import json
 
 from cocal.config import parse_settings
-from cocal.config.evaluation import FeatureSettings
-from cocal.features.extract import copy_features, extract_features, poolings_of, task_responses
+from cocal.features.evaluated import copy_features, extract_features, task_responses
+from cocal.features.extract import poolings_of
 from cocal.features.replay import StepCheckpoints, extract_prompts, replay, step_tables
+from cocal.features.settings import FeatureSettings
 from cocal.models.loading import load_policy, load_tokenizer
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame

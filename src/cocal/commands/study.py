@@ -6,7 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from cocal.commands.catalogue import STAGES, listing
+from cocal.commands.catalogue import listing
+from cocal.commands.catalogue.stages import STAGES
 from cocal.config import load_study, parse_settings
 from cocal.config.study import study_schema
 from cocal.questions.loaders import counted

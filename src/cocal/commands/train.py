@@ -4,9 +4,11 @@ import argparse
 from functools import partial
 
 from cocal.answers.equivalence import Verifier
+from cocal.answers.settings import VerifierSettings
+from cocal.companion.settings import OnlineSettings
 from cocal.config import ConfigError, parse_settings
-from cocal.config.evaluation import FeatureSettings, OnlineSettings, VerifierSettings
 from cocal.config.policy import PolicySettings
+from cocal.features.settings import FeatureSettings
 from cocal.models.loading import fingerprint
 from cocal.policy.objectives import PROMPT_FORMATS
 from cocal.policy.recorder import Outputs

@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from cocal.companion.model import CompanionMLP
+from cocal.companion.settings import CompanionSettings, Target
 from cocal.companion.spec import CompanionSpec, parse_spec
-from cocal.config.evaluation import CompanionSettings, Target
 from cocal.errors import ContractError
 from cocal.store import atomic_path, write_document
 from cocal.store.atomic import usual_mode

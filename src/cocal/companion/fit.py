@@ -11,14 +11,13 @@ from torch import Tensor
 from cocal.companion.batches import Batches
 from cocal.companion.companions import Companions, build_model
 from cocal.companion.model import CompanionMLP, Training, matmul_precision
-from cocal.companion.spec import CompanionSpec, Order, companion_members
+from cocal.companion.settings import CompanionSettings
+from cocal.companion.spec import CompanionSpec, Order, Prefix, companion_members
 from cocal.companion.supervision import confidence_targets, in_validation
-from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.store import FeatureReader
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
-from cocal.study.plan import Prefix
 
 FEATURE_MEMORY = 5 * 2**30
 """Number of bytes of features to hold in host memory, enough for the paper's 240,000 responses of 16 KB each. Features

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cocal.config.evaluation import CompanionSettings
+from cocal.companion.settings import CompanionSettings
 
 EPSILON = 1e-5
 """The default epsilon of `torch.nn.LayerNorm`."""

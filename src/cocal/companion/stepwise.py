@@ -20,14 +20,13 @@ from torch import Tensor
 
 from cocal.companion.companions import Companions, build_model
 from cocal.companion.model import Training, matmul_precision
+from cocal.companion.settings import CompanionSettings, Target
 from cocal.companion.spec import CompanionSpec, companion_members
-from cocal.companion.supervision import confidence_targets, in_validation
-from cocal.config.evaluation import CompanionSettings, Target
+from cocal.companion.supervision import confidence_targets, in_validation, normalised
 from cocal.errors import ContractError
 from cocal.features.forward import RESPONSE_POOLINGS
 from cocal.features.store import FeatureReader, NumberFormat, decoded, encoded
 from cocal.metrics.calibration import evaluate
-from cocal.questions.build import normalised
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
 from cocal.store import atomic_path

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cocal.config.method import Target
+from cocal.companion.settings import Target
 from cocal.errors import ContractError
 from cocal.features.store import FeatureReader
-from cocal.questions.build import normalised
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 
@@ -203,3 +202,8 @@ def in_validation(asked: Sequence[str], questions: Iterable[str], share: float, 
     if unknown is not None:
         raise ContractError(f"the question {unknown!r} is not in the question table")
     return np.array([text in held_out for text in keys], dtype=bool)[codes]
+
+
+def normalised(question: str) -> str:
+    """The question without differences in case and white space; questions with equal results count as the same."""
+    return " ".join(question.lower().split())

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, RootModel, model_validator
 
-from cocal.config.base import Count, Model, Positive, Share
-from cocal.config.policy import Algorithm
+from cocal.config.base import Algorithm, Count, Model, Positive, Share
 
 
 class ArchitectureSettings(Model):

@@ -1,6 +1,6 @@
 """The base of every configuration model."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,3 +18,6 @@ Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 OpenShare = Annotated[float, Field(gt=0.0, lt=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]
+
+Algorithm = Literal["grpo", "rlcr", "dcpo"]
+AdvantageScale = Literal["group", "none"]

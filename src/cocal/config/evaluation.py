@@ -7,7 +7,6 @@ from pydantic import Field, RootModel, model_validator
 
 from cocal.config.base import Count, Model, Name, OpenShare, Positive, Share
 from cocal.config.engine import EngineSettings, TransformersSettings
-from cocal.config.method import Target
 from cocal.config.methods import MethodName, built_in
 
 
@@ -89,50 +88,6 @@ class GenerationSettings(Model):
     """Number of responses that self-consistency samples per question (M in appendix B.1)."""
 
 
-class FeatureSettings(Model):
-    """Hidden states that are stored for the companions (equation 6)."""
-
-    layers: Literal["final", "all"] | tuple[Annotated[int, Field(ge=0)], ...] = "final"
-    """Zero-based indices of the blocks whose states are stored; the final block is always added. `final` stores only
-    the last block, before the final RMSNorm."""
-    dtype: Literal["float32", "bfloat16"] = "bfloat16"
-    batch_tokens: Count = 16384
-    """Largest number of tokens in one forward pass, padding included."""
-    source: Literal["pass", "engine"] = Field(default="pass", exclude_if=lambda source: source == "pass")
-    """Where the states of evaluation responses and of PostCal's come from: a forward pass of their own, by
-    transformers; or vLLM, which keeps them while it generates the responses (engine), so that no pass is needed. Other
-    states are not concerned."""
-
-
-class CompanionSettings(Model):
-    """The companion and its training (equations 3 and 4, table of hyperparameters)."""
-
-    widths: tuple[Count, ...] = (2048, 1024, 512, 256)
-    dropout: tuple[Share, ...] = (0.1, 0.1, 0.05)
-    """Dropout rates after the first hidden layers, in order."""
-    learning_rate: Positive = 4.0e-4
-    weight_decay: float = 0.0
-    batch_size: Count = 256
-    passes: Count = 10
-    """Number of chronological passes over the data. The paper says "several" and gives no number."""
-    matmul: Literal["float32", "tf32"] = "float32"
-    """Number format of the factors of matrix products on a GPU; states, weights and sums are float32 in any case. tf32
-    rounds the factors to ten bits of mantissa, more than bfloat16 features have, and is several times faster."""
-    validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    split_seed: int = 42
-    """Seed of the split by question text, which all companions share."""
-    targets: tuple[Target, ...] = ("group", "binary")
-    seeds: tuple[int, ...] = (42, 137, 500, 700, 1024)
-
-    @model_validator(mode="after")
-    def _consistent(self) -> "CompanionSettings":
-        if len(self.dropout) > len(self.widths):
-            raise ValueError(f"dropout has {len(self.dropout)} rates for {len(self.widths)} hidden layers")
-        if len(set(self.seeds)) != len(self.seeds):
-            raise ValueError("seeds repeat")
-        return self
-
-
 class PostCalSettings(Model):
     """Resampling of the final policy for post-hoc calibration (appendix B.2). Questions, number of responses,
     architecture, targets and selection are those of CoCal and have no keys here."""
@@ -159,32 +114,6 @@ class EstimatorSettings(Model):
     """Self-consistency of a response without an answer: a confidence of 0 (zero), or no valid confidence (invalid)."""
 
 
-class VerifierSettings(Model):
-    """Bounds of the answer checker, which runs in processes that can be killed."""
-
-    timeout: Positive = 5.0
-    """Seconds of processor time for one comparison; a comparison that needs more stays undecided and counts as not
-    equivalent. Processor time makes verdicts independent of other work on the machine."""
-    wall_timeout: Positive = 120.0
-    """Seconds of wall-clock time after which a comparison is stopped even if it has processor time left; it is tried
-    once more before it stays undecided."""
-    max_timeouts: Share = 0.01
-    """Largest share of answers that may stay undecided; a job that has judged 100 answers fails if there are more."""
-    max_answer_length: Count = 512
-    """Longest answer, in characters, that is compared; a longer one counts as not equivalent."""
-    max_nesting: Count = 8
-    """Deepest nesting of brackets that is compared, because the time to parse them grows exponentially. The deepest
-    among 10,000 answers of the public sets is 6."""
-    memory_mb: Count = 2048
-    """Address space of one checking process in MiB."""
-
-    @model_validator(mode="after")
-    def _backstop(self) -> "VerifierSettings":
-        if self.wall_timeout < self.timeout:
-            raise ValueError(f"wall_timeout = {self.wall_timeout:g} is shorter than timeout = {self.timeout:g}")
-        return self
-
-
 class QualitySettings(Model):
     """Lower limits that responses must reach for the numbers computed from them to be trusted. Below a limit, tables
     mark the value, and the checks warn and name the method and the set; no number changes."""
@@ -199,31 +128,10 @@ class QualitySettings(Model):
     """Least mean probability of P(True)'s two words together; if both are improbable, their ratio is noise."""
 
 
-class MetricSettings(Model):
-    """Confidence metrics and their intervals (appendix A.2)."""
-
-    bins: Count = 10
-    resamples: Annotated[int, Field(ge=0)] = 1000
-    """Number of bootstrap resamples of the questions; 0 leaves the intervals out."""
-    level: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    """Confidence level of the intervals."""
-    seed: int = 42
-
-
 class MacroAverages(RootModel[dict[Name, Annotated[tuple[Name, ...], Field(min_length=1)]]]):
     """Names of the macro averages, each with the data sets that it averages over."""
 
     root: dict[Name, Annotated[tuple[Name, ...], Field(min_length=1)]] = {}
-
-
-class OnlineSettings(Model):
-    """Companions that learn inside the training of the policy (`cocal train --online`)."""
-
-    companion: CompanionSettings = CompanionSettings()
-    window: Count = 1
-    """Number of the last rollout steps that are learnt from with every new one; with 1, no states are kept."""
-    bins: Count = 10
-    """Number of bins of the calibration error in the progress."""
 
 
 class TimingSettings(Model):

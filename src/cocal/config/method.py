@@ -5,12 +5,11 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from cocal.companion.settings import Experience, Target
 from cocal.config.base import Name
 
 PromptFormat = Literal["answer", "verbal", "rlcr", "dcpo"]
 Policy = Literal["base", "grpo", "rlcr", "dcpo"]
-Target = Literal["group", "binary", "question"]
-Experience = Literal["rollouts", "resampled", "prompts", "online"]
 Reader = Literal["linear", "one-layer", "rollouts", "resampled"]
 """The models that score hidden states: a logistic regression, companions of one hidden layer, CoCal's own, or those of
 PostCal."""

@@ -1,8 +1,8 @@
 """The registry of confidence methods, which finds the modules that declare one; to add a method, add a module.
 
-A module declares a method by an attribute `METHOD` (`cocal.config.method.Method`). The registry looks at every public
-module of `cocal.methods`, and of the packages and modules that other distributions name by entry points of the group
-`cocal.methods`:
+A module declares a method by an attribute `METHOD` (`cocal.config.method.Method`), or several by a tuple of them. The
+registry looks at every public module of `cocal.methods`, and of the packages and modules that other distributions name
+by entry points of the group `cocal.methods`:
 
     [project.entry-points."cocal.methods"]
     mine = "my_package.methods"
@@ -95,10 +95,11 @@ def _declared(place: str) -> Iterator[tuple[str, Method]]:
         modules = [f"{place}.{one.name}" for one in iter_modules(package.__path__) if not one.name.startswith("_")]
         modules = [module for module in modules if _assigns_method(module)]
     for module in modules:
-        method = getattr(import_module(module), "METHOD", None)
-        if not isinstance(method, Method):
-            raise ConfigError(f"{module}: METHOD is not a cocal.config.method.Method but {method!r}")
-        yield module, method
+        declared = getattr(import_module(module), "METHOD", None)
+        for method in declared if isinstance(declared, tuple) else (declared,):
+            if not isinstance(method, Method):
+                raise ConfigError(f"{module}: METHOD is not a cocal.config.method.Method but {method!r}")
+            yield module, method
 
 
 def _assigns_method(module: str) -> bool:

@@ -7,10 +7,10 @@ from typing import Any
 from cocal.config.backbone import CheckpointSettings, ImportedRolloutSettings, ImportedSettings
 from cocal.config.base import Model
 from cocal.config.data import FileSettings, SourceSettings
-from cocal.config.engine import VllmSettings
 from cocal.config.evaluation import LlmJudgeSettings
 from cocal.config.policy import SlimeSettings
 from cocal.config.study import Study
+from cocal.generation.settings import VllmSettings
 
 _PLACES = {
     FileSettings: lambda one: ["path"],

@@ -4,11 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from cocal.config.base import Count, Model, Name, Positive, Share
-from cocal.config.engine import AttentionBackend
+from cocal.config.base import AdvantageScale, Algorithm, Count, Model, Name, Positive, Share
+from cocal.generation.settings import AttentionBackend
 
-Algorithm = Literal["grpo", "rlcr", "dcpo"]
-AdvantageScale = Literal["group", "none"]
 RateDecay = Literal["none", "linear"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 

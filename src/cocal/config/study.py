@@ -6,24 +6,24 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from cocal.answers.settings import VerifierSettings
+from cocal.companion.settings import CompanionSettings
 from cocal.config.backbone import BackboneSettings
 from cocal.config.base import Model, Name, Positive
 from cocal.config.data import DatasetSettings, FactsWorldSettings, QuestionSetsSettings, SourceSettings
 from cocal.config.evaluation import (
-    CompanionSettings,
     EstimatorSettings,
     ExactMatchSettings,
-    FeatureSettings,
     GenerationSettings,
     JudgeSettings,
-    MetricSettings,
     PostCalSettings,
     QualitySettings,
     ReportSettings,
     TimingSettings,
-    VerifierSettings,
 )
 from cocal.config.policy import PolicySettings
+from cocal.features.settings import FeatureSettings
+from cocal.metrics.settings import MetricSettings
 from cocal.runtime.numerics import Numerics
 
 

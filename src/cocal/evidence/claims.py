@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from cocal.config.base import Count, Model, Name
-from cocal.config.load import read_yaml, validate
+from cocal.config.parse import read_yaml, validate
 from cocal.evidence.predicates import Predicate
 
 Kind = Literal["direction", "ranking", "count", "range", "ratio", "value"]

@@ -15,8 +15,8 @@ import pandas as pd
 from pydantic import Field
 
 from cocal.config.base import Count, Model, Name
-from cocal.config.load import read_yaml, validate
 from cocal.config.methods import METHODS, built_in
+from cocal.config.parse import read_yaml, validate
 from cocal.errors import ContractError
 
 MACRO = "Macro Average"

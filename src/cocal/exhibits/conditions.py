@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from cocal.companion.spec import CompanionSpec
-from cocal.config.base import Count, Name
+from cocal.companion.spec import CompanionSpec, Prefix
+from cocal.config.base import Algorithm, Count, Name
 from cocal.config.methods import METHODS
-from cocal.config.policy import Algorithm
 from cocal.config.study import Study
 from cocal.errors import ContractError
 from cocal.evidence.published import MACRO, METRICS, Published
@@ -34,7 +33,7 @@ from cocal.exhibits.base.inputs import Cube, mean_cell
 from cocal.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal.metrics.cells import read_cell
 from cocal.metrics.shown import UNDEFINED, metric_text
-from cocal.study.plan import Prefix, has_methods, macro_averages, trainer_of
+from cocal.study.plan import has_methods, macro_averages, trainer_of
 from cocal.study.replicates import REQUIRED
 from cocal.study.results import companion_folder, metrics_file, questions_file, rollouts_folder
 

@@ -6,9 +6,9 @@ from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.drawing.diagrams import SMALL, TASK, Page, Rect
 from cocal.exhibits.drawing.style import TEXT_WIDTH, Figure
-from cocal.methods import cocal_binary
+from cocal.methods.cocal import BINARY
 
-_COCAL = cocal_binary.METHOD.colour
+_COCAL = BINARY.colour
 
 _HEIGHT = 3.6
 _WIDTH = TEXT_WIDTH - 0.1

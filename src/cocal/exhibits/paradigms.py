@@ -6,11 +6,11 @@ from cocal.config.study import Study
 from cocal.exhibits.base.exhibit import FigureExhibit
 from cocal.exhibits.drawing.diagrams import SMALL, TASK, Page, Rect
 from cocal.exhibits.drawing.style import INK, Figure
-from cocal.methods import cocal_binary, postcal_binary, rlcr
+from cocal.methods import cocal, postcal, rlcr
 
-_POSTCAL = postcal_binary.METHOD.colour
+_POSTCAL = postcal.BINARY.colour
 _COUPLED = rlcr.METHOD.colour
-_COCAL = cocal_binary.METHOD.colour
+_COCAL = cocal.BINARY.colour
 
 _HEIGHT = 2.86
 _LEFT, _PANEL, _BETWEEN = 0.25, 1.64, 0.15

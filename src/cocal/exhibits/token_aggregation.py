@@ -11,7 +11,7 @@ from cocal.exhibits.base.exhibit import MATHEMATICS, Distinct, Labelled, Step, T
 from cocal.exhibits.base.inputs import Cube, cube_of, mean_cell, seeds_of
 from cocal.exhibits.typesetting.grid import PAIR, Grid, metric_block, ranked_cells
 from cocal.exhibits.typesetting.wording import UNDEFINED_VALUE, counted, said
-from cocal.methods import cocal_binary
+from cocal.methods.cocal import BINARY
 from cocal.metrics.cells import read_cells
 from cocal.study.plan import has_methods, layers_of
 from cocal.study.results import metrics_file
@@ -90,7 +90,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Sequence[Cube]) -> G
     return Grid(
         title=f"Token aggregation, step {layout.step}",
         caption=said(
-            f"Confidence quality of {cocal_binary.METHOD.label} with different token aggregations after {layout.step} "
+            f"Confidence quality of {BINARY.label} with different token aggregations after {layout.step} "
             f"training steps, averaged over {counted(seeds_of(metrics[0]), 'seed')} and {layout.macro_label}.",
             layout.caption,
             "Bold values indicate the best results.",

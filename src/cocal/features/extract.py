@@ -1,64 +1,19 @@
 """Hidden states of responses, from teacher-forced passes over their exact token ids."""
 
-import logging
-import time
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cocal.answers.extraction import confidence_span, token_of
-from cocal.config.evaluation import FeatureSettings
-from cocal.errors import ContractError
 from cocal.features.forward import PROMPT, RESPONSE_POOLINGS, resolve_layers, score
-from cocal.features.store import Layout, NumberFormat, create_features, open_features
+from cocal.features.settings import FeatureSettings
+from cocal.features.store import Layout
 from cocal.models.loading import Policy
-from cocal.models.text import Tokens, batches_of_tokens, padded_tokens, plain_texts
-from cocal.runtime.machine import peak_memory
+from cocal.models.text import Tokens, batches_of_tokens
 from cocal.runtime.progress import through
-from cocal.store import atomic_path
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from transformers import PretrainedConfig, PreTrainedTokenizerBase
-
-REASON = "<reason>"
-"""The tag that opens RLCR's uncertainty reasoning."""
-_ROWS_PER_WRITE = 2048
-"""Number of responses whose features are held in memory and written together."""
-
-
-def task_length(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int:
-    """Count the leading tokens that hold the task response, which ends before the first `<reason>`.
-
-    If a malformed response has no such tag, its task response ends before the confidence statement. A token that
-    spans both sides of the boundary does not count.
-
-    Args:
-        decode: Function that turns token ids into text, omits special tokens and keeps spaces unchanged.
-
-    Returns:
-        A number from 0 to len(ids). It is len(ids) if there is neither a tag nor a confidence statement.
-    """
-    text = decode(ids)
-    end, statement = text.find(REASON), confidence_span(text)
-    if end < 0 and statement is None:
-        return len(ids)
-    return token_of(ids, decode, end if end >= 0 else statement[0])
-
-
-def task_responses(responses: "pd.DataFrame", tokenizer: "PreTrainedTokenizerBase") -> "pd.DataFrame":
-    """Cut responses to their `task_length` and drop those that become empty.
-
-    Args:
-        responses: Table whose columns response_ids and length are replaced.
-    """
-    lengths = [task_length(ids, lambda part: plain_texts(tokenizer, [part])[0]) for ids in responses["response_ids"]]
-    cut = [ids[:length] for ids, length in zip(responses["response_ids"], lengths, strict=True)]
-    responses = responses.assign(length=lengths, response_ids=cut)
-    return responses[responses["length"] > 0].reset_index(drop=True)
+    from transformers import PretrainedConfig
 
 
 def poolings_of(prompt: bool) -> tuple[str, ...]:
@@ -98,108 +53,3 @@ def pooled_states(
     batches = through(batches, progress) if progress else batches
     options = {"layers": layout.layers, "pad": policy.pad, "poolings": layout.poolings}
     return score(policy.model, prompts, responses, batches, **options).features
-
-
-def extract_features(
-    policy: Policy,
-    responses: "pd.DataFrame",
-    settings: FeatureSettings,
-    *,
-    output: Path,
-    attributes: Mapping[str, str],
-    poolings: Sequence[str] = RESPONSE_POOLINGS,
-) -> None:
-    """Write the feature store of `responses` atomically and log the throughput.
-
-    Args:
-        policy: The policy that produced the responses.
-        responses: Table with the columns response_id, question_id, prompt_ids, response_ids and length.
-        poolings: Names of the poolings; see `cocal.features.forward.capture`.
-    """
-    started, tokens, padded = time.monotonic(), 0, 0
-
-    def read(layout: Layout, block: "pd.DataFrame") -> np.ndarray:
-        nonlocal tokens, padded
-        prompts, answers = block["prompt_ids"].tolist(), block["response_ids"].tolist()
-        lengths = [len(p) + len(a) for p, a in zip(prompts, answers, strict=True)]
-        tokens, padded = tokens + sum(lengths), padded + padded_tokens(lengths, settings.batch_tokens)
-        return pooled_states(policy, layout, prompts, answers, settings.batch_tokens, f"{output.stem}: response")
-
-    _store(output, responses, read, attributes=attributes, poolings=poolings, **stored_states(policy.config, settings))
-    logging.info(
-        "%s: %d responses, %d tokens, %.1f %% padding, %.0f tokens/s, peak memory %.2f GiB",
-        output,
-        len(responses),
-        tokens,
-        100 * (1 - tokens / padded),
-        tokens / (time.monotonic() - started),
-        peak_memory() / 2**30,
-    )
-
-
-def write_features(
-    output: Path,
-    responses: "pd.DataFrame",
-    states: Sequence[np.ndarray],
-    *,
-    layers: Sequence[int],
-    poolings: Sequence[str],
-    dtype: NumberFormat,
-) -> None:
-    """Write the feature store of states that an engine has read, atomically.
-
-    Args:
-        responses: Table with the columns response_id, question_id and length.
-        states: float32 (layers, poolings, hidden) of each response.
-    """
-    parts = iter(states)
-
-    def read(_layout: Layout, block: "pd.DataFrame") -> np.ndarray:
-        return np.stack([*islice(parts, len(block))])
-
-    hidden = states[0].shape[-1]
-    _store(output, responses, read, attributes={}, poolings=poolings, layers=layers, hidden=hidden, dtype=dtype)
-
-
-def copy_features(source: Path, responses: "pd.DataFrame", *, output: Path, attributes: Mapping[str, str]) -> None:
-    """Write the feature store of `responses` from one that holds their states, atomically.
-
-    Raises:
-        ContractError: if that store belongs to other responses, or is damaged.
-    """
-    kept, start = open_features(source), 0
-    if kept.response_id.tolist() != responses["response_id"].tolist():
-        raise ContractError(f"{source}: holds the states of other responses; run the job again that sampled them")
-
-    def read(layout: Layout, block: "pd.DataFrame") -> np.ndarray:
-        nonlocal start
-        parts = [kept.read(start, start + len(block), layer, kept.poolings) for layer in kept.layers]
-        start += len(block)
-        return np.stack(parts, axis=1).reshape(len(block), *layout.shape[1:])
-
-    shape = {"layers": kept.layers, "hidden": kept.hidden, "dtype": kept.dtype}
-    _store(output, responses, read, attributes=attributes, poolings=kept.poolings, **shape)
-
-
-def _store(
-    output: Path,
-    responses: "pd.DataFrame",
-    read: Callable[[Layout, "pd.DataFrame"], np.ndarray],
-    *,
-    attributes: Mapping[str, str],
-    poolings: Sequence[str],
-    **shape: Any,
-) -> None:
-    """Write a feature store, whose states `read` gives for a part of the responses after the other."""
-    with atomic_path(output) as partial:
-        writer = create_features(
-            partial,
-            responses=len(responses),
-            rows_per_chunk=min(_ROWS_PER_WRITE, len(responses)),
-            attributes=attributes,
-            poolings=poolings,
-            **shape,
-        )
-        for start in range(0, len(responses), _ROWS_PER_WRITE):
-            block = responses.iloc[start : start + _ROWS_PER_WRITE]
-            writer.write(start, block, read(writer.layout, block))

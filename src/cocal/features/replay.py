@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from cocal.config.evaluation import FeatureSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import pooled_states, stored_states
 from cocal.features.forward import PROMPT, score
+from cocal.features.settings import FeatureSettings
 from cocal.features.store import FeatureWriter, create_features, open_features
 from cocal.models.loading import load_policy
 from cocal.models.text import batches_of_tokens

@@ -5,18 +5,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from cocal.config.engine import EngineSettings
 from cocal.errors import ConfigError
 from cocal.generation.states import Reading
 from cocal.models.loading import Policy
 from cocal.models.text import Tokens
-
-if TYPE_CHECKING:
-    from cocal.config.evaluation import GenerationSettings, PostCalSettings
 
 
 @dataclass(frozen=True)
@@ -41,8 +37,8 @@ class Sampling:
     samples: int = 1
 
     @classmethod
-    def of(cls, settings: "GenerationSettings | PostCalSettings", max_tokens: int, samples: int = 1) -> "Sampling":
-        """Take the sampling parameters from the settings."""
+    def of(cls, settings: Any, max_tokens: int, samples: int = 1) -> "Sampling":
+        """Take the sampling parameters from settings that have fields of their names."""
         kept = {name: getattr(settings, name) for name in ("temperature", "top_k", "top_p", "presence_penalty")}
         return cls(**kept, max_tokens=max_tokens, samples=samples)
 
@@ -98,11 +94,12 @@ class Engine(Protocol):
 
 @contextmanager
 def open_engine(
-    settings: EngineSettings, checkpoint: Path, policy: Policy | None = None, reading: Reading | None = None
+    settings: Any, checkpoint: Path, policy: Policy | None = None, reading: Reading | None = None
 ) -> Iterator[Engine]:
     """Open an engine with a checkpoint; its memory is freed when the context ends.
 
     Args:
+        settings: Settings of the engine, whose `opens` names the function that opens it, as MODULE:NAME.
         policy: The checkpoint, if it is loaded already; only an engine in this process uses it.
         reading: The states that it keeps; only vLLM does.
 

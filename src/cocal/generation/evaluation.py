@@ -10,10 +10,12 @@ import numpy as np
 import pandas as pd
 
 from cocal.answers.judge import ExactMatch, Judge
-from cocal.config.evaluation import FeatureSettings, GenerationSettings
+from cocal.config.evaluation import GenerationSettings
 from cocal.errors import ContractError
-from cocal.features.extract import poolings_of, task_responses, write_features
+from cocal.features.evaluated import task_responses, write_features
+from cocal.features.extract import poolings_of
 from cocal.features.forward import resolve_layers
+from cocal.features.settings import FeatureSettings
 from cocal.generation.engine import open_engine
 from cocal.generation.judge import Judging
 from cocal.generation.responses import Sampler, sample_responses

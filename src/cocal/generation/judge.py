@@ -14,12 +14,13 @@ import pandas as pd
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import LONGEST, ExactMatch, Judge, Rows, Verdicts, decided_rows, exact_form, forms_of
+from cocal.answers.settings import VerifierSettings
 from cocal.config.engine import EngineSettings
-from cocal.config.evaluation import JudgeSettings, LlmJudgeSettings, VerifierSettings
+from cocal.config.evaluation import JudgeSettings, LlmJudgeSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.generation.engine import Engine, Sampling, open_engine
 from cocal.generation.judge_prompts import JudgePrompts, parse_reply
-from cocal.models.importing import download
+from cocal.models.hub import download
 from cocal.models.loading import fingerprint, load_tokenizer
 from cocal.models.text import chat_ids, plain_texts
 from cocal.store import digest, provenance, read_frame, write_frame

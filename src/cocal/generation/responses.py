@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from cocal.answers.extraction import extract_answer, parse_confidence
 from cocal.config.evaluation import GenerationSettings
 from cocal.errors import ConfigError
-from cocal.generation.engine import Completion, Engine, Sampling
-from cocal.models.text import Tokens, chat_ids, plain_texts
+from cocal.generation.engine import Engine, Sampling
+from cocal.integrations.recorded import sampled_rows
+from cocal.models.text import chat_ids, plain_texts
 from cocal.questions.prompts import Prompts
 from cocal.study.plan import SetPlan
 
@@ -41,58 +41,6 @@ def p_true(log_true: ArrayLike, log_false: ArrayLike) -> PTrue:
     log_true = np.asarray(log_true, dtype=np.float64)
     log_mass = np.logaddexp(log_true, np.asarray(log_false, dtype=np.float64))
     return PTrue(np.exp(log_true - log_mass), np.exp(np.minimum(log_mass, 0.0)))  # the sum may round above 1
-
-
-def stated_confidences(texts: Sequence[str], prompt_format: str) -> np.ndarray:
-    """Parse verbalised confidences, float64 (n,), NaN if there is no valid one or the format does not ask for one."""
-    asked = prompt_format != "answer"
-    return np.array([parse_confidence(text) if asked else None for text in texts], dtype=np.float64)
-
-
-def sampled_rows(
-    completions: Sequence[Completion],
-    texts: Sequence[str],
-    prompt_format: str,
-    *,
-    dataset: str,
-    question_ids: Sequence[str],
-    prompt_ids: Sequence[Tokens],
-    group_size: int,
-    step: int,
-    first: int = 0,
-) -> pd.DataFrame:
-    """Build rows of a response table (`cocal.store.contracts.SAMPLED`) without rewards and P(True).
-
-    Args:
-        completions: n responses; the `group_size` responses to a question are consecutive.
-        texts: Texts from `cocal.models.text.plain_texts`, from which answers and confidences are parsed.
-        prompt_format: Prompt format; "answer" does not ask for a confidence.
-        step: Rollout step of the responses, or of the checkpoint.
-    """
-    count = len(completions)
-    return pd.DataFrame(
-        {
-            "dataset": dataset,
-            "question_id": list(question_ids),
-            "response_id": np.arange(first, first + count),
-            "step": step,
-            "sample": np.arange(count) % group_size,
-            "prompt_ids": list(prompt_ids),
-            "response_ids": [c.token_ids for c in completions],
-            "logprobs": [c.logprobs for c in completions],
-            "text": list(texts),
-            "length": [len(c.token_ids) for c in completions],
-            "finish_reason": [c.finish_reason for c in completions],
-            "truncated": [c.finish_reason != "stop" for c in completions],
-            "mean_logprob": [float(np.mean(c.logprobs, dtype=np.float64)) for c in completions],
-            "answer": pd.array([extract_answer(text) for text in texts], dtype="str"),
-            "reward_task": np.nan,
-            "reward_calibration": np.nan,
-            "confidence": stated_confidences(texts, prompt_format),
-            "p_true": np.nan,
-            "p_true_mass": np.nan,
-        }
-    )
 
 
 def sampling_seeds(identity: str, seed: int, prompts: int, samples: int) -> list[int]:

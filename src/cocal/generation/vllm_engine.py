@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from cocal.config.engine import VllmSettings
 from cocal.errors import ConfigError, EngineError
 from cocal.generation.engine import Completion, Sampling
+from cocal.generation.settings import VllmSettings
 from cocal.generation.states import STATES, TOP_P, Reading, asking, engine_settings
 from cocal.models.loading import Policy, read_vocabulary, require_complete
 from cocal.models.text import Tokens

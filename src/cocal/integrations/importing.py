@@ -11,19 +11,20 @@ import numpy as np
 import pandas as pd
 
 from cocal.answers.judge import Judge, Verdicts
-from cocal.config.policy import Algorithm, PolicySettings
+from cocal.companion.supervision import normalised
+from cocal.config.base import Algorithm
+from cocal.config.policy import PolicySettings
 from cocal.errors import ContractError
 from cocal.generation.engine import Completion
-from cocal.generation.responses import sampled_rows
 from cocal.integrations import jsonl
+from cocal.integrations.recorded import rollout_rows, sampled_rows
 from cocal.integrations.sample import Sample
 from cocal.integrations.slime import dumps as slime
 from cocal.integrations.trl import dumps as trl
 from cocal.models.loading import Vocabulary
 from cocal.models.text import chat_ids, check_tokens, plain_texts, turn_end
 from cocal.policy.objectives import PROMPT_FORMATS, step_rewards
-from cocal.policy.recorder import Outputs, RolloutRecorder, rollout_rows
-from cocal.questions.build import normalised
+from cocal.policy.recorder import Outputs, RolloutRecorder
 from cocal.questions.prompts import Prompts
 from cocal.runtime.progress import Progress
 from cocal.store.run_folder import RunFolder

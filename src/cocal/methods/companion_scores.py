@@ -8,8 +8,9 @@ import pandas as pd
 
 from cocal.companion.batches import Batches
 from cocal.companion.companions import Companions, load_companions
+from cocal.companion.settings import Experience
 from cocal.companion.spec import ORDERS
-from cocal.config.method import Experience, Method
+from cocal.config.method import Method
 from cocal.errors import ConfigError, ContractError
 from cocal.features.store import FeatureReader, open_features
 from cocal.methods.responses import Estimator, Inputs, Responses

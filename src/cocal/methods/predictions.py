@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from cocal.companion.spec import Prefix
 from cocal.config.method import Method
 from cocal.config.methods import METHODS
 from cocal.errors import ConfigError, ContractError
 from cocal.methods.responses import FACTS, Estimator, EvaluationSets, Inputs, Responses, function, read_responses
 from cocal.runtime.progress import Progress
-from cocal.study.plan import Prefix
 
 logger = logging.getLogger(__name__)
 

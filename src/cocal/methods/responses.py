@@ -19,7 +19,8 @@ from cocal.store.damage import remedy
 
 if TYPE_CHECKING:
     from cocal.companion.companions import Companions
-    from cocal.config.method import Experience, Method
+    from cocal.companion.settings import Experience
+    from cocal.config.method import Method
 
 FACTS = ("correct", "truncated", "answered", "decided", "exact_match")
 """The labels of a response in every method's predictions (`cocal.store.contracts.PREDICTIONS`)."""

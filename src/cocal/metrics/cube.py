@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from cocal.config.evaluation import MetricSettings
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
 from cocal.metrics.calibration import METRICS, evaluate
 from cocal.metrics.cells import RATES, rates_of
 from cocal.metrics.scores import LEAST, MOST, Sample, scores
+from cocal.metrics.settings import MetricSettings
 from cocal.runtime.progress import Progress
 from cocal.store.contracts import PREDICTIONS
 from cocal.store.provenance import digest

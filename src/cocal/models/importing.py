@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cocal.errors import ContractError, first_line
+from cocal.errors import ContractError
+from cocal.models.hub import FILES, download
 from cocal.models.loading import check_weights, load_tokenizer, stated_ends
 from cocal.models.packaged import unpack_model
-from cocal.models.weights import ADAPTER
 from cocal.store import atomic_path, label_folder
 from cocal.store.run_folder import link_file
 
@@ -27,22 +27,6 @@ _SHAPE = {
     "tie_word_embeddings": "tied",
 }
 """Keys of a checkpoint's config.json that state the shape of its blocks, and ours."""
-
-FILES = (
-    "config.json",
-    "generation_config.json",
-    "*.safetensors",
-    "model.safetensors.index.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "vocab.json",
-    "merges.txt",
-    "added_tokens.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
-)
-"""Files of a checkpoint that are imported: safetensors weights, tokenizer and settings, but no code and no pickles."""
 
 
 def import_checkpoint(
@@ -151,33 +135,3 @@ def _settings(folder: Path, name: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ContractError(f"{folder / name}: the file holds no settings")
     return content
-
-
-def may_be_on_hub(name: str) -> bool:
-    """True if a name that is no folder may be one on the hub (owner/name), so that a mistyped folder is not looked for
-    there."""
-    return name.count("/") == 1 and not name.startswith((".", "/", "~"))
-
-
-def download(name: str, revision: str) -> Path:
-    """Folder of a hub checkpoint in the hub's own cache. An interrupted download resumes; a finished one is reused.
-
-    Raises:
-        ContractError: if the hub cannot be reached or does not have the checkpoint.
-    """
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
-
-    where = f"{name} at {revision[:12]}"
-    try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=[*FILES, ADAPTER]))
-    except GatedRepoError:
-        raise ContractError(f"{where}: the hub requires consent: give it there, then run `hf auth login`") from None
-    except (RepositoryNotFoundError, RevisionNotFoundError):
-        raise ContractError(f"{where}: the hub has no such checkpoint; check path and revision") from None
-    except OSError as error:  # the hub's other errors are of this kind
-        raise ContractError(
-            f"{where}: cannot be downloaded ({first_line(error)}). Run this rule where the hub can be reached, or "
-            f"fetch it there (`hf download {name} --revision {revision}`) into the cache that HF_HOME names, or name a "
-            "folder instead"
-        ) from None

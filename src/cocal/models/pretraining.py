@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch.nn.functional import cross_entropy
 
+from cocal.companion.supervision import normalised
 from cocal.config.backbone import ArchitectureSettings, CorpusSettings, PretrainingSettings, WordingSettings
 from cocal.models.attention import GROUPED
 from cocal.models.loading import load_policy, text_config
 from cocal.models.text import Tokens, batches_of_tokens, chat_ids
-from cocal.questions.build import normalised
 from cocal.questions.prompts import Prompts
 from cocal.questions.synthetic import RELATIONS, Problem, World, problem, wrong_solution
 from cocal.runtime.numerics import half_precision

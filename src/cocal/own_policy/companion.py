@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from cocal.companion.companions import Companions, load_companions
-from cocal.config.evaluation import CompanionSettings, Target
+from cocal.companion.settings import CompanionSettings, Target
 from cocal.errors import ContractError
 from cocal.features.store import NumberFormat
 from cocal.integrations.sample import Sample

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from cocal.config.evaluation import MetricSettings
 from cocal.errors import ContractError
 from cocal.exhibits.drawing.bins import legend_entries, plot_reliability
 from cocal.exhibits.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_style, save_figure
 from cocal.metrics.calibration import bin_edges, reliability_bins
 from cocal.metrics.ordered import Ordered
+from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import csv_text, metric_text
 from cocal.own_policy.quality import LEAST_QUESTIONS, measured
 from cocal.own_policy.scored import Reading, Scored, read_scored

@@ -15,9 +15,9 @@ import pandas as pd
 
 from cocal.companion.companions import Companions
 from cocal.companion.fit import fit_companions
-from cocal.companion.spec import CompanionSpec
+from cocal.companion.settings import CompanionSettings
+from cocal.companion.spec import CompanionSpec, Prefix
 from cocal.companion.supervision import in_validation
-from cocal.config.evaluation import CompanionSettings
 from cocal.errors import ContractError
 from cocal.features.extract import pooled_states
 from cocal.features.forward import RESPONSE_POOLINGS
@@ -31,7 +31,6 @@ from cocal.own_policy.saved import About, BaseModelFacts
 from cocal.own_policy.states import BLOCK, Encoder, confidences, default_target
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
-from cocal.study.plan import Prefix
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

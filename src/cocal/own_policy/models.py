@@ -7,7 +7,7 @@ from typing import Literal
 
 from cocal.errors import ContractError
 from cocal.models.adapters import adapter_files, check_base, merged
-from cocal.models.importing import download, may_be_on_hub
+from cocal.models.hub import download, may_be_on_hub
 from cocal.models.loading import Policy, fingerprint, load_policy, load_tokenizer, stored_dtype
 from cocal.models.weights import kind_of
 from cocal.own_policy.saved import About, BaseModelFacts

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from cocal.config.evaluation import MetricSettings
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
 from cocal.metrics.calibration import evaluate
 from cocal.metrics.scores import ALL, LEAST, MOST, Sample, scores
+from cocal.metrics.settings import MetricSettings
 from cocal.own_policy.facts import LEAST_QUESTIONS
 
 

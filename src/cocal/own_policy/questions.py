@@ -7,7 +7,7 @@ import pandas as pd
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from cocal.questions.build import normalised
+from cocal.companion.supervision import normalised
 
 
 def same_question(

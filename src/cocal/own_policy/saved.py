@@ -17,7 +17,7 @@ from cocal.companion.companions import Companions, with_weights
 from cocal.companion.spec import CompanionSpec
 from cocal.config.base import Count, Model
 from cocal.errors import ContractError
-from cocal.models.importing import may_be_on_hub
+from cocal.models.hub import may_be_on_hub
 from cocal.models.loading import text_config
 from cocal.own_policy.facts import HeldOut, ResponseFacts
 from cocal.store.atomic import atomic_path, usual_mode, write_text

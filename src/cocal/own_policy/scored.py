@@ -11,13 +11,14 @@ import pandas as pd
 from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
 from cocal.answers.judge import ExactMatch
-from cocal.config.evaluation import MetricSettings, VerifierSettings
+from cocal.answers.settings import VerifierSettings
+from cocal.companion.supervision import normalised
 from cocal.errors import ContractError
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
 from cocal.metrics.choices import best_of_n, candidates, certified, first, vote
+from cocal.metrics.settings import MetricSettings
 from cocal.own_policy.questions import contradictions, same_question
-from cocal.questions.build import normalised
 from cocal.store import atomic_path
 from cocal.store.rows import entries, extended
 

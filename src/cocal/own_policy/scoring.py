@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cocal.config.engine import VllmSettings
 from cocal.errors import ContractError
 from cocal.generation.engine import open_engine
+from cocal.generation.settings import VllmSettings
 from cocal.generation.states import Reading
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
 from cocal.models.loading import read_vocabulary

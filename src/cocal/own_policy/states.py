@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from cocal.companion.companions import Companions
-from cocal.config.evaluation import CompanionSettings, Target
+from cocal.companion.settings import CompanionSettings, Target
 from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import pooled_states
 from cocal.features.store import Layout, decoded, encoded

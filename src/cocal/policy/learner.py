@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from cocal.companion.companions import write_companions
+from cocal.companion.settings import OnlineSettings
 from cocal.companion.stepwise import OnlineCompanions, summary
 from cocal.companion.supervision import in_validation
-from cocal.config.evaluation import OnlineSettings
 from cocal.features.forward import RESPONSE_POOLINGS
 from cocal.features.store import NumberFormat
 

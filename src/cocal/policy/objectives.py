@@ -4,15 +4,24 @@
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from cocal.config.policy import Algorithm, PolicySettings
+from cocal.config.base import AdvantageScale, Algorithm
 from cocal.rewards import dcpo_calibration, group_advantages, rlcr_calibration, token_advantages
 
 PROMPT_FORMATS: dict[Algorithm, str] = {"grpo": "answer", "rlcr": "rlcr", "dcpo": "dcpo"}
 """Prompt format of each algorithm's responses, in training and evaluation."""
+
+
+class RewardSettings(Protocol):
+    """What rewards and advantages depend on; `cocal.config.policy.PolicySettings` describes these fields."""
+
+    responses_per_question: int
+    dcpo_group_weight: float
+    invalid_confidence: float
+    advantage_scale: AdvantageScale
 
 
 class Rewards(NamedTuple):
@@ -23,7 +32,7 @@ class Rewards(NamedTuple):
 
 
 def step_rewards(
-    settings: PolicySettings, algorithm: Algorithm, correct: np.ndarray, confidence: np.ndarray
+    settings: RewardSettings, algorithm: Algorithm, correct: np.ndarray, confidence: np.ndarray
 ) -> Rewards:
     """Task and calibration rewards of the responses of one step.
 
@@ -46,7 +55,7 @@ def step_rewards(
 
 
 def step_advantages(
-    settings: PolicySettings, algorithm: Algorithm, rewards: Rewards, starts: Sequence[int], length: int
+    settings: RewardSettings, algorithm: Algorithm, rewards: Rewards, starts: Sequence[int], length: int
 ) -> np.ndarray:
     """Advantages of one step: float64 (n,) for whole responses, or (n, length) for single tokens.
 

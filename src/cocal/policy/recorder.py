@@ -1,26 +1,20 @@
 """Recording of a run's rollouts on disk: one table per step, one feature store, and the time of each step."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-import numpy as np
-import pandas as pd
-
-from cocal.answers.judge import Verdicts
-from cocal.config.evaluation import FeatureSettings
 from cocal.config.policy import PolicySettings
 from cocal.errors import ContractError
 from cocal.features.extract import stored_states
+from cocal.features.settings import FeatureSettings
 from cocal.features.store import FeatureWriter, create_features, open_features
-from cocal.policy.objectives import Rewards
-from cocal.rewards import group_accuracy
-from cocal.store import read_document, write_document, write_frame
-from cocal.store.contracts import RESPONSES
+from cocal.integrations.recorded import StepWriter
+from cocal.store import read_document, write_document
 from cocal.store.damage import remedy
 from cocal.store.lineage import placed
-from cocal.store.run_folder import RunFolder, WriteBehind
+from cocal.store.run_folder import RunFolder
 from cocal.study.costs import Cost, device_name, write_cost
 
 if TYPE_CHECKING:
@@ -90,71 +84,6 @@ class Outputs:
     def of(self, output: Path, **facts: str) -> dict[str, str]:
         """Provenance of one of the results, with its own place and these further facts."""
         return {**self.attributes, **placed(output), **facts}
-
-
-def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, group_size: int) -> pd.DataFrame:
-    """Sampled rollouts with verdicts and rewards, in the contract of cocal.store.contracts.RESPONSES.
-
-    Rollouts answer mathematical questions, and their answers are not compared with one another.
-
-    Args:
-        sampled: Responses in the contract of cocal.store.contracts.SAMPLED; those to one question are consecutive.
-    """
-    return sampled.assign(
-        answer_class=np.nan,
-        correct=verdicts.values,
-        exact_match=pd.array([None] * len(sampled), dtype="boolean"),
-        decided=verdicts.decided,
-        group_accuracy=group_accuracy(verdicts.values, group_size),
-        reward_task=rewards.task,
-        reward_calibration=np.nan if rewards.calibration is None else rewards.calibration,
-    )
-
-
-class StepWriter:
-    """Writes rollouts and their states, each step's while the next is computed.
-
-    A step that a resumed training writes again replaces the earlier one.
-
-    Args:
-        folder: Folder that gets `rollouts` with `step-00001.parquet` and so on.
-        features: Writer of a store that holds all steps; None where no states are kept.
-    """
-
-    def __init__(self, folder: Path, attributes: Mapping[str, str], features: FeatureWriter | None = None):
-        self._folder = folder / "rollouts"
-        self._attributes = dict(attributes)
-        self.features = features
-        self._behind = WriteBehind()
-
-    def write(self, frame: pd.DataFrame | Callable[[], pd.DataFrame], features: np.ndarray | None = None) -> None:
-        """Begin to record the rollouts of one step; all steps have the same number of rollouts.
-
-        Args:
-            frame: Rollouts in the contract of cocal.store.contracts.RESPONSES; response ids count through all steps.
-                The caller does not change it afterwards. A function is called for them in the thread that writes.
-            features: Pooled states, float32 (rollouts, layers, poolings, hidden), which the caller does not change
-                afterwards; None without a store.
-
-        Raises:
-            ContractError, OSError: raised by the writing of the step before.
-        """
-        self._behind.start(lambda: self._write(frame, features))
-
-    def wait(self) -> None:
-        """Wait until all steps that were given are on disk; raises what writing the last of them raised."""
-        self._behind.wait()
-
-    def _write(self, frame: pd.DataFrame | Callable[[], pd.DataFrame], features: np.ndarray | None) -> None:
-        if callable(frame):
-            frame = frame()
-        if self.features is not None:
-            self.features.write(int(frame["response_id"].iloc[0]), frame, features)
-        write_frame(self.table(frame["step"].iloc[0]), frame, RESPONSES, self._attributes)
-
-    def table(self, step: int) -> Path:
-        """Table of a step; names sort in the order of the steps."""
-        return self._folder / f"step-{step:05d}.parquet"
 
 
 class RolloutRecorder(StepWriter):

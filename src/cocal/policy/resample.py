@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from cocal.answers.equivalence import Verifier
-from cocal.config.evaluation import FeatureSettings, PostCalSettings
+from cocal.config.evaluation import PostCalSettings
 from cocal.config.policy import PolicySettings
 from cocal.features.extract import pooled_states
+from cocal.features.settings import FeatureSettings
 from cocal.generation.engine import Sampling
 from cocal.generation.evaluation import with_verdicts
 from cocal.generation.responses import Sampler, sampling_seeds

@@ -21,10 +21,11 @@ from trl import GRPOConfig
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
-from cocal.config.evaluation import FeatureSettings
-from cocal.config.policy import Algorithm, PolicySettings, TrlSettings
+from cocal.config.base import Algorithm
+from cocal.config.policy import PolicySettings, TrlSettings
 from cocal.errors import ConfigError
 from cocal.features.forward import resolve_layers
+from cocal.features.settings import FeatureSettings
 from cocal.models.loading import load_policy, stored_dtype
 from cocal.models.resumable import last_resumable
 from cocal.policy.objectives import PROMPT_FORMATS

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
+from cocal.companion.supervision import normalised
 from cocal.config.data import (
     DatasetSettings,
     FactsWorldSettings,
@@ -20,11 +21,6 @@ from cocal.store.provenance import digest
 
 _TRIES = 200
 """Draws of questions that are already taken before a synthetic set is given up, per question of the set."""
-
-
-def normalised(question: str) -> str:
-    """The question without differences in case and white space; questions with equal results count as the same."""
-    return " ".join(question.lower().split())
 
 
 def build_questions(

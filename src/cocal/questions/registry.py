@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from cocal.config.base import Count, Model, Name
 from cocal.config.data import RegisteredSettings
-from cocal.config.load import parse_settings
+from cocal.config.parse import parse_settings
 from cocal.errors import ConfigError
 
 HOSTS = {"github": "https://raw.githubusercontent.com", "huggingface": "https://huggingface.co"}

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import NamedTuple, get_args
 
-from cocal.config.policy import Algorithm
+from cocal.config.base import Algorithm
 from cocal.config.study import Study
 from cocal.resources.estimate import Memory, memory_of
 from cocal.resources.shapes import HALF, SINGLE, cache_bytes, parameters_of, shape_of

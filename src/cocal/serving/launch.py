@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 
-from cocal.config.evaluation import Target
+from cocal.companion.settings import Target
 from cocal.errors import ConfigError
 from cocal.generation.states import engine_settings
 from cocal.own_policy.models import Checkpoint

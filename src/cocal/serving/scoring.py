@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from cocal.config.evaluation import Target
+from cocal.companion.settings import Target
 from cocal.generation.states import TOP_P, asking
 from cocal.models.text import Tokens
 

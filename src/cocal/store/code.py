@@ -17,12 +17,14 @@ from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from typing import NamedTuple
 
-_PACKAGE = "cocal"
-_ROOT = Path(__file__).resolve().parents[1]
+_PACKAGES = {"cocal"}
+_ROOT = Path(__file__).resolve().parents[2]
+"""The folder of the packages."""
 OUTSIDE = (
     "cocal.cli",
     # the values of settings reach a rule as its parameters, and a new key must not rerun a training
-    "cocal.config",
+    *("cocal.config", "cocal.config.base", "cocal.config.parse", "cocal.answers.settings", "cocal.companion.settings"),
+    *("cocal.features.settings", "cocal.generation.settings", "cocal.metrics.settings"),
     "cocal.errors",
     "cocal.resources",
     "cocal.runtime.gpus",
@@ -34,8 +36,8 @@ OUTSIDE = (
     "cocal.store.owner",
 )
 """Rooms and modules that compute no result: messages, locks, progress and what is checked before a run."""
-_FOLLOWED = "cocal.commands"
-"""The room whose definitions are followed but not hashed."""
+_FOLLOWED = ("cocal.commands",)
+"""The rooms whose definitions are followed but not hashed."""
 _LOGS = {"logging", "logger"}
 
 
@@ -74,7 +76,7 @@ def definitions(*modules: str, without: tuple[str, ...] = ()) -> dict[Definition
         one = todo.pop()
         if one not in found and not _inside(one.module, *OUTSIDE, *without):
             code, used = _looked_up(one)
-            found[one] = "" if _inside(one.module, _FOLLOWED) else code
+            found[one] = "" if _inside(one.module, *_FOLLOWED) else code
             todo += used
     return found
 
@@ -143,7 +145,7 @@ class _Source:
 
     def _imported(self, node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Definition]]:
         """Names that a statement imports from this package or the module's own, each with its definition."""
-        followed = {_PACKAGE, self._module.split(".")[0]}
+        followed = {*_PACKAGES, self._module.split(".")[0]}
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.split(".")[0] in followed:
@@ -209,9 +211,8 @@ def _computes_nothing(node: ast.stmt) -> bool:
 
 def _file(module: str) -> Path | None:
     """The source file of a module; None if there is no such module or it has no source file."""
-    package, *inner = module.split(".")
-    if package == _PACKAGE:
-        path = _ROOT.joinpath(*inner)
+    if module.partition(".")[0] in _PACKAGES:
+        path = _ROOT.joinpath(*module.split("."))
         files = [path.with_suffix(".py"), path / "__init__.py"]
         return next((file for file in files if file.is_file()), None)
     try:

@@ -4,31 +4,14 @@ metric cubes that are computed from them."""
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pydantic import RootModel
-
-from cocal.config.base import Count, Model, Name
+from cocal.companion.spec import Prefix
 from cocal.config.study import Study
 from cocal.study import plan
-from cocal.study.plan import Prefix
 from cocal.study.results import companion_folder, predictions_file, variant_folder
 from cocal.study.rivals import recalibrated_algorithms
 
 RECALIBRATED = "-recalibrated"
 """Kind of the predictions of the recalibrated rivals, which `cocal recalibrate` makes."""
-
-
-class PlannedPredictions(Model):
-    """The content that a table of predictions must have."""
-
-    methods: tuple[Name, ...]
-    samples: dict[Name, Count]
-    """Number of evaluated responses per question, by question set."""
-    prefixes: dict[Name, tuple[str, ...]]
-    """Steps of the companions, as `Prefix` writes them, by the experience that they learnt from."""
-
-
-class PlannedFiles(RootModel[dict[str, PlannedPredictions]]):
-    """The content of each table of predictions, by its path."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,18 +149,6 @@ def comparison_of(study: Study, backbone: str, algorithm: str, step: int, kind: 
 def samples_of(study: Study, domains: list[str]) -> dict[str, int]:
     """Number of evaluated responses per question, by the evaluation sets of these domains."""
     return {name: study.datasets[name].samples for domain in domains for name in study.evaluation_sets(domain)}
-
-
-def planned_predictions(study: Study, backbone: str) -> dict[str, PlannedPredictions]:
-    """The content of the tables of predictions of a backbone, by their paths."""
-    return {
-        one.file: PlannedPredictions(
-            methods=tuple(one.methods),
-            samples=samples_of(study, one.domains),
-            prefixes={experience: tuple(map(str, given)) for experience, given in one.prefixes.items()},
-        )
-        for one in comparisons(study, backbone)
-    }
 
 
 def predictions_of(study: Study, backbone: str, cube: Cube) -> list[str]:

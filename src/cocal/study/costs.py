@@ -7,7 +7,7 @@ from typing import TypeVar
 from pydantic import model_validator
 
 from cocal.config.base import Count, Model, Name, Positive
-from cocal.config.load import validate
+from cocal.config.parse import validate
 from cocal.runtime.numerics import processor
 from cocal.store import read_document, write_document
 

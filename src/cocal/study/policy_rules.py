@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from cocal.config.backbone import BackboneSettings
-from cocal.config.evaluation import FeatureSettings
 from cocal.config.study import Study
+from cocal.features.settings import FeatureSettings
 from cocal.runtime.numerics import Numerics
 from cocal.store.code import code_digest
 from cocal.store.provenance import canonical

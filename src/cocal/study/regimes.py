@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from cocal.config.base import Model
-from cocal.config.load import read_yaml, validate
+from cocal.config.parse import read_yaml, validate
 from cocal.config.study import Study
 from cocal.study.replicates import replicate, write_study
 

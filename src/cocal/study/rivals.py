@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Literal, get_args
 
-from cocal.config.evaluation import CompanionSettings
+from cocal.companion.settings import CompanionSettings
 from cocal.config.method import Reader, Rival
 from cocal.config.methods import METHODS
 from cocal.config.study import Study

@@ -16,7 +16,6 @@ from cocal.study.comparisons import (
     comparison_of,
     comparisons,
     cube_settings,
-    planned_predictions,
     predictions_of,
     recalibrated_files,
     samples_of,
@@ -243,14 +242,9 @@ class Plan(PolicyRules):
             "predictions": [one.file for one in compared],
         }
         companions += [f"ablations={folder}" for one in compared for _, folder in one.beside]
-        planned = {file: one.model_dump(mode="json") for file, one in planned_predictions(study, backbone).items()}
         settings = {
             "settings": study.companion,
-            "prompt-settings": plan.prompt_companion(study),
-            "ablation-settings": plan.ablation_companion(study),
-            "one-layer-settings": rivals.one_layer_companion(study),
             "quality": study.quality,
-            "planned": planned,
             "backbone": backbone,
             "companions": companions,
         }

@@ -2,44 +2,24 @@
 function is imported when the flags are known to be right."""
 
 from collections.abc import Mapping
+from importlib import import_module
 
 from cocal.commands.catalogue.own import OWN
-from cocal.commands.catalogue.stages import STAGES
-from cocal.commands.catalogue.study import STUDY
 from cocal.commands.flags import Command
 
-COMMANDS = OWN | STUDY | STAGES
-_MODULES = {
-    "answers": ("responses", "judge"),
-    "backbone": ("backbone",),
-    "checkpoints": ("hub", "import-checkpoints"),
-    "companions": ("companions", "online"),
-    "confidences": ("predictions", "recalibrate", "checks"),
-    "decide": ("decide",),
-    "evaluate": ("evaluate",),
-    "exhibits": ("exhibit", "document", "landing", "spread"),
-    "fit": ("fit",),
-    "latency": ("latency",),
-    "monitor": ("monitor",),
-    "metrics": ("metrics", "compare"),
-    "publish": ("publish",),
-    "question_sets": ("sources", "questions", "overlap"),
-    "reanalyse": ("reanalyse",),
-    "rollouts": ("slime", "import-rollouts", "resample"),
-    "score": ("score",),
-    "serve": ("serve",),
-    "states": ("features", "prompts", "replay"),
-    "regimes": ("gather",),
-    "study": ("plan", "trace", "digests", "replicate", "regimes", "schema", "stages", "slurm"),
-    "train": ("train",),
-}
-"""The commands of each module of `cocal.commands`. Those of one module load the same libraries."""
-_WORK = {name: f"cocal.commands.{module}" for module, names in _MODULES.items() for name in names}
+_STUDY = "cocal.commands.catalogue.whole"
+"""The commands of a study, which the library finds by this name alone, when one of them or the list is asked for."""
+
+
+def commands_with(word: str | None) -> Mapping[str, Command]:
+    """The commands for a policy of one's own, and those of a study too unless the word is one of the former."""
+    return OWN if word in OWN else OWN | import_module(_STUDY).COMMANDS
 
 
 def work_of(command: str) -> str:
     """The function that does the work of a command, as MODULE:NAME."""
-    return f"{_WORK[command]}:run_{command.replace('-', '_')}"
+    module = f"cocal.commands.{command}" if command in OWN else import_module(_STUDY).MODULES[command]
+    return f"{module}:run_{command.replace('-', '_')}"
 
 
 def listing(commands: Mapping[str, Command]) -> str:

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from cocal.commands import flags
+from cocal.commands import flags, stage_flags
 from cocal.commands.flags import Command, flag, output, required, several
 from cocal.commands.outputs import FOLDER, STEPS, Kind
 from cocal.exhibits import MODULES
@@ -28,7 +28,7 @@ _SETS = required("--settings", "JSON: datasets (by name), world, seed, overlap")
 _SOURCES = (
     flag("--registry", "YAML file of the registry, or a part of it as JSON", default="config/datasets.yaml"),
     flag("--sets NAME", "registered names (default: all)", nargs="+"),
-    flags.CACHE,
+    stage_flags.CACHE,
     flag(
         "--mirror",
         "address that replaces the hosts: http(s)://... or file:///folder (default: the variable COCAL_MIRROR)",
@@ -39,7 +39,7 @@ _SOURCES = (
 _QUESTIONS = (
     _SETS,
     flag("--registry", "JSON or YAML file of the dataset registry, if a set is registered (config/datasets.yaml)"),
-    flags.CACHE,
+    stage_flags.CACHE,
     several(
         "--others FILE.parquet",
         "sets that are already built; their questions are not drawn again, and training sets are compared with the "
@@ -51,7 +51,7 @@ _QUESTIONS = (
 _OVERLAP = (
     _SETS,
     flag("--registry", "JSON or YAML file of the dataset registry, if a set is registered"),
-    flags.CACHE,
+    stage_flags.CACHE,
     required("--questions", "folder of the built question sets", type=Path),
     output("--output", "CSV file with one row per pair of questions", required=True),
 )
@@ -78,7 +78,7 @@ _IMPORT_CHECKPOINTS = (
     output("--output", "folder for step-N checkpoints", STEPS, required=True),
 )
 _TRAIN = (
-    *flags.TRAINING,
+    *stage_flags.TRAINING,
     flag("--features", "JSON: layers and dtype of the live features", default="{}"),
     output("--output-features", "feature store of the rollouts, for companions", FOLDER),
     flag(
@@ -89,15 +89,15 @@ _TRAIN = (
     output("--output-online", "folder for these companions and their scores on each step", FOLDER),
 )
 _SLIME = (
-    *flags.TRAINING,
+    *stage_flags.TRAINING,
     required("--backbone-name", "name of the backbone in policy.slime.torch_dist"),
     _SETTINGS_OF_BACKBONE,
     flag("--per-node", "script that joins several nodes by Ray", default=""),
 )
 _IMPORT_ROLLOUTS = (
     required("--settings", "JSON: the policy training that made the rollouts"),
-    flags.TRAINED_BY,
-    flags.VERIFIER,
+    stage_flags.TRAINED_BY,
+    stage_flags.VERIFIER,
     required("--format", choices=["slime", "trl", "jsonl"]),
     required("--dumps", "folder of dumps, one file per step", type=Path),
     required("--questions", "training set", type=Path),
@@ -114,26 +114,26 @@ _IMPORT_ROLLOUTS = (
         "prompt set for tokenising dumps that have only text; the ids may differ from those that were sampled",
     ),
     flag("--features", "JSON: batch_tokens, for log-probabilities that dumps lack", default="{}"),
-    *flags.READERS,
-    flags.RUN_FOLDER,
+    *stage_flags.READERS,
+    stage_flags.RUN_FOLDER,
     output("--output", "folder for the tables, one per step", FOLDER, required=True),
 )
 _RESAMPLE = (
     flag("--settings", "JSON: sampling settings of PostCal", default="{}"),
     required("--policy", "JSON: the policy training whose questions are repeated"),
     flag("--features", "JSON: layers and dtype", default="{}"),
-    flags.VERIFIER,
+    stage_flags.VERIFIER,
     flag("--engine", "JSON: engine that samples", default='{"kind":"transformers"}'),
     required("--checkpoint", "final policy", type=Path),
-    flags.BACKBONE,
+    stage_flags.BACKBONE,
     required("--questions", "training set", type=Path),
     flag(
         "--like FOLDER",
         "rollouts whose questions are repeated, step by step; by default those of the schedule of --policy",
         type=Path,
     ),
-    flags.PROMPTS,
-    flags.RUN_FOLDER,
+    stage_flags.PROMPTS,
+    stage_flags.RUN_FOLDER,
     output("--rollouts", "folder for the response tables, one per step", FOLDER, required=True),
     output("--output-features", "feature store of the responses", FOLDER, required=True),
     output("--cost", "JSON file for the time of the sampling alone"),
@@ -141,37 +141,37 @@ _RESAMPLE = (
 
 _RESPONSES = (
     flag("--settings", "JSON: sampling parameters", default="{}"),
-    *flags.JUDGE,
+    *stage_flags.JUDGE,
     required("--plan", "JSON: question sets, number and length of responses"),
     required("--prompt-format", "prompt format: answer, verbal, ..."),
     required("--questions", "folder of question sets", type=Path),
     required("--checkpoint", "policy to sample from", type=Path),
-    *flags.CELL,
-    flags.PROMPTS,
+    *stage_flags.CELL,
+    stage_flags.PROMPTS,
     flag("--features", "JSON: layers and dtype of the states that vLLM keeps (default: none)"),
-    *flags.READ,
-    flags.RUN_FOLDER,
+    *stage_flags.READ,
+    stage_flags.RUN_FOLDER,
     output("--output", "folder for {set}.parquet", Kind(folder=True, entries="*.parquet"), required=True),
     output("--output-kept", "folder for the states, {set}.zarr", FOLDER),
 )
 _JUDGE = (
-    *flags.JUDGE,
+    *stage_flags.JUDGE,
     required("--questions", "question set that was answered (.parquet)", type=Path),
     required("--responses", "table of responses; verdicts in it are ignored", type=Path),
     flag("--pool", "also compare the answers to each question, for self-consistency", action="store_true"),
     output("--output", "table to write", required=True),
 )
 _FEATURES = (
-    flags.FEATURES,
-    flags.SAMPLES,
+    stage_flags.FEATURES,
+    stage_flags.SAMPLES,
     required("--responses", "folder that holds {set}.parquet", type=Path),
     required("--checkpoint", "policy that produced the responses", type=Path),
     flag("--kept FOLDER", "states that vLLM kept of these responses; no pass is made", type=Path),
-    *flags.READ,
+    *stage_flags.READ,
     output("--output", "folder for {set}.zarr", Kind(folder=True, entries="*.zarr"), required=True),
 )
 _COMPANIONS = (
-    *flags.LEARNT,
+    *stage_flags.LEARNT,
     required(
         "--steps N[/M]",
         "each word makes one fit, which trains on rollout steps 1 to N and chooses its best pass by validation on "
@@ -203,7 +203,7 @@ _COMPANIONS = (
     ),
 )
 _ONLINE = (
-    *flags.LEARNT,
+    *stage_flags.LEARNT,
     required("--steps", "number of rollout steps", type=flags.COUNT),
     flag(
         "--windows STEPS",
@@ -227,9 +227,9 @@ _ONLINE = (
 )
 _PREDICTIONS = (
     flag("--settings", "JSON: methods, missing_answer", default="{}"),
-    flags.SAMPLES,
-    flags.POOL,
-    *flags.CELL,
+    stage_flags.SAMPLES,
+    stage_flags.POOL,
+    *stage_flags.CELL,
     flag("--methods", "comma-separated names (default: those of --settings that are evaluated on this policy)"),
     required(
         "--responses FORMAT=FOLDER",
@@ -248,11 +248,11 @@ _RECALIBRATE = (
     flag("--settings", "JSON: missing_answer", default="{}"),
     flag("--split", "JSON: settings of companions, whose split of the questions is taken"),
     flag("--verifier", "JSON: bounds of the verifier, which compares answers", default="{}"),
-    flags.SAMPLES,
-    flags.POOL,
-    *flags.CELL,
-    flags.ROLLOUTS,
-    flags.TRAINING_SET,
+    stage_flags.SAMPLES,
+    stage_flags.POOL,
+    *stage_flags.CELL,
+    stage_flags.ROLLOUTS,
+    stage_flags.TRAINING_SET,
     required("--evaluated FILE", "evaluation sets, never to learn from", nargs="+", type=Path),
     required("--responses", "folder of {set}.parquet, to score", type=Path),
     flag(
@@ -277,12 +277,12 @@ _LATENCY = (
     required("--checkpoint", "policy to time", type=Path),
     required("--companions FOLDER", "CoCal's companions on last+mean states", type=Path),
     required("--prompt-companions FOLDER", "pre-generation companions on prompt states", type=Path),
-    flags.PROMPTS,
+    stage_flags.PROMPTS,
     flag("--samples N", "questions of each set that are timed, one at a time", type=flags.COUNT, default=8),
     flag("--concurrent N", "largest number of responses generated together", type=flags.COUNT, default=64),
     flag("--predictions N", "timed predictions of a companion, one at a time", type=flags.COUNT, default=1000),
     flag("--seed", "seed of the choice of questions", type=flags.SEED, default=42),
-    flags.RUN_FOLDER,
+    stage_flags.RUN_FOLDER,
     output("--output FILE.json", "file for the times", required=True),
 )
 _METRICS = (
@@ -309,22 +309,18 @@ _METRICS = (
     output("--resamples FILE.nc", "file for the metrics of every resample from which methods are compared"),
 )
 _CHECKS = (
-    flags.COMPANION,
-    flag("--prompt-settings", "JSON: settings of companions that learnt from prompts"),
-    flag("--ablation-settings", "JSON: settings of companions that read other states"),
-    flag("--one-layer-settings", "JSON: settings of companions of one hidden layer"),
+    stage_flags.COMPANION,
     flag("--quality", "JSON: the smallest shares of usable responses that are accepted"),
-    flags.BACKBONE,
-    flags.ROLLOUTS,
+    stage_flags.BACKBONE,
+    stage_flags.ROLLOUTS,
     flag("--resampled", "folder of PostCal's resampled responses, if there is one", type=Path),
-    flags.TRAINING_SET,
+    stage_flags.TRAINING_SET,
     required(
         "--companions EXPERIENCE=FOLDER",
         "folders of fitted companions: rollouts=FOLDER (CoCal), resampled=FOLDER (PostCal), prompts=FOLDER, "
         "ablations=FOLDER and one-layer=FOLDER (on rollouts)",
         nargs="+",
     ),
-    flag("--planned", "JSON: methods, sets and steps that each of the predictions must hold, by file", default="{}"),
     required("--predictions FILE", nargs="+", type=Path),
     several(
         "--calibrators ALGORITHM=FILE", "fitted calibrators of recalibrated rivals, by the algorithm of their policy"
@@ -374,7 +370,7 @@ STAGES = {
     "import-rollouts": Command("turn rollout dumps of slime, TRL or JSON lines into rollout tables", _IMPORT_ROLLOUTS),
     "replay": Command(
         "extract hidden-state features of stored rollouts",
-        (flags.FEATURES, flags.ROLLOUTS, *flags.READERS, flags.RUN_FOLDER, flags.STORE),
+        (stage_flags.FEATURES, stage_flags.ROLLOUTS, *stage_flags.READERS, stage_flags.RUN_FOLDER, stage_flags.STORE),
     ),
     "resample": Command("answer the training questions again with the final policy, for PostCal", _RESAMPLE),
     "responses": Command("sample, verify and score evaluation responses of a checkpoint", _RESPONSES),
@@ -382,7 +378,7 @@ STAGES = {
     "features": Command("extract hidden-state features of responses", _FEATURES, writes=_stores),
     "prompts": Command(
         "extract hidden-state features of the prompts of policy training",
-        (flags.FEATURES, flags.ROLLOUTS, *flags.READERS, flags.STORE),
+        (stage_flags.FEATURES, stage_flags.ROLLOUTS, *stage_flags.READERS, stage_flags.STORE),
     ),
     "companions": Command("fit companions on the rollouts and features of a policy", _COMPANIONS),
     "online": Command("let companions learn from stored rollouts as if they learnt while the policy trained", _ONLINE),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cocal.store import atomic_path
-from cocal.store.lineage import PARENTS
+from cocal.store.files import PARENTS
 
 Artist = Axes = Colormap = Figure = Any
 """Types of matplotlib in annotations, which a process that declares exhibits need not load."""

@@ -20,10 +20,10 @@ import numpy as np
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
+from cocal.answers.settings import VerifierSettings
 from cocal.config import parse_settings
-from cocal.config.base import Model
-from cocal.config.evaluation import VerifierSettings
-from cocal.config.policy import Algorithm, PolicySettings
+from cocal.config.base import Algorithm, Model
+from cocal.config.policy import PolicySettings
 from cocal.policy.objectives import PROMPT_FORMATS, step_advantages, step_rewards
 from cocal.rewards import confidence_start
 
@@ -41,7 +41,7 @@ class HookSettings(Model):
 async def reward(args: Any, sample: Any, **_: Any) -> dict[str, float]:
     """Correctness (`acc`), stated confidence (`conf`, NaN if it is not valid) and the index of the response's first
     confidence token (`conf_start`)."""
-    from cocal.generation.responses import stated_confidences
+    from cocal.integrations.recorded import stated_confidences
     from cocal.models.text import plain_texts
 
     tokenizer, algorithm = _tokenizer(args.hf_checkpoint), _settings().algorithm

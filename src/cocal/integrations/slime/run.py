@@ -16,9 +16,10 @@ import pandas as pd
 
 import cocal
 from cocal.answers.equivalence import Verifier
+from cocal.answers.settings import VerifierSettings
 from cocal.config.backbone import BackboneSettings
-from cocal.config.evaluation import VerifierSettings
-from cocal.config.policy import Algorithm, PolicySettings
+from cocal.config.base import Algorithm
+from cocal.config.policy import PolicySettings
 from cocal.errors import ConfigError, ContractError
 from cocal.integrations.importing import FORMATS, Dumps, StepTables, import_rollouts
 from cocal.integrations.slime.hooks import ENVIRONMENT, HookSettings

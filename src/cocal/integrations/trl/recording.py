@@ -22,15 +22,15 @@ import torch
 from transformers import TrainerCallback
 
 from cocal.answers.judge import Verdicts
-from cocal.config.evaluation import OnlineSettings
+from cocal.companion.settings import OnlineSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import resolve_layers
 from cocal.features.store import FeatureWriter, NumberFormat, create_features
+from cocal.integrations.recorded import StepWriter
+from cocal.integrations.trl.capture import RolloutCapture
 from cocal.models.loading import text_config
 from cocal.policy.learner import OnlineLearner
 from cocal.policy.objectives import Rewards
-from cocal.policy.recorder import StepWriter
-from cocal.policy.trainer import RolloutCapture
 from cocal.store import provenance
 
 

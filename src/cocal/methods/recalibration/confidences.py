@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from cocal.answers.judge import Judge
+from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import ORDERS
 from cocal.companion.supervision import groups_of, in_validation, question_texts, read_rollouts
-from cocal.config.evaluation import CompanionSettings, EstimatorSettings
+from cocal.config.evaluation import EstimatorSettings
 from cocal.config.method import Reader
 from cocal.config.methods import METHODS
 from cocal.errors import ContractError

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, ValidationError
 
+from cocal.companion.settings import Target
 from cocal.companion.supervision import confidence_targets
 from cocal.config.base import Count, Model, Share
-from cocal.config.method import Target
 from cocal.errors import ContractError
 from cocal.methods.responses import Estimator
 from cocal.store import digest, read_document

@@ -1,0 +1,49 @@
+"""What companions are fitted with, and on: their settings, targets, experience and rollout steps."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from cocal.config.base import Count, Model, Positive, Share
+
+Target = Literal["group", "binary", "question"]
+Experience = Literal["rollouts", "resampled", "prompts", "online"]
+
+
+class CompanionSettings(Model):
+    """The companion and its training (equations 3 and 4, table of hyperparameters)."""
+
+    widths: tuple[Count, ...] = (2048, 1024, 512, 256)
+    dropout: tuple[Share, ...] = (0.1, 0.1, 0.05)
+    """Dropout rates after the first hidden layers, in order."""
+    learning_rate: Positive = 4.0e-4
+    weight_decay: float = 0.0
+    batch_size: Count = 256
+    passes: Count = 10
+    """Number of chronological passes over the data. The paper says "several" and gives no number."""
+    matmul: Literal["float32", "tf32"] = "float32"
+    """Number format of the factors of matrix products on a GPU; states, weights and sums are float32 in any case. tf32
+    rounds the factors to ten bits of mantissa, more than bfloat16 features have, and is several times faster."""
+    validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    split_seed: int = 42
+    """Seed of the split by question text, which all companions share."""
+    targets: tuple[Target, ...] = ("group", "binary")
+    seeds: tuple[int, ...] = (42, 137, 500, 700, 1024)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "CompanionSettings":
+        if len(self.dropout) > len(self.widths):
+            raise ValueError(f"dropout has {len(self.dropout)} rates for {len(self.widths)} hidden layers")
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError("seeds repeat")
+        return self
+
+
+class OnlineSettings(Model):
+    """Companions that learn inside the training of the policy (`cocal train --online`)."""
+
+    companion: CompanionSettings = CompanionSettings()
+    window: Count = 1
+    """Number of the last rollout steps that are learnt from with every new one; with 1, no states are kept."""
+    bins: Count = 10
+    """Number of bins of the calibration error in the progress."""

@@ -1,0 +1,138 @@
+"""Tables of recorded responses and rollouts, and the writer of those of every training step."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from cocal.answers.extraction import extract_answer, parse_confidence
+from cocal.answers.judge import Verdicts
+from cocal.features.store import FeatureWriter
+from cocal.generation.engine import Completion
+from cocal.models.text import Tokens
+from cocal.policy.objectives import Rewards, group_accuracy
+from cocal.store import write_frame
+from cocal.store.contracts import RESPONSES
+from cocal.store.run_folder import WriteBehind
+
+if TYPE_CHECKING:
+    pass
+
+
+def stated_confidences(texts: Sequence[str], prompt_format: str) -> np.ndarray:
+    """Parse verbalised confidences, float64 (n,), NaN if there is no valid one or the format does not ask for one."""
+    asked = prompt_format != "answer"
+    return np.array([parse_confidence(text) if asked else None for text in texts], dtype=np.float64)
+
+
+def sampled_rows(
+    completions: Sequence[Completion],
+    texts: Sequence[str],
+    prompt_format: str,
+    *,
+    dataset: str,
+    question_ids: Sequence[str],
+    prompt_ids: Sequence[Tokens],
+    group_size: int,
+    step: int,
+    first: int = 0,
+) -> pd.DataFrame:
+    """Build rows of a response table (`cocal.store.contracts.SAMPLED`) without rewards and P(True).
+
+    Args:
+        completions: n responses; the `group_size` responses to a question are consecutive.
+        texts: Texts from `cocal.models.text.plain_texts`, from which answers and confidences are parsed.
+        prompt_format: Prompt format; "answer" does not ask for a confidence.
+        step: Rollout step of the responses, or of the checkpoint.
+    """
+    count = len(completions)
+    return pd.DataFrame(
+        {
+            "dataset": dataset,
+            "question_id": list(question_ids),
+            "response_id": np.arange(first, first + count),
+            "step": step,
+            "sample": np.arange(count) % group_size,
+            "prompt_ids": list(prompt_ids),
+            "response_ids": [c.token_ids for c in completions],
+            "logprobs": [c.logprobs for c in completions],
+            "text": list(texts),
+            "length": [len(c.token_ids) for c in completions],
+            "finish_reason": [c.finish_reason for c in completions],
+            "truncated": [c.finish_reason != "stop" for c in completions],
+            "mean_logprob": [float(np.mean(c.logprobs, dtype=np.float64)) for c in completions],
+            "answer": pd.array([extract_answer(text) for text in texts], dtype="str"),
+            "reward_task": np.nan,
+            "reward_calibration": np.nan,
+            "confidence": stated_confidences(texts, prompt_format),
+            "p_true": np.nan,
+            "p_true_mass": np.nan,
+        }
+    )
+
+
+def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, group_size: int) -> pd.DataFrame:
+    """Sampled rollouts with verdicts and rewards, in the contract of cocal.store.contracts.RESPONSES.
+
+    Rollouts answer mathematical questions, and their answers are not compared with one another.
+
+    Args:
+        sampled: Responses in the contract of cocal.store.contracts.SAMPLED; those to one question are consecutive.
+    """
+    return sampled.assign(
+        answer_class=np.nan,
+        correct=verdicts.values,
+        exact_match=pd.array([None] * len(sampled), dtype="boolean"),
+        decided=verdicts.decided,
+        group_accuracy=group_accuracy(verdicts.values, group_size),
+        reward_task=rewards.task,
+        reward_calibration=np.nan if rewards.calibration is None else rewards.calibration,
+    )
+
+
+class StepWriter:
+    """Writes rollouts and their states, each step's while the next is computed.
+
+    A step that a resumed training writes again replaces the earlier one.
+
+    Args:
+        folder: Folder that gets `rollouts` with `step-00001.parquet` and so on.
+        features: Writer of a store that holds all steps; None where no states are kept.
+    """
+
+    def __init__(self, folder: Path, attributes: Mapping[str, str], features: FeatureWriter | None = None):
+        self._folder = folder / "rollouts"
+        self._attributes = dict(attributes)
+        self.features = features
+        self._behind = WriteBehind()
+
+    def write(self, frame: pd.DataFrame | Callable[[], pd.DataFrame], features: np.ndarray | None = None) -> None:
+        """Begin to record the rollouts of one step; all steps have the same number of rollouts.
+
+        Args:
+            frame: Rollouts in the contract of cocal.store.contracts.RESPONSES; response ids count through all steps.
+                The caller does not change it afterwards. A function is called for them in the thread that writes.
+            features: Pooled states, float32 (rollouts, layers, poolings, hidden), which the caller does not change
+                afterwards; None without a store.
+
+        Raises:
+            ContractError, OSError: raised by the writing of the step before.
+        """
+        self._behind.start(lambda: self._write(frame, features))
+
+    def wait(self) -> None:
+        """Wait until all steps that were given are on disk; raises what writing the last of them raised."""
+        self._behind.wait()
+
+    def _write(self, frame: pd.DataFrame | Callable[[], pd.DataFrame], features: np.ndarray | None) -> None:
+        if callable(frame):
+            frame = frame()
+        if self.features is not None:
+            self.features.write(int(frame["response_id"].iloc[0]), frame, features)
+        write_frame(self.table(frame["step"].iloc[0]), frame, RESPONSES, self._attributes)
+
+    def table(self, step: int) -> Path:
+        """Table of a step; names sort in the order of the steps."""
+        return self._folder / f"step-{step:05d}.parquet"

@@ -1,0 +1,56 @@
+"""Checkpoints on the Hugging Face hub."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cocal.errors import ContractError, first_line
+from cocal.models.weights import ADAPTER
+
+if TYPE_CHECKING:
+    pass
+
+FILES = (
+    "config.json",
+    "generation_config.json",
+    "*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "added_tokens.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+)
+"""Files of a checkpoint that are imported: safetensors weights, tokenizer and settings, but no code and no pickles."""
+
+
+def may_be_on_hub(name: str) -> bool:
+    """True if a name that is no folder may be one on the hub (owner/name), so that a mistyped folder is not looked for
+    there."""
+    return name.count("/") == 1 and not name.startswith((".", "/", "~"))
+
+
+def download(name: str, revision: str) -> Path:
+    """Folder of a hub checkpoint in the hub's own cache. An interrupted download resumes; a finished one is reused.
+
+    Raises:
+        ContractError: if the hub cannot be reached or does not have the checkpoint.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+    where = f"{name} at {revision[:12]}"
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=[*FILES, ADAPTER]))
+    except GatedRepoError:
+        raise ContractError(f"{where}: the hub requires consent: give it there, then run `hf auth login`") from None
+    except (RepositoryNotFoundError, RevisionNotFoundError):
+        raise ContractError(f"{where}: the hub has no such checkpoint; check path and revision") from None
+    except OSError as error:  # the hub's other errors are of this kind
+        raise ContractError(
+            f"{where}: cannot be downloaded ({first_line(error)}). Run this rule where the hub can be reached, or "
+            f"fetch it there (`hf download {name} --revision {revision}`) into the cache that HF_HOME names, or name a "
+            "folder instead"
+        ) from None
