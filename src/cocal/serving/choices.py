@@ -60,7 +60,8 @@ def _empty(choice: dict[str, Any], why: str) -> None:
 
 
 def whole(answer: dict[str, Any], recorder: Recorder, shown: Shown) -> dict[str, Any]:
-    """An answer, each of whose choices gets its confidence."""
+    """An answer, each of whose choices gets its confidence. What the engine has told of it is the server's own."""
+    answer.pop("kv_transfer_params", None)
     for choice in answer["choices"]:
         shown.add(choice, recorder.verdict(choice["index"]))
     return answer

@@ -28,6 +28,7 @@ from cocal.own_policy.states import Encoder
 from cocal.serving.bodies import ConfidenceBody, encoded
 from cocal.serving.choices import Shown, streamed, whole
 from cocal.serving.launch import Served
+from cocal.serving.routes import secure
 from cocal.serving.scoring import RECORDER, FollowedEngine, Recorder, Scorer, Verdict
 
 _WORDS = "Confidences of all members are wanted, too."
@@ -119,6 +120,7 @@ class Plugin:
 
     def attach_router(self, app: FastAPI) -> None:
         """Put these routes in the place of vLLM's, or beside them."""
+        self._app = app
         app.include_router(router)
 
     async def init_state(self, engine_client: Any, state: Any, args: Any) -> None:
@@ -127,6 +129,7 @@ class Plugin:
         state.cocal = Service(engine_client, Served(**extra), Path(args.model))
         for handler in (state.openai_serving_chat, state.openai_serving_completion):
             handler.engine_client = FollowedEngine(engine_client)
+        secure(self._app, state.cocal.shown(members=False).withholds)
 
 
 def _service(request: Request) -> Service:
