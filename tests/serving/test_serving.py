@@ -42,7 +42,9 @@ MEMBERS = [("binary", 42), ("binary", 137), ("group", 42)]
     ("flags", "message"),
     [
         (["--enable-lora"], "--enable-lora: this flag of vLLM cannot be given here: the companion was fitted for"),
-        (["--speculative_config.method=ngram"], "vLLM has one at a time"),
+        (["--speculative_config.method=ngram"], "a speculative method computes some that are thrown away"),
+        (["--worker-cls", "mine"], "the companion has a worker of its own"),
+        (["--additional-config={}"], "it names the companion's block"),
         (["--kv-transfer-config", "{}"], "the companion is a KV connector"),
         (["--pipeline-parallel-size=2"], "use --tensor-parallel-size"),
         (["--trust-remote-code"], "code that a checkpoint brings is never run"),
@@ -111,14 +113,11 @@ def test_the_command_of_vllm_reads_the_companion_s_block_and_the_user_s_flags_wi
     served = Served(str(own.companion), abstain_below=0.25)
     words = command(served, about, checkpoint, ["--dtype=bfloat16", "--port", "8001"])
     value = dict(pairwise(words))
-    layers = json.loads(value["--speculative-config"])["draft_model_config"]["hf_config"]
-    assert layers == {"eagle_aux_hidden_state_layer_ids": [2]}  # the state after both blocks
+    assert json.loads(value["--additional-config"]) == {"cocal_layers": [1]}
     extra = json.loads(value["--kv-transfer-config"])["kv_connector_extra_config"]
     assert Served(**extra) == served
     assert ("--dtype" in value, value["--port"]) == (False, "8001")
     assert "--no-enable-chunked-prefill" in words
-    assert "--no-enable-prefix-caching" not in words
-    assert "--no-enable-prefix-caching" in command(served, about, checkpoint, ["--tensor-parallel-size", "2"])
     assert "--no-enable-chunked-prefill" not in command(served, about, checkpoint, ["--max-num-batched-tokens", "64"])
     assert value["--served-model-name"] == str(own.checkpoint)
     assert json.loads(value["--default-chat-template-kwargs"]) == {"enable_thinking": False}
@@ -276,7 +275,7 @@ def test_a_response_has_its_verdict_when_it_ends_and_an_adapter_s_is_not_followe
     ((name, prompt, asked),) = engine.asked
     assert (name, prompt, asked.n, asked.seed) == ("request", {"cache_salt": "s"}, 1, 3)
     assert asked.extra_args == {"a": 1, **asking()}
-    assert 0.999 < asked.top_p < 1  # vLLM for processors dies of top_k without it
+    assert (asked.top_k, asked.top_p) == (5, 1)
     engine = Engine(parts)
     seen, found = answered(engine, "DELTA", 1, lora_request="one")
     assert (seen, found) == (parts, [V(None, NOT_FOLLOWED)] * 2)

@@ -1,8 +1,8 @@
 """How vLLM is asked for hidden states: its settings, and the parameters of a request whose response is to be read.
 
-vLLM keeps the states of chosen blocks for every token beside its keys and values (its method `extract_hidden_states`),
-in the same blocks of its cache, so that chunked prefill, prefix caching and preemption hold for both. A connector pools
-those of a response as soon as it has ended, and they come with its output. So they cost no pass of their own.
+vLLM's models can return the states of chosen blocks beside their output (the interface that EAGLE-3 uses). A connector
+keeps the sum and the last of those of each response, and what was read of them comes with the response's output. So
+they cost no pass of their own, and no room in vLLM's cache.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 STATES = "cocal_states"
 """Name of the pooled states in the `kv_transfer_params` of an output."""
-TOP_P = 1 - 1e-9
-"""Where it keeps states, vLLM's build for processors dies of a request with top_k and without a top_p below 1. This one
-keeps every token that has a probability."""
+LAYERS = "cocal_layers"
+"""Name of the blocks in vLLM's `additional_config`, which keeps engines of other blocks apart in its compile cache."""
+FIRST_RUNNER = {"VLLM_USE_V2_MODEL_RUNNER": "0"}
+"""What of the environment makes vLLM use the first of its two model runners, the one that gives states."""
 _PROMPT = "cocal_prompt"
 
 
@@ -37,12 +38,6 @@ def engine_settings(layers: Sequence[int], connector: str, **extra: Any) -> dict
         extra: What the connector is told.
     """
     module, _, name = connector.partition(":")
-    extraction = {
-        "method": "extract_hidden_states",
-        "num_speculative_tokens": 1,
-        # k is the state after k blocks, so that the zero-based block l is l + 1
-        "draft_model_config": {"hf_config": {"eagle_aux_hidden_state_layer_ids": [layer + 1 for layer in layers]}},
-    }
     transfer = {
         "kv_connector": name,
         "kv_connector_module_path": module,
@@ -50,9 +45,10 @@ def engine_settings(layers: Sequence[int], connector: str, **extra: Any) -> dict
         "kv_connector_extra_config": extra,
     }
     return {
-        "speculative_config": extraction,
         "kv_transfer_config": transfer,
+        "additional_config": {LAYERS: list(layers)},
         "scheduler_cls": "cocal.generation.states_scheduler.reading",
+        "worker_cls": "cocal.generation.states_worker.StatesWorker",
     }
 
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 import numpy as np
 
 from cocal.config.evaluation import Target
-from cocal.generation.states import TOP_P, asking
+from cocal.generation.states import asking
 from cocal.models.text import Tokens
 
 CONFIDENCES = "cocal_confidences"
@@ -172,8 +172,6 @@ class FollowedEngine:
         def choice(k: int) -> AsyncIterator:
             own = copy(sampling_params)
             own.n, own.extra_args = 1, (own.extra_args or {}) | asking()
-            if own.top_k > 0 and self._engine.vllm_config.device_config.device_type == "cpu":
-                own.top_p = min(own.top_p, TOP_P)
             if own.seed is not None:
                 own.seed += k
             name = f"{k}_{request_id}" if count > 1 else request_id
