@@ -26,7 +26,9 @@ from cocal.serving.scoring import (
     NO_END,
     NO_ROOM,
     NOT_FOLLOWED,
+    OTHER_MODE,
     RECORDER,
+    STOPPED,
     FollowedEngine,
     Recorder,
     Scorer,
@@ -150,7 +152,13 @@ def test_a_choice_below_the_threshold_is_withheld_or_marked():
 
     def answered(shown):
         choices = [
-            {"index": k, "message": {"role": "assistant", "content": f"text {k}"}, "logprobs": [1], "token_ids": [k]}
+            {
+                "index": k,
+                "message": {"role": "assistant", "content": f"text {k}"},
+                "logprobs": {"content": [1]},
+                "token_ids": [k],
+                "finish_reason": "stop",
+            }
             for k in range(3)
         ]
         return whole({"choices": choices}, Events(*verdicts), shown)["choices"]
@@ -167,7 +175,31 @@ def test_a_choice_below_the_threshold_is_withheld_or_marked():
     assert [choice["message"]["content"] for choice in withheld] == [None, "text 1", None]
     assert withheld[0]["message"]["refusal"] == "Withheld: the confidence is not at least 0.5."
     assert "text 0" not in json.dumps(withheld[0])
-    assert not {"logprobs", "token_ids"} & withheld[0].keys()
+    assert (withheld[0]["logprobs"], "token_ids" in withheld[0]) == ({"content": None, "confidence": 0.4}, False)
+
+
+def test_what_the_card_does_not_speak_of_is_marked_and_withheld():
+    def answered(shown):
+        choices = [{"index": 0, "message": {"content": "text"}, "finish_reason": "stop"}]
+        return whole({"choices": choices}, Events(V(0.9, STOPPED)), shown)["choices"][0]
+
+    assert answered(Shown())["message"] == {"content": "text", "confidence": 0.9}
+    assert answered(Shown())["confidence_reason"] == STOPPED
+    withheld = answered(Shown(abstain_below=0.1))
+    assert (withheld["abstained"], withheld["message"]["content"]) == (True, None)
+    assert withheld["message"]["refusal"] == f"Withheld: {STOPPED}."
+
+
+def test_clients_find_the_confidence_within_what_they_keep():
+    """OpenAI's helper for streams keeps the delta alone, LangChain the log-probabilities alone."""
+    logprobs = {"content": [{"token": "a"}], "refusal": None}
+    for name in ("message", "delta"):
+        choice = {"index": 0, name: {"content": "text"}, "finish_reason": "stop", "logprobs": logprobs}
+        (found,) = whole({"choices": [choice], "kv_transfer_params": {"a": 1}}, Events(V(0.7)), Shown())["choices"]
+        assert found["confidence"] == found[name]["confidence"] == found["logprobs"]["confidence"] == 0.7
+        assert found["logprobs"]["content"] == [{"token": "a"}]
+    found = whole({"output": [], "kv_transfer_params": {"a": 1}}, Recorder(scorer()), Shown())  # of /v1/responses
+    assert found == {"output": [], "confidence": None, "confidence_reason": NOT_FOLLOWED}
 
 
 def events_of(*pieces):
@@ -221,7 +253,7 @@ class Engine:
 
 def output(ids, finish=None, found=None):
     """A request output of vLLM with one choice."""
-    one = SimpleNamespace(index=0, token_ids=ids, finish_reason=finish)
+    one = SimpleNamespace(index=0, token_ids=ids, finish_reason=finish, stop_reason=None)
     params = found and {CONFIDENCES: found}
     return SimpleNamespace(prompt_token_ids=[5, 6], outputs=[one], kv_transfer_params=params)
 
@@ -234,22 +266,41 @@ def test_the_confidence_is_the_mean_over_the_seeds_of_one_target_and_what_has_no
     found = [0.1, 0.3, 0.9]
     expected = V(0.2, None, {"binary-42": 0.1, "binary-137": 0.3, "group-42": 0.9})
 
-    def verdict(ids, finish="stop", length=5, found=found):
-        return scorer().generated(output(ids, finish, found), length)
+    def verdict(ids, finish="stop", prompt=3, found=found):
+        return asyncio.run(scorer().generated(output(ids, finish, found), [5] * prompt, ids))
 
     assert verdict([8, 2]) == verdict([2]) == expected
     assert verdict([8, 7]).confidence == 0.2  # a second end token
     assert verdict([8, 2], "length") == V(None, CUT)
-    assert verdict([8]) == verdict([]) == V(None, NO_END)
-    assert verdict([8, 2], length=11) == expected
-    assert verdict([8, 2], length=12) == V(None, NO_ROOM)
+    assert verdict([8]) == expected._replace(reason=STOPPED)  # by a token that the request named
+    assert verdict([8, 2], prompt=9) == expected
+    assert verdict([8, 2], prompt=10) == V(None, NO_ROOM)
     assert verdict([8, 2], found=None) == V(None, FAILED)
     assert scorer().of(None) == V(None, FAILED)
-    for prompt, response, reason in (([5], [8], NO_END), ([5], [], NO_END), ([5] * 11, [2], NO_ROOM)):
+    for prompt, response, reason in (([5], [], NO_END), ([5] * 11, [2], NO_ROOM)):
         assert asyncio.run(scorer().score(prompt, response)) == V(None, reason)
 
 
-def answered(engine, kind, n, **more):
+@pytest.mark.vllm
+def test_a_response_that_a_stop_string_ended_is_read_once_more():
+    """The server finds it in the text, and the engine is told to forget the request."""
+    ended = output([9], "stop")
+    ended.outputs[0].stop_reason = "word"
+    engine = Engine([output([8]), ended], [output([1], "length", [0.2, 0.6, 0.9])])
+    seen, found = answered(engine, "DELTA", 1, closed=2)
+    assert len(seen) == 2
+    assert found[0] == V(0.4, STOPPED, {"binary-42": 0.2, "binary-137": 0.6, "group-42": 0.9})
+    assert engine.asked[1][1] == {"prompt_token_ids": [5, 6, 8, 9]}
+    assert engine.asked[1][2].extra_args == asking(2)
+
+
+def test_the_reason_of_a_call_is_that_of_all_its_confidences():
+    recorder = Recorder(scorer(), OTHER_MODE)
+    recorder._verdicts = {0: V(0.4), 1: V(None, CUT), 2: V(0.4, STOPPED)}
+    assert [recorder.verdict(k).reason for k in range(3)] == [OTHER_MODE, CUT, STOPPED]
+
+
+def answered(engine, kind, n, closed=None, **more):
     """What an API sees of an engine that gives n choices, and their verdicts and one more."""
 
     async def answer():
@@ -260,7 +311,7 @@ def answered(engine, kind, n, **more):
         followed = FollowedEngine(engine)
         seen = [one async for one in followed.generate({"cache_salt": "s"}, parameters, "request", **more)]
         assert (parameters.n, parameters.extra_args) == (n, {"a": 1})  # the caller's own stay as they are
-        assert followed.closed == engine.closed == n
+        assert followed.closed == engine.closed == (closed or n)
         return seen, [recorder.verdict(k) for k in range(n + 1)]
 
     return asyncio.run(answer())
@@ -308,11 +359,12 @@ def test_rows_of_texts_chats_and_ids_become_token_ids(own):
         {"messages": [{"role": "user", "content": question}], "response": "19"},
         {"prompt_ids": [5, 6], "response_ids": [8, min(policy.ends)]},
         {"prompt": question, "response": "19", "truncated": True},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": question}]}], "response": "19"},
     ]
     found = encoded(encoder, ConfidenceBody(rows=rows).samples(), 100)
-    assert found[0].prompt.tolist() == found[1].prompt.tolist()
-    assert [one.response[-1] in policy.ends for one in found] == [True, True, True, False]
-    assert [one.exact for one in found] == [False, False, True, False]
+    assert found[0].prompt.tolist() == found[1].prompt.tolist() == found[4].prompt.tolist()
+    assert [one.response[-1] in policy.ends for one in found] == [True, True, True, False, True]
+    assert [one.exact for one in found] == [False, False, True, False, False]
     with pytest.raises(ContractError, match=re.escape("rows[0]: prompt and response have")):
         encoded(encoder, ConfidenceBody(rows=rows).samples(), 10)
 
@@ -326,6 +378,10 @@ def test_rows_of_texts_chats_and_ids_become_token_ids(own):
         ({"rows": [{"prompt": "1", "response": "1"}, {"prompt": "1"}]}, "exactly one of response, response_ids"),
         ({"messages": [{"role": "user"}], "response": "1"}, "without a text as 'role' and 'content'"),
         ({"prompt_ids": [-1], "response": "1"}, "is no token id"),
+        ({"prompt_ids": [True], "response": "1"}, "valid integer"),
+        ({"prompt_ids": [5], "response_ids": [6.0]}, "valid integer"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}], "response": "1"}, "without a text"),
+        ({"messages": [{"role": "user", "content": []}], "response": "1"}, "without a text"),
         ({"rows": [], "prompt": "1"}, "one response, or several in rows"),
         ({"rows": []}, "rows has 0 responses"),
         ({"prompt": "1", "response": "1", "prmopt": "1"}, "Extra inputs are not permitted"),

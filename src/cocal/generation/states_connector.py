@@ -246,7 +246,7 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
     # beside the model
 
     def register_kv_caches(self, kv_caches) -> None:
-        """Load what reading needs; of several workers that share a model, which have the same states, the first reads."""
+        """Load what reading needs; workers that share a model have the same states, of which the first one reads."""
         if get_tensor_model_parallel_rank() == 0:
             device = torch.device(self._vllm_config.device_config.device)
             self.load(self._vllm_config.kv_transfer_config.kv_connector_extra_config, device)
