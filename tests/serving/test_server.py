@@ -248,4 +248,5 @@ def test_health_metrics_and_page_show_the_companion(own, companion, server):
     status, page = server.ask("/")
     assert status == 200
     assert "How sure is this answer?" in page
-    assert "http" not in page.replace('"http://www.w3.org', "")  # it needs nothing from elsewhere
+    assert "http" not in page.replace("'http://www.w3.org", "")  # it needs nothing from elsewhere
+    assert health["companion"]["mean_confidence"] is not None

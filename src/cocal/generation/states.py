@@ -6,7 +6,10 @@ they cost no pass of their own, and no room in vLLM's cache.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from cocal.errors import ContractError
 
 STATES = "cocal_states"
 """Name of the pooled states in the `kv_transfer_params` of an output."""
@@ -15,6 +18,11 @@ LAYERS = "cocal_layers"
 FIRST_RUNNER = {"VLLM_USE_V2_MODEL_RUNNER": "0"}
 """What of the environment makes vLLM use the first of its two model runners, the one that gives states."""
 _PROMPT = "cocal_prompt"
+_GIVING = (
+    "Llama, Mistral, Ministral3, Qwen2, Qwen3, Qwen3Moe, Phi3, Granite, GptOss, DeepseekV3, Gemma4, MiniCPM, Apertus "
+    "and Ernie4_5"
+)
+"""Families whose implementations of vLLM give states; not all of them."""
 
 
 class Reading(NamedTuple):
@@ -27,6 +35,34 @@ class Reading(NamedTuple):
 
     layers: Sequence[int]
     poolings: Sequence[str]
+
+
+def implementation(checkpoint: Path) -> Literal["vllm", "transformers"]:
+    """The implementation of a model that gives vLLM states (its `model_impl`): vLLM's own, or that of transformers.
+
+    Args:
+        checkpoint: Folder of the model, of which no weights are loaded.
+
+    Raises:
+        ContractError: if neither does.
+    """
+    import transformers
+    from vllm import ModelRegistry
+    from vllm.model_executor.models.interfaces import supports_eagle3
+
+    config = transformers.AutoConfig.from_pretrained(checkpoint, trust_remote_code=False)
+    name = (config.architectures or ["unknown"])[0]
+    own, theirs = ModelRegistry.models.get(name), getattr(transformers, name, None)
+    if own is not None and supports_eagle3(own.load_model_cls()):
+        return "vllm"
+    # transformers' older models, whose layers vLLM does not know how to share, do not load or lose their states there
+    if theirs is not None and theirs.is_backend_compatible() and config.get_text_config().base_model_tp_plan:
+        return "transformers"
+    raise ContractError(
+        f"{checkpoint}: vLLM gives no hidden states of {name}, neither by its own implementation nor by that of "
+        "transformers; it does of most newer models of transformers, such as Gemma, GLM and Mixtral, and of "
+        f"{_GIVING}. Score such responses by transformers (cocal score)"
+    )
 
 
 def engine_settings(layers: Sequence[int], connector: str, **extra: Any) -> dict[str, Any]:

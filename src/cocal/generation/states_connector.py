@@ -80,51 +80,50 @@ class Sums:
     """
 
     def __init__(self, device: torch.device, prompts: bool):
-        self._device, self._prompts = device, prompts
+        self._device, self._names = device, ("last", "mean", *(["prompt"] if prompts else []))
+        self._begun: dict[str, int] = {}
+        """Prompt lengths of requests of which nothing was computed yet, and which have no place."""
+        self._ended: dict[str, int] = {}
+        """Lengths of responses that have ended and were not read yet."""
         self._places: dict[str, int] = {}
         self._free: list[int] = []
         self._kept: dict[str, Tensor] = {}
         self._counts = np.zeros((3, 0), np.int64)
         """Tokens of the prompt, tokens up to which states are summed, and the length at which they end."""
 
-    def begin(self, request: str, prompt: int) -> None:
-        """Keep those of a request with so many prompt tokens."""
-        if not self._free:
-            self._grow()
-        place = self._places[request] = self._free.pop()
-        self._counts[:, place] = prompt, prompt, _NEVER
-        if self._kept:
-            self._kept["mean"][place] = 0
+    def follow(self, step: Step) -> None:
+        """Take what the scheduler has told."""
+        self._begun |= step.begun
+        self._ended |= step.ended
+        for name in step.gone:
+            self._ended.pop(name, None)
+            if self._begun.pop(name, None) is None:
+                self._free.append(self._places.pop(name))
 
-    def end(self, request: str, length: int) -> None:
-        """Sum no states beyond so many tokens of prompt and response."""
-        self._counts[2, self._places[request]] = length
-
-    def drop(self, request: str) -> None:
-        """Give up the place of a request."""
-        self._free.append(self._places.pop(request))
-
-    def length(self, request: str) -> int:
-        """Number of tokens of prompt and response up to which the states are summed."""
-        return int(self._counts[1, self._places[request]])
+    def whole(self) -> list[str]:
+        """Requests whose responses are summed to their ends, each of them once."""
+        places = self._places
+        found = [name for name, end in self._ended.items() if name in places and self._counts[1, places[name]] == end]
+        for name in found:
+            del self._ended[name]
+        return found
 
     def add(self, step: Computed) -> None:
         """Add the states of a step; those that were added before are skipped."""
+        for name in self._begun.keys() & {*step.requests}:
+            self._begin(name, self._begun.pop(name), step)
         if not self._places:
             return
-        if not self._kept:
-            shape = len(self._counts[0]), len(step.states), step.states[0].shape[1]
-            names = ("last", "mean", *(["prompt"] if self._prompts else []))
-            self._kept = {name: torch.zeros(shape, device=self._device) for name in names}
+        for name in self._ended.keys() & self._places.keys():
+            self._counts[2, self._places[name]] = self._ended[name]
         places = np.array([self._places.get(name, -1) for name in step.requests], np.int64)
         prompt, done, limit = self._counts[:, places]
-        ends = step.starts + np.diff(step.bounds)
+        followed, ends = places >= 0, step.starts + np.diff(step.bounds)
         begin, stop = np.maximum(step.starts, done), np.minimum(ends, limit)
         offset = step.bounds[:-1] - step.starts  # of a token's row, from its position
-        followed = places >= 0
-        if self._prompts:
-            asked_for = followed & (step.starts < prompt) & (ends >= prompt)
-            self._put("prompt", step, asked_for, places, offset + prompt - 1)
+        if "prompt" in self._names:
+            here = followed & (step.starts < prompt) & (ends >= prompt)
+            self._put("prompt", step, here, places, offset + prompt - 1)
         new = followed & (stop > begin)
         for k in np.flatnonzero(new & (stop - begin > 1)):  # sums in a fixed order, unlike scattered ones on a GPU
             for layer, states in enumerate(step.states):
@@ -153,13 +152,19 @@ class Sums:
     def _indices(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(values).to(self._device, non_blocking=True)
 
-    def _grow(self) -> None:
-        """Twice as many places."""
-        size = self._counts.shape[1]
-        more = max(64, size)
-        self._counts = np.concatenate([self._counts, np.zeros((3, more), np.int64)], axis=1)
-        self._kept = {name: torch.cat([one, one.new_zeros(more, *one.shape[1:])]) for name, one in self._kept.items()}
-        self._free += range(size, size + more)
+    def _begin(self, request: str, prompt: int, step: Computed) -> None:
+        """Give a place to a request; there are twice as many where none is free."""
+        if not self._free:
+            size = self._counts.shape[1]
+            more = max(64, size)
+            self._counts = np.pad(self._counts, ((0, 0), (0, more)))
+            room = torch.zeros(more, len(step.states), step.states[0].shape[1], device=self._device)
+            kept = self._kept
+            self._kept = {name: torch.cat([kept[name], room] if kept else [room.clone()]) for name in self._names}
+            self._free += range(size, size + more)
+        place = self._places[request] = self._free.pop()
+        self._counts[:, place] = prompt, prompt, _NEVER
+        self._kept["mean"][place] = 0
 
 
 class StatesConnector(KVConnectorBase_V1, SupportsHMA):
@@ -182,10 +187,6 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         self._found: dict[str, Any] = {}
         """What was read of requests, None before that."""
         self._sums: Sums | None = None
-        self._begun: dict[str, int] = {}
-        """Prompt lengths of requests of which nothing was computed yet."""
-        self._ended: dict[str, int] = {}
-        """Lengths of responses that have ended and were not read yet."""
         self._computed: Computed | None = None
         self._ready: list[tuple[list[str], Tensor, Any]] = []
 
@@ -272,26 +273,13 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
     def wait_for_save(self) -> None:
         """Add the states of this step, and read the responses that are complete. A step may compute nothing, such as
         one that waits for a grammar."""
-        step, computed = self._get_connector_metadata(), self._computed
-        self._computed = None
+        computed, self._computed = self._computed, None
         if self._sums is None:
             return
-        self._begun |= step.begun
-        self._ended |= step.ended
-        for name in step.gone:
-            if self._begun.pop(name, None) is None:
-                self._sums.drop(name)
-            self._ended.pop(name, None)
-        for name in self._begun.keys() & {*(computed.requests if computed else ())}:
-            self._sums.begin(name, self._begun.pop(name))
-        running = [name for name in self._ended if name not in self._begun]
-        for name in running:
-            self._sums.end(name, self._ended[name])
+        self._sums.follow(self._get_connector_metadata())
         if computed:
             self._sums.add(computed)
-        if whole := [name for name in running if self._sums.length(name) == self._ended[name]]:
-            for name in whole:
-                del self._ended[name]
+        if whole := self._sums.whole():
             self._hand_over(whole, self.read(self._sums.pooled(whole, self.poolings)))
 
     def _hand_over(self, requests: list[str], found: Tensor) -> None:

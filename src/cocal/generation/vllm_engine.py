@@ -18,7 +18,7 @@ import numpy as np
 from cocal.config.engine import VllmSettings
 from cocal.errors import ConfigError, EngineError
 from cocal.generation.engine import Completion, Sampling
-from cocal.generation.states import FIRST_RUNNER, STATES, Reading, asking, engine_settings
+from cocal.generation.states import FIRST_RUNNER, STATES, Reading, asking, engine_settings, implementation
 from cocal.models.loading import Policy, read_vocabulary, require_complete
 from cocal.models.text import Tokens
 from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, has_compiler
@@ -218,6 +218,10 @@ def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> 
         torch._dynamo.config.disable = True  # it needs a compiler and gains nothing on a processor
     elif not has_compiler():
         raise ConfigError(f"engine: {NO_COMPILER}")
+    states = {}
+    if reading:
+        states = engine_settings(reading.layers, _CONNECTOR, poolings=list(reading.poolings))
+        states["model_impl"] = implementation(checkpoint)
     from vllm import LLM
 
     return LLM(
@@ -238,7 +242,7 @@ def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> 
         attention_backend=settings.attention_backend,
         logprobs_mode="raw_logprobs",
         seed=0,
-        **(engine_settings(reading.layers, _CONNECTOR, poolings=list(reading.poolings)) if reading else {}),
+        **states,
     )
 
 

@@ -100,7 +100,9 @@ def check_vllm() -> None:
         raise ConfigError("this installation of cocal has no entry point for vLLM; install cocal again (pip install)")
 
 
-def command(served: Served, about: About, checkpoint: Checkpoint, flags: Sequence[str]) -> list[str]:
+def command(
+    served: Served, about: About, checkpoint: Checkpoint, flags: Sequence[str], model_impl: str = "vllm"
+) -> list[str]:
     """The words of the command that starts vLLM's server; the user's flags come last and win.
 
     Args:
@@ -108,6 +110,7 @@ def command(served: Served, about: About, checkpoint: Checkpoint, flags: Sequenc
         about: The companion's settings.
         checkpoint: The language model.
         flags: vLLM's flags from the user.
+        model_impl: See `cocal.generation.states.implementation`.
     """
     from torch import cuda
 
@@ -116,6 +119,7 @@ def command(served: Served, about: About, checkpoint: Checkpoint, flags: Sequenc
     own = {
         "--kv-transfer-config": json.dumps(settings["kv_transfer_config"]),
         "--additional-config": json.dumps(settings["additional_config"]),
+        "--model-impl": model_impl,
         "--scheduler-cls": settings["scheduler_cls"],
         "--worker-cls": settings["worker_cls"],
         "--served-model-name": checkpoint.name,

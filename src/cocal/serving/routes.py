@@ -16,7 +16,7 @@ OPEN = frozenset(
     )
 )
 """Routes of vLLM's that tell nothing of what the model writes."""
-OWN = frozenset(("/", "/favicon.svg", "/v1/chat/completions", "/v1/completions", "/v1/confidence"))
+OWN = frozenset(("/", "/v1/chat/completions", "/v1/completions", "/v1/confidence"))
 """Routes of ours that stay on; they withhold what is to be withheld."""
 
 

@@ -102,6 +102,7 @@ class Service:
         self.longest = longest - 1  # the token that a response's own request generates
         self.served = served
         self.encoding = asyncio.Lock()  # tokenizers are not made for several threads
+        measured = about.held_out.metrics if about.held_out else ()
         self.companion = {
             "companion": served.companion,
             "base_model": about.base_model.name,
@@ -110,6 +111,7 @@ class Service:
             "target": self.scorer.target,
             "seeds": list(about.spec.settings.seeds),
             "held_out": about.in_words(),
+            "mean_confidence": next((m.value for m in measured if m.metric == "mean_confidence"), None),
             "abstain_below": served.abstain_below,
         }
         labels = (self.companion[name] for name in _COMPANION._labelnames)
