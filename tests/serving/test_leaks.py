@@ -97,7 +97,7 @@ def test_a_withheld_answer_comes_by_no_route(own, server):
     "more",
     [
         {"logprobs": True, "top_logprobs": 3, "return_token_ids": True},
-        {"stop": ["1", "2", "3", "4", "5", "6", "7"], "include_stop_str_in_output": True},
+        {"stop": ["1", "2", "3", "4"], "include_stop_str_in_output": True},
         {"kv_transfer_params": {"cocal_prompt": 0}, "prompt_logprobs": 1},
         {"n": 3, "confidence_members": True},
         {"max_tokens": 1},
