@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cocal.config.engine import VllmSettings
-from cocal.errors import ContractError
+from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import score
 from cocal.generation.engine import open_engine
 from cocal.generation.states import Reading, implementation
@@ -112,6 +112,16 @@ def test_a_model_that_gives_no_states_is_refused_before_it_is_loaded(tmp_path):
             assert "Gemma, GLM and Mixtral, and of Llama" in str(error.value)
         else:
             assert implementation(tmp_path) == ("vllm" if kind in ("llama", "phi3", "qwen3_moe") else "transformers")
+
+
+def test_the_second_model_runner_is_refused():
+    """Nobody has run it: it needs a GPU with Triton."""
+    from types import SimpleNamespace
+
+    from cocal.generation.states_worker import StatesWorker
+
+    with pytest.raises(ConfigError, match=r"second model runner .*set VLLM_USE_V2_MODEL_RUNNER=0"):
+        StatesWorker.init_device(SimpleNamespace(use_v2_model_runner=True))
 
 
 def test_the_families_that_are_named_give_states():

@@ -116,6 +116,8 @@ def test_the_command_of_vllm_reads_the_companion_s_block_and_the_user_s_flags_wi
     words = command(served, about, checkpoint, ["--dtype=bfloat16", "--port", "8001"])
     value = dict(pairwise(words))
     assert json.loads(value["--additional-config"]) == {"cocal_layers": [1]}
+    assert value["--model-impl"] == "vllm"
+    assert dict(pairwise(command(served, about, checkpoint, [], "transformers")))["--model-impl"] == "transformers"
     extra = json.loads(value["--kv-transfer-config"])["kv_connector_extra_config"]
     assert Served(**extra) == served
     assert ("--dtype" in value, value["--port"]) == (False, "8001")
@@ -135,6 +137,7 @@ def test_other_plugins_of_vllm_stay_loaded(monkeypatch):
     assert environment({})["VLLM_PLUGINS"] == "card,cocal,mine"
     assert environment({"VLLM_PLUGINS": "mine"})["VLLM_PLUGINS"] == "cocal,mine"
     assert environment({"VLLM_NO_USAGE_STATS": "0"})["VLLM_NO_USAGE_STATS"] == "0"
+    assert environment({"VLLM_USE_V2_MODEL_RUNNER": "1"})["VLLM_USE_V2_MODEL_RUNNER"] == "0"
 
 
 class Events:

@@ -14,8 +14,6 @@ _WORKER = "vllm.v1.worker.cpu_worker.CPUWorker" if current_platform.is_cpu() els
 class _Returning:
     """vLLM's first model runner. It can return states for EAGLE-3 alone, which its configuration would have to name."""
 
-    use_aux_hidden_state_outputs = True
-
     def _get_eagle3_aux_layers_from_config(self) -> tuple[int, ...]:
         # k is the state after k blocks, so that the zero-based block l is l + 1
         return tuple(layer + 1 for layer in self.vllm_config.additional_config[LAYERS])
@@ -39,10 +37,10 @@ class StatesWorker(resolve_obj_by_qualname(_WORKER)):
 
     def init_device(self) -> None:
         """Make the model runner, and let it return states."""
-        super().init_device()
         if self.use_v2_model_runner:
             (name, value), *_ = FIRST_RUNNER.items()
-            raise ConfigError(f"vLLM's second model runner gives no states yet; set {name}={value}")
+            raise ConfigError(f"vLLM's second model runner has not been tried with a companion; set {name}={value}")
+        super().init_device()
         runner = self.model_runner
         runner.__class__ = type(type(runner).__name__, (_Returning, type(runner)), {})
         runner.use_aux_hidden_state_outputs = True

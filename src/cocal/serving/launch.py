@@ -169,4 +169,4 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
 
     if not cuda.is_available():
         usual["TORCH_COMPILE_DISABLE"] = "1"  # it needs a compiler and gains nothing on a processor
-    return {**usual, **FIRST_RUNNER, **given, "VLLM_PLUGINS": ",".join(sorted(plugins | {PLUGIN}))}
+    return {**usual, **given, **FIRST_RUNNER, "VLLM_PLUGINS": ",".join(sorted(plugins | {PLUGIN}))}
