@@ -1,5 +1,7 @@
 """The states of responses inside vLLM: sums over steps of any form, and which models can give states."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,8 @@ import torch
 from cocal.config.engine import VllmSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import score
-from cocal.generation.engine import open_engine
+from cocal.generation import vllm_engine
+from cocal.generation.engine import Sampling, open_engine
 from cocal.generation.states import Reading, implementation
 from cocal.models.loading import load_policy
 from micro import own_copy
@@ -149,3 +152,26 @@ def test_the_states_of_a_model_that_runs_as_transformers_own_are_those_of_a_pass
     with open_engine(VllmSettings(kind="vllm", max_length=64), folder, reading=reading) as engine:
         found = np.stack(engine.read(prompts, responses))
     same_states(found / np.abs(expected).max(), expected / np.abs(expected).max())
+
+
+def test_states_are_those_of_a_pass_after_preemptions_and_prefix_hits(micro_checkpoint, tmp_path, monkeypatch):
+    """In a cache of twenty-four small blocks, which some of the hundred responses must leave while they grow."""
+    import vllm
+
+    own, usual = own_copy(micro_checkpoint, tmp_path / "own"), vllm.LLM
+    monkeypatch.setattr(vllm, "LLM", partial(usual, block_size=32, disable_log_stats=False))
+    monkeypatch.setattr(vllm_engine, "_CPU_CACHE_BYTES", 24 * 32 * 512)
+    prompts = [[1, 30 + k, 40, 50] + [20] * (17 * k % 50) for k in range(20)]
+    sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=40, samples=5)
+    reading = Reading((0, 1), ("last", "mean", "prompt"))
+    with open_engine(VllmSettings(kind="vllm", max_length=128), own, reading=reading) as engine:
+        groups = engine.generate(prompts, sampling, [1000 * k for k in range(20)], read=5)
+        counted = {one.name: one.value for one in engine._llm.get_metrics() if hasattr(one, "value")}
+    assert min(counted[f"vllm:{name}"] for name in ("num_preemptions", "prefix_cache_hits")) > 20
+    asked, responses, states = zip(
+        *((p, one.token_ids, one.states) for p, group in zip(prompts, groups, strict=True) for one in group),
+        strict=True,
+    )
+    policy = load_policy(own)
+    options = {"layers": [0, 1], "pad": policy.pad, "poolings": reading.poolings}
+    same_states(np.stack(states), score(policy.model, asked, responses, [np.arange(100)], **options).features)

@@ -326,9 +326,9 @@ def test_clients_keep_the_confidence(own, server):
         for _ in stream:
             pass
         assert stream.get_final_completion().choices[0].message.confidence == expected
-    response = client.responses.create(model="micro", input=[message], temperature=0.01, max_output_tokens=60)
-    assert response.confidence == expected
-    events = list(client.responses.create(model="micro", input=[message], stream=True, temperature=0.01))
+    given = {"model": "micro", "input": [message], "temperature": 0.01, "max_output_tokens": 60}
+    assert client.responses.create(**given).confidence == expected
+    events = list(client.responses.create(**given, stream=True))
     assert events[-1].response.confidence == expected
     assert langchain.invoke(message["content"]).response_metadata["logprobs"]["confidence"] == expected
     *_, last = (one for one in langchain.stream(message["content"]) if "logprobs" in one.response_metadata)

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from cocal.serving.scoring import Recorder, Verdict
+from cocal.serving.scoring import RECORDER, Recorder, Verdict
 
 _ENDED = '"finish_reason":"'
 """What an event holds that ends a choice. In a text its quotation marks would be escaped."""
@@ -103,13 +103,16 @@ async def streamed(events: AsyncIterator[str], recorder: Recorder, shown: Shown)
 
 
 async def of_response(events: AsyncIterator[Any], recorder: Recorder, shown: Shown) -> AsyncIterator[str]:
-    """The stream of a call of `/v1/responses`, whose last event has the whole response."""
+    """The stream of a call of `/v1/responses`, whose last event has the whole response. vLLM begins to generate while the
+    stream is read, and each event may be read in a context of its own."""
+    RECORDER.set(recorder)
     async with aclosing(events):
         async for event in events:
             content = event.model_dump(mode="json", by_alias=True)
             if content["type"] in ("response.completed", "response.incomplete"):
                 whole(content["response"], recorder, shown)
             yield f"event: {content['type']}\ndata: {json.dumps(content, ensure_ascii=False)}\n\n"
+            RECORDER.set(recorder)
 
 
 def _content(event: str) -> dict[str, Any]:
