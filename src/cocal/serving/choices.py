@@ -103,8 +103,8 @@ async def streamed(events: AsyncIterator[str], recorder: Recorder, shown: Shown)
 
 
 async def of_response(events: AsyncIterator[Any], recorder: Recorder, shown: Shown) -> AsyncIterator[str]:
-    """The stream of a call of `/v1/responses`, whose last event has the whole response. vLLM begins to generate while the
-    stream is read, and each event may be read in a context of its own."""
+    """The stream of a call of `/v1/responses`, whose last event has the whole response. vLLM begins to generate while
+    the stream is read, and each event may be read in a context of its own."""
     RECORDER.set(recorder)
     async with aclosing(events):
         async for event in events:
