@@ -117,6 +117,14 @@ def test_a_model_that_gives_no_states_is_refused_before_it_is_loaded(tmp_path):
             assert implementation(tmp_path) == ("vllm" if kind in ("llama", "phi3", "qwen3_moe") else "transformers")
 
 
+def test_the_refusal_comes_as_it_is(micro_checkpoint, tmp_path):
+    """Of `cocal score --engine vllm`, too, and not as a failure of the engine."""
+    folder = checkpoint("gpt2", tmp_path / "gpt2", micro_checkpoint)
+    engine = open_engine(VllmSettings(kind="vllm"), folder, reading=Reading((1,), ("last",)))
+    with pytest.raises(ContractError, match="vLLM gives no hidden states of GPT2LMHeadModel"), engine:
+        pass
+
+
 def test_the_second_model_runner_is_refused():
     """Nobody has run it: it needs a GPU with Triton."""
     from types import SimpleNamespace

@@ -385,6 +385,7 @@ def test_rows_of_texts_chats_and_ids_become_token_ids(own):
         ({"prompt_ids": [5], "response_ids": [6.0]}, "valid integer"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}], "response": "1"}, "without a text"),
         ({"messages": [{"role": "user", "content": []}], "response": "1"}, "without a text"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}], "response": "1"}, "without a text"),
         ({"rows": [], "prompt": "1"}, "one response, or several in rows"),
         ({"rows": []}, "rows has 0 responses"),
         ({"prompt": "1", "response": "1", "prmopt": "1"}, "Extra inputs are not permitted"),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from cocal.config.engine import VllmSettings
-from cocal.errors import ConfigError, EngineError
+from cocal.errors import ConfigError, ContractError, EngineError
 from cocal.generation.engine import Completion, Sampling
 from cocal.generation.states import FIRST_RUNNER, STATES, Reading, asking, engine_settings, implementation
 from cocal.models.loading import Policy, read_vocabulary, require_complete
@@ -271,7 +271,7 @@ def _failures(doing: str) -> Iterator[None]:
     that they failed."""
     try:
         yield
-    except (ConfigError, EngineError):
+    except (ConfigError, ContractError, EngineError):
         raise
     except ImportError as error:
         raise ConfigError(f"engine: vLLM cannot be loaded by this Python ({error})") from error

@@ -41,8 +41,10 @@ class Row(BaseModel):
 def _text(content: Any) -> Any:
     """The content of a message, whose parts are joined as vLLM joins them, if all of them are texts."""
     parts = content if isinstance(content, list) and content else [None]
-    if all(isinstance(part, dict) and part.get("type") == "text" and "text" in part for part in parts):
-        return "\n".join(map(str, (part["text"] for part in parts)))
+    if all(
+        isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str) for part in parts
+    ):
+        return "\n".join(part["text"] for part in parts)
     return content
 
 
