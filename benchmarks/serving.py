@@ -1,7 +1,8 @@
 """A model served with confidences against the same one without, and against a second pass over its answers.
 
 Two servers run beside one another, vLLM's own and that of `cocal serve`, and get the same requests in turns: prompts as
-token ids, each with a seed, so that both give the same answers. The best of their rounds counts. The model has random
+token ids, each with a seed, so that both give the same answers. Ten pairs of rounds are run, each pair begun by the
+other server, and printed as they end with the load of the machine; their median counts. The model has random
 weights, on a processor in the shape of the laptop study's, and so many tokens end its responses that they have some
 hundred tokens in the mean. On a processor, each server has one compute thread. Times are seconds, since the servers'
 processes spin while they wait for one another; nothing else should run on the machine.
@@ -62,7 +63,7 @@ class Case:
     requests: int
     together: int
     longest: int
-    rounds: int = 3
+    pairs: int = 10
 
     def write(self, folder: Path) -> None:
         """Write the model into a folder, with its tokenizer, and a companion beside it."""
@@ -92,10 +93,8 @@ class Case:
         write(folder / "companion", companions, about)
 
 
-QUICK = Case(128, 2, 2, 1, 64, 256, 512, (64, 32, 16, 8), ends=16, requests=32, together=16, longest=64, rounds=1)
-CPU = Case(
-    576, 30, 9, 3, 64, 1536, 49_152, (256, 128, 64, 32), ends=490, requests=48, together=24, longest=192, rounds=1
-)
+QUICK = Case(128, 2, 2, 1, 64, 256, 512, (64, 32, 16, 8), ends=16, requests=32, together=16, longest=64, pairs=2)
+CPU = Case(576, 30, 9, 3, 64, 1536, 49_152, (256, 128, 64, 32), ends=490, requests=48, together=24, longest=192)
 ON_GPU = Case(
     2048, 28, 16, 8, 128, 6144, 151_936, (2048, 1024, 512, 256), ends=300, requests=1024, together=256, longest=1024
 )
@@ -160,45 +159,63 @@ def _compared(case: Case, servers: Sequence[tuple[int, psutil.Process]], folder:
     """The rows of the table."""
     draw = np.random.default_rng(0)
     prompts = [draw.integers(3, 256, draw.integers(8, case.longest // 2)).tolist() for _ in range(case.requests)]
-    best: dict[tuple[bool, int], Round] = {}
-    for ignore in (True, False):  # without ends nothing is scored, so that the states' own cost is seen
-        for number in range(1 + case.rounds):
-            for which, (port, _) in enumerate(servers):
-                found = _round(case, prompts, port, ignore)
-                if (number and (which, ignore) not in best) or (number and found.seconds < best[which, ignore].seconds):
-                    best[which, ignore] = found
-    plain, ours = best[0, False], best[1, False]
+    kept = _pairs(case, servers, prompts, ignore=True)  # nothing is scored, so that the states' own cost is seen
+    ended = _pairs(case, servers, prompts, ignore=False)
+    plain, ours = ended[0][0], ended[1][0]
     same = sum(a.response == b.response for a, b in zip(plain.answers, ours.answers, strict=True))
-    ended = sum(one.finish == "stop" for one in ours.answers)
+    scored = sum(one.finish == "stop" for one in ours.answers)
     second = _second_pass(plain.answers, folder)
     size = f"{case.requests} requests, {case.together} at a time, {ours.tokens / case.requests:.0f} tokens in the mean"
     name = f"serving with confidences on {'a GPU' if GPU else 'a processor'}"
 
-    def row(what: str, seconds: float, peer: str, peer_seconds: float, note: str) -> dict:
-        ratio = peer_seconds / seconds
-        return dict(zip(_KEYS, (name, what, seconds, peer, peer_seconds, ratio, note), strict=True))
+    def row(what: str, peer: str, rounds: tuple[list[Round], list[Round]], added: float = 0, note: str = "") -> dict:
+        theirs, own = ([one.seconds / one.tokens for one in half] for half in rounds)
+        extra = added / plain.tokens
+        ratios = [(a + extra) / b for a, b in zip(theirs, own, strict=True)]
+        spread = (
+            f"median {np.median(ratios):.3f} of {len(ratios)} pairs in turns, {min(ratios):.3f} to {max(ratios):.3f}"
+        )
+        times = [float(np.median(values)) * ours.tokens for values in (own, np.array(theirs) + extra)]
+        found = (name, what, times[0], peer, times[1], float(np.median(ratios)), f"{spread}{note}")
+        return dict(zip(_KEYS, found, strict=True))
 
-    kept, bare = best[1, True], best[0, True]
+    firsts = [float(np.median([one.first for one in half])) for half in ended]
+    told = f"; {scored} responses scored; {same} of {case.requests} answers are the same tokens"
+    limit = "; nothing is scored, so this is what summing the states costs"
     return [
-        row(
-            size,
-            ours.seconds,
-            "vLLM without confidences",
-            plain.seconds,
-            f"{ended} responses scored; {same} of {case.requests} answers are the same tokens",
+        row(size, "vLLM without confidences", ended, note=told),
+        row("the same requests up to the length limit", "vLLM without confidences", kept, note=limit),
+        row(size, "vLLM, then a pass of transformers", ended, second, f"; the pass: {second:.3g} s"),
+        dict(
+            zip(
+                _KEYS,
+                (
+                    name,
+                    "first token",
+                    firsts[1],
+                    "vLLM without confidences",
+                    firsts[0],
+                    firsts[0] / firsts[1],
+                    "median",
+                ),
+                strict=True,
+            )
         ),
-        row(
-            "the same requests up to the length limit",
-            kept.seconds / kept.tokens * bare.tokens,
-            "vLLM without confidences",
-            bare.seconds,
-            "nothing is scored, so this is what keeping the states costs",
-        ),
-        row(
-            size, ours.seconds, "vLLM, then a pass of transformers", plain.seconds + second, f"the pass: {second:.3g} s"
-        ),
-        row("first token, median", ours.first, "vLLM without confidences", plain.first, ""),
     ]
+
+
+def _pairs(
+    case: Case, servers: Sequence[tuple[int, psutil.Process]], prompts: list[list[int]], ignore: bool
+) -> tuple[list[Round], list[Round]]:
+    """The rounds of both servers, in turns, after one to warm up."""
+    found: tuple[list[Round], list[Round]] = ([], [])
+    for number in range(1 + case.pairs):
+        for which in (0, 1) if number % 2 else (1, 0):
+            found[which].append(_round(case, prompts, servers[which][0], ignore))
+        plain, ours = (half[-1].seconds / half[-1].tokens for half in found)
+        what, load = "to the limit" if ignore else "answers end", os.getloadavg()[0]
+        print(f"{what}: pair {number}, {plain / ours:.3f} of plain vLLM, load {load:.1f}", flush=True)
+    return found[0][1:], found[1][1:]
 
 
 _KEYS = ("benchmark", "case", "seconds", "peer", "peer_seconds", "ratio", "note")

@@ -114,7 +114,7 @@ def test_processes_that_cannot_compare_are_an_error(tmp_path):
     """A math-verify that does not work must not pass for wrong answers."""
     (tmp_path / "math_verify.py").write_text("raise ImportError('broken on purpose')\n")
     code = (
-        "from cocal.config.evaluation import VerifierSettings as S\n"
+        "from cocal.answers.settings import VerifierSettings as S\n"
         "from cocal.errors import ConfigError\n"
         "from cocal.answers.equivalence import Verifier\n"
         "try:\n    Verifier(S()).correct([['1/2']], ['0.5'])\n"

@@ -271,7 +271,7 @@ def test_states_that_vllm_keeps_are_those_of_a_pass(own_checkpoint, micro_policy
     reading = Reading((0, 1), ("last", "mean", "prompt"))
     prompts = [prompt + [20] * (17 * k % 50) for k, prompt in enumerate(PROMPTS)]
     settings = VllmSettings(kind="vllm", max_length=128, batch_invariant=INVARIANT)
-    sampling = replace(SAMPLING, top_k=50)  # vLLM's build for processors dies of top_k alone where it keeps states
+    sampling = replace(SAMPLING, top_k=50)
     with open_engine(settings, own_checkpoint) as engine:
         plain = engine.generate(prompts, sampling, SEEDS)
         words = engine.next_token_logprobs(prompts, [31, 33, 32])

@@ -132,6 +132,9 @@ def test_completions_have_confidences_for_every_prompt(own, companion, server):
 def test_responses_that_exist_get_the_confidences_of_cocal_score(own, companion, server, tmp_path):
     """Texts, chats and ids, in one body and one by one."""
     lines = read_lines(write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts))
+    end = min(own.policy.ends)
+    lines[0]["response_ids"] = [52, end, 53, end]  # an end token within is read as any other
+    lines[1]["response_ids"] = [52, end, 53]
     text = own.policy.tokenizer.decode(lines[0]["response_ids"], skip_special_tokens=True)
     chats = [[{"role": "user", "content": line["prompt"]}] for line in lines[:3]]
     kinds = (
@@ -150,11 +153,10 @@ def test_responses_that_exist_get_the_confidences_of_cocal_score(own, companion,
     ends = own.policy.ends
     for row, one, line in zip(rows, answer["data"], scored, strict=True):
         assert one["confidence_ids"] == line["confidence_ids"]
-        if "response_ids" in row and row["response_ids"][-1] not in ends:
-            assert (one["confidence"], one["abstained"]) == (None, True)
-            assert "does not end with an end-of-sequence token" in one["confidence_reason"]
-        else:
-            assert one["confidence"] == pytest.approx(line["confidence"], abs=TOLERANCE)
+        unended = "response_ids" in row and row["response_ids"][-1] not in ends
+        assert one["confidence"] == pytest.approx(line["confidence"], abs=TOLERANCE)
+        assert ("does not end with an end-of-sequence token" in one.get("confidence_reason", "")) == unended
+        assert one["abstained"] == (unended or one["confidence"] < 0.5)
     (alone,) = server.ask(CONFIDENCE, rows[-1])[1]["data"]
     assert alone["confidence"] == pytest.approx(scored[-1]["confidence"], abs=TOLERANCE)
 
@@ -196,6 +198,10 @@ HOSTILE = [
     (CONFIDENCE, {"rows": []}),
     (CONFIDENCE, {"rows": [{"prompt": "1", "response": "1"}] * 5000}),
     (CONFIDENCE, {"rows": [{"prompt": "1", "response": ["1"]}]}),
+    (CONFIDENCE, {"prompt": "1", "response": "1", "model": "another"}),
+    (CONFIDENCE, {"prompt_ids": [True], "response_ids": [6]}),
+    (CONFIDENCE, {"prompt_ids": [5], "response_ids": [6.0]}),
+    (CONFIDENCE, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}], "response": "1"}),
 ]
 
 
@@ -229,12 +235,108 @@ def test_responses_that_fill_the_context_are_answered(own, server):
     assert answer["choices"][0]["finish_reason"] == "length"
 
 
-def test_the_likeliest_tokens_alone_can_be_asked_for(own, companion, server):
-    """vLLM's build for processors dies of `top_k` without `top_p` where it keeps states."""
-    body = chat(own, 2, top_k=4, n=2, max_tokens=60)
-    status, answer = server.ask(CHAT, body)
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"top_k": 4},
+        {"min_p": 0.1, "logit_bias": {"20": 2.0}},
+        {"structured_outputs": {"regex": "[0-9]{1,3}"}},  # a step that waits for the grammar computes nothing
+        {"prompt_logprobs": 1},
+        {"repetition_penalty": 1.1, "logprobs": True, "top_logprobs": 2},
+    ],
+)
+def test_every_way_to_sample_has_confidences(own, companion, server, more):
+    status, answer = server.ask(CHAT, chat(own, 2, n=2, max_tokens=60, **more))
     assert status == 200, answer
+    assert answer.get("kv_transfer_params") is None
     check(own, companion, [(answer["prompt_token_ids"], choice) for choice in answer["choices"]])
+
+
+def test_what_a_stop_string_ended_has_the_confidence_of_its_states(own, companion, server):
+    """In streams, too; a token that the request names is read as it comes."""
+    prompt = list(map(int, own.rollouts["prompt_ids"].iloc[0]))
+    status, answer = server.ask(COMPLETION, {"prompt": prompt, "max_tokens": 60, "n": 6, "return_token_ids": True})
+    assert status == 200, answer
+    long = max(answer["choices"], key=lambda one: len(one["text"]))
+    token = long["token_ids"][1]
+    for more in ({"stop": list(dict.fromkeys(long["text"]))[:4]}, {"stop_token_ids": [token]}):
+        body = {"prompt": prompt, "max_tokens": 60, "n": 16, "return_token_ids": True, **more}
+        status, answer = server.ask(COMPLETION, body)
+        assert status == 200, answer
+        stopped = [one for one in answer["choices"] if one["stop_reason"] is not None]
+        assert stopped
+        expected = Companion.from_pretrained(companion).score(
+            *own.policy, [np.array(prompt)] * len(stopped), [np.array(one["token_ids"]) for one in stopped]
+        )
+        np.testing.assert_allclose([one["confidence"] for one in stopped], expected, atol=TOLERANCE)
+        assert all("so that this is the confidence of its states so far" in one["confidence_reason"] for one in stopped)
+        assert all(one["abstained"] for one in stopped)
+        last = {
+            one["choices"][0]["index"]: one["choices"][0] for one in server.stream(COMPLETION, body) if one["choices"]
+        }
+        assert all(one["confidence"] is not None for one in last.values() if one["stop_reason"] is not None)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"chat_template_kwargs": {"enable_thinking": True}},
+        {"chat_template_kwargs": {"another": 1}},
+        {"reasoning_effort": "high"},
+        {"add_generation_prompt": False, "continue_final_message": True},
+        {"messages": [{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}]},
+    ],
+)
+def test_chats_in_another_mode_of_the_template_are_marked(own, server, more):
+    for given, marked in ((more, True), ({"chat_template_kwargs": {"enable_thinking": False}}, False)):
+        status, answer = server.ask(CHAT, {**chat(own, 1, n=6, max_tokens=60), **given})
+        assert status == 200, answer
+        known = [one for one in answer["choices"] if one["confidence"] is not None]
+        assert [("another mode" in one.get("confidence_reason", "")) for one in known] == [marked] * len(known)
+        assert all(one["abstained"] for one in known) or not marked
+
+
+def test_the_header_of_load_comes_as_from_vllm(own, server):
+    """ORCA, by which load balancers choose a server."""
+    server.headers["endpoint-load-metrics-format"] = "json"
+    connection, response = server._open(CHAT, chat(own, 1, max_tokens=4), None)
+    connection.close()
+    del server.headers["endpoint-load-metrics-format"]
+    assert "kv_cache_usage_perc" in response.getheader("endpoint-load-metrics")
+
+
+def test_clients_keep_the_confidence(own, server):
+    """As their own objects: answers, streams, and OpenAI's helper for streams, which keeps the deltas alone."""
+    import litellm
+    from langchain_openai import ChatOpenAI
+    from openai import OpenAI
+
+    asked = {"temperature": 0.01, "max_tokens": 60}
+    where = {"base_url": f"http://127.0.0.1:{server.port}/v1", "api_key": "none"}
+    messages, texts = [{"role": "user", "content": own.texts.iloc[k]} for k in range(12)], []
+    for message in messages:
+        _, answer = server.ask(CHAT, {"messages": [message], "model": "micro", **asked})
+        if answer["choices"][0]["confidence"] is not None:
+            texts.append((message, pytest.approx(answer["choices"][0]["confidence"], abs=1e-4)))
+    (message, expected), *_ = texts
+    client, langchain = OpenAI(**where), ChatOpenAI(model="micro", **where, **asked)
+    choice = client.chat.completions.create(model="micro", messages=[message], **asked).choices[0]
+    assert choice.confidence == choice.message.confidence == choice.logprobs.confidence == expected
+    with client.chat.completions.stream(model="micro", messages=[message], **asked) as stream:
+        for _ in stream:
+            pass
+        assert stream.get_final_completion().choices[0].message.confidence == expected
+    given = {"model": "micro", "input": [message], "temperature": 0.01, "max_output_tokens": 60}
+    assert client.responses.create(**given).confidence == expected
+    events = list(client.responses.create(**given, stream=True))
+    assert events[-1].response.confidence == expected
+    assert langchain.invoke(message["content"]).response_metadata["logprobs"]["confidence"] == expected
+    *_, last = (one for one in langchain.stream(message["content"]) if "logprobs" in one.response_metadata)
+    assert last.response_metadata["logprobs"]["confidence"] == expected
+    given = {"model": "openai/micro", "messages": [message], **where, **asked}
+    assert litellm.completion(**given).choices[0].logprobs.confidence == expected
+    found = [one.choices[0] for one in litellm.completion(**given, stream=True)]
+    assert [one.logprobs.confidence for one in found if one.logprobs] == [expected]
 
 
 def test_health_metrics_and_page_show_the_companion(own, companion, server):
@@ -248,4 +350,5 @@ def test_health_metrics_and_page_show_the_companion(own, companion, server):
     status, page = server.ask("/")
     assert status == 200
     assert "How sure is this answer?" in page
-    assert "http" not in page.replace('"http://www.w3.org', "")  # it needs nothing from elsewhere
+    assert "http" not in page.replace("'http://www.w3.org", "")  # it needs nothing from elsewhere
+    assert health["companion"]["mean_confidence"] is not None

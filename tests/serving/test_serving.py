@@ -26,7 +26,9 @@ from cocal.serving.scoring import (
     NO_END,
     NO_ROOM,
     NOT_FOLLOWED,
+    OTHER_MODE,
     RECORDER,
+    STOPPED,
     FollowedEngine,
     Recorder,
     Scorer,
@@ -42,7 +44,9 @@ MEMBERS = [("binary", 42), ("binary", 137), ("group", 42)]
     ("flags", "message"),
     [
         (["--enable-lora"], "--enable-lora: this flag of vLLM cannot be given here: the companion was fitted for"),
-        (["--speculative_config.method=ngram"], "vLLM has one at a time"),
+        (["--speculative_config.method=ngram"], "a speculative method computes some that are thrown away"),
+        (["--worker-cls", "mine"], "the companion has a worker of its own"),
+        (["--additional-config={}"], "it names the companion's block"),
         (["--kv-transfer-config", "{}"], "the companion is a KV connector"),
         (["--pipeline-parallel-size=2"], "use --tensor-parallel-size"),
         (["--trust-remote-code"], "code that a checkpoint brings is never run"),
@@ -111,14 +115,13 @@ def test_the_command_of_vllm_reads_the_companion_s_block_and_the_user_s_flags_wi
     served = Served(str(own.companion), abstain_below=0.25)
     words = command(served, about, checkpoint, ["--dtype=bfloat16", "--port", "8001"])
     value = dict(pairwise(words))
-    layers = json.loads(value["--speculative-config"])["draft_model_config"]["hf_config"]
-    assert layers == {"eagle_aux_hidden_state_layer_ids": [2]}  # the state after both blocks
+    assert json.loads(value["--additional-config"]) == {"cocal_layers": [1]}
+    assert value["--model-impl"] == "vllm"
+    assert dict(pairwise(command(served, about, checkpoint, [], "transformers")))["--model-impl"] == "transformers"
     extra = json.loads(value["--kv-transfer-config"])["kv_connector_extra_config"]
     assert Served(**extra) == served
     assert ("--dtype" in value, value["--port"]) == (False, "8001")
     assert "--no-enable-chunked-prefill" in words
-    assert "--no-enable-prefix-caching" not in words
-    assert "--no-enable-prefix-caching" in command(served, about, checkpoint, ["--tensor-parallel-size", "2"])
     assert "--no-enable-chunked-prefill" not in command(served, about, checkpoint, ["--max-num-batched-tokens", "64"])
     assert value["--served-model-name"] == str(own.checkpoint)
     assert json.loads(value["--default-chat-template-kwargs"]) == {"enable_thinking": False}
@@ -134,6 +137,7 @@ def test_other_plugins_of_vllm_stay_loaded(monkeypatch):
     assert environment({})["VLLM_PLUGINS"] == "card,cocal,mine"
     assert environment({"VLLM_PLUGINS": "mine"})["VLLM_PLUGINS"] == "cocal,mine"
     assert environment({"VLLM_NO_USAGE_STATS": "0"})["VLLM_NO_USAGE_STATS"] == "0"
+    assert environment({"VLLM_USE_V2_MODEL_RUNNER": "1"})["VLLM_USE_V2_MODEL_RUNNER"] == "0"
 
 
 class Events:
@@ -151,7 +155,13 @@ def test_a_choice_below_the_threshold_is_withheld_or_marked():
 
     def answered(shown):
         choices = [
-            {"index": k, "message": {"role": "assistant", "content": f"text {k}"}, "logprobs": [1], "token_ids": [k]}
+            {
+                "index": k,
+                "message": {"role": "assistant", "content": f"text {k}"},
+                "logprobs": {"content": [1]},
+                "token_ids": [k],
+                "finish_reason": "stop",
+            }
             for k in range(3)
         ]
         return whole({"choices": choices}, Events(*verdicts), shown)["choices"]
@@ -168,7 +178,31 @@ def test_a_choice_below_the_threshold_is_withheld_or_marked():
     assert [choice["message"]["content"] for choice in withheld] == [None, "text 1", None]
     assert withheld[0]["message"]["refusal"] == "Withheld: the confidence is not at least 0.5."
     assert "text 0" not in json.dumps(withheld[0])
-    assert not {"logprobs", "token_ids"} & withheld[0].keys()
+    assert (withheld[0]["logprobs"], "token_ids" in withheld[0]) == ({"content": None, "confidence": 0.4}, False)
+
+
+def test_what_the_card_does_not_speak_of_is_marked_and_withheld():
+    def answered(shown):
+        choices = [{"index": 0, "message": {"content": "text"}, "finish_reason": "stop"}]
+        return whole({"choices": choices}, Events(V(0.9, STOPPED)), shown)["choices"][0]
+
+    assert answered(Shown())["message"] == {"content": "text", "confidence": 0.9}
+    assert answered(Shown())["confidence_reason"] == STOPPED
+    withheld = answered(Shown(abstain_below=0.1))
+    assert (withheld["abstained"], withheld["message"]["content"]) == (True, None)
+    assert withheld["message"]["refusal"] == f"Withheld: {STOPPED}."
+
+
+def test_clients_find_the_confidence_within_what_they_keep():
+    """OpenAI's helper for streams keeps the delta alone, LangChain the log-probabilities alone."""
+    logprobs = {"content": [{"token": "a"}], "refusal": None}
+    for name in ("message", "delta"):
+        choice = {"index": 0, name: {"content": "text"}, "finish_reason": "stop", "logprobs": logprobs}
+        (found,) = whole({"choices": [choice], "kv_transfer_params": {"a": 1}}, Events(V(0.7)), Shown())["choices"]
+        assert found["confidence"] == found[name]["confidence"] == found["logprobs"]["confidence"] == 0.7
+        assert found["logprobs"]["content"] == [{"token": "a"}]
+    found = whole({"output": [], "kv_transfer_params": {"a": 1}}, Recorder(scorer()), Shown())  # of /v1/responses
+    assert found == {"output": [], "confidence": None, "confidence_reason": NOT_FOLLOWED}
 
 
 def events_of(*pieces):
@@ -222,7 +256,7 @@ class Engine:
 
 def output(ids, finish=None, found=None):
     """A request output of vLLM with one choice."""
-    one = SimpleNamespace(index=0, token_ids=ids, finish_reason=finish)
+    one = SimpleNamespace(index=0, token_ids=ids, finish_reason=finish, stop_reason=None)
     params = found and {CONFIDENCES: found}
     return SimpleNamespace(prompt_token_ids=[5, 6], outputs=[one], kv_transfer_params=params)
 
@@ -235,22 +269,41 @@ def test_the_confidence_is_the_mean_over_the_seeds_of_one_target_and_what_has_no
     found = [0.1, 0.3, 0.9]
     expected = V(0.2, None, {"binary-42": 0.1, "binary-137": 0.3, "group-42": 0.9})
 
-    def verdict(ids, finish="stop", length=5, found=found):
-        return scorer().generated(output(ids, finish, found), length)
+    def verdict(ids, finish="stop", prompt=3, found=found):
+        return asyncio.run(scorer().generated(output(ids, finish, found), [5] * prompt, ids))
 
     assert verdict([8, 2]) == verdict([2]) == expected
     assert verdict([8, 7]).confidence == 0.2  # a second end token
     assert verdict([8, 2], "length") == V(None, CUT)
-    assert verdict([8]) == verdict([]) == V(None, NO_END)
-    assert verdict([8, 2], length=11) == expected
-    assert verdict([8, 2], length=12) == V(None, NO_ROOM)
+    assert verdict([8]) == expected._replace(reason=STOPPED)  # by a token that the request named
+    assert verdict([8, 2], prompt=9) == expected
+    assert verdict([8, 2], prompt=10) == V(None, NO_ROOM)
     assert verdict([8, 2], found=None) == V(None, FAILED)
     assert scorer().of(None) == V(None, FAILED)
-    for prompt, response, reason in (([5], [8], NO_END), ([5], [], NO_END), ([5] * 11, [2], NO_ROOM)):
+    for prompt, response, reason in (([5], [], NO_END), ([5] * 11, [2], NO_ROOM)):
         assert asyncio.run(scorer().score(prompt, response)) == V(None, reason)
 
 
-def answered(engine, kind, n, **more):
+@pytest.mark.vllm
+def test_a_response_that_a_stop_string_ended_is_read_once_more():
+    """The server finds it in the text, and the engine is told to forget the request."""
+    ended = output([9], "stop")
+    ended.outputs[0].stop_reason = "word"
+    engine = Engine([output([8]), ended], [output([1], "length", [0.2, 0.6, 0.9])])
+    seen, found = answered(engine, "DELTA", 1, closed=2)
+    assert len(seen) == 2
+    assert found[0] == V(0.4, STOPPED, {"binary-42": 0.2, "binary-137": 0.6, "group-42": 0.9})
+    assert engine.asked[1][1] == {"prompt_token_ids": [5, 6, 8, 9]}
+    assert engine.asked[1][2].extra_args == asking(2)
+
+
+def test_the_reason_of_a_call_is_that_of_all_its_confidences():
+    recorder = Recorder(scorer(), OTHER_MODE)
+    recorder._verdicts = {0: V(0.4), 1: V(None, CUT), 2: V(0.4, STOPPED)}
+    assert [recorder.verdict(k).reason for k in range(3)] == [OTHER_MODE, CUT, STOPPED]
+
+
+def answered(engine, kind, n, closed=None, **more):
     """What an API sees of an engine that gives n choices, and their verdicts and one more."""
 
     async def answer():
@@ -261,7 +314,7 @@ def answered(engine, kind, n, **more):
         followed = FollowedEngine(engine)
         seen = [one async for one in followed.generate({"cache_salt": "s"}, parameters, "request", **more)]
         assert (parameters.n, parameters.extra_args) == (n, {"a": 1})  # the caller's own stay as they are
-        assert followed.closed == engine.closed == n
+        assert followed.closed == engine.closed == (closed or n)
         return seen, [recorder.verdict(k) for k in range(n + 1)]
 
     return asyncio.run(answer())
@@ -276,7 +329,7 @@ def test_a_response_has_its_verdict_when_it_ends_and_an_adapter_s_is_not_followe
     ((name, prompt, asked),) = engine.asked
     assert (name, prompt, asked.n, asked.seed) == ("request", {"cache_salt": "s"}, 1, 3)
     assert asked.extra_args == {"a": 1, **asking()}
-    assert 0.999 < asked.top_p < 1  # vLLM for processors dies of top_k without it
+    assert (asked.top_k, asked.top_p) == (5, 1)
     engine = Engine(parts)
     seen, found = answered(engine, "DELTA", 1, lora_request="one")
     assert (seen, found) == (parts, [V(None, NOT_FOLLOWED)] * 2)
@@ -309,11 +362,12 @@ def test_rows_of_texts_chats_and_ids_become_token_ids(own):
         {"messages": [{"role": "user", "content": question}], "response": "19"},
         {"prompt_ids": [5, 6], "response_ids": [8, min(policy.ends)]},
         {"prompt": question, "response": "19", "truncated": True},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": question}]}], "response": "19"},
     ]
     found = encoded(encoder, ConfidenceBody(rows=rows).samples(), 100)
-    assert found[0].prompt.tolist() == found[1].prompt.tolist()
-    assert [one.response[-1] in policy.ends for one in found] == [True, True, True, False]
-    assert [one.exact for one in found] == [False, False, True, False]
+    assert found[0].prompt.tolist() == found[1].prompt.tolist() == found[4].prompt.tolist()
+    assert [one.response[-1] in policy.ends for one in found] == [True, True, True, False, True]
+    assert [one.exact for one in found] == [False, False, True, False, False]
     with pytest.raises(ContractError, match=re.escape("rows[0]: prompt and response have")):
         encoded(encoder, ConfidenceBody(rows=rows).samples(), 10)
 
@@ -327,6 +381,11 @@ def test_rows_of_texts_chats_and_ids_become_token_ids(own):
         ({"rows": [{"prompt": "1", "response": "1"}, {"prompt": "1"}]}, "exactly one of response, response_ids"),
         ({"messages": [{"role": "user"}], "response": "1"}, "without a text as 'role' and 'content'"),
         ({"prompt_ids": [-1], "response": "1"}, "is no token id"),
+        ({"prompt_ids": [True], "response": "1"}, "valid integer"),
+        ({"prompt_ids": [5], "response_ids": [6.0]}, "valid integer"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}], "response": "1"}, "without a text"),
+        ({"messages": [{"role": "user", "content": []}], "response": "1"}, "without a text"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}], "response": "1"}, "without a text"),
         ({"rows": [], "prompt": "1"}, "one response, or several in rows"),
         ({"rows": []}, "rows has 0 responses"),
         ({"prompt": "1", "response": "1", "prmopt": "1"}, "Extra inputs are not permitted"),

@@ -21,6 +21,7 @@ class Server:
 
     def __init__(self, port: int, process: subprocess.Popen):
         self.port, self.process = port, process
+        self.headers = {"Content-Type": "application/json"}
 
     def ask(self, path: str, body=None, text: str | None = None) -> tuple[int, dict | str]:
         """Status and content of an answer; a text is sent as it is."""
@@ -65,10 +66,10 @@ class Server:
     def _open(self, path, body, text):
         connection = HTTPConnection("127.0.0.1", self.port, timeout=START)
         if body is None and text is None:
-            connection.request("GET", path)
+            connection.request("GET", path, headers=self.headers)
         else:
             content = json.dumps(body) if text is None else text
-            connection.request("POST", path, content.encode(), {"Content-Type": "application/json"})
+            connection.request("POST", path, content.encode(), self.headers)
         return connection, connection.getresponse()
 
 

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 
+from cocal.generation.states import implementation
 from cocal.own_policy import saved
 from cocal.own_policy.models import Checkpoint
 from cocal.serving.launch import Served, check_flags, check_vllm, command, environment
@@ -19,7 +20,7 @@ def run_serve(options: argparse.Namespace) -> None:
     checkpoint.check_fit(about)
     checkpoint.warn_of_other(about)
     check_vllm()
-    words = command(served, about, checkpoint, options.passed_on)
-    print(f"{checkpoint.name} is served with a companion. {about.in_words()}", flush=True)
+    print(f"Companion {options.companion} of {checkpoint.name}. {about.in_words()}", flush=True)
+    words = command(served, about, checkpoint, options.passed_on, implementation(checkpoint.folder))
     sys.stderr.flush()
     os.execve(words[0], words, environment(os.environ))

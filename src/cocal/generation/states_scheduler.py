@@ -1,8 +1,4 @@
-"""vLLM's scheduler, which computes no second token in every step, and the state of a response's last token in the end.
-
-`extract_hidden_states` is built as a speculative method, whose draft is the token that was just sampled: each step of
-a sequence then computes two tokens, and throws the second away. Without drafts a step computes one, and the states are
-kept all the same.
+"""vLLM's scheduler, which has the state of a response's last token computed.
 
 vLLM never computes the state of the token that ends a response, and the companion reads it. A response that the
 connector reads (`cocal.generation.states_connector`) therefore stays in the engine for the step or two until its states
@@ -35,21 +31,13 @@ class Ended(NamedTuple):
 
 
 class _Reading:
-    """Forgets the drafts of every request, and keeps those that have ended until their states have been read."""
+    """Keeps requests that have ended until their states have been read."""
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         self._ended: dict[str, Ended] = {}
         self._outputs: dict[str, EngineCoreOutput] = {}
         """The last outputs of requests that have ended."""
-
-    def _update_after_schedule(self, scheduler_output) -> None:
-        super()._update_after_schedule(scheduler_output)
-        for request in scheduler_output.num_scheduled_tokens:
-            self.requests[request].spec_token_ids = []
-
-    def update_draft_token_ids(self, draft_token_ids) -> None:
-        """See vLLM's scheduler; drafts are not taken."""
 
     def update_from_output(self, scheduler_output, model_runner_output):
         """See vLLM's scheduler. What the connector has read comes first, so that a request can end with it."""
@@ -74,7 +62,7 @@ class _Reading:
             return None
         if last := self._outputs.get(request):
             last.finish_reason, last.stop_reason = output.finish_reason, output.stop_reason
-            last.kv_transfer_params, last.spec_decode_metrics = output.kv_transfer_params, output.spec_decode_metrics
+            last.kv_transfer_params = output.kv_transfer_params
             return last
         return output
 

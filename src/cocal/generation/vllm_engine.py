@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from cocal.errors import ConfigError, EngineError
+from cocal.errors import ConfigError, ContractError, EngineError
 from cocal.generation.engine import Completion, Sampling
 from cocal.generation.settings import VllmSettings
-from cocal.generation.states import STATES, TOP_P, Reading, asking, engine_settings
+from cocal.generation.states import FIRST_RUNNER, STATES, Reading, asking, engine_settings, implementation
 from cocal.models.loading import Policy, read_vocabulary, require_complete
 from cocal.models.text import Tokens
 from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, SECOND_RUNNER, has_compiler
@@ -99,9 +99,6 @@ class VllmEngine:
         self._check_length(max(map(len, prompts)), sampling.max_tokens)
         settings = asdict(sampling)
         n = settings.pop("samples")
-        cpu = self.reading and self._llm.llm_engine.vllm_config.device_config.device_type == "cpu"
-        if cpu and sampling.top_k:  # without it, sorting the vocabulary would be for nothing
-            settings["top_p"] = min(sampling.top_p, TOP_P)
         parameters = [
             {"seed": int(seed) + j, "stop_token_ids": self._ends, "ignore_eos": True, "logprobs": 0, **settings}
             | ({"extra_args": asking()} if j < read else {})
@@ -141,16 +138,10 @@ class VllmEngine:
         Raises:
             EngineError: if vLLM fails.
         """
-        asked = {"temperature": 0, "max_tokens": 1}
-        if self.reading is None:
-            outputs = self._run(prompts, [{**asked, "logprob_token_ids": list(tokens)}] * len(prompts))
-            # vLLM returns the sampled token first, then the requested ones in their order
-            return np.array([output.outputs[0].logprobs.logprobs[1:] for output in outputs])
-        # Where it keeps states, vLLM returns the sampled token alone, so each token is the only one allowed in turn.
-        # The prompt is read once, since its encoding is shared.
-        each = [{**asked, "logprobs": 0, "allowed_token_ids": [token]} for token in tokens]
-        outputs = self._run([prompt for prompt in prompts for _ in tokens], each * len(prompts))
-        return np.array([one.outputs[0].logprobs.logprobs[0] for one in outputs]).reshape(len(prompts), len(tokens))
+        asked = {"temperature": 0, "max_tokens": 1, "logprob_token_ids": list(tokens)}
+        outputs = self._run(prompts, [asked] * len(prompts))
+        # vLLM returns the sampled token first, then the requested ones in their order
+        return np.array([output.outputs[0].logprobs.logprobs[1:] for output in outputs])
 
     def close(self) -> None:
         """Free the memory of weights and cache, which a judge may need in the same process."""
@@ -212,6 +203,7 @@ def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> 
         # all of ours, never use it.
         VLLM_USE_FLASHINFER_SAMPLER="0",
         VLLM_BATCH_INVARIANT=str(int(settings.batch_invariant)),
+        **(FIRST_RUNNER if reading else {}),
     )
     # parallel jobs must not be bound to the same core
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
@@ -227,6 +219,10 @@ def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> 
         torch._dynamo.config.disable = True  # it needs a compiler and gains nothing on a processor
     elif not has_compiler():
         raise ConfigError(f"engine: {NO_COMPILER}")
+    states = {}
+    if reading:
+        states = engine_settings(reading.layers, _CONNECTOR, poolings=list(reading.poolings))
+        states["model_impl"] = implementation(checkpoint)
     from vllm import LLM
 
     # since 0.29, GPUs would take the second one, with which none of this was tried; vLLM means to drop the first
@@ -245,12 +241,11 @@ def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> 
         gpu_memory_utilization=settings.memory_share,
         max_model_len=settings.max_length,
         max_num_seqs=settings.max_sequences,
-        # where it keeps states, several workers on a processor go wrong after a preemption if prefixes are cached
-        enable_prefix_caching=settings.prefix_caching and not (cpu and reading and settings.tensor_parallel > 1),
+        enable_prefix_caching=settings.prefix_caching,
         attention_backend=settings.attention_backend,
         logprobs_mode="raw_logprobs",
         seed=0,
-        **(engine_settings(reading.layers, _CONNECTOR, poolings=list(reading.poolings)) if reading else {}),
+        **states,
     )
 
 
@@ -279,7 +274,7 @@ def _failures(doing: str) -> Iterator[None]:
     that they failed."""
     try:
         yield
-    except (ConfigError, EngineError):
+    except (ConfigError, ContractError, EngineError):
         raise
     except ImportError as error:
         raise ConfigError(f"engine: vLLM cannot be loaded by this Python ({error})") from error

@@ -12,7 +12,8 @@ from cocal.answers.judge import Verdicts
 from cocal.features.store import FeatureWriter
 from cocal.generation.engine import Completion
 from cocal.models.text import Tokens
-from cocal.policy.objectives import Rewards, group_accuracy
+from cocal.policy.objectives import Rewards
+from cocal.rewards import group_accuracy
 from cocal.store import write_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.run_folder import WriteBehind

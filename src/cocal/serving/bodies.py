@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, StrictInt, model_validator
 
 from cocal.errors import ContractError
 from cocal.integrations.sample import Sample
@@ -18,9 +18,9 @@ class Row(BaseModel):
 
     prompt: str | None = None
     messages: list[dict[str, Any]] | None = None
-    prompt_ids: list[int] | None = None
+    prompt_ids: list[StrictInt] | None = None
     response: str | None = None
-    response_ids: list[int] | None = None
+    response_ids: list[StrictInt] | None = None
     truncated: bool | None = None
 
     def sample(self, where: str) -> Sample:
@@ -34,8 +34,18 @@ class Row(BaseModel):
                 raise ContractError(f"{where}: give exactly one of {', '.join(words)}, which is not empty")
         given = self.model_dump(exclude_none=True)
         if (chat := given.pop("messages", None)) is not None:
-            given["prompt"] = chat
+            given["prompt"] = [{**message, "content": _text(message.get("content"))} for message in chat]
         return Sample.read(where, {"prompt": "messages"} if chat else {}, **given)
+
+
+def _text(content: Any) -> Any:
+    """The content of a message, whose parts are joined as vLLM joins them, if all of them are texts."""
+    parts = content if isinstance(content, list) and content else [None]
+    if all(
+        isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str) for part in parts
+    ):
+        return "\n".join(part["text"] for part in parts)
+    return content
 
 
 class ConfidenceBody(Row):
@@ -43,7 +53,7 @@ class ConfidenceBody(Row):
 
     rows: list[Row] | None = None
     model: str | None = None
-    """The name of the served model, which is not needed."""
+    """The name of the served model, which may be left out."""
     confidence_members: bool = False
     """Whether the confidences of all members are wanted, too."""
 
@@ -65,6 +75,24 @@ class ConfidenceBody(Row):
             one = Row(**{name: getattr(self, name) for name in Row.model_fields})
             return [one.sample("body")]
         return [row.sample(f"rows[{place}]") for place, row in enumerate(self.rows)]
+
+
+def other_mode(body: Any, thinking: bool, defaults: dict[str, Any] | None) -> bool:
+    """Whether a chat is put into the template otherwise than those that the companion was fitted on.
+
+    Args:
+        body: vLLM's body of a request.
+        thinking: Whether those were in thinking mode.
+        defaults: vLLM's usual settings of the template.
+    """
+    given = body.build_chat_params(None, "auto").with_defaults(defaults).chat_template_kwargs
+    fitted = {"enable_thinking": thinking, "add_generation_prompt": True}
+    last = (getattr(body, "messages", None) or [{}])[-1]
+    return (
+        {name for name, value in given.items() if value} != {name for name, value in fitted.items() if value}
+        or getattr(body, "chat_template", None) is not None
+        or last.get("role") == "assistant"
+    )
 
 
 def encoded(encoder: Encoder, samples: Sequence[Sample], longest: int) -> list[Encoded]:

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from cocal.serving.scoring import Recorder, Verdict
+from cocal.serving.scoring import RECORDER, Recorder, Verdict
 
 _ENDED = '"finish_reason":"'
 """What an event holds that ends a choice. In a text its quotation marks would be escaped."""
@@ -34,19 +34,27 @@ class Shown:
         return self.withhold and self.abstain_below is not None
 
     def add(self, choice: dict[str, Any], verdict: Verdict) -> bool:
-        """Add a verdict to a choice of any kind of answer; returns whether the choice was withheld."""
+        """Add a verdict to a choice of any kind of answer; returns whether the choice was withheld.
+
+        Whoever abstains does so, too, where the companion's card does not speak of such a response.
+        """
+        withheld = False
+        if self.abstain_below is not None:
+            choice["abstained"] = verdict.reason is not None or verdict.confidence < self.abstain_below
+            withheld = choice["abstained"] and self.withhold
+        if withheld:
+            why = verdict.reason or f"the confidence is not at least {self.abstain_below:g}"
+            _empty(choice, f"Withheld: {why}.")
         choice["confidence"] = verdict.confidence
-        if verdict.confidence is None:
+        if verdict.reason is not None:
             choice["confidence_reason"] = verdict.reason
         if self.members:
             choice["confidence_members"] = dict(verdict.members)
-        if self.abstain_below is None:
-            return False
-        choice["abstained"] = verdict.confidence is None or verdict.confidence < self.abstain_below
-        if not (choice["abstained"] and self.withhold):
-            return False
-        _empty(choice, f"Withheld: the confidence is not at least {self.abstain_below:g}.")
-        return True
+        if "finish_reason" in choice:  # clients keep what stands within these, and drop what they do not know
+            for name in {"message", "delta"} & choice.keys():
+                choice[name]["confidence"] = verdict.confidence
+            choice["logprobs"] = {"content": None, **(choice.get("logprobs") or {}), "confidence": verdict.confidence}
+        return withheld
 
 
 def _empty(choice: dict[str, Any], why: str) -> None:
@@ -60,8 +68,12 @@ def _empty(choice: dict[str, Any], why: str) -> None:
 
 
 def whole(answer: dict[str, Any], recorder: Recorder, shown: Shown) -> dict[str, Any]:
-    """An answer, each of whose choices gets its confidence."""
-    for choice in answer["choices"]:
+    """An answer, each of whose choices gets its confidence, as does one of `/v1/responses`, which has no choices. What
+    the engine has told of it is the server's own."""
+    answer.pop("kv_transfer_params", None)
+    if "choices" not in answer:
+        shown.add(answer, recorder.verdict())
+    for choice in answer.get("choices", ()):
         shown.add(choice, recorder.verdict(choice["index"]))
     return answer
 
@@ -88,6 +100,19 @@ async def streamed(events: AsyncIterator[str], recorder: Recorder, shown: Shown)
                 for earlier in () if withheld else before:
                     yield earlier
                 yield f"data: {json.dumps(chunk, ensure_ascii=False, separators=(',', ':'))}\n\n"
+
+
+async def of_response(events: AsyncIterator[Any], recorder: Recorder, shown: Shown) -> AsyncIterator[str]:
+    """The stream of a call of `/v1/responses`, whose last event has the whole response. vLLM begins to generate while
+    the stream is read, and each event may be read in a context of its own."""
+    RECORDER.set(recorder)
+    async with aclosing(events):
+        async for event in events:
+            content = event.model_dump(mode="json", by_alias=True)
+            if content["type"] in ("response.completed", "response.incomplete"):
+                whole(content["response"], recorder, shown)
+            yield f"event: {content['type']}\ndata: {json.dumps(content, ensure_ascii=False)}\n\n"
+            RECORDER.set(recorder)
 
 
 def _content(event: str) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from cocal.errors import ContractError
 from cocal.generation.states_connector import StatesConnector
 from cocal.own_policy import saved
 from cocal.serving.scoring import CONFIDENCES
@@ -14,25 +14,16 @@ class CompanionConnector(StatesConnector):
     """vLLM's KV connector that hands out the confidences of all members.
 
     `kv_connector_extra_config` names the companion's folder as `companion`.
-
-    Raises:
-        ContractError: if vLLM keeps no states, or they do not fit the companion.
     """
 
     name = CONFIDENCES
     reads_cut = False
 
-    def load(self, extra: dict[str, Any]) -> None:
+    def load(self, extra: dict[str, Any], device: torch.device) -> None:
         """Load the companion."""
         companions, self._about = saved.read(extra["companion"], {})
         self.poolings = self._about.spec.poolings
-        self._model = companions.to(self._states.device).model
-        width = self._states.shape[3] * len(self.poolings)
-        if width != self._about.spec.inputs:
-            raise ContractError(
-                f"{extra['companion']}: the model's pooled states have width {width}, but the companion reads "
-                f"{self._about.spec.inputs}; give the model that it was fitted for"
-            )
+        self._model = companions.to(device).model
 
     def read(self, states: Tensor) -> Tensor:
         """The confidences, float32 (n, members)."""

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 from cocal.companion.settings import Target
 from cocal.errors import ConfigError
-from cocal.generation.states import engine_settings
+from cocal.generation.states import FIRST_RUNNER, engine_settings
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.saved import About
 from cocal.own_policy.states import default_target
@@ -22,10 +22,14 @@ PLUGIN = "cocal"
 """Name of the plug-in in the group of entry points `ENDPOINTS`."""
 ENDPOINTS = "vllm.endpoint_plugins"
 _REFUSED = {
-    "--speculative-config": "the states are read by a speculative method, and vLLM has one at a time",
-    "-sc": "the states are read by a speculative method, and vLLM has one at a time",
+    **dict.fromkeys(
+        ("--speculative-config", "-sc"),
+        "the states of all computed tokens are read, and a speculative method computes some that are thrown away",
+    ),
     "--kv-transfer-config": "the companion is a KV connector, and vLLM has one at a time",
     "--scheduler-cls": "the companion has a scheduler of its own",
+    "--worker-cls": "the companion has a worker of its own",
+    "--additional-config": "it names the companion's block, and vLLM has one",
     "--enable-lora": "the companion was fitted for the model without adapters; merge the adapter into the model",
     "--pipeline-parallel-size": "the states of the companion's block are read by the first worker; use "
     "--tensor-parallel-size",
@@ -96,7 +100,9 @@ def check_vllm() -> None:
         raise ConfigError("this installation of cocal has no entry point for vLLM; install cocal again (pip install)")
 
 
-def command(served: Served, about: About, checkpoint: Checkpoint, flags: Sequence[str]) -> list[str]:
+def command(
+    served: Served, about: About, checkpoint: Checkpoint, flags: Sequence[str], model_impl: str = "vllm"
+) -> list[str]:
     """The words of the command that starts vLLM's server; the user's flags come last and win.
 
     Args:
@@ -104,15 +110,18 @@ def command(served: Served, about: About, checkpoint: Checkpoint, flags: Sequenc
         about: The companion's settings.
         checkpoint: The language model.
         flags: vLLM's flags from the user.
+        model_impl: See `cocal.generation.states.implementation`.
     """
     from torch import cuda
 
     given = {flag.partition("=")[0].replace("_", "-") for flag in flags}
     settings = engine_settings([about.spec.layer], "cocal.serving.connector:CompanionConnector", **asdict(served))
     own = {
-        "--speculative-config": json.dumps(settings["speculative_config"]),
         "--kv-transfer-config": json.dumps(settings["kv_transfer_config"]),
+        "--additional-config": json.dumps(settings["additional_config"]),
+        "--model-impl": model_impl,
         "--scheduler-cls": settings["scheduler_cls"],
+        "--worker-cls": settings["worker_cls"],
         "--served-model-name": checkpoint.name,
         "--dtype": checkpoint.usual_precision(),
         "--default-chat-template-kwargs": json.dumps({"enable_thinking": about.thinking}),
@@ -129,9 +138,6 @@ def command(served: Served, about: About, checkpoint: Checkpoint, flags: Sequenc
         # this build dies of a seeded request whose prompt is read in several steps (an error of its random generator)
         if not given & {"--enable-chunked-prefill", "--no-enable-chunked-prefill", "--max-num-batched-tokens"}:
             words.append("--no-enable-chunked-prefill")
-        # and where it keeps states, several workers generate other tokens after a preemption if prefixes are cached
-        if given & {"--tensor-parallel-size", "-tp"}:
-            words.append("--no-enable-prefix-caching")
     # the module, and not the command `vllm`, which does not start in vLLM's build for processors
     start = [sys.executable, "-m", "vllm.entrypoints.launchers.api_server.entry"]
     return [*start, "--model", str(checkpoint.folder), *words, *flags]
@@ -163,4 +169,4 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
 
     if not cuda.is_available():
         usual["TORCH_COMPILE_DISABLE"] = "1"  # it needs a compiler and gains nothing on a processor
-    return {**usual, **given, "VLLM_PLUGINS": ",".join(sorted(plugins | {PLUGIN}))}
+    return {**usual, **given, **FIRST_RUNNER, "VLLM_PLUGINS": ",".join(sorted(plugins | {PLUGIN}))}

@@ -16,13 +16,15 @@ from uuid import uuid4
 import numpy as np
 
 from cocal.companion.settings import Target
-from cocal.generation.states import TOP_P, asking
+from cocal.generation.states import asking
 from cocal.models.text import Tokens
 
 CONFIDENCES = "cocal_confidences"
 """Name of the confidences, one for each member, in the `kv_transfer_params` of an output."""
 CUT = "the response was cut at the length limit, so that it has no end of sequence, whose state the companion reads"
-NO_END = "the response does not end with an end-of-sequence token, whose state the companion reads"
+NO_END = "the response does not end with an end-of-sequence token, so that this is the confidence of its states so far"
+STOPPED = "a stop string or token ended the response, so that this is the confidence of its states so far"
+OTHER_MODE = "the chat is in another mode of the template than those that the companion was fitted on"
 NO_ROOM = "prompt and response fill the context, and the state of the last token needs room for one more"
 NOT_FOLLOWED = "responses of beam search or of an adapter are not scored"
 FAILED = "the engine gave no confidence for this response; its log says why"
@@ -33,7 +35,7 @@ class Verdict(NamedTuple):
 
     Attributes:
         confidence: From 0 to 1, or None.
-        reason: Why there is none.
+        reason: Why there is none, or why this is not one of those that the companion's card speaks of.
         members: The confidence of each member by its target and seed, such as "binary-42"; empty if there is none.
     """
 
@@ -60,14 +62,15 @@ class Scorer:
     ends: frozenset[int]
     longest: int
 
-    async def score(self, prompt: Tokens, response: Tokens) -> Verdict:
+    async def score(self, prompt: Tokens, response: Tokens, unended: str = NO_END) -> Verdict:
         """The confidence of a response that exists.
 
         Args:
             prompt: Token ids of the prompt.
-            response: Those of the response, with the end token.
+            response: Those of the response.
+            unended: The verdict's reason if the response has no end token.
         """
-        if not response or response[-1] not in self.ends:
+        if not response:
             return Verdict(None, NO_END)
         if len(prompt) + len(response) >= self.longest:
             return Verdict(None, NO_ROOM)
@@ -87,39 +90,45 @@ class Scorer:
                 found = output
         except Exception:  # whatever befalls the engine, the other responses have their verdicts
             logging.exception("A response could not be scored.")
-        return self.of(found)
+        return self.of(found, None if response[-1] in self.ends else unended)
 
-    def generated(self, output: Any, length: int) -> Verdict:
+    async def generated(self, output: Any, prompt: Tokens, response: Tokens) -> Verdict:
         """The confidence of a response that the engine has generated.
 
         Args:
             output: vLLM's last request output of a request with one choice.
-            length: Number of tokens of prompt and response.
+            prompt: Token ids of the prompt.
+            response: Those of the response.
         """
         (one,) = output.outputs
         if one.finish_reason == "length":
             return Verdict(None, CUT)
-        if not one.token_ids or one.token_ids[-1] not in self.ends:
-            return Verdict(None, NO_END)
-        if length >= self.longest:
+        if isinstance(one.stop_reason, str):  # the server has found it in the text, of which the engine knows nothing
+            return await Scorer.score(self, prompt, response, STOPPED)
+        if len(prompt) + len(response) >= self.longest:
             return Verdict(None, NO_ROOM)
-        return self.of(output)
+        return self.of(output, None if response and response[-1] in self.ends else STOPPED)
 
-    def of(self, output: Any) -> Verdict:
-        """The verdict by what comes with an output, which may be None."""
+    def of(self, output: Any, reason: str | None = None) -> Verdict:
+        """The verdict by what comes with an output, which may be None, with this reason if there is a confidence."""
         found = output and (output.kv_transfer_params or {}).get(CONFIDENCES)
         if not found:
             return Verdict(None, FAILED)
         chosen = [one for (target, _), one in zip(self.members, found, strict=True) if target == self.target]
         names = [f"{target}-{seed}" for target, seed in self.members]
-        return Verdict(float(np.mean(chosen)), None, dict(zip(names, found, strict=True)))
+        return Verdict(float(np.mean(chosen)), reason, dict(zip(names, found, strict=True)))
 
 
 class Recorder:
-    """The verdicts on the responses that the engine generates for one call of the API."""
+    """The verdicts on the responses that the engine generates for one call of the API.
 
-    def __init__(self, scorer: Scorer):
-        self._scorer = scorer
+    Args:
+        scorer: What makes them.
+        reason: That of all verdicts with a confidence which have none of their own.
+    """
+
+    def __init__(self, scorer: Scorer, reason: str | None = None):
+        self._scorer, self._reason = scorer, reason
         self._verdicts: dict[int, Verdict] = {}
         self._choices = 0
 
@@ -130,19 +139,20 @@ class Recorder:
 
     async def follow(self, outputs: AsyncIterator, index: int) -> AsyncIterator:
         """The outputs of an engine for one choice of this index, unchanged."""
-        prompt, length = None, 0
+        prompt, response = [], []
         async with aclosing(outputs):
             async for output in outputs:
                 prompt = prompt or output.prompt_token_ids
                 (one,) = output.outputs
-                length += len(one.token_ids)
+                response += one.token_ids
                 if one.finish_reason is not None:
-                    self._verdicts[index] = self._scorer.generated(output, len(prompt) + length)
+                    self._verdicts[index] = await self._scorer.generated(output, prompt, response)
                 yield output
 
-    def verdict(self, index: int) -> Verdict:
-        """The verdict on one choice."""
-        return self._verdicts.get(index, Verdict(None, NOT_FOLLOWED))
+    def verdict(self, index: int | None = None) -> Verdict:
+        """The verdict on one choice, or on the last one."""
+        found = self._verdicts.get(self._choices - 1 if index is None else index, Verdict(None, NOT_FOLLOWED))
+        return found._replace(reason=found.reason or self._reason)
 
 
 RECORDER: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
@@ -172,8 +182,6 @@ class FollowedEngine:
         def choice(k: int) -> AsyncIterator:
             own = copy(sampling_params)
             own.n, own.extra_args = 1, (own.extra_args or {}) | asking()
-            if own.top_k > 0 and self._engine.vllm_config.device_config.device_type == "cpu":
-                own.top_p = min(own.top_p, TOP_P)
             if own.seed is not None:
                 own.seed += k
             name = f"{k}_{request_id}" if count > 1 else request_id

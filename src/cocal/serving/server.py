@@ -15,9 +15,11 @@ from prometheus_client import Counter, Gauge, Histogram
 from pydantic import Field
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.entrypoints.serve.instrumentator.health import health
 from vllm.entrypoints.serve.utils.api_utils import load_aware_call, validate_json_request, with_cancellation
+from vllm.entrypoints.serve.utils.orca_metrics import metrics_header
 from vllm.entrypoints.serve.utils.sse_keep_alive import with_sse_keep_alive
 from vllm.exceptions import VLLMValidationError
 
@@ -25,10 +27,11 @@ from cocal.errors import ContractError
 from cocal.models.loading import read_vocabulary
 from cocal.own_policy import saved
 from cocal.own_policy.states import Encoder
-from cocal.serving.bodies import ConfidenceBody, encoded
-from cocal.serving.choices import Shown, streamed, whole
+from cocal.serving.bodies import ConfidenceBody, encoded, other_mode
+from cocal.serving.choices import Shown, of_response, streamed, whole
 from cocal.serving.launch import Served
-from cocal.serving.scoring import RECORDER, FollowedEngine, Recorder, Scorer, Verdict
+from cocal.serving.routes import secure
+from cocal.serving.scoring import OTHER_MODE, RECORDER, FollowedEngine, Recorder, Scorer, Verdict
 
 _WORDS = "Confidences of all members are wanted, too."
 _SCORED = Histogram("cocal_confidence", "Confidences of scored responses", buckets=[k / 10 for k in range(1, 11)])
@@ -54,14 +57,20 @@ class CompletionBody(CompletionRequest):
     confidence_members: bool = Field(default=False, description=_WORDS)
 
 
+class ResponseBody(ResponsesRequest):
+    """vLLM's body of `/v1/responses`, with what is to be shown of confidences."""
+
+    confidence_members: bool = Field(default=False, description=_WORDS)
+
+
 class _CountingScorer(Scorer):
     """Counts what it scores, for `/metrics`."""
 
     async def score(self, *arguments: Any) -> Verdict:
         return self._counted(await super().score(*arguments))
 
-    def generated(self, *arguments: Any) -> Verdict:
-        return self._counted(super().generated(*arguments))
+    async def generated(self, *arguments: Any) -> Verdict:
+        return self._counted(await super().generated(*arguments))
 
     @staticmethod
     def _counted(verdict: Verdict) -> Verdict:
@@ -93,6 +102,7 @@ class Service:
         self.longest = longest - 1  # the token that a response's own request generates
         self.served = served
         self.encoding = asyncio.Lock()  # tokenizers are not made for several threads
+        measured = about.held_out.metrics if about.held_out else ()
         self.companion = {
             "companion": served.companion,
             "base_model": about.base_model.name,
@@ -101,6 +111,7 @@ class Service:
             "target": self.scorer.target,
             "seeds": list(about.spec.settings.seeds),
             "held_out": about.in_words(),
+            "mean_confidence": next((m.value for m in measured if m.metric == "mean_confidence"), None),
             "abstain_below": served.abstain_below,
         }
         labels = (self.companion[name] for name in _COMPANION._labelnames)
@@ -119,34 +130,44 @@ class Plugin:
 
     def attach_router(self, app: FastAPI) -> None:
         """Put these routes in the place of vLLM's, or beside them."""
+        self._app = app
         app.include_router(router)
 
     async def init_state(self, engine_client: Any, state: Any, args: Any) -> None:
         """Load the companion's facts, and follow what the engine generates."""
         extra = engine_client.vllm_config.kv_transfer_config.kv_connector_extra_config
         state.cocal = Service(engine_client, Served(**extra), Path(args.model))
-        for handler in (state.openai_serving_chat, state.openai_serving_completion):
+        for handler in (state.openai_serving_chat, state.openai_serving_completion, state.openai_serving_responses):
             handler.engine_client = FollowedEngine(engine_client)
+        secure(self._app, state.cocal.shown(members=False).withholds)
 
 
 def _service(request: Request) -> Service:
     return request.app.state.cocal
 
 
-async def _answer(create: Any, body: ChatBody | CompletionBody, raw_request: Request) -> Response:
+async def _answer(create: Any, body: Any, raw_request: Request) -> Response:
     """vLLM's answer to a body, with confidences."""
-    service = _service(raw_request)
+    service, args = _service(raw_request), raw_request.app.state.args
+    is_response = isinstance(body, ResponseBody)
+    if not service.chats and not isinstance(body, CompletionBody):
+        raise VLLMValidationError("The companion was fitted on plain texts and knows no chats: use /v1/completions.")
     body.kv_transfer_params = None  # they are the server's own
-    recorder, shown = Recorder(service.scorer), service.shown(body.confidence_members)
-    RECORDER.set(None if body.use_beam_search else recorder)
+    other = not isinstance(body, CompletionBody) and other_mode(
+        body, service.encoder.thinking, args.default_chat_template_kwargs
+    )
+    recorder = Recorder(service.scorer, OTHER_MODE if other else None)
+    shown = service.shown(body.confidence_members)
+    RECORDER.set(None if getattr(body, "use_beam_search", False) else recorder)
     answer = await create(body, raw_request)
     if isinstance(answer, ErrorResponse):
         return JSONResponse(answer.model_dump(), answer.error.code)
     if hasattr(answer, "model_dump"):
-        return JSONResponse(whole(answer.model_dump(), recorder, shown))
-    interval = float(getattr(raw_request.app.state.args, "sse_keep_alive_interval", 0))
-    events = with_sse_keep_alive(streamed(answer, recorder, shown), interval)
-    return StreamingResponse(events, media_type="text/event-stream")
+        load = metrics_header(raw_request.headers.get("endpoint-load-metrics-format", ""))
+        return JSONResponse(whole(answer.model_dump(mode="json", by_alias=is_response), recorder, shown), headers=load)
+    interval = float(getattr(args, "sse_keep_alive_interval", 0))
+    events = (of_response if is_response else streamed)(answer, recorder, shown)
+    return StreamingResponse(with_sse_keep_alive(events, interval), media_type="text/event-stream")
 
 
 @router.post("/v1/chat/completions", dependencies=[Depends(validate_json_request)])
@@ -154,8 +175,6 @@ async def _answer(create: Any, body: ChatBody | CompletionBody, raw_request: Req
 @load_aware_call
 async def chat(body: ChatBody, raw_request: Request) -> Response:
     """OpenAI's chat completions, with a confidence in every choice."""
-    if not _service(raw_request).chats:
-        raise VLLMValidationError("The companion was fitted on plain texts and knows no chats: use /v1/completions.")
     return await _answer(raw_request.app.state.openai_serving_chat.create_chat_completion, body, raw_request)
 
 
@@ -167,12 +186,22 @@ async def completions(body: CompletionBody, raw_request: Request) -> Response:
     return await _answer(raw_request.app.state.openai_serving_completion.create_completion, body, raw_request)
 
 
+@router.post("/v1/responses", dependencies=[Depends(validate_json_request)])
+@with_cancellation
+@load_aware_call
+async def responses(body: ResponseBody, raw_request: Request) -> Response:
+    """OpenAI's responses, with a confidence; they cannot be withheld."""
+    return await _answer(raw_request.app.state.openai_serving_responses.create_responses, body, raw_request)
+
+
 @router.post("/v1/confidence", dependencies=[Depends(validate_json_request)])
 @with_cancellation
 @load_aware_call
 async def confidence(body: ConfidenceBody, raw_request: Request) -> Response:
     """Confidences of responses that exist, in their order."""
     service = _service(raw_request)
+    if error := await raw_request.app.state.openai_serving_completion._check_model(body):
+        return JSONResponse(error.model_dump(), error.error.code)
     try:
         samples = body.samples()
         async with service.encoding:
