@@ -77,12 +77,12 @@ EDITS = [
     ({"sources.overlap": "report"}, {"overlap"}),
     (
         {"datasets.smoke-small.samples": 3},
-        {"responses", "features", "predictions", *COMPARED, "recalibrate", "checks", "table_decisions"},
+        {"responses", "features", "predictions", *COMPARED, "recalibrate", "table_decisions"},
     ),
     ({"datasets.smoke-small.max_response_length": 65}, {"responses", "latency"}),
     (
         {"datasets.smoke-facts.samples": 2},
-        {"factual_responses", "factual_features", "predictions", "recalibrate", "checks", "table_decisions"},
+        {"factual_responses", "factual_features", "predictions", "recalibrate", "table_decisions"},
     ),
     ({"datasets.smoke-facts.max_response_length": 65}, {"factual_responses"}),
     # policies
@@ -126,7 +126,7 @@ EDITS = [
         {*TRAINS, "resample"},
     ),
     ({"policy.questions_per_step": 4}, {*TRAINS, "resample"}),
-    ({"policy.responses_per_question": 4}, {*TRAINS, "resample", "prompts companions", "checks"}),
+    ({"policy.responses_per_question": 4}, {*TRAINS, "resample", "prompts companions"}),
     (
         {
             **_under("policy.trl", {"nodes": 2, "devices": 2, "reduce_dtype": "bfloat16", "moments": "host"}),
@@ -182,7 +182,7 @@ EDITS = [
     ({"companion.seeds": [42, 137]}, {*FITS, "recalibrate", "checks", *CUBES}),
     ({"companion.widths": [16, 8, 8, 4]}, {*FITS, "recalibrate", "checks"} - {"one-layer companions"}),
     ({"companion.targets": ["binary", "group"]}, {*STORED, "online", "recalibrate", "checks"}),
-    ({"estimators.methods": [name for name in METHODS if name != "cocal-on-dcpo"]}, {"predictions", "checks"}),
+    ({"estimators.methods": [name for name in METHODS if name != "cocal-on-dcpo"]}, {"predictions"}),
     ({"estimators.missing_answer": "invalid"}, {"predictions", "recalibrate"}),
     # numbers and exhibits
     (
@@ -196,7 +196,7 @@ EDITS = [
     ({"reports.reliability_methods": ["rlcr"], "reports.reliability_seed": 137}, RELIABILITY),
     (
         {"reports.stage_methods": ["rlcr", "dcpo", "cocal-binary"]},
-        {"predictions", "checks", "table_main_step2", "figure_training_dynamics"},
+        {"predictions", "table_main_step2", "figure_training_dynamics"},
     ),
     (
         {"reports.early_steps": [2]},

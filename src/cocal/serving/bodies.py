@@ -39,13 +39,11 @@ class Row(BaseModel):
 
 
 def _text(content: Any) -> Any:
-    """The content of a message, whose parts are joined as vLLM joins them, if all of them are texts."""
-    parts = content if isinstance(content, list) and content else [None]
-    if all(
-        isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str) for part in parts
-    ):
-        return "\n".join(part["text"] for part in parts)
-    return content
+    """The content of a message, whose parts are joined as vLLM joins them; None if one of them is no text."""
+    if not isinstance(content, list):
+        return content
+    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
+    return "\n".join(texts) if texts and all(isinstance(text, str) for text in texts) else None
 
 
 class ConfidenceBody(Row):
