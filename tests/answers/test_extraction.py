@@ -91,7 +91,7 @@ def test_invalid_confidence_is_none_never_a_default(stated):
         ("**CONFIDENCE:** 0.7", 0.7),
         ("confidence: 0.7", None),
         ("OVERCONFIDENCE: 0.7", None),
-        ("so it is 4 andCONFIDENCE: 0.7", 0.7),
+        ("so it is 4 andCONFIDENCE: 0.7", None),
         ("CONFIDENCE 0.7", None),
         ("no statement", None),
         ("CONFIDENCE: 0.2\nCONFIDENCE: 0.7", 0.7),

@@ -1,10 +1,9 @@
 r"""The statements of a response: its final answer, its verbalised confidence, and the tokens that hold them.
 
 A statement of the confidence is the upper-case word CONFIDENCE with a colon (ASCII or full-width; formats of Verbal,
-RLCR and DCPO, appendix B); a small letter may stand right before it (`andCONFIDENCE: 0.8`), a capital may not. The last
-one counts, as the last `\boxed{}` does for the answer; DCPO's confidence tokens run from it to the end of the response.
-It must come after the answer and the uncertainty reasoning: if a `\boxed` or a `</reason>` follows, there is no
-statement.
+RLCR and DCPO, appendix B). The last one counts, as the last `\boxed{}` does for the answer; DCPO's confidence tokens
+run from it to the end of the response. It must come after the answer and the uncertainty reasoning: if a `\boxed` or a
+`</reason>` follows, there is no statement.
 
 Its value is valid if it is a plain decimal number in [0, 1], alone on its line. Spaces, line breaks and Markdown
 asterisks may precede it, asterisks and a full stop may follow it, and text on later lines is ignored. Otherwise the
@@ -20,6 +19,8 @@ drops responses without a valid score in [0, 1] from the confidence metrics (app
 | `85%`, `0.5%`, `85`, `10.5`, `1.01`      | none  | a percentage, or outside [0, 1]             |
 | `0.9/1`, `0.9 or 0.8`, `0.9 (sure)`      | none  | more on the same line                       |
 | `high`, nothing                          | none  | no number                                   |
+
+The word stands by itself: what is glued to a letter, as in `andCONFIDENCE: 0.8` and `OVERCONFIDENCE: 0.8`, is none.
 """
 
 import re
@@ -28,7 +29,7 @@ from collections.abc import Callable, Sequence
 
 _BOX = re.compile(r"(?P<confidence>CONFIDENCE\s*[:：][\s*$]*+)?\\boxed\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-_STATEMENT = re.compile(r"(?<![A-Z])CONFIDENCE[\s*]*+[:：]")
+_STATEMENT = re.compile(r"(?<![A-Za-z])CONFIDENCE[\s*]*+[:：]")
 _VALUE = re.compile(r"[\s*]*+(\d*\.\d+|\d+(?!\.))\**+\.?\**+[^\S\n]*+(?:\n|\Z)", re.ASCII)
 
 
