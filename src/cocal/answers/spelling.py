@@ -169,7 +169,7 @@ PHRASES = _rules(
      "TinyV #153"),
     (r"all real numbers: \mathbb{R}", r"(?i)^(?:the set of )?all (?:the )?reals?(?: numbers)?$", r"\\mathbb{R}",
      "DeepScaleR"),
-    ("The answer is 5, Answer: 5, x: 5: 5", r"(?i)^(?:(?:the )?(?:final )?answer(?: is|:| is:)|[a-z]:(?!\d))\s*", "",
+    ("The answer is 5, Answer: 5, x: 5: 5", r"(?i)^(?:(?:the )?(?:final )?answer(?: is|:| is:)|[i-z]:(?!\d))\s*", "",
      "inspect_ai #4361"),
     ("5 (approx), 5 (correct): 5", r"(?i)\s*(?:\\text\s*\{\s*)?\((?:approx\.?|approximately|correct|units?)\)\}?$", "",
      "inspect_ai #4361"),
