@@ -93,7 +93,8 @@ x^{12}        | x¹²
 \text{no solution} | No solutions; There is no solution
 \mathbb{R}    | ℝ; all real numbers; \text{All real numbers}; (-\infty,\infty)
 \frac{\pi}{7} | \frac\pi7; \frac \pi 7; π/7
-73            | n: 73; **73**; __73__; `73`; \color{blue}{73}; \underline{73}; 73\; 73 \square; seventy-three; \text{73}; <73>
+73            | n: 73; **73**; __73__; `73`; \color{blue}{73}; \underline{73}; 73\; 73 \square; \text{73}; <73>
+73            | seventy-three
 12            | 12^{\mathrm{th}}; 12th; twelve; Answer: 12; The answer is 12; 12 (approx); US$12; 12\\
 4,000,000     | $4 million; 4 million
 9:42 \text{ p.m.} | 9:42
@@ -190,7 +191,8 @@ f(x)=cx       | f(x)=kx
 f(x)=2x       | f(x)=3x
 \pm 6         | 6; -6
 5 \text{ is wrong} | 5
-5             | d: 5; (d) 5; 5 or 6; not 5; 5 \to 6; 5...6; 5 \quad 6; 5 6; 5,00; \text{about } 5; 5 & 6; 5?6; 5 if n is odd
+5             | d: 5; (d) 5; 5 or 6; not 5; 5 \to 6; 5...6; 5 \quad 6; 5 6; 5,00; \text{about } 5
+5             | 5 & 6; 5?6; 5 if n is odd
 5000          | 5.000
 12:00         | 1:00
 9:42 \text{ p.m.} | 9:24 \text{ p.m.}; \frac{9}{42}

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cocal.companion.supervision import normalised
 from cocal.config.backbone import CorpusSettings, WordingSettings
 from cocal.config.data import QuestionSetsSettings
 from cocal.models.pretraining import CorpusWriter, Wording
 from cocal.questions.build import build_questions
 from cocal.questions.prompts import Prompts
 from cocal.questions.synthetic import World
+from cocal.store.rows import normalised
 
 MATHEMATICS = {"label": "E", "role": "evaluation", "domain": "mathematics"}
 FACTS = {"label": "F", "role": "evaluation", "domain": "factual"}

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from cocal import cli
-from cocal.companion.supervision import normalised
 from cocal.config import ConfigError
 from cocal.config.data import DatasetSettings, FactsWorldSettings, QuestionSetsSettings
 from cocal.questions.build import build_questions, golds_digest, texts_digest
@@ -16,6 +15,7 @@ from cocal.questions.prompts import PROMPT_FORMATS, Prompts
 from cocal.questions.synthetic import World, problem, wrong_solution
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
+from cocal.store.rows import normalised
 
 FAMILIES = ("sums", "products", "equations", "remainders", "sequences", "stories")
 

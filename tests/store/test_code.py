@@ -183,14 +183,14 @@ def test_a_change_in_a_room_reruns_what_it_computes(before, package, room):
 
 
 PARTS = {
-    "a default": ("metrics/calibration.py", r"bins: int = 10\b", "bins: int = 12", CUBES),
+    "a default": ("cocal/metrics/calibration.py", r"bins: int = 10\b", "bins: int = 12", CUBES),
     "a default after a star": (
-        "companion/batches.py",
+        "cocal/companion/batches.py",
         r"(?s)\Z",
         "\n\ndef of_a_test(*, number=2):\n    return number\n",
         set(),
     ),
-    "a constant": ("policy/objectives.py", r"GROUP_EPSILON = 1e-4", "GROUP_EPSILON = 1e-3", TRAINS),
+    "a constant": ("cocal/rewards.py", r"GROUP_EPSILON = 1e-4", "GROUP_EPSILON = 1e-3", TRAINS),
 }
 """Part of a definition -> module, what stands there, what is planted, and jobs that run again by it, among others."""
 

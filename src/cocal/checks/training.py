@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from cocal.companion.spec import ORDERS, CompanionSpec, Experience, read_spec
-from cocal.companion.supervision import check_chronological, groups_of, normalised, with_question
+from cocal.companion.supervision import check_chronological, groups_of, with_question
 from cocal.errors import ContractError
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.lineage import Product
+from cocal.store.rows import normalised
 
 _COLUMNS = (
     "dataset",

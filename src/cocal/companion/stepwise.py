@@ -22,7 +22,7 @@ from cocal.companion.companions import Companions, build_model
 from cocal.companion.model import Training, matmul_precision
 from cocal.companion.settings import CompanionSettings, Target
 from cocal.companion.spec import CompanionSpec, companion_members
-from cocal.companion.supervision import confidence_targets, in_validation, normalised
+from cocal.companion.supervision import confidence_targets, in_validation
 from cocal.errors import ContractError
 from cocal.features.forward import RESPONSE_POOLINGS
 from cocal.features.store import FeatureReader, NumberFormat, decoded, encoded
@@ -31,6 +31,7 @@ from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
 from cocal.store import atomic_path
 from cocal.store.damage import unreadable
+from cocal.store.rows import normalised
 
 _ROWS = 512
 """Number of responses that are scored at a time."""

@@ -14,6 +14,7 @@ from cocal.errors import ContractError
 from cocal.features.store import FeatureReader
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store.rows import normalised
 
 _QUESTION = ["dataset", "question_id"]
 _COLUMNS = [*_QUESTION, "response_id", "step", "sample", "length", "finish_reason"]
@@ -202,8 +203,3 @@ def in_validation(asked: Sequence[str], questions: Iterable[str], share: float, 
     if unknown is not None:
         raise ContractError(f"the question {unknown!r} is not in the question table")
     return np.array([text in held_out for text in keys], dtype=bool)[codes]
-
-
-def normalised(question: str) -> str:
-    """The question without differences in case and white space; questions with equal results count as the same."""
-    return " ".join(question.lower().split())

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from cocal.answers.judge import Judge, Verdicts
-from cocal.companion.supervision import normalised
 from cocal.config.base import Algorithm
 from cocal.config.policy import PolicySettings
 from cocal.errors import ContractError
@@ -27,6 +26,7 @@ from cocal.policy.objectives import PROMPT_FORMATS, step_rewards
 from cocal.policy.recorder import Outputs, RolloutRecorder
 from cocal.questions.prompts import Prompts
 from cocal.runtime.progress import Progress
+from cocal.store.rows import normalised
 from cocal.store.run_folder import RunFolder
 
 _WORDS = 3

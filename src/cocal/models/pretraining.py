@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch.nn.functional import cross_entropy
 
-from cocal.companion.supervision import normalised
 from cocal.config.backbone import ArchitectureSettings, CorpusSettings, PretrainingSettings, WordingSettings
 from cocal.models.attention import GROUPED
 from cocal.models.loading import load_policy, text_config
@@ -21,6 +20,7 @@ from cocal.questions.synthetic import RELATIONS, Problem, World, problem, wrong_
 from cocal.runtime.numerics import half_precision
 from cocal.runtime.progress import Progress
 from cocal.store import atomic_path, label_folder
+from cocal.store.rows import normalised
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3ForCausalLM

@@ -7,7 +7,7 @@ import pandas as pd
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from cocal.companion.supervision import normalised
+from cocal.store.rows import normalised
 
 
 def same_question(

@@ -12,7 +12,6 @@ from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
 from cocal.answers.judge import ExactMatch
 from cocal.answers.settings import VerifierSettings
-from cocal.companion.supervision import normalised
 from cocal.errors import ContractError
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
@@ -20,7 +19,7 @@ from cocal.metrics.choices import best_of_n, candidates, certified, first, vote
 from cocal.metrics.settings import MetricSettings
 from cocal.own_policy.questions import contradictions, same_question
 from cocal.store import atomic_path
-from cocal.store.rows import entries, extended
+from cocal.store.rows import entries, extended, normalised
 
 NO_LABEL = "the response has no label; give `correct` or a reward, or delete the row"
 """The sentence about a row of learning or evaluation that has no label."""

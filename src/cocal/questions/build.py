@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from cocal.companion.supervision import normalised
 from cocal.config.data import (
     DatasetSettings,
     FactsWorldSettings,
@@ -18,6 +17,7 @@ from cocal.errors import ConfigError
 from cocal.questions.loaders import Question
 from cocal.questions.synthetic import World, problem
 from cocal.store.provenance import digest
+from cocal.store.rows import normalised
 
 _TRIES = 200
 """Draws of questions that are already taken before a synthetic set is given up, per question of the set."""

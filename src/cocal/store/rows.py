@@ -154,3 +154,8 @@ def _object(line: bytes, where: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ContractError(f'{where}: not a JSON object with fields, such as {{"prompt": ...}}')
     return found
+
+
+def normalised(question: str) -> str:
+    """The question without differences in case and white space; questions with equal results count as the same."""
+    return " ".join(question.lower().split())
