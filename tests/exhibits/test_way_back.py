@@ -109,7 +109,7 @@ def test_a_number_that_was_changed_is_in_no_cell(smoke, tmp_path, monkeypatch):
     numbers.to_csv(file, index=False, na_rep="NaN")
     with pytest.raises(ContractError, match="the file has changed since it was written"):
         way_back(file, "verbal", MACRO, "ece")
-    file.with_name(".main.csv.sha256").unlink()
+    file.with_name(".main.sha256").unlink()
     with pytest.raises(ContractError, match=r"results/metrics/smoke\.nc does not hold its numbers of verbal on macro"):
         way_back(file, "verbal", MACRO, "ece")
 
