@@ -99,9 +99,9 @@ def lengths(responses: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measure(quick: bool) -> list[dict]:
-    """Time all layers and the final one alone, on the CPU, and on a GPU where there is one."""
-    cases = [SMALL, *([LARGE] if torch.cuda.is_available() else [])]
-    return [row for case in cases for row in _compared(case, 8 if quick else case.responses)]
+    """Time all layers and the final one alone, on the GPU where there is one, and on the CPU elsewhere."""
+    case = LARGE if torch.cuda.is_available() else SMALL
+    return _compared(case, 8 if quick else case.responses)
 
 
 def _compared(case: Case, responses: int) -> list[dict]:
@@ -112,7 +112,8 @@ def _compared(case: Case, responses: int) -> list[dict]:
     for name, layers in (("all layers", range(case.layers)), ("final layer", [case.layers - 1])):
         ours = _alone(_pooled, case, layers)
         if 0 in layers:
-            np.testing.assert_allclose(ours["states"], naive["states"], rtol=0.02, atol=0.02)
+            apart = np.linalg.norm(ours["states"] - naive["states"]) / np.linalg.norm(naive["states"])
+            assert apart < 0.02, f"the states differ by {apart:.1%} of their norm"
         tokens = sum(map(sum, lengths(responses)))
         share = case.operations() / ours["seconds"] / rate
         note = (

@@ -41,12 +41,14 @@ class Step:
         command: Words after the Python interpreter.
         small: Words that take their place with `--small`; None where a step needs a GPU in any case.
         environment: Variables that it is given beside those of this process.
+        vllm: Whether it needs vLLM.
     """
 
     title: str
     command: tuple[str, ...]
     small: tuple[str, ...] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    vllm: bool = False
 
 
 def _measured(name: str) -> Step:
@@ -60,12 +62,13 @@ def _measured(name: str) -> Step:
 
 
 def _tested(title: str, *words: str) -> Step:
-    return Step(title, ("-m", "pytest", "-rs", *words))
+    return Step(title, ("-m", "pytest", "-rs", *words), vllm="vllm" in words)
 
 
 _VLLM = [f"tests/{name}.py" for name in ("generation/test_vllm_engine", "generation/test_judge_commands")]
 _VLLM += ["tests/companion/test_latency.py"]
 _TRAINING = ("tests/policy/test_gpu_training.py", "-k")
+_LIBRARY = [f"tests/{room}" for room in ("features", "companion", "models", "own_policy", "integrations")]
 
 
 def _own(title: str, name: str) -> Step:
@@ -76,9 +79,13 @@ def _own(title: str, name: str) -> Step:
 STEPS = {
     "device": _own("Device, driver and rates", "device"),
     "tests": _tested("Tests of what runs otherwise on a GPU", "tests/policy/test_gpu.py"),
-    "training": _tested("Training with vLLM, killed and resumed", *_TRAINING, "not FSDP2"),
-    "sharded": _tested("Training with vLLM and sharded weights, killed and resumed", *_TRAINING, "FSDP2"),
+    "training": _tested("Training, killed and resumed, with vLLM where it is", *_TRAINING, "not FSDP2"),
+    "sharded": replace(
+        _tested("Training with vLLM and sharded weights, killed and resumed", *_TRAINING, "FSDP2"), vllm=True
+    ),
     "rollouts": _own("Two steps of GRPO at Qwen3-1.7B's shape in 23.5 GiB, beside the plan's memory", "rollouts"),
+    "own": _own("A companion for one's own policy at Qwen3-0.6B's shape, by the two commands", "own"),
+    "library": _tested("The library's tests on a machine with a GPU", "-m", "not slow", "-n", "4", *_LIBRARY),
     "engine": _tested("Tests of vLLM", "-m", "vllm", "tests/generation/test_engines.py"),
     # every job of ours chooses the first runner, unless this variable says otherwise
     "second-runner": replace(
@@ -86,10 +93,12 @@ STEPS = {
         environment={SECOND_RUNNER: "1"},
     ),
     "commands": _tested("Tests of commands with vLLM", "-m", "vllm", *_VLLM),
-    "sampling": Step("Tokens that vLLM samples at Qwen3-8B's shape", (str(HERE / "gpu_steps.py"), "sampling")),
+    "sampling": Step(
+        "Tokens that vLLM samples at Qwen3-8B's shape", (str(HERE / "gpu_steps.py"), "sampling"), vllm=True
+    ),
     "companions": _measured("companions"),
     "extraction": _measured("extraction"),
-    "serving": _measured("serving"),
+    "serving": replace(_measured("serving"), vllm=True),
     "profile": _own("Profile of an update at Qwen3-1.7B's shape, with random weights", "profile"),
 }
 """All steps; those that teach most come first."""
@@ -101,6 +110,8 @@ def run(name: str, small: bool) -> str:
     words = step.small if small else step.command
     if words is None:
         return f"## {step.title}\n\nLeft out: it needs a GPU."
+    if step.vllm and find_spec("vllm") is None:
+        return f"## {step.title}\n\nNot run: vLLM is not in this environment."
     log = ROOT / f"logs/gpu/{name}.txt"
     log.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()

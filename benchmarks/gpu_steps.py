@@ -1,6 +1,7 @@
 """Steps of `benchmarks/gpu.py` that are neither tests nor comparisons: `python benchmarks/gpu_steps.py STEP`."""
 
 import argparse
+import json
 import logging
 import os
 import random
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -38,10 +40,11 @@ SIZES = {
     "rollouts": ((28, 2048, 6144, 151_936, 2048), (2, 64, 128, 512, 16)),
     "sampling": ((36, 4096, 12_288, 151_936, 1024, 192), None),
     "profile": ((28, 2048, 6144, 151_936, 4, 1024), (2, 64, 128, 512, 2, 32)),
+    "own": ((28, 1024, 3072, 151_936, 4096, 400), (2, 64, 128, 512, 64, 12)),
 }
 """Of each step, those on a GPU and the small ones: side of a product and bytes of a copy; blocks, width, feed-forward
-width and vocabulary, and tokens of a rollout, number and tokens of responses, or rows and tokens a row of a
-micro-batch."""
+width and vocabulary, and tokens of a rollout, number and tokens of responses, rows and tokens a row of a micro-batch,
+or number of rollouts and their mean length."""
 
 
 def device(side: int, size: int) -> None:
@@ -72,7 +75,8 @@ def rollouts(layers: int, width: int, inner: int, vocabulary: int, tokens: int) 
     study = configured_study([STUDY], {})
     plan = {need.job: need.bytes / GIB for need in needs(study, "qwen3-1.7b", CARD * GIB) if "grpo" in need.job}
     whole = torch.cuda.get_device_properties(0).total_memory if gpu else CARD * GIB
-    trl = {"vllm": gpu, "vllm_memory_share": study.policy.trl.vllm_memory_share * CARD * GIB / whole}
+    share = study.policy.trl.vllm_memory_share * CARD * GIB / whole
+    trl = {"vllm": gpu and find_spec("vllm") is not None, "vllm_memory_share": share}
     changes = {"steps": 2, "stages": (2,), "questions_per_step": 4, "learning_rate": 1e-3}
     changes |= {"max_response_length": {"grpo": tokens}, "trl": study.policy.trl.model_copy(update=trl)}
     settings = study.policy.model_copy(update=changes)
@@ -179,6 +183,30 @@ def update(layers: int, width: int, inner: int, vocabulary: int, rows: int, toke
     print(found.key_averages().table(sort_by=key, row_limit=20, max_name_column_width=48))
 
 
+def own(layers: int, width: int, inner: int, vocabulary: int, rollouts: int, tokens: int) -> None:
+    """`cocal fit` and `cocal score` on rollouts of random ids at Qwen3-0.6B's shape, as processes of their own."""
+    draw = random.Random(0)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        config = _shape(layers, width, inner, vocabulary, tied=True)
+        Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder / "policy")
+        tokenizer = train_tokenizer([], 300, 8192)
+        tokenizer.save_pretrained(folder / "policy")
+        with (folder / "rollouts.jsonl").open("w") as lines:
+            for number in range(rollouts):
+                length = draw.randint(tokens // 2, 3 * tokens // 2)
+                response = [*draw.choices(range(3, 250), k=length), tokenizer.eos_token_id]
+                row = {"prompt_ids": [3 + number // 8 % 200] * 9, "response_ids": response}
+                print(json.dumps(row | {"correct": draw.random() < 0.6}), file=lines)
+        for words in (
+            ["fit", "--model", "policy", "--rollouts", "rollouts.jsonl", "--output", "companion"],
+            ["score", "--companion", "companion", "--model", "policy", "rollouts.jsonl", "scored.jsonl"],
+        ):
+            began = time.perf_counter()
+            subprocess.run([sys.executable, "-m", "cocal", *words], cwd=folder, check=True)
+            print(f"cocal {words[0]}, {rollouts} rollouts of {tokens} tokens: {time.perf_counter() - began:.0f} s")
+
+
 def _shape(layers: int, width: int, inner: int, vocabulary: int, tied: bool) -> Qwen3Config:
     small = width < 128
     return Qwen3Config(
@@ -256,7 +284,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    steps = {"device": device, "rollouts": rollouts, "sampling": sampling, "profile": update}
+    steps = {"device": device, "rollouts": rollouts, "sampling": sampling, "profile": update, "own": own}
     steps[options.step](*SIZES[options.step][options.small])
 
 
