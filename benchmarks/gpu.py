@@ -65,10 +65,10 @@ def _tested(title: str, *words: str) -> Step:
     return Step(title, ("-m", "pytest", "-rs", *words), vllm="vllm" in words)
 
 
-_VLLM = [f"tests/{name}.py" for name in ("generation/test_vllm_engine", "generation/test_judge_commands")]
-_VLLM += ["tests/companion/test_latency.py"]
-_TRAINING = ("tests/policy/test_gpu_training.py", "-k")
-_LIBRARY = [f"tests/{room}" for room in ("features", "companion", "models", "own_policy", "integrations")]
+_VLLM = [f"tests/{name}.py" for name in ("cocal/engines/test_vllm_engine", "study/generation/test_judge_commands")]
+_VLLM += ["tests/study/generation/test_latency.py"]
+_TRAINING = ("tests/study/policy/test_gpu_training.py", "-k")
+_LIBRARY = [f"tests/cocal/{room}" for room in ("features", "companion", "models", "own_policy", "integrations")]
 
 
 def _own(title: str, name: str) -> Step:
@@ -78,7 +78,7 @@ def _own(title: str, name: str) -> Step:
 
 STEPS = {
     "device": _own("Device, driver and rates", "device"),
-    "tests": _tested("Tests of what runs otherwise on a GPU", "tests/policy/test_gpu.py"),
+    "tests": _tested("Tests of what runs otherwise on a GPU", "tests/study/policy/test_gpu.py"),
     "training": _tested("Training, killed and resumed, with vLLM where it is", *_TRAINING, "not FSDP2"),
     "sharded": replace(
         _tested("Training with vLLM and sharded weights, killed and resumed", *_TRAINING, "FSDP2"), vllm=True
@@ -86,10 +86,10 @@ STEPS = {
     "rollouts": _own("Two steps of GRPO at Qwen3-1.7B's shape in 23.5 GiB, beside the plan's memory", "rollouts"),
     "own": _own("A companion for one's own policy at Qwen3-0.6B's shape, by the two commands", "own"),
     "library": _tested("The library's tests on a machine with a GPU", "-m", "not slow", "-n", "4", *_LIBRARY),
-    "engine": _tested("Tests of vLLM", "-m", "vllm", "tests/generation/test_engines.py"),
+    "engine": _tested("Tests of vLLM", "-m", "vllm", "tests/study/generation/test_engines.py"),
     # every job of ours chooses the first runner, unless this variable says otherwise
     "second-runner": replace(
-        _tested("Tests of vLLM with its second model runner", "-m", "vllm", "tests/generation/test_engines.py"),
+        _tested("Tests of vLLM with its second model runner", "-m", "vllm", "tests/study/generation/test_engines.py"),
         environment={SECOND_RUNNER: "1"},
     ),
     "commands": _tested("Tests of commands with vLLM", "-m", "vllm", *_VLLM),

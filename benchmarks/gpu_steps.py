@@ -21,14 +21,14 @@ from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile, record_function
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from cocal.config.evaluation import GenerationSettings
-from cocal.config.load import configured_study
 from cocal.models.loading import load_policy
-from cocal.models.pretraining import train_tokenizer
-from cocal.policy.train import opening_vllm, set_precision, trl_arguments
-from cocal.policy.trainer import RecordingGRPOTrainer
-from cocal.policy.update import HostAdamW
-from cocal.resources.memory import GIB, needs
+from cocal_study.backbones.pretraining import train_tokenizer
+from cocal_study.config.evaluation import GenerationSettings
+from cocal_study.config.load import configured_study
+from cocal_study.policy.train import opening_vllm, set_precision, trl_arguments
+from cocal_study.policy.trainer import RecordingGRPOTrainer
+from cocal_study.policy.update import HostAdamW
+from cocal_study.resources.memory import GIB, needs
 
 STUDY = Path(__file__).resolve().parents[1] / "config/single-gpu.yaml"
 CARD = 23.5

@@ -28,21 +28,21 @@ from trl import GRPOTrainer
 
 from cocal.answers.equivalence import Verifier
 from cocal.companion.settings import CompanionSettings
-from cocal.config import load_study
-from cocal.config.study import Study
-from cocal.models.importing import existing
 from cocal.models.loading import load_policy
-from cocal.models.pretraining import CorpusWriter
 from cocal.own_policy.companion import Companion
-from cocal.policy.recorder import Outputs
-from cocal.policy.schedule import question_schedule
-from cocal.policy.train import correctness, scheduled, train_policy, trl_arguments
-from cocal.questions.build import build_questions
-from cocal.questions.prompts import Prompts
-from cocal.questions.synthetic import World
 from cocal.runtime.machine import processors
 from cocal.runtime.numerics import computes_bfloat16, environment
-from cocal.study.costs import Cost, read_cost
+from cocal_study.backbones.importing import existing
+from cocal_study.backbones.pretraining import CorpusWriter
+from cocal_study.config import load_study
+from cocal_study.config.study import Study
+from cocal_study.planning.costs import Cost, read_cost
+from cocal_study.policy.recorder import Outputs
+from cocal_study.policy.schedule import question_schedule
+from cocal_study.policy.train import correctness, scheduled, train_policy, trl_arguments
+from cocal_study.questions.build import build_questions
+from cocal_study.questions.prompts import Prompts
+from cocal_study.questions.synthetic import World
 
 STUDY = Path(__file__).resolve().parents[1] / "config/laptop.yaml"
 

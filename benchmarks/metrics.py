@@ -14,13 +14,13 @@ import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from cocal.cli import main
-from cocal.config.methods import METHODS
-from cocal.config.study import Study
 from cocal.metrics.bootstrap import generator_for, question_counts, resampled_metrics
 from cocal.metrics.scores import Sample
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
-from cocal.study.plan import macro_averages
+from cocal_study.config.methods import METHODS
+from cocal_study.config.study import Study
+from cocal_study.planning.plan import macro_averages
 from paper import Cell, cubes, paper_study, predictions, runs_of
 
 _LOOPED = 10

@@ -79,8 +79,8 @@ def _best(work: Callable[[], object], count: int, repeats: int) -> float:
 
 
 def _policy():
-    from cocal.config.backbone import ArchitectureSettings
-    from cocal.models.pretraining import new_policy
+    from cocal_study.backbones.pretraining import new_policy
+    from cocal_study.config.backbone import ArchitectureSettings
 
     shape = ArchitectureSettings(heads=2, key_value_heads=1, intermediate_size=256, vocabulary=640)
     return new_policy(shape, SimpleNamespace(eos_token_id=1, pad_token_id=0), seed=0)

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from cocal.companion.spec import Prefix
-from cocal.config import load_study
-from cocal.config.methods import METHODS
-from cocal.config.study import Study
-from cocal.metrics.cube import UNSEEDED
-from cocal.study.plan import (
+from cocal_study.config import load_study
+from cocal_study.config.methods import METHODS
+from cocal_study.config.study import Study
+from cocal_study.cubes.cube import UNSEEDED
+from cocal_study.planning.plan import (
     ablation_states,
     budget_prefixes,
     companion_methods,

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from cocal.config.load import configured_study
-from cocal.evidence.claims import Claim, read_claims
-from cocal.evidence.sources import SET_TIMES, TIMES
-from cocal.exhibits.base.exhibit import Exhibit, TableExhibit
-from cocal.exhibits.base.registry import exhibits_of
 from cocal.runtime.numerics import processor
-from cocal.store.owner import owner_of
+from cocal_study.config.load import configured_study
+from cocal_study.evidence.claims import Claim, read_claims
+from cocal_study.evidence.sources import SET_TIMES, TIMES
+from cocal_study.exhibits.base.exhibit import Exhibit, TableExhibit
+from cocal_study.exhibits.base.registry import exhibits_of
+from cocal_study.provenance.owner import owner_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, DIGESTS = ROOT / "docs/artifact.md", ROOT / "config/digests/embedded.json"

@@ -10,7 +10,7 @@ from reference import write_reference
 project = "CoCal"
 html_title = "CoCal"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "gpu.md"]  # make gpu writes the latter
+exclude_patterns = ["_build"]
 myst_heading_anchors = 3
 default_role = "code"
 autodoc_typehints = "description"

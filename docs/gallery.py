@@ -9,13 +9,22 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image
 
-from cocal.config.methods import METHODS
-from cocal.evidence.predicates import FAVOUR
-from cocal.evidence.published import METRICS, read_published
-from cocal.evidence.verdicts import AGREES, CONTRADICTS, LANGUAGE_MODEL, PAPER, REPLICATES, STUDY, holding, of_claims
-from cocal.exhibits.base.exhibit import MATHEMATICS
-from cocal.exhibits.typesetting.verdict import verdict
-from cocal.store.owner import owner_of
+from cocal_study.config.methods import METHODS
+from cocal_study.evidence.predicates import FAVOUR
+from cocal_study.evidence.published import METRICS, read_published
+from cocal_study.evidence.verdicts import (
+    AGREES,
+    CONTRADICTS,
+    LANGUAGE_MODEL,
+    PAPER,
+    REPLICATES,
+    STUDY,
+    holding,
+    of_claims,
+)
+from cocal_study.exhibits.base.exhibit import MATHEMATICS
+from cocal_study.exhibits.typesetting.verdict import verdict
+from cocal_study.provenance.owner import owner_of
 
 _OF_STUDY = ("claims", "regimes", "overview", "training_dynamics", "budgets", "reliability", "cross_iteration")
 FIGURES = (
@@ -46,7 +55,7 @@ def main_numbers(gathered: pd.DataFrame, printed: pd.DataFrame) -> str:
 
     Args:
         gathered: The columns of tables/main.csv that `cocal spread` has gathered.
-        printed: The cells of the paper's main table, with the columns of `cocal.evidence.published.Printed`.
+        printed: The cells of the paper's main table, with the columns of `cocal_study.evidence.published.Printed`.
     """
     replicates = sum(name.startswith(_REPLICATE) for name in gathered.columns)
     return _beside_paper(gathered, printed, f"mean of {replicates} replicates ± SD", "{mean} ± {sd}")

@@ -10,11 +10,11 @@ from typing import Any
 
 from cocal import cli
 from cocal.commands.catalogue.own import OWN
-from cocal.commands.catalogue.stages import STAGES
-from cocal.commands.catalogue.study import STUDY
 from cocal.companion.settings import OnlineSettings
-from cocal.config.study import Study
 from cocal.store import contracts
+from cocal_study.commands.catalogue.stages import STAGES
+from cocal_study.commands.catalogue.study import STUDY
+from cocal_study.config.study import Study
 
 
 def write_reference(folder: Path) -> None:

@@ -14,7 +14,13 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TESTS = ["tests/study/test_plan.py", "tests/study/test_rules.py", "tests/study/test_reruns.py", "-m", "not slow"]
+TESTS = [
+    "tests/study/planning/test_plan.py",
+    "tests/study/planning/test_rules.py",
+    "tests/study/planning/test_reruns.py",
+    "-m",
+    "not slow",
+]
 COPIED = ("src", "tests", "workflow", "config", "profiles", "envs", "docs", "Snakefile", "pyproject.toml", "README.md")
 
 WIRES = [
@@ -89,8 +95,8 @@ WIRES = [
     (
         "a change of RLCR's prompt reruns no training",
         "policy_rules.py",
-        'without=("cocal.policy.learner",))\n        texts = self._texts(self._formats[algorithm])',
-        'without=("cocal.policy.learner",))\n        texts = self._texts("answer")',
+        'without=("cocal.companion.learner",))\n        texts = self._texts(self._formats[algorithm])',
+        'without=("cocal.companion.learner",))\n        texts = self._texts("answer")',
     ),
     (
         "states of prompts are read from all layers",
@@ -129,7 +135,7 @@ WIRES = [
         'for name in self._sets["mathematics"]],\n        }\n        settings',
     ),
 ]
-"""Each wire: the error in words, a file of `src/cocal/study`, what stands there, and what is planted."""
+"""Each wire: the error in words, a file of `src/cocal_study/planning`, what stands there, and what is planted."""
 
 
 def main(numbers: list[str]) -> int:
@@ -150,7 +156,7 @@ def _first_failure(file: str = "plan.py", right: str = "", wrong: str = "") -> s
         copy = Path(folder)
         for name in COPIED:
             (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, copy / name)
-        source = copy / "src/cocal/study" / file
+        source = copy / "src/cocal_study/planning" / file
         text = source.read_text()
         assert not right or text.count(right) == 1, f"{file} has {text.count(right)} times: {right}"
         source.write_text(text.replace(right, wrong) if right else text)

@@ -34,7 +34,8 @@ _EXPECTED: dict[str, float] = {}
 
 
 def expect(seconds: Mapping[str, float]) -> None:
-    """Say how many seconds a job of each rule should take (`cocal.resources.estimate`), before a run is planned."""
+    """Say how many seconds a job of each rule should take (`cocal_study.resources.estimate`), before a run is
+    planned."""
     _EXPECTED.update(seconds)
 
 

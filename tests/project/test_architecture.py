@@ -11,17 +11,17 @@ import pytest
 import yaml
 
 import started
-from cocal.exhibits.base.inputs import READERS
-from cocal.metrics.cube import metric_cube
 from cocal.metrics.settings import MetricSettings
 from cocal.store import write_dataset
+from cocal_study.cubes.cube import metric_cube
+from cocal_study.exhibits.base.inputs import READERS
 from sample_predictions import sample_predictions
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/architecture.md").read_text()
 BLOCKS = dict(re.findall(r"^```(?:python|yaml)\n# ([^\n]+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 """The blocks of code on the page, by their first lines."""
-ENGINES = "src/cocal/config/engine.py"
+ENGINES = "src/cocal_study/config/engine.py"
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +48,12 @@ def run(package: Path, *words: object) -> str:
 
 def test_the_map_names_every_room():
     page = PAGE.partition("## The rooms")[2].partition("## Add")[0]
-    rooms = {path.name for path in (ROOT / "src/cocal").iterdir() if path.is_dir() and path.name != "__pycache__"}
-    rows = page.partition("### The companion")[0]
-    assert {*re.findall(r"^\| `(\w+)/`", rows, re.MULTILINE)} == rooms
+    tables = page.partition("### The companion")[0].split("| room of `src/")[1:]
+    assert [table.partition("`")[0] for table in tables] == ["cocal", "cocal_study"]
+    for package, table in zip(("cocal", "cocal_study"), tables, strict=True):
+        folders = (path for path in (ROOT / "src" / package).iterdir() if path.is_dir())
+        rooms = {path.name for path in folders if path.name != "__pycache__"}
+        assert {*re.findall(r"^\| `(\w+)/`", table, re.MULTILINE)} == rooms
 
 
 def test_the_additions_are_in_the_style_of_the_repository(package):
@@ -101,10 +104,10 @@ def test_a_method_is_one_file(package):
     code = (
         "import pandas as pd\n"
         "from pathlib import Path\n"
-        "from cocal.config.load import load_study\n"
-        "from cocal.config.methods import METHODS\n"
-        "from cocal.methods.brevity import estimate\n"
-        "from cocal.methods.responses import Responses\n"
+        "from cocal_study.config.load import load_study\n"
+        "from cocal_study.config.methods import METHODS\n"
+        "from cocal_study.methods.brevity import estimate\n"
+        "from cocal_study.methods.responses import Responses\n"
         "evaluated = pd.DataFrame({'length': [0, 100]})\n"
         "found = estimate([METHODS['brevity']], Responses(Path(), 'set', evaluated, evaluated), None)\n"
         "print([value.tolist() for value in found.values()])\n"
@@ -116,8 +119,8 @@ def test_a_method_is_one_file(package):
 @pytest.mark.slow
 def test_a_figure_is_one_file(package, tmp_path):
     code = (
-        "from cocal.config import load_study\n"
-        "from cocal.exhibits.base.registry import exhibits_of\n"
+        "from cocal_study.config import load_study\n"
+        "from cocal_study.exhibits.base.registry import exhibits_of\n"
         "positions = [one.position for one in exhibits_of(load_study('config/smoke.yaml'), {})]\n"
         "print(len(positions) - len(set(positions)), 'reused')\n"
     )
@@ -140,9 +143,9 @@ def test_an_engine_is_its_settings_and_a_module(package, micro_checkpoint):
     code = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from cocal.config.engine import EngineChoice\n"
-        "from cocal.generation.engine import Sampling\n"
-        "from cocal.generation.engine import open_engine\n"
+        "from cocal_study.config.engine import EngineChoice\n"
+        "from cocal.engines.engine import Sampling\n"
+        "from cocal.engines.engine import open_engine\n"
         "from cocal.models.loading import load_policy\n"
         "checkpoint = Path(sys.argv[1])\n"
         "policy = load_policy(checkpoint)\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cocal.evidence.claims import read_claims
+from cocal_study.evidence.claims import read_claims
 from planned_jobs import jobs_of, study_of
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,7 +16,7 @@ from snakemake.cli import get_argument_parser, parse_config
 
 import started
 from cocal import cli
-from cocal.config.load import configured_study
+from cocal_study.config.load import configured_study
 from planned_jobs import jobs_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +75,7 @@ def _flag(words: list[str]) -> None:
     """A flag of Snakemake with its value, or one that is only named, of Snakemake or of ours."""
     if len(words) > 1:
         return _snakemake(words)
-    ours = "".join(path.read_text() for path in (ROOT / "src/cocal/commands").rglob("*.py"))
+    ours = "".join(path.read_text() for path in ROOT.glob("src/*/commands/**/*.py"))
     assert re.search(rf"{words[0]}\b", SNAKEMAKE.format_help()) or re.search(rf'"{words[0]}[" ]', ours)
 
 

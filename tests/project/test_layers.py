@@ -7,42 +7,48 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "src/cocal"
+SRC = ROOT / "src"
 LIBRARY = [
-    *("errors", "runtime", "store", "config.base", "config.parse", "answers", "models", "features"),
-    *("generation.settings", "generation.states", "generation.engine", "generation.states_connector"),
-    *("generation.states_scheduler", "generation.vllm_engine"),
-    *(
-        "metrics",
-        "companion",
-        "rewards",
-        "policy.objectives",
-        "policy.learner",
-        "integrations",
-        "exhibits.drawing.style",
-    ),
-    *("exhibits.drawing.bins", "own_policy", "serving", "commands.outputs", "commands.flags", "commands.words"),
-    *("commands.catalogue.own", "commands.catalogue", "commands.fit", "commands.score", "commands.evaluate"),
-    *("commands.decide", "commands.monitor", "commands.serve", "cli"),
+    "errors",
+    "runtime",
+    "store",
+    "settings",
+    "answers",
+    "models",
+    "features",
+    "engines",
+    "metrics",
+    "rewards",
+    "objectives",
+    "companion",
+    "integrations",
+    "drawing",
+    "own_policy",
+    "serving",
+    "commands",
+    "cli",
 ]
-"""What somebody needs for a policy of her own, as rooms or single modules, from the lowest to the highest."""
+"""The rooms of the library, from the lowest to the highest."""
 STUDY = [
-    *("store.code", "store.owner", "runtime.slurm", "config", "study", "metrics.cells", "metrics.cube"),
-    *("metrics.resamples", "questions", "models.packaged", "models.pretraining", "models.importing"),
-    *("features.evaluated", "features.replay", "generation", "companion.latency", "methods", "checks", "policy"),
-    *("integrations.importing", "integrations.slime.hooks", "integrations.slime.run", "evidence", "exhibits"),
-    *(
-        "resources",
-        "commands.stage_flags",
-        "commands.catalogue.stages",
-        "commands.catalogue.study",
-        "commands.catalogue.whole",
-        "commands",
-    ),
+    "provenance",
+    "config",
+    "planning",
+    "cubes",
+    "questions",
+    "backbones",
+    "generation",
+    "methods",
+    "checks",
+    "policy",
+    "slime",
+    "evidence",
+    "exhibits",
+    "resources",
+    "commands",
 ]
-"""The reproduction, likewise."""
-LAYERS = [*LIBRARY, *STUDY]
-ROOTS = {"__init__", "__main__"}
+"""The rooms of the study, likewise."""
+LAYERS = [*(f"cocal.{room}" for room in LIBRARY), *(f"cocal_study.{room}" for room in STUDY)]
+ROOTS = {"cocal", "cocal.__main__", "cocal_study"}
 """The modules that belong to no room: the version, and `python -m cocal`."""
 LONGEST = 400
 """Lines of a file, at most."""
@@ -50,14 +56,14 @@ CODE = {".py", ".smk", ".sh", ".yaml"}
 
 
 def _layer(name: str) -> int:
-    """The layer of a module or of a name in one, by its dotted name without the package."""
+    """The layer of a module or of a name in one, by its dotted name."""
     words = name.split(".")
     rooms = (".".join(words[:count]) for count in range(len(words), 0, -1))
     return next((LAYERS.index(room) for room in rooms if room in LAYERS), -1)
 
 
-def _module(file: Path, package: Path) -> str:
-    return ".".join(file.relative_to(package).with_suffix("").parts).removesuffix(".__init__")
+def _module(file: Path) -> str:
+    return ".".join(file.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__")
 
 
 def _imports(text: str) -> Iterator[tuple[int, str]]:
@@ -70,42 +76,42 @@ def _imports(text: str) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
 
 
-def _upward(package: Path) -> list[str]:
+def _files() -> list[Path]:
+    return sorted(file for package in ("cocal", "cocal_study") for file in (SRC / package).rglob("*.py"))
+
+
+def _upward() -> list[str]:
     """The imports of a module that lies above the importing one."""
     found = []
-    for file in sorted(package.rglob("*.py")):
-        module = _module(file, package)
+    for file in _files():
+        module = _module(file)
         for line, name in _imports(file.read_text(encoding="utf-8")):
-            first, _, imported = name.partition(".")
-            if first == "cocal" and module not in ROOTS and _layer(imported) > _layer(module):
-                upper, lower = LAYERS[_layer(imported)], LAYERS[_layer(module)]
+            if module not in ROOTS and _layer(name) > _layer(module):
+                upper, lower = LAYERS[_layer(name)], LAYERS[_layer(module)]
                 found.append(f"{module}:{line} imports {name}: {upper} is not below {lower}")
     return found
 
 
 def test_every_module_has_its_layer():
-    modules = {_module(file, PACKAGE) for file in PACKAGE.rglob("*.py")}
+    modules = {*map(_module, _files())}
     assert {module for module in modules - ROOTS if _layer(module) < 0} == set()
     assert {layer for layer in LAYERS if all(_layer(module) != LAYERS.index(layer) for module in modules)} == set()
 
 
 def test_imports_go_down_and_the_library_never_imports_the_study():
-    assert LAYERS.index(LIBRARY[-1]) < LAYERS.index(STUDY[0])
-    assert _upward(PACKAGE) == []
+    assert _upward() == []
 
 
-@pytest.mark.parametrize(
-    "room", sorted(place.name for place in PACKAGE.iterdir() if place.is_dir() and place.name != "__pycache__")
-)
+@pytest.mark.parametrize("room", [layer for layer in LAYERS if (SRC / layer.replace(".", "/")).is_dir()])
 def test_every_room_says_what_it_is_for(room):
-    assert ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8")))
+    assert ast.get_docstring(ast.parse((SRC / room.replace(".", "/") / "__init__.py").read_text(encoding="utf-8")))
 
 
 def test_the_library_does_not_know_the_workflow_manager():
     """Snakemake runs the commands; nothing of the package imports it."""
     found = [
-        f"{file.relative_to(PACKAGE)}:{line}"
-        for file in PACKAGE.rglob("*.py")
+        f"{file.relative_to(SRC)}:{line}"
+        for file in _files()
         for line, name in _imports(file.read_text(encoding="utf-8"))
         if name.split(".")[0].startswith("snakemake")
     ]

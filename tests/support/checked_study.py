@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cocal.checks.training import Fit, read_table
 from cocal.cli import main
 from cocal.companion.supervision import in_validation
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
+from cocal_study.checks.training import Fit, read_table
 from companion_run import GROUP, SETTINGS, Run, small_run
 
 SEEDS = SETTINGS.seeds

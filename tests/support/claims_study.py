@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from cocal.evidence.sources import StudyFiles, StudyScope
-from cocal.metrics.cube import evaluate_cells
-from cocal.metrics.resamples import Resamples, resamples_of
 from cocal.metrics.settings import MetricSettings
-from cocal.study.costs import Cost, Latency
+from cocal_study.cubes.cube import evaluate_cells
+from cocal_study.cubes.resamples import Resamples, resamples_of
+from cocal_study.evidence.sources import StudyFiles, StudyScope
+from cocal_study.planning.costs import Cost, Latency
 from coded_inputs import coded_specs
 from sample_predictions import METHODS, SEEDS, sample_predictions
 from sample_tables import latency

@@ -7,8 +7,8 @@ import xarray as xr
 from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import CompanionSpec
 from cocal.metrics.calibration import METRICS
-from cocal.metrics.cells import RATES
-from cocal.metrics.resamples import Key, Resamples
+from cocal_study.cubes.cells import RATES
+from cocal_study.cubes.resamples import Key, Resamples
 
 SEEDS = ("mean", "42", "137", "500")
 DOMAINS = {

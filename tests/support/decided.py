@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from cocal.config.evaluation import DecisionSettings
-from cocal.exhibits import decisions
+from cocal_study.config.evaluation import DecisionSettings
+from cocal_study.exhibits import decisions
 
 SETS = {"amc": (30, 4), "aime": (20, 2), "math": (300, 1), "popqa": (150, 1)}
 """Questions, and responses to each that have confidences, of each set."""

@@ -9,14 +9,14 @@ import torch
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
-from cocal.config.policy import PolicySettings
-from cocal.generation.engine import Sampling
-from cocal.generation.evaluation import with_verdicts
-from cocal.generation.responses import Sampler
-from cocal.generation.transformers_engine import TransformersEngine
+from cocal.engines.engine import Sampling
 from cocal.models.loading import Policy
-from cocal.policy.schedule import question_schedule
-from cocal.questions.prompts import Prompts
+from cocal_study.config.policy import PolicySettings
+from cocal_study.generation.evaluation import with_verdicts
+from cocal_study.generation.responses import Sampler
+from cocal_study.generation.transformers_engine import TransformersEngine
+from cocal_study.policy.schedule import question_schedule
+from cocal_study.questions.prompts import Prompts
 
 GROUP = 4
 SETTINGS = PolicySettings(

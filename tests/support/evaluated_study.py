@@ -7,14 +7,14 @@ import torch
 from cocal.companion.companions import Companions, build_model, save_companions
 from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import ORDERS, CompanionSpec
-from cocal.config.evaluation import EstimatorSettings
-from cocal.config.methods import METHODS
 from cocal.features.store import create_features
-from cocal.methods.companion_scores import load_experiences
-from cocal.methods.predictions import Checkpoint, predict
-from cocal.methods.responses import EvaluationSets, Inputs
 from cocal.store import atomic_path, write_frame
 from cocal.store.contracts import PREDICTIONS, RESPONSES
+from cocal_study.config.evaluation import EstimatorSettings
+from cocal_study.config.methods import METHODS
+from cocal_study.methods.companion_scores import load_experiences
+from cocal_study.methods.predictions import Checkpoint, predict
+from cocal_study.methods.responses import EvaluationSets, Inputs
 
 POOL = 10
 QUESTIONS = 4

@@ -5,9 +5,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from cocal.cli import main
-from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import Exhibit, Layout
-from cocal.exhibits.base.registry import exhibits_of
+from cocal_study.config.study import Study
+from cocal_study.exhibits.base.exhibit import Exhibit, Layout
+from cocal_study.exhibits.base.registry import exhibits_of
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 

@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from cocal.evidence.predicates import OPEN
-from cocal.evidence.verdicts import AGREES, NOT_GATHERED, PAPER, REPLICATES, STUDY
-from cocal.exhibits.typesetting.verdict import CENTRAL
+from cocal_study.evidence.predicates import OPEN
+from cocal_study.evidence.verdicts import AGREES, NOT_GATHERED, PAPER, REPLICATES, STUDY
+from cocal_study.exhibits.typesetting.verdict import CENTRAL
 
 
 def judged(central, value=0.02, of_replicates=(OPEN,) * 9, of_study=(OPEN,) * 9, paper=AGREES, n=5, positive=4):

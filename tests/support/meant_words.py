@@ -6,14 +6,14 @@ import numpy as np
 
 import decided
 from claims_study import SCOPE, study_files, study_frame
-from cocal.config import load_study
-from cocal.evidence.claims import read_claims
-from cocal.evidence.published import read_published
-from cocal.exhibits import claims
-from cocal.exhibits.base.exhibit import TableExhibit
-from cocal.exhibits.base.registry import exhibits_of, module_of
 from cocal.metrics.scores import ALL
-from cocal.study.costs import Cost, Latency, TimeToConfidence
+from cocal_study.config import load_study
+from cocal_study.evidence.claims import read_claims
+from cocal_study.evidence.published import read_published
+from cocal_study.exhibits import claims
+from cocal_study.exhibits.base.exhibit import TableExhibit
+from cocal_study.exhibits.base.registry import exhibits_of, module_of
+from cocal_study.planning.costs import Cost, Latency, TimeToConfidence
 from coded_inputs import (
     DOMAINS,
     coded_cube,

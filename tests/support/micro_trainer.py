@@ -9,15 +9,15 @@ from datasets import Dataset
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
-from cocal.config.policy import PolicySettings
 from cocal.features.settings import FeatureSettings
 from cocal.models.loading import load_policy
-from cocal.policy.recorder import Outputs
-from cocal.policy.train import train_policy, trl_arguments
-from cocal.policy.trainer import RecordingGRPOTrainer
-from cocal.questions.prompts import Prompts
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal_study.config.policy import PolicySettings
+from cocal_study.policy.recorder import Outputs
+from cocal_study.policy.train import train_policy, trl_arguments
+from cocal_study.policy.trainer import RecordingGRPOTrainer
+from cocal_study.questions.prompts import Prompts
 
 
 def micro_trainer(folder: Path, checkpoint: Path, settings: PolicySettings) -> RecordingGRPOTrainer:

@@ -1,7 +1,7 @@
 """Operations of the numerical libraries as the jobs use them, each with the digest of its result.
 
-`tests/runtime/test_numerics.py` compares the digests with `operations.json`, in which they are the same natively on a
-processor with AVX-512 and AMX and under emulation of lesser ones (docs/architecture.md says how to repeat that):
+`tests/cocal/runtime/test_numerics.py` compares the digests with `operations.json`, in which they are the same natively
+on a processor with AVX-512 and AMX and under emulation of lesser ones (docs/architecture.md says how to repeat that):
 
     python tests/support/operations.py FILE [NAME ...]       writes the digests of all operations, or of these
 """
@@ -234,8 +234,8 @@ def training_step():
     """Three steps of the pre-training of a micro Qwen3, and its logits afterwards."""
     from types import SimpleNamespace
 
-    from cocal.config.backbone import ArchitectureSettings
-    from cocal.models.pretraining import new_policy
+    from cocal_study.backbones.pretraining import new_policy
+    from cocal_study.config.backbone import ArchitectureSettings
 
     shape = ArchitectureSettings(
         hidden_size=64, layers=2, heads=2, key_value_heads=1, intermediate_size=96, vocabulary=384, max_length=128

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cocal.config.load import configured_study
-from cocal.config.paths import located
-from cocal.config.study import Study
-from cocal.exhibits.base.exhibit import Exhibit, TableExhibit
-from cocal.exhibits.base.registry import exhibit_code, exhibits_of
-from cocal.generation.judge_prompts import JudgePrompts
-from cocal.policy.objectives import PROMPT_FORMATS
-from cocal.questions.loaders import counted
-from cocal.questions.prompts import Prompts
-from cocal.questions.registry import known_wrong, registry_of
-from cocal.study import results
-from cocal.study.jobs import Files, either
-from cocal.study.rules import Plan
+from cocal.objectives import PROMPT_FORMATS
+from cocal_study.config.load import configured_study
+from cocal_study.config.paths import located
+from cocal_study.config.study import Study
+from cocal_study.exhibits.base.exhibit import Exhibit, TableExhibit
+from cocal_study.exhibits.base.registry import exhibit_code, exhibits_of
+from cocal_study.generation.judge_prompts import JudgePrompts
+from cocal_study.planning import results
+from cocal_study.planning.jobs import Files, either
+from cocal_study.planning.rules import Plan
+from cocal_study.questions.loaders import counted
+from cocal_study.questions.prompts import Prompts
+from cocal_study.questions.registry import known_wrong, registry_of
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from cocal.exhibits.typesetting.grid import Block
+from cocal_study.exhibits.typesetting.grid import Block
 
 
 class Printed(NamedTuple):
@@ -31,7 +31,7 @@ class Printed(NamedTuple):
 
 
 def of_blocks(blocks: Iterable[Block]) -> list[Printed]:
-    """The values of blocks; tests/exhibits/test_typesetting.py holds how print and page show them."""
+    """The values of blocks; tests/study/exhibits/test_typesetting.py holds how print and page show them."""
     return [
         Printed((block.corner, group.title, row.label, *heads), cell.text, cell.mark or "", (place, column))
         for place, block in enumerate(blocks)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cocal.config import parse_settings
-from cocal.questions.loaders import Question, load
-from cocal.questions.registry import Registry
+from cocal_study.config import parse_settings
+from cocal_study.questions.loaders import Question, load
+from cocal_study.questions.registry import Registry
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RAW = Path(os.environ.get("COCAL_RAW_DATA", REPOSITORY / "../shared/data/raw")).resolve()

@@ -11,7 +11,7 @@ from cocal.companion.settings import CompanionSettings
 from cocal.features.store import create_features
 from cocal.store import read_frame, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
-from cocal.study.rivals import RIVALS
+from cocal_study.planning.rivals import RIVALS
 from companion_run import HIDDEN, LAYERS, SETTINGS, STEPS, Run, question_table, small_run
 from evaluated_study import POOL, SAMPLES, responses
 

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from cocal.answers.extraction import extract_answer
-from cocal.generation.engine import Sampling
-from cocal.generation.transformers_engine import TransformersEngine
+from cocal.engines.engine import Sampling
 from cocal.models.loading import Policy
 from cocal.models.text import chat_ids
-from cocal.questions.prompts import Prompts
 from cocal.store import read_frame, write_frame
 from cocal.store.contracts import QUESTIONS
+from cocal_study.generation.transformers_engine import TransformersEngine
+from cocal_study.questions.prompts import Prompts
 
 
 def write_rewarded(path: Path, policy: Policy, questions: Path) -> Path:

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from cocal.config.methods import METHODS as REGISTRY
-from cocal.metrics.cells import policy_cell
-from cocal.metrics.cube import metric_cube
 from cocal.metrics.settings import MetricSettings
+from cocal_study.config.methods import METHODS as REGISTRY
+from cocal_study.cubes.cells import policy_cell
+from cocal_study.cubes.cube import metric_cube
 
 OURS: dict[str, int | None] = {
     **{"base-verbal": 0, "verbal": 1, "self-consistency": 1, "token-probability": 1, "p-true": 1},

@@ -2,11 +2,11 @@
 
 import xarray as xr
 
-from cocal.config.study import Study
-from cocal.exhibits import cost, pre_generation, time_to_confidence, token_aggregation
-from cocal.exhibits.base.exhibit import CurvesLayout
-from cocal.exhibits.typesetting.accuracy import AccuracyLayout
-from cocal.study.costs import Cost, Latency
+from cocal_study.config.study import Study
+from cocal_study.exhibits import cost, pre_generation, time_to_confidence, token_aggregation
+from cocal_study.exhibits.base.exhibit import CurvesLayout
+from cocal_study.exhibits.typesetting.accuracy import AccuracyLayout
+from cocal_study.planning.costs import Cost, Latency
 from coded_inputs import coded_cube
 from sample_predictions import METHODS
 

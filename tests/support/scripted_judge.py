@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from cocal.config.evaluation import LlmJudgeSettings
-from cocal.generation.engine import Completion
-from cocal.generation.judge import Judgements, LlmJudge, asking
-from cocal.generation.judge_prompts import JudgePrompts
+from cocal.engines.engine import Completion
+from cocal_study.config.evaluation import LlmJudgeSettings
+from cocal_study.generation.judge import Judgements, LlmJudge, asking
+from cocal_study.generation.judge_prompts import JudgePrompts
 
 IDENTITY = {"checkpoint": "scripted", "revision": "1"}
 

@@ -3,8 +3,8 @@
 # for. Jobs with GPUs are refused if these, or what they need beside them, do not suit the study.
 from shutil import which
 
-from cocal.store.owner import claim
-from cocal.resources.preflight import Run, check
+from cocal_study.provenance.owner import claim
+from cocal_study.resources.preflight import Run, check
 
 
 def gpus_to_come():

@@ -1,4 +1,4 @@
-# One job fits the companions of all prefixes, seeds and targets of a variant (cocal.study.variants), whose features it
+# One job fits the companions of all prefixes, seeds and targets of a variant (cocal_study.planning.variants), whose features it
 # reads once: CoCal's, PostCal's, those of prompts, of other states, and of one hidden layer.
 rule companions:
     input:

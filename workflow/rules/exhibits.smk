@@ -50,7 +50,7 @@ rule table_all:
     conda:
         "../../envs/cocal.yaml"
     params:
-        code=code_digest("cocal.commands.exhibits:run_document"),
+        code=code_digest("cocal_study.commands.exhibits:run_document"),
     shell:
         "cocal document --tables {input} --output {output} > {log} 2>&1"
 
@@ -72,7 +72,7 @@ rule landing:
         "../../envs/cocal.yaml"
     params:
         layout=landing_of(STUDY, EXHIBITS).model_dump_json(),
-        code=code_digest("cocal.commands.exhibits:run_landing"),
+        code=code_digest("cocal_study.commands.exhibits:run_landing"),
     shell:
         "cocal landing --layout {params.layout:q} --claims {input.claims} --figures {input.figures} "
         "--output {output.page} > {log} 2>&1"

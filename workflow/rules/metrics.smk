@@ -1,4 +1,4 @@
-# The metric cubes of a backbone (cocal.study.comparisons): every policy, method, data set and seed, with bootstrap
+# The metric cubes of a backbone (cocal_study.planning.comparisons): every policy, method, data set and seed, with bootstrap
 # intervals. Beside each cube lie the metrics of its resamples, from which differences between methods are computed.
 # The rivals have a cube alone.
 for name, cube in {"metrics": "{cube}", "recalibrated_metrics": RECALIBRATED}.items():

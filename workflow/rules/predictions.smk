@@ -1,5 +1,5 @@
 # Confidences in a checkpoint's evaluation responses: by every method that is evaluated on them, or by companions that a
-# comparison of the plan applies to them (cocal.study.comparisons).
+# comparison of the plan applies to them (cocal_study.planning.comparisons).
 rule predictions:
     input:
         unpack(inputs("predictions")),

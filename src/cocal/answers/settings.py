@@ -2,7 +2,7 @@
 
 from pydantic import model_validator
 
-from cocal.config.base import Count, Model, Positive, Share
+from cocal.settings.base import Count, Model, Positive, Share
 
 
 class VerifierSettings(Model):

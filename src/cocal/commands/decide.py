@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from cocal.commands.words import field_flags, field_mapping, given_flags
-from cocal.config.parse import validate
 from cocal.errors import ConfigError
 from cocal.integrations.lines import NEEDED
 from cocal.metrics.choices import best_of_n, fewest_questions
@@ -24,6 +23,7 @@ from cocal.own_policy.scored import (
     vote_shares,
     write_decisions,
 )
+from cocal.settings.parse import validate
 
 _TITLES = {
     "best-of-n": "best of n",

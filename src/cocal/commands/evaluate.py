@@ -3,13 +3,13 @@
 import argparse
 
 from cocal.commands.words import field_mapping
-from cocal.config.parse import validate
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.own_policy.evaluation import NAMES, read, report
 from cocal.own_policy.scored import (
     Reading,
 )
+from cocal.settings.parse import validate
 
 
 def run_evaluate(options: argparse.Namespace) -> None:

@@ -5,7 +5,6 @@ import shlex
 
 from cocal.commands.words import field_flags, field_mapping, given_flags
 from cocal.companion.settings import CompanionSettings
-from cocal.config.parse import validate
 from cocal.integrations.lines import NEEDED
 from cocal.models.text import read_template
 from cocal.own_policy.companion import Companion
@@ -13,6 +12,7 @@ from cocal.own_policy.fitting import Reading
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.rollouts import find
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
+from cocal.settings.parse import validate
 from cocal.store import digest
 from cocal.store.run_folder import RunFolder, file_states
 

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 
-from cocal.generation.states import implementation
+from cocal.engines.states import implementation
 from cocal.own_policy import saved
 from cocal.own_policy.models import Checkpoint
 from cocal.serving.launch import Served, check_flags, check_vllm, command, environment

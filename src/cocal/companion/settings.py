@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from cocal.config.base import Count, Model, Positive, Share
+from cocal.settings.base import Count, Model, Positive, Share
 
 Target = Literal["group", "binary", "question"]
 Experience = Literal["rollouts", "resampled", "prompts", "online"]

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, ValidationError
 
 from cocal.companion.settings import CompanionSettings, Experience, Target
-from cocal.config.base import Count, Model, Share
 from cocal.errors import ConfigError, ContractError
+from cocal.settings.base import Count, Model, Share
 from cocal.store import read_document
 
 Order = Literal["chronological", "shuffled", "online"]

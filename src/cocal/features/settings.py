@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cocal.config.base import Count, Model
+from cocal.settings.base import Count, Model
 
 
 class FeatureSettings(Model):

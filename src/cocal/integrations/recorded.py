@@ -9,10 +9,10 @@ import pandas as pd
 
 from cocal.answers.extraction import extract_answer, parse_confidence
 from cocal.answers.judge import Verdicts
+from cocal.engines.engine import Completion
 from cocal.features.store import FeatureWriter
-from cocal.generation.engine import Completion
 from cocal.models.text import Tokens
-from cocal.policy.objectives import Rewards
+from cocal.objectives import Rewards
 from cocal.rewards import group_accuracy
 from cocal.store import write_frame
 from cocal.store.contracts import RESPONSES

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from cocal.drawing.bins import legend_entries, plot_reliability
+from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_style, save_figure
 from cocal.errors import ContractError
-from cocal.exhibits.drawing.bins import legend_entries, plot_reliability
-from cocal.exhibits.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_style, save_figure
 from cocal.metrics.calibration import bin_edges, reliability_bins
 from cocal.metrics.ordered import Ordered
 from cocal.metrics.settings import MetricSettings

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cocal.config.base import Count, Model, Share
 from cocal.metrics.shown import metric_text
+from cocal.settings.base import Count, Model, Share
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,11 +15,11 @@ from safetensors.torch import load_file, save_file
 from cocal import __version__
 from cocal.companion.companions import Companions, with_weights
 from cocal.companion.spec import CompanionSpec
-from cocal.config.base import Count, Model
 from cocal.errors import ContractError
 from cocal.models.hub import may_be_on_hub
 from cocal.models.loading import text_config
 from cocal.own_policy.facts import HeldOut, ResponseFacts
+from cocal.settings.base import Count, Model
 from cocal.store.atomic import atomic_path, usual_mode, write_text
 from cocal.store.damage import remedy, unreadable
 from cocal.store.files import read_document, read_provenance, stated_seal, write_document

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from cocal.engines.engine import open_engine
+from cocal.engines.settings import VllmSettings
+from cocal.engines.states import Reading
 from cocal.errors import ContractError
-from cocal.generation.engine import open_engine
-from cocal.generation.settings import VllmSettings
-from cocal.generation.states import Reading
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
 from cocal.models.loading import read_vocabulary
 from cocal.own_policy.companion import Companion

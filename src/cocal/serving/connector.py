@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cocal.generation.states_connector import StatesConnector
+from cocal.engines.states_connector import StatesConnector
 from cocal.own_policy import saved
 from cocal.serving.scoring import CONFIDENCES
 

@@ -10,8 +10,8 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 
 from cocal.companion.settings import Target
+from cocal.engines.states import FIRST_RUNNER, engine_settings
 from cocal.errors import ConfigError
-from cocal.generation.states import FIRST_RUNNER, engine_settings
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.saved import About
 from cocal.own_policy.states import default_target
@@ -110,7 +110,7 @@ def command(
         about: The companion's settings.
         checkpoint: The language model.
         flags: vLLM's flags from the user.
-        model_impl: See `cocal.generation.states.implementation`.
+        model_impl: See `cocal.engines.states.implementation`.
     """
     from torch import cuda
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 import numpy as np
 
 from cocal.companion.settings import Target
-from cocal.generation.states import asking
+from cocal.engines.states import asking
 from cocal.models.text import Tokens
 
 CONFIDENCES = "cocal_confidences"

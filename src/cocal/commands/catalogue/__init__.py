@@ -7,7 +7,7 @@ from importlib import import_module
 from cocal.commands.catalogue.own import OWN
 from cocal.commands.flags import Command
 
-_STUDY = "cocal.commands.catalogue.whole"
+_STUDY = "cocal_study.commands.catalogue.whole"
 """The commands of a study, which the library finds by this name alone, when one of them or the list is asked for."""
 
 

@@ -7,17 +7,17 @@ import numpy as np
 import torch
 
 from cocal.answers.judge import Verdicts
+from cocal.engines.engine import Completion
 from cocal.errors import ContractError
 from cocal.features.forward import Pooled, score
-from cocal.generation.engine import Completion
 from cocal.integrations.recorded import StepWriter, rollout_rows, sampled_rows
 from cocal.models.text import batches_of_rows, plain_texts
-from cocal.policy.objectives import Rewards
+from cocal.objectives import Rewards
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from cocal.policy.learner import OnlineLearner
+    from cocal.companion.learner import OnlineLearner
 
 
 class RolloutCapture:

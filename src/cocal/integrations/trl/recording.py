@@ -22,6 +22,7 @@ import torch
 from transformers import TrainerCallback
 
 from cocal.answers.judge import Verdicts
+from cocal.companion.learner import OnlineLearner
 from cocal.companion.settings import OnlineSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import resolve_layers
@@ -29,8 +30,7 @@ from cocal.features.store import FeatureWriter, NumberFormat, create_features
 from cocal.integrations.recorded import StepWriter
 from cocal.integrations.trl.capture import RolloutCapture
 from cocal.models.loading import text_config
-from cocal.policy.learner import OnlineLearner
-from cocal.policy.objectives import Rewards
+from cocal.objectives import Rewards
 from cocal.store import provenance
 
 

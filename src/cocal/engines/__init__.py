@@ -1,0 +1,1 @@
+"""What generates responses, and the hidden states inside vLLM."""

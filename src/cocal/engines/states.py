@@ -1,0 +1,105 @@
+"""How vLLM is asked for hidden states: its settings, and the parameters of a request whose response is to be read.
+
+vLLM's models can return the states of chosen blocks beside their output (the interface that EAGLE-3 uses). A connector
+keeps the sum and the last of those of each response, and what was read of them comes with the response's output. So
+they cost no pass of their own, and no room in vLLM's cache.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from cocal.errors import ContractError
+from cocal.runtime.gpus import SECOND_RUNNER
+
+STATES = "cocal_states"
+"""Name of the pooled states in the `kv_transfer_params` of an output."""
+LAYERS = "cocal_layers"
+"""Name of the blocks in vLLM's `additional_config`, which keeps engines of other blocks apart in its compile cache."""
+FIRST_RUNNER = {SECOND_RUNNER: "0"}
+"""What of the environment makes vLLM use the first of its two model runners, the one that gives states."""
+_PROMPT = "cocal_prompt"
+_GIVING = (
+    "Llama, Mistral, Ministral3, Qwen2, Qwen3, Qwen3Moe, Phi3, Granite, GptOss, DeepseekV3, Gemma4, MiniCPM, Apertus "
+    "and Ernie4_5"
+)
+"""Families whose implementations of vLLM give states; not all of them."""
+
+
+class Reading(NamedTuple):
+    """Which states an engine keeps.
+
+    Attributes:
+        layers: Zero-based indices of the blocks, in ascending order.
+        poolings: Names of the poolings; see `cocal.features.forward.capture`.
+    """
+
+    layers: Sequence[int]
+    poolings: Sequence[str]
+
+
+def implementation(checkpoint: Path) -> Literal["vllm", "transformers"]:
+    """The implementation of a model that gives vLLM states (its `model_impl`): vLLM's own, or that of transformers.
+
+    Args:
+        checkpoint: Folder of the model, of which no weights are loaded.
+
+    Raises:
+        ContractError: if neither does.
+    """
+    import transformers
+    from vllm import ModelRegistry
+    from vllm.model_executor.models.interfaces import supports_eagle3
+
+    config = transformers.AutoConfig.from_pretrained(checkpoint, trust_remote_code=False)
+    name = (config.architectures or ["unknown"])[0]
+    own, theirs = ModelRegistry.models.get(name), getattr(transformers, name, None)
+    if own is not None and supports_eagle3(own.load_model_cls()):
+        return "vllm"
+    # transformers' older models, whose layers vLLM does not know how to share, do not load or lose their states there
+    if theirs is not None and theirs.is_backend_compatible() and config.get_text_config().base_model_tp_plan:
+        return "transformers"
+    raise ContractError(
+        f"{checkpoint}: vLLM gives no hidden states of {name}, neither by its own implementation nor by that of "
+        "transformers; it does of most newer models of transformers, such as Gemma, GLM and Mixtral, and of "
+        f"{_GIVING}. Score such responses by transformers (cocal score)"
+    )
+
+
+def engine_settings(layers: Sequence[int], connector: str, **extra: Any) -> dict[str, Any]:
+    """vLLM's settings for an engine whose responses are read.
+
+    Args:
+        layers: Zero-based indices of the blocks, in ascending order.
+        connector: Module and class of the connector, as in `cocal.engines.states_connector:StatesConnector`.
+        extra: What the connector is told.
+    """
+    module, _, name = connector.partition(":")
+    transfer = {
+        "kv_connector": name,
+        "kv_connector_module_path": module,
+        "kv_role": "kv_producer",
+        "kv_connector_extra_config": extra,
+    }
+    return {
+        "kv_transfer_config": transfer,
+        "additional_config": {LAYERS: list(layers)},
+        "scheduler_cls": "cocal.engines.states_scheduler.reading",
+        "worker_cls": "cocal.engines.states_worker.StatesWorker",
+    }
+
+
+def asking(prompt: int = 0) -> dict[str, Any]:
+    """The `extra_args` of the sampling parameters of a request that is to be read.
+
+    Args:
+        prompt: Number of tokens of the prompt, if the request's prompt holds a response after it, which is read; 0 if
+            the response that the request generates is read.
+    """
+    return {"kv_transfer_params": {_PROMPT: prompt}}
+
+
+def asked(parameters: dict[str, Any] | None) -> int | None:
+    """The `prompt` of `asking`, from a request's `kv_transfer_params`; None if it is not to be read."""
+    prompt = (parameters or {}).get(_PROMPT)
+    return prompt if type(prompt) is int and prompt >= 0 else None

@@ -1,0 +1,310 @@
+"""The hidden states inside vLLM: a connector that sums those of each response as they are computed.
+
+The scheduler's process says which requests are followed, and where their responses have ended; the worker keeps the sum
+of the states and the last one of each, and tells what is read of them once the last token of a response is computed.
+
+A request keeps its sum when it is preempted. What is then computed again is skipped: no prefix of the cache can be
+longer than what the request itself has computed, since its last token never comes from there. A response that is given
+in the prompt of a request might lie in the cache whole, so such a request takes nothing from it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorBase_V1,
+    KVConnectorMetadata,
+    KVConnectorWorkerMetadata,
+    SupportsHMA,
+)
+from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
+
+from cocal.engines.states import STATES, asked
+
+_NEVER = 2**40
+"""The length of a response that has not ended."""
+
+
+@dataclass
+class Step(KVConnectorMetadata):
+    """What the scheduler tells the worker in a step.
+
+    Attributes:
+        begun: Number of prompt tokens of new requests.
+        ended: Number of tokens of prompt and response of those whose response has ended.
+        gone: Requests that have left.
+    """
+
+    begun: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, int] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Found(KVConnectorWorkerMetadata):
+    """What was read, by the request's id, which the worker tells the scheduler."""
+
+    found: dict[str, Any]
+
+    def aggregate(self, other: "Found") -> "Found":
+        """That of two workers."""
+        return Found(self.found | other.found)
+
+
+class Computed(NamedTuple):
+    """What the model has computed in a step.
+
+    Attributes:
+        states: Those of each layer, (at least all tokens, hidden), of any float format.
+        requests: Ids of the requests, whose tokens lie one after another.
+        bounds: int64 (requests + 1,), where the tokens of each begin, and where they end.
+        starts: int64 (requests,), how many tokens of each were computed before.
+    """
+
+    states: Sequence[Tensor]
+    requests: Sequence[str]
+    bounds: np.ndarray
+    starts: np.ndarray
+
+
+class Sums:
+    """The sum and the last of the states of each response so far, in places that are used again.
+
+    Args:
+        device: Where they are kept.
+        prompts: Whether the state of the prompt's last token is kept, too.
+    """
+
+    def __init__(self, device: torch.device, prompts: bool):
+        self._device, self._names = device, ("last", "mean", *(["prompt"] if prompts else []))
+        self._begun: dict[str, int] = {}
+        """Prompt lengths of requests of which nothing was computed yet, and which have no place."""
+        self._ended: dict[str, int] = {}
+        """Lengths of responses that have ended and were not read yet."""
+        self._places: dict[str, int] = {}
+        self._free: list[int] = []
+        self._kept: dict[str, Tensor] = {}
+        self._counts = np.zeros((3, 0), np.int64)
+        """Tokens of the prompt, tokens up to which states are summed, and the length at which they end."""
+
+    def follow(self, step: Step) -> None:
+        """Take what the scheduler has told."""
+        self._begun |= step.begun
+        self._ended |= step.ended
+        for name in step.gone:
+            self._ended.pop(name, None)
+            if self._begun.pop(name, None) is None:
+                self._free.append(self._places.pop(name))
+
+    def whole(self) -> list[str]:
+        """Requests whose responses are summed to their ends, each of them once."""
+        places = self._places
+        found = [name for name, end in self._ended.items() if name in places and self._counts[1, places[name]] == end]
+        for name in found:
+            del self._ended[name]
+        return found
+
+    def add(self, step: Computed) -> None:
+        """Add the states of a step; those that were added before are skipped."""
+        for name in self._begun.keys() & {*step.requests}:
+            self._begin(name, self._begun.pop(name), step)
+        if not self._places:
+            return
+        for name in self._ended.keys() & self._places.keys():
+            self._counts[2, self._places[name]] = self._ended[name]
+        places = np.array([self._places.get(name, -1) for name in step.requests], np.int64)
+        prompt, done, limit = self._counts[:, places]
+        followed, ends = places >= 0, step.starts + np.diff(step.bounds)
+        begin, stop = np.maximum(step.starts, done), np.minimum(ends, limit)
+        offset = step.bounds[:-1] - step.starts  # of a token's row, from its position
+        if "prompt" in self._names:
+            here = followed & (step.starts < prompt) & (ends >= prompt)
+            self._put("prompt", step, here, places, offset + prompt - 1)
+        new = followed & (stop > begin)
+        for k in np.flatnonzero(new & (stop - begin > 1)):  # sums in a fixed order, unlike scattered ones on a GPU
+            for layer, states in enumerate(step.states):
+                rows = states[offset[k] + begin[k] : offset[k] + stop[k] - 1]
+                self._kept["mean"][places[k], layer] += rows.sum(0, dtype=torch.float32)
+        if new.any():
+            which, last = self._put("last", step, new, places, offset + stop - 1)
+            self._kept["mean"][which] += last
+        self._counts[1, places[new]] = stop[new]
+
+    def pooled(self, requests: Sequence[str], poolings: Sequence[str]) -> Tensor:
+        """The pooled states of responses, float32 (n, layers, poolings, hidden), in the order of `poolings`."""
+        places = np.array([self._places[name] for name in requests])
+        which, counts = self._indices(places), self._counts[1, places] - self._counts[0, places]
+        of = {name: kept[which] for name, kept in self._kept.items()}
+        of["mean"] /= self._indices(counts)[:, None, None]
+        return torch.stack([of[name] for name in poolings], dim=2)
+
+    def _put(self, name: str, step: Computed, chosen: np.ndarray, places: np.ndarray, rows: np.ndarray):
+        """Keep one state of each of the chosen requests; returns their places and these states."""
+        which, rows = self._indices(places[chosen]), self._indices(rows[chosen])
+        states = torch.stack([one[rows] for one in step.states], dim=1).float()
+        self._kept[name][which] = states
+        return which, states
+
+    def _indices(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(values).to(self._device, non_blocking=True)
+
+    def _begin(self, request: str, prompt: int, step: Computed) -> None:
+        """Give a place to a request; there are twice as many where none is free."""
+        if not self._free:
+            size = self._counts.shape[1]
+            more = max(64, size)
+            self._counts = np.pad(self._counts, ((0, 0), (0, more)))
+            room = torch.zeros(more, len(step.states), step.states[0].shape[1], device=self._device)
+            kept = self._kept
+            self._kept = {name: torch.cat([kept[name], room] if kept else [room.clone()]) for name in self._names}
+            self._free += range(size, size + more)
+        place = self._places[request] = self._free.pop()
+        self._counts[:, place] = prompt, prompt, _NEVER
+        self._kept["mean"][place] = 0
+
+
+class StatesConnector(KVConnectorBase_V1, SupportsHMA):
+    """vLLM's KV connector that hands out the pooled states of responses, float32 (layers, poolings, hidden).
+
+    `kv_connector_extra_config` names the `poolings`. Requests are read that `cocal.engines.states.asking` asks for.
+    """
+
+    name = STATES
+    """Name of what is read in the `kv_transfer_params` of an output."""
+    reads_cut = True
+    """Whether a response is read that reached its length limit."""
+
+    def __init__(self, vllm_config, role, kv_cache_config):
+        super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
+        self._told = Step()
+        """What the worker is told in the next step."""
+        self._growing: set[str] = set()
+        """Requests whose responses have not ended."""
+        self._found: dict[str, Any] = {}
+        """What was read of requests, None before that."""
+        self._sums: Sums | None = None
+        self._computed: Computed | None = None
+        self._ready: list[tuple[list[str], Tensor, Any]] = []
+
+    # beside the scheduler
+
+    def on_new_request(self, request) -> None:
+        """Follow a request that is to be read."""
+        prompt, length = asked(request.kv_transfer_params), request.num_prompt_tokens
+        if prompt is None or prompt >= length:
+            return
+        self._found[request.request_id] = None
+        self._told.begun[request.request_id] = prompt or length
+        if prompt:
+            self._told.ended[request.request_id] = length
+            request.skip_reading_prefix_cache = True
+        else:
+            self._growing.add(request.request_id)
+
+    def reads(self, request) -> bool:
+        """Whether a response that has just ended is yet to be read."""
+        name = request.request_id
+        if name in self._growing:
+            self._growing.remove(name)
+            if not (self.reads_cut or request.status.name == "FINISHED_STOPPED"):
+                return False
+            self._told.ended[name] = request.num_tokens
+        return name in self._found and not self.has_read(request)
+
+    def has_read(self, request) -> bool:
+        """Whether the worker has told what it read."""
+        return self._found.get(request.request_id) is not None
+
+    def build_connector_meta(self, scheduler_output) -> Step:
+        """What the worker has not been told yet."""
+        told, self._told = self._told, Step()
+        return told
+
+    def update_connector_output(self, connector_output) -> None:
+        """Take what the worker has read; that of requests that were aborted meanwhile is dropped."""
+        if told := connector_output.kv_connector_worker_meta:
+            self._found |= {request: one for request, one in told.found.items() if request in self._found}
+
+    def request_finished_all_groups(self, request, block_ids) -> tuple[bool, dict[str, Any] | None]:
+        """Hand out what was read; the blocks may be freed."""
+        self._growing.discard(request.request_id)
+        if request.request_id in self._found:
+            self._told.gone.append(request.request_id)
+        found = self._found.pop(request.request_id, None)
+        return False, None if found is None else {self.name: found}
+
+    def get_num_new_matched_tokens(self, request, num_computed_tokens) -> tuple[int, bool]:
+        """Nothing is loaded from elsewhere."""
+        return 0, False
+
+    def update_state_after_alloc(self, request, blocks, num_external_tokens) -> None:
+        """Nothing is loaded from elsewhere."""
+
+    # beside the model
+
+    def register_kv_caches(self, kv_caches) -> None:
+        """Load what reading needs; workers that share a model have the same states, of which the first one reads."""
+        if get_tensor_model_parallel_rank() == 0:
+            device = torch.device(self._vllm_config.device_config.device)
+            self.load(self._vllm_config.kv_transfer_config.kv_connector_extra_config, device)
+            self._sums = Sums(device, prompts="prompt" in self.poolings)
+
+    def load(self, extra: dict[str, Any], device: torch.device) -> None:
+        """Load what reading needs, from the connector's settings."""
+        self.poolings = tuple(extra["poolings"])
+
+    def read(self, states: Tensor) -> Tensor:
+        """What is told of n responses, of shape (n, ...), from their states, float32 (n, layers, poolings, hidden)."""
+        return states
+
+    def told(self, found: Tensor) -> Sequence[Any]:
+        """What was read of each response, in the form in which the processes of the engine pass it on."""
+        return found.numpy()
+
+    def take(self, *computed: Any) -> None:
+        """What the model has computed in this step; see `Computed`."""
+        self._computed = Computed(*computed)
+
+    @torch.inference_mode()
+    def wait_for_save(self) -> None:
+        """Add the states of this step, and read the responses that are complete. A step may compute nothing, such as
+        one that waits for a grammar."""
+        computed, self._computed = self._computed, None
+        if self._sums is None:
+            return
+        self._sums.follow(self._get_connector_metadata())
+        if computed:
+            self._sums.add(computed)
+        if whole := self._sums.whole():
+            self._hand_over(whole, self.read(self._sums.pooled(whole, self.poolings)))
+
+    def _hand_over(self, requests: list[str], found: Tensor) -> None:
+        """Copy what was read to the processor, without waiting for it."""
+        copied = None
+        if found.is_cuda:
+            on_gpu, found = found, torch.empty(found.shape, dtype=found.dtype, pin_memory=True)
+            found.copy_(on_gpu, non_blocking=True)
+            copied = torch.cuda.Event()
+            copied.record()
+        self._ready.append((requests, found, copied))
+
+    def build_connector_worker_meta(self) -> Found | None:
+        """What was read and is here by now, so that a GPU never waits; a later step hands over the rest."""
+        told = {}
+        while self._ready and ((copied := self._ready[0][2]) is None or copied.query()):
+            requests, found, _ = self._ready.pop(0)
+            told |= dict(zip(requests, self.told(found), strict=True))
+        return Found(told) if told else None
+
+    def start_load_kv(self, forward_context, **kwargs) -> None:
+        """Nothing is loaded from elsewhere."""
+
+    def wait_for_layer_load(self, layer_name) -> None:
+        """Nothing is loaded from elsewhere."""
+
+    def save_kv_layer(self, layer_name, kv_layer, attn_metadata, **kwargs) -> None:
+        """Keys and values stay where they are."""

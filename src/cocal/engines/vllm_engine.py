@@ -1,0 +1,284 @@
+"""The vLLM engine, which runs in the process of the job, so that it ends with the job however that ends."""
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cocal.engines.engine import Completion, Sampling
+from cocal.engines.settings import VllmSettings
+from cocal.engines.states import FIRST_RUNNER, STATES, Reading, asking, engine_settings, implementation
+from cocal.errors import ConfigError, ContractError, EngineError
+from cocal.models.loading import Policy, read_vocabulary, require_complete
+from cocal.models.text import Tokens
+from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, SECOND_RUNNER, has_compiler
+from cocal.runtime.progress import INTERVAL, progress_line
+
+_MIN_TEMPERATURE = 0.01
+"""vLLM silently raises lower temperatures to this one."""
+_CPU_CACHE_BYTES = 2**30
+_CONNECTOR = "cocal.engines.states_connector:StatesConnector"
+_BATCH_INVARIANT_CAPABILITY = 90
+_MEMORY = (
+    "if memory is short, change engine.memory_share (lower it if other processes use the GPU), max_length, "
+    "max_sequences or tensor_parallel"
+)
+
+
+@contextmanager
+def open_vllm(
+    settings: VllmSettings, checkpoint: Path, policy: Policy | None = None, reading: Reading | None = None
+) -> Iterator["VllmEngine"]:
+    """Load a checkpoint, whose memory is freed when the context ends; `policy` is not used. A process can have one such
+    engine at a time.
+
+    Args:
+        reading: The states that the engine keeps for every token, beside its keys and values.
+
+    Raises:
+        ContractError: if the checkpoint is not complete.
+        ConfigError: if vLLM is not installed, or cannot start with these settings.
+        EngineError: if vLLM does not start, or takes longer than `settings.start_timeout`.
+    """
+    require_complete(checkpoint)
+    with _failures("starting"), _within(settings.start_timeout):
+        engine = VllmEngine(_load(settings, checkpoint, reading), read_vocabulary(checkpoint).ends, reading)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+class VllmEngine:
+    """Generation with vLLM, in bfloat16 on a GPU and in float32 elsewhere.
+
+    In vLLM a seed chooses the same noise stream for every prompt, so each response is a request with its own seed.
+    Repeating the same requests gives the same responses. Depending on vLLM's kernels, the batch may change the last
+    digits of the logits and so, at times, a token (setting `batch_invariant`).
+
+    Args:
+        llm: vLLM's `LLM` with the checkpoint.
+        reading: The states that it keeps.
+    """
+
+    def __init__(self, llm: Any, ends: Iterable[int], reading: Reading | None = None):
+        self._llm = llm
+        self._ends = sorted(ends)
+        self.reading = reading
+        # the state of a response's last token takes a step more, in which a token is generated and thrown away
+        self._longest = llm.model_config.max_model_len - (reading is not None)
+
+    @property
+    def label(self) -> str:
+        """See `cocal.engines.engine.Engine.label`."""
+        import vllm
+
+        return f"vllm {vllm.__version__}"
+
+    def generate(
+        self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int], read: int = 0
+    ) -> list[list[Completion]]:
+        """See `cocal.engines.engine.Engine.generate`.
+
+        Raises:
+            ConfigError: if prompt and response exceed the longest sequence, or the temperature is too low.
+            EngineError: if vLLM fails.
+        """
+        if sampling.temperature < _MIN_TEMPERATURE:
+            raise ConfigError(f"temperature {sampling.temperature:g} is below vLLM's {_MIN_TEMPERATURE}; use top_k 1")
+        self._check_length(max(map(len, prompts)), sampling.max_tokens)
+        settings = asdict(sampling)
+        n = settings.pop("samples")
+        parameters = [
+            {"seed": int(seed) + j, "stop_token_ids": self._ends, "ignore_eos": True, "logprobs": 0, **settings}
+            | ({"extra_args": asking()} if j < read else {})
+            for seed in seeds
+            for j in range(n)
+        ]
+        found = []
+        for k, output in enumerate(self._run([prompt for prompt in prompts for _ in range(n)], parameters)):
+            one = output.outputs[0]
+            logprobs = np.array(one.logprobs.logprobs, dtype=np.float32)
+            states = _states_of(output) if k % n < read else None
+            found.append(Completion(list(one.token_ids), logprobs, one.finish_reason, states))
+        return [found[i * n : (i + 1) * n] for i in range(len(prompts))]
+
+    def read(self, prompts: Sequence[Tokens], responses: Sequence[Tokens]) -> list[np.ndarray]:
+        """See `cocal.engines.engine.Engine.read`.
+
+        Raises:
+            ConfigError: if prompt and response exceed the longest sequence.
+            EngineError: if vLLM fails.
+        """
+        self._check_length(*max(((len(p), len(r)) for p, r in zip(prompts, responses, strict=True)), key=sum))
+        rows = [[*prompt, *response] for prompt, response in zip(prompts, responses, strict=True)]
+        parameters = [{"max_tokens": 1, "temperature": 0, "extra_args": asking(len(prompt))} for prompt in prompts]
+        return [_states_of(output) for output in self._run(rows, parameters)]
+
+    def _check_length(self, prompt: int, response: int) -> None:
+        if prompt + response > self._longest:
+            raise ConfigError(
+                f"engine: a prompt of {prompt} tokens and a response of {response} do not fit into {self._longest} "
+                "tokens; raise max_length if the model allows it, or allow shorter responses"
+            )
+
+    def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
+        """See `cocal.engines.engine.Engine.next_token_logprobs`.
+
+        Raises:
+            EngineError: if vLLM fails.
+        """
+        asked = {"temperature": 0, "max_tokens": 1, "logprob_token_ids": list(tokens)}
+        outputs = self._run(prompts, [asked] * len(prompts))
+        # vLLM returns the sampled token first, then the requested ones in their order
+        return np.array([output.outputs[0].logprobs.logprobs[1:] for output in outputs])
+
+    def close(self) -> None:
+        """Free the memory of weights and cache, which a judge may need in the same process."""
+        from vllm.distributed import cleanup_dist_env_and_memory
+
+        self._llm.llm_engine.engine_core.shutdown()
+        del self._llm
+        cleanup_dist_env_and_memory()
+
+    def _run(self, prompts: Sequence[Tokens], parameters: Sequence[dict[str, Any]]) -> list[Any]:
+        """vLLM's output for each prompt, which does not depend on earlier ones."""
+        from tqdm import tqdm
+        from vllm import SamplingParams, TokensPrompt
+
+        class Report(tqdm):
+            """Logs lines of progress in place of vLLM's bar."""
+
+            monitor_interval = 0
+
+            def display(self, *_: object, **__: object) -> None:
+                if 0 < self.n < self.total:
+                    left = self.format_dict["elapsed"] / self.n * (self.total - self.n)
+                    logging.info(progress_line("vLLM: response", self.n, self.total, left))
+
+        with _failures("at work"):
+            asked = [SamplingParams(**one, flat_logprobs=True, detokenize=False) for one in parameters]
+            self._llm.reset_prefix_cache()
+            return self._llm.generate(
+                [TokensPrompt(prompt_token_ids=list(prompt)) for prompt in prompts],
+                asked,
+                use_tqdm=partial(Report, mininterval=INTERVAL, file=StringIO()),
+            )
+
+
+def _states_of(output: Any) -> np.ndarray:
+    """The pooled states that come with an output."""
+    if STATES not in (output.kv_transfer_params or {}):
+        raise EngineError("vLLM gave no hidden states of a response; its lines above say why")
+    return output.kv_transfer_params[STATES]
+
+
+def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> Any:
+    """vLLM's `LLM` with a checkpoint."""
+    if find_spec("vllm") is None:
+        raise ConfigError(f"engine: {NO_VLLM}")
+    if settings.python and Path(settings.python).absolute().parent != Path(sys.executable).parent:
+        raise ConfigError(
+            f"engine.python: vLLM runs in the job's environment, whose Python is {sys.executable} and not "
+            f"{settings.python}: leave engine.python out, and run with --sdm conda, or in the environment of "
+            "envs/gpu.yaml"
+        )
+    os.environ.update(
+        # the scheduler runs in this process, so that every run forms the same batches
+        VLLM_ENABLE_V1_MULTIPROCESSING="0",
+        VLLM_LOGGING_STREAM="ext://sys.stderr",
+        VLLM_NO_USAGE_STATS="1",
+        DO_NOT_TRACK="1",
+        # FlashInfer's sampler is compiled when vLLM warms up, which fails without nvcc. Requests that have seeds, as
+        # all of ours, never use it.
+        VLLM_USE_FLASHINFER_SAMPLER="0",
+        VLLM_BATCH_INVARIANT=str(int(settings.batch_invariant)),
+        **(FIRST_RUNNER if reading else {}),
+    )
+    # parallel jobs must not be bound to the same core
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    os.environ.setdefault(SECOND_RUNNER, "0")
+    from vllm.platforms import current_platform
+
+    cpu = current_platform.is_cpu()
+    if settings.batch_invariant and (cpu or not current_platform.has_device_capability(_BATCH_INVARIANT_CAPABILITY)):
+        raise ConfigError("engine: batch_invariant needs a GPU of compute capability 9.0 or newer; set it to false")
+    if cpu:
+        import torch._dynamo
+
+        torch._dynamo.config.disable = True  # it needs a compiler and gains nothing on a processor
+    elif not has_compiler():
+        raise ConfigError(f"engine: {NO_COMPILER}")
+    states = {}
+    if reading:
+        states = engine_settings(reading.layers, _CONNECTOR, poolings=list(reading.poolings))
+        states["model_impl"] = implementation(checkpoint)
+    from vllm import LLM
+
+    # since 0.29, GPUs would take the second one, with which none of this was tried; vLLM means to drop the first
+    logging.info("vLLM with its %s model runner", "first" if os.environ[SECOND_RUNNER] == "0" else "second")
+    return LLM(
+        str(checkpoint),
+        trust_remote_code=False,
+        load_format="safetensors",
+        generation_config="vllm",  # the checkpoint's own sampling defaults are ignored
+        dtype="float32" if cpu else "bfloat16",
+        enforce_eager=cpu,
+        # vLLM's build for processors dies of a seeded request whose prompt is read in several steps
+        enable_chunked_prefill=False if cpu else None,
+        kv_cache_memory_bytes=_CPU_CACHE_BYTES if cpu else None,
+        tensor_parallel_size=settings.tensor_parallel,
+        gpu_memory_utilization=settings.memory_share,
+        max_model_len=settings.max_length,
+        max_num_seqs=settings.max_sequences,
+        enable_prefix_caching=settings.prefix_caching,
+        attention_backend=settings.attention_backend,
+        logprobs_mode="raw_logprobs",
+        seed=0,
+        **states,
+    )
+
+
+@contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """Raise EngineError in the block once it has taken so many seconds; vLLM itself waits for ever."""
+
+    def late(*_: object) -> None:
+        raise EngineError(
+            f"vLLM did not start within {seconds:g} s; raise engine.start_timeout if it was still loading"
+        )
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _failures(doing: str) -> Iterator[None]:
+    """Turn vLLM's errors into ours: it raises ValueError or an error of its own for requests and settings that it
+    refuses, and for a cache that is too small. Of its workers on several GPUs, which print their errors, it only says
+    that they failed."""
+    try:
+        yield
+    except (ConfigError, ContractError, EngineError):
+        raise
+    except ImportError as error:
+        raise ConfigError(f"engine: vLLM cannot be loaded by this Python ({error})") from error
+    except Exception as error:
+        if isinstance(error, ValueError) or type(error).__name__ == "VLLMValidationError":
+            raise ConfigError(f"engine: {error}; {_MEMORY}") from error
+        raise EngineError(f"vLLM failed {doing}, and its lines above say why; {_MEMORY}: {error}") from error

@@ -1,0 +1,1 @@
+"""Settings: the base of their models, and their reading."""

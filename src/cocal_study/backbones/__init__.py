@@ -1,0 +1,1 @@
+"""Backbones: checked and imported, taken from a package, or pre-trained here."""

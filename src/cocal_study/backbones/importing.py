@@ -1,0 +1,137 @@
+"""Checkpoints from elsewhere: downloaded from the hub, checked, and put among the policies of a study."""
+
+import json
+import logging
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cocal.errors import ContractError
+from cocal.models.hub import FILES, download
+from cocal.models.loading import check_weights, load_tokenizer, stated_ends
+from cocal.store import atomic_path, label_folder
+from cocal.store.run_folder import link_file
+from cocal_study.backbones.packaged import unpack_model
+
+if TYPE_CHECKING:
+    from cocal_study.config.backbone import CheckpointSettings, DecoderSettings, PackageSettings
+
+_SHAPE = {
+    "num_attention_heads": "heads",
+    "num_key_value_heads": "key_value_heads",
+    "head_dim": "head_dim",
+    "intermediate_size": "intermediate_size",
+    "vocab_size": "vocabulary",
+    "tie_word_embeddings": "tied",
+}
+"""Keys of a checkpoint's config.json that state the shape of its blocks, and ours."""
+
+
+def import_checkpoint(
+    source: Path,
+    output: Path,
+    *,
+    depth: int,
+    width: int,
+    attributes: Mapping[str, str],
+    architecture: "DecoderSettings | None" = None,
+    base: Path | None = None,
+) -> None:
+    """Check a checkpoint and put it atomically at `output`; files are linked, or copied across file systems.
+
+    Args:
+        depth: Number of transformer blocks that it must have.
+        width: Size of a hidden state that it must have.
+        architecture: Shape that its blocks must have, if it is stated.
+        base: Checkpoint whose vocabulary it must have.
+
+    Raises:
+        ContractError: if a check fails; the message names the folder, the file and the reason.
+    """
+    if not source.is_dir():
+        raise ContractError(f"{source}: no such checkpoint folder")
+    config = _settings(source, "config.json")
+    check_shape(source, config, depth, width, architecture)
+    spoken = _settings(source, "tokenizer_config.json") if (source / "tokenizer_config.json").exists() else {}
+    if "auto_map" in config or "auto_map" in spoken:  # slime runs such code unasked
+        raise ContractError(
+            f"{source}: the checkpoint brings code of its own (auto_map in config.json or tokenizer_config.json), "
+            "which is never run; give one that transformers loads without"
+        )
+    check_weights(source)
+    tokenizer, rows = load_tokenizer(source), config.get("vocab_size", 0)
+    if len(tokenizer) > rows:
+        raise ContractError(f"{source}: the tokenizer has {len(tokenizer)} tokens, but the embedding has {rows} rows")
+    if not stated_ends(source, tokenizer):
+        raise ContractError(
+            f"{source}: neither generation_config.json nor the tokenizer names a token that ends a response; add "
+            "eos_token_id to generation_config.json"
+        )
+    if base is not None:
+        expected = _settings(base, "config.json")["vocab_size"]
+        if rows != expected:
+            raise ContractError(f"{source}: the embedding has {rows} rows, but that of {base} has {expected}")
+        ours, theirs = tokenizer.get_vocab(), load_tokenizer(base).get_vocab()
+        if ours != theirs:
+            other = min(ours.items() ^ theirs.items())[0]
+            raise ContractError(f"{source}: the vocabulary differs from that of {base} in token {other!r}")
+    files = sorted({file for pattern in FILES for file in source.glob(pattern)})
+    with atomic_path(output) as partial:
+        partial.mkdir()
+        for file in files:
+            link_file(file, partial / file.name)
+        label_folder(partial, attributes)
+    logging.info("%s: %d files of %s", output, len(files), source)
+
+
+def check_shape(
+    source: Path, config: Mapping[str, Any], depth: int, width: int, architecture: "DecoderSettings | None" = None
+) -> None:
+    """Compare the config.json of a checkpoint with the shape that a study states.
+
+    Raises:
+        ContractError: if it states another one.
+    """
+    for key, name, wanted in (("num_hidden_layers", "depth", depth), ("hidden_size", "width", width)):
+        if config.get(key) != wanted:
+            raise ContractError(f"{source}: {key} is {config.get(key)}, the backbone's {name} is {wanted}")
+    if architecture is not None:
+        for key, name in _SHAPE.items():
+            wanted = getattr(architecture, name)
+            if config.get(key, wanted) != wanted:  # what the settings do not say is not compared
+                raise ContractError(f"{source}: {key} is {config[key]}, the backbone's architecture.{name} is {wanted}")
+
+
+@contextmanager
+def existing(settings: "CheckpointSettings | PackageSettings") -> Iterator[Path]:
+    """Folder of a checkpoint that exists, wherever its settings say that it comes from, with the shape that they state.
+    The model of a package is unpacked into a temporary folder, which is deleted when the context ends.
+
+    Raises:
+        ContractError: if it cannot be downloaded, or is not what the settings state.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        if settings.source == "package":
+            folder = Path(place) / settings.package
+            folder.mkdir()
+            unpack_model(settings, folder)
+        else:
+            folder = download(settings.path, settings.revision) if settings.on_hub else Path(settings.path)
+        if not folder.is_dir():
+            raise ContractError(f"{folder}: no such checkpoint folder")
+        check_shape(folder, _settings(folder, "config.json"), settings.depth, settings.width, settings.architecture)
+        yield folder
+
+
+def _settings(folder: Path, name: str) -> dict[str, Any]:
+    try:
+        content = json.loads((folder / name).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ContractError(f"{folder}: {name} is missing") from None
+    except ValueError as error:
+        raise ContractError(f"{folder / name}: the file is not JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise ContractError(f"{folder / name}: the file holds no settings")
+    return content

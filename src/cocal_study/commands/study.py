@@ -1,0 +1,123 @@
+"""A study as a whole: its plan, its schema, where results come from, and its digests."""
+
+import argparse
+import logging
+import os
+import sys
+from pathlib import Path
+
+from cocal.commands.catalogue import listing
+from cocal.store.atomic import write_text
+from cocal.store.lineage import trace
+from cocal_study.commands.catalogue.stages import STAGES
+from cocal_study.config import load_study, parse_settings
+from cocal_study.config.study import study_schema
+from cocal_study.planning.bundle import commit_of
+from cocal_study.planning.digests import StudyDigests, digests_of, maker_of, verdict
+from cocal_study.planning.regimes import write_studies
+from cocal_study.planning.replicates import replicate, write_study
+from cocal_study.provenance.owner import owner_of
+from cocal_study.questions.loaders import counted
+from cocal_study.resources import slurm
+from cocal_study.resources.estimate import Assumptions
+from cocal_study.resources.forecast import assumptions_listed, forecast, jobs_left, outlook
+
+
+def run_plan(options: argparse.Namespace) -> None:
+    """Count the jobs left with a dry-run, estimate hours and storage from the configuration, and print both."""
+    study = counted(load_study(options.study))
+    beside = Path("studies") / study.study
+    here = not beside.exists() and owner_of("results") in (None, study.study)
+    directory = options.directory or (Path() if here else beside)
+    assumed = parse_settings(Assumptions, options.assumptions, "--assumptions")
+    lines = forecast(study, assumed, jobs_left(options.snakefile, options.study, directory))
+    print(f"{options.study}: {study.study}", *lines, sep="\n")
+    if elsewhere := outlook(study, lambda card: counted(load_study(options.study, {"card": card})), assumed):
+        print(
+            "\nOn GPUs of one kind each, with the settings of the card that fits it, from low to high; and by the times"
+        )
+        print("that the paper states, with the study's number of GPUs, since it states none:")
+        print(*elsewhere, sep="\n")
+    print(f"\nJobs: those left to do in {directory.absolute()}. Hours and storage: the complete study, estimated from")
+    print(*assumptions_listed(assumed), sep="\n")
+
+
+def run_trace(options: argparse.Namespace) -> None:
+    """Print each ancestor once, below what was made from it, with its digest and what it says of itself; of a cell, the
+    way back of its number.
+
+    Raises:
+        ConfigError: if there is no such cell.
+        ContractError: if an ancestor is not the one that the result was made from.
+    """
+    if options.cell:
+        from cocal_study.exhibits.base.way_back import page_of, way_back
+
+        print(page_of(options.result, way_back(options.result, *options.cell), commit_of(options.result)))
+        return
+    # the ancestors of a result lie beside it, and not beside a link to it
+    below = "results" in [folder.name for folder in options.result.absolute().parents]
+    result = options.result if below and not options.result.is_symlink() else options.result.resolve()
+    for distance, product in trace(result):
+        if options.depth is None or distance <= options.depth:
+            facts = product.facts
+            said = [facts[name] for name in ("stage", "backbone", "algorithm", "step", "dataset") if name in facts]
+            print(f"{'  ' * distance}{product.path}  {product.identity}  {' '.join(said)}".rstrip())
+
+
+def run_digests(options: argparse.Namespace) -> None:
+    """Print the digests, write them, or print a verdict, which is no error if the bytes differ.
+
+    Raises:
+        ContractError: if outputs are missing or damaged, or if FILE is no such file or belongs to another study.
+    """
+    digests = digests_of(options.results)
+    maker = maker_of(options.results)
+    here = StudyDigests(study=owner_of(options.results) or "unknown", made_by=maker, digests=digests)
+    if options.compare is not None:
+        there = parse_settings(StudyDigests, str(options.compare))
+        print(verdict(here, there, str(options.compare)))
+    elif options.write is not None:
+        write_text(options.write, here.model_dump_json(indent=1) + "\n")
+        logging.info("%d digests written to %s", sum(map(len, digests.values())), options.write)
+    else:
+        for outputs in digests.values():
+            for name, value in outputs.items():
+                print(f"{value}  {name}")
+
+
+def run_replicate(options: argparse.Namespace) -> None:
+    """Write the study.
+
+    Raises:
+        ConfigError: if the study is invalid.
+    """
+    write_study(replicate(load_study(options.study), options.number), options.output)
+
+
+def run_regimes(options: argparse.Namespace) -> None:
+    """Write the study of every point.
+
+    Raises:
+        ConfigError: if the file of regimes, or a study that follows from it, is invalid.
+    """
+    write_studies(options.regimes, options.number, options.output)
+
+
+def run_schema(options: argparse.Namespace) -> None:
+    """Print the schema to standard output."""
+    print(study_schema(), end="")
+
+
+def run_stages(options: argparse.Namespace) -> None:
+    """Print their names and summaries."""
+    print(listing(STAGES))
+
+
+def run_slurm(options: argparse.Namespace) -> None:
+    """Check the cluster, or cancel the jobs."""
+    if options.cancel:
+        jobs = slurm.cancel(options.directory.resolve())
+        print(f"cancelled {len(jobs)} job(s)", *(job.id for job in jobs), file=sys.stderr)
+    else:
+        slurm.check(options.directory.resolve(), slurm.site_of(os.environ))

@@ -1,0 +1,58 @@
+"""Reading of configurations: YAML or JSON becomes a validated model, or raises one clear error.
+
+The model of a whole study is imported where one is read. Most commands read the settings of their stage alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cocal.errors import ConfigError
+from cocal.settings.parse import read_yaml, validate
+
+if TYPE_CHECKING:
+    from cocal_study.config.study import Study
+
+_SINGLE_KEYS = "--config 'companion={passes: 10}'"
+
+
+def load_study(path: str | Path, overrides: Mapping[str, Any] | None = None) -> "Study":
+    """The study in a YAML file, with `overrides` merged into it key by key.
+
+    Raises:
+        ConfigError: if the file or the merged result is not a valid study.
+    """
+    from cocal_study.config.study import Study
+
+    return validate(Study, _merge(read_yaml(path), overrides or {}), str(path))
+
+
+def configured_study(files: Sequence[str | Path], changes: Mapping[str, Any]) -> "Study":
+    """The study of a run of the workflow.
+
+    Args:
+        files: Files that --configfile names; only one is allowed.
+        changes: Values that --config gives for some keys; nested mappings are merged into the study key by key.
+
+    Raises:
+        ConfigError: if there are several files, the file is not a whole study, or the result is not a valid study.
+    """
+    if len(files) > 1:
+        raise ConfigError(
+            f"--configfile {' '.join(map(str, files))}: a run has one study, and files are never merged; "
+            f"change single keys of a study with {_SINGLE_KEYS}"
+        )
+    if "study" not in read_yaml(files[0]):
+        raise ConfigError(
+            f"{files[0]}: no key `study:`. A file given with --configfile is a whole study and replaces the default; "
+            f"change single keys of a study with {_SINGLE_KEYS}"
+        )
+    return load_study(files[0], changes)
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged

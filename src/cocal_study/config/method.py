@@ -1,0 +1,95 @@
+"""The declaration of a method, which is all that the rest of the package knows about it."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from cocal.companion.settings import Experience, Target
+from cocal.settings.base import Name
+
+PromptFormat = Literal["answer", "verbal", "rlcr", "dcpo"]
+Policy = Literal["base", "grpo", "rlcr", "dcpo"]
+Reader = Literal["linear", "one-layer", "rollouts", "resampled"]
+"""The models that score hidden states: a logistic regression, companions of one hidden layer, CoCal's own, or those of
+PostCal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rival:
+    """A score in [0, 1] of a method's responses that may learn from the same rollouts as the companions
+    (tables/recalibrated)."""
+
+    name: str
+    """Name of its confidences in files, together with what was done to them (`cocal_study.planning.rivals.named`)."""
+    position: int
+    """Number that orders the rivals in their table."""
+    score: str = ""
+    """Function that scores a table of responses, as "module:function" of the type
+    `cocal_study.methods.responses.Score`; empty if hidden states are read."""
+    reader: Reader | None = None
+    """The model that scores hidden states, for the target of the method's companion; None if they are not read."""
+    ranks_only: bool = False
+    """True if the score as it is only ranks responses, so that its calibration error means nothing."""
+    method: str = ""
+    """Name of the method that declares the rival, which `cocal_study.planning.rivals.RIVALS` adds. A study without this
+    method does not have the rival."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """A confidence method: it gives each evaluated response a confidence in [0, 1]; higher means more likely correct.
+
+    A module declares a method by an attribute `METHOD` of this class. The registry (`cocal_study.config.methods`)
+    imports such modules in every short process, so they must not import heavy libraries at their top.
+
+    Raises:
+        ValidationError: if a value is not allowed.
+    """
+
+    name: Name
+    """Key in configurations, files and metric cubes: lower case, digits, dots and single hyphens."""
+    label: str
+    """Name in tables and figures, as plain text."""
+    position: int
+    """Number that orders the methods in predictions, in metric cubes and in a study that lists all of them. This
+    package uses multiples of ten; the methods of the main table come first, in its order (table 1)."""
+    group: int | None = None
+    """Group of rows in the main table, between two horizontal rules; None if the method is not in that table."""
+    prompt_format: PromptFormat
+    """Prompt format of the responses that it is evaluated on. All methods with "answer" share their responses."""
+    policy: Policy
+    """Policy that produces those responses: the pre-RL model, or one that an algorithm trained."""
+    estimate: Annotated[str, Field(pattern=r"^\w+(\.\w+)*:\w+$")]
+    """Function that computes its confidences, as "module:function"; it is imported when predictions are made. Its type
+    is `cocal_study.methods.responses.Estimate`. Methods with the same function are computed together."""
+    columns: tuple[str, ...] = ()
+    """Columns of the responses that `estimate` reads, in addition to those that every evaluation reads
+    (`cocal_study.methods.responses.COLUMNS`)."""
+    needs_pool: bool = False
+    """True if a pool of responses is sampled for each question and their answers are compared with one another."""
+    asks_p_true: bool = False
+    """True if the policy is asked whether its evaluated responses are correct."""
+    experience: Experience | None = None
+    """Training data of its companion: the rollouts of GRPO, responses resampled from GRPO's final policy, or the
+    prompts of the rollouts. A method with None has no companion."""
+    target: Target | None = None
+    """Supervision target of its companion ("group" and "binary": section 4.2, "question": appendix F.4)."""
+    rivals: tuple[Rival, ...] = ()
+    """Scores of its responses that tables/recalibrated compares with the companions."""
+    colour: Annotated[str, Field(pattern=r"^#[0-9a-f]{6}$")]
+    """Colour in every figure, as "#rrggbb". The colours of this package can be told apart by protanopes, deuteranopes
+    and tritanopes. Of the two targets of a method, group is the lighter and binary the darker shade of one hue, which
+    differ in greyscale. CoCal (binary) keeps its colour on other policies."""
+    marker: str
+    """Marker in every figure, as Matplotlib's letter. Every method has its own, which tells curves apart without
+    colours."""
+    hollow: bool = False
+    """True if the marker is white inside. A companion on the policy of another method has that method's marker,
+    hollow."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Method":
+        if (self.experience is None) != (self.target is None):
+            raise ValueError("a companion needs both an experience and a target")
+        return self

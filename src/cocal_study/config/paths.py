@@ -1,0 +1,51 @@
+"""Relative paths in a study, which start at the root of the repository wherever the results are."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from cocal.engines.settings import VllmSettings
+from cocal.settings.base import Model
+from cocal_study.config.backbone import CheckpointSettings, ImportedRolloutSettings, ImportedSettings
+from cocal_study.config.data import FileSettings, SourceSettings
+from cocal_study.config.evaluation import LlmJudgeSettings
+from cocal_study.config.policy import SlimeSettings
+from cocal_study.config.study import Study
+
+_PLACES = {
+    FileSettings: lambda one: ["path"],
+    SourceSettings: lambda one: ["registry"],  # the cache is relative to the folder of the results
+    CheckpointSettings: lambda one: [] if one.on_hub else ["path"],
+    ImportedSettings: lambda one: ["stages"],
+    ImportedRolloutSettings: lambda one: ["path", "weights"],
+    SlimeSettings: lambda one: ["torch_dist"],
+    LlmJudgeSettings: lambda one: ["prompts", "checkpoint"] if one.local else ["prompts"],
+    VllmSettings: lambda one: ["python"] if "/" in (one.python or "") else [],  # a bare name is looked up in PATH
+}
+"""The fields of settings that hold a path, or several by name."""
+
+
+def located(study: Study, root: str | Path, folder: str | Path) -> Study:
+    """The study with its relative paths rewritten so that they start at another folder.
+
+    Args:
+        root: Folder at which relative paths start.
+        folder: Folder in which the workflow runs (`snakemake --directory`).
+    """
+    root, folder = Path(root).resolve(), Path(folder).resolve()  # `..` after a symbolic link leads elsewhere
+
+    def seen(value: Any, is_path: bool) -> Any:
+        if isinstance(value, dict):
+            return {key: seen(one, is_path) for key, one in value.items()}
+        if isinstance(value, Model):
+            places = _PLACES[type(value)](value) if type(value) in _PLACES else []
+            update = {key: seen(getattr(value, key), key in places) for key in type(value).model_fields}
+            changed = {key: new for key, new in update.items() if new != getattr(value, key)}
+            return value.model_copy(update=changed)
+        if not is_path or value is None or Path(value).is_absolute():
+            return value
+        relative = os.path.relpath(root / value, folder)
+        # without `./`, a path with one slash would be a name on the hub
+        return relative if relative.startswith("..") else f"./{relative}"
+
+    return study if root == folder else seen(study, False)

@@ -1,0 +1,1 @@
+"""Metrics of all methods and sets as labelled arrays, and their resamples."""

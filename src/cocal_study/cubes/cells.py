@@ -1,0 +1,134 @@
+"""Cells of a metric cube, the policy that produces a method's responses, and the quality of those responses."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from cocal.errors import ContractError
+from cocal.metrics.calibration import METRICS
+from cocal.metrics.scores import SCORES
+from cocal_study.config.evaluation import QualitySettings
+from cocal_study.config.methods import METHODS
+
+
+def policy_cell(method: str, step: int) -> tuple[str, int]:
+    """Return the algorithm and the step of a method's predictions in a table or figure of policies at `step`.
+
+    The pre-RL model always has algorithm "base" and step 0.
+    """
+    algorithm = METHODS[method].policy
+    return (algorithm, 0) if algorithm == "base" else (algorithm, step)
+
+
+def read_cell(cube: xr.Dataset, cell: Mapping[str, str | int], metrics: Sequence[str] = METRICS) -> pd.DataFrame:
+    """Read metrics of one cell.
+
+    Args:
+        cube: Metric cube (`cocal_study.cubes.cube`), with or without dimensions of a sweep.
+        cell: One label for each dimension of the cube except `metric`.
+        metrics: Names of the metrics; by default those of the paper.
+
+    Returns:
+        One row for each metric, with the columns metric, value, lower, upper, n, those of
+        `cocal_study.cubes.cells.RATES`, and seed_sd.
+
+    Raises:
+        ContractError: if the cube has other dimensions, or lacks the cell or a metric.
+    """
+    file = cube.encoding.get("source", "metrics")  # xarray records the path of the file here
+    found = [str(name) for name in cube["n"].dims]
+    if set(found) != set(cell):
+        raise ContractError(
+            f"{file}: the cube has the dimensions {', '.join(found)}, but {', '.join(cell)} are needed. A sweep over "
+            "companions has its own cube: give the other one"
+        )
+    if missing := [name for name in metrics if name not in cube.indexes["metric"]]:
+        raise ContractError(f"{file}: the cube has no metric {missing[0]}; make it anew with `cocal metrics --scores`")
+    where = ", ".join(f"{name} {label}" for name, label in cell.items() if name != "seed")
+    for name, label in cell.items():
+        if label not in cube.indexes[name]:
+            known = ", ".join(map(str, cube.indexes[name]))
+            raise ContractError(f"{file}: there is nothing for {where}: no such {name} (there are: {known})")
+    one = cube.sel({**cell, "metric": list(metrics)})
+    if int(one["n"]) == 0:
+        raise ContractError(f"{file}: there is nothing for {where}; run its predictions, or leave it out of the layout")
+    return pd.DataFrame(
+        {
+            "metric": one["metric"].to_numpy(),
+            **{name: one[name].to_numpy() for name in ("value", "lower", "upper")},
+            "n": int(one["n"]),
+            **{name: float(one[name]) for name in RATES},
+            "seed_sd": one["seed_sd"].to_numpy(),
+        }
+    )
+
+
+def read_cells(
+    cube: xr.Dataset,
+    cells: Mapping[tuple[str | int, ...], Mapping[str, str | int]],
+    names: Sequence[str],
+    metrics: Sequence[str] = METRICS,
+) -> pd.DataFrame:
+    """Read metrics of several cells and stack the rows of `read_cell`.
+
+    Args:
+        cube: Metric cube.
+        cells: Cells by key, in the order of the rows.
+        names: Names of the first columns, which hold the parts of the keys.
+        metrics: Names of the metrics.
+    """
+    read = {key: read_cell(cube, cell, metrics) for key, cell in cells.items()}
+    return pd.concat(read, names=names).reset_index(level=list(names)).reset_index(drop=True)
+
+
+RATES = (
+    "valid_rate",
+    "answered_rate",
+    "decided_rate",
+    "truncation_rate",
+    "p_true_mass",
+    "exact_match_accuracy",
+)
+"""Quality rates of a cell's responses: the shares with a valid confidence, with an answer, with a verdict and of
+truncated responses, the mean probability of "True" or "False" in P(True), and the accuracy by exact match instead of
+the judge. A rate that does not apply is NaN."""
+
+_CORRECTNESS, _CONFIDENCE = ("answered_rate", "decided_rate"), ("valid_rate", "p_true_mass")
+RESTS_ON: dict[str, tuple[str, ...]] = {
+    "accuracy": _CORRECTNESS,
+    "mean_confidence": _CONFIDENCE,
+    **dict.fromkeys(("ece", "auroc", *SCORES), (*_CONFIDENCE, *_CORRECTNESS)),
+}
+"""The rates that each metric depends on: correctness needs answers and verdicts, confidence needs valid confidences."""
+
+
+def rates_of(rows: pd.DataFrame) -> dict[str, float]:
+    """Compute the `RATES` of rows of a predictions table (`cocal.store.contracts.PREDICTIONS`)."""
+    exact = rows["exact_match"].to_numpy(dtype=np.float64, na_value=np.nan)
+    known = exact[~np.isnan(exact)]
+    shares = (rows["confidence"].notna(), *(rows[name] for name in ("answered", "decided", "truncated", "p_true_mass")))
+    means = [float(values.mean()) for values in shares]
+    return dict(zip(RATES, [*means, float(known.mean()) if known.size else float("nan")], strict=True))
+
+
+def degenerate(mean_confidence: tuple[float, float], auroc: tuple[float, float]) -> bool:
+    """True if a confidence tells no response from another: it is constant, or the interval of its AUROC holds one half.
+
+    Args:
+        mean_confidence: The interval of its mean over resamples of the questions, which has no width where the
+            confidence is constant; NaN without resamples.
+        auroc: The interval of its AUROC over the same resamples.
+    """
+    return mean_confidence[1] - mean_confidence[0] < _TOLERANCE or auroc[0] <= 0.5 <= auroc[1]
+
+
+_TOLERANCE = 1e-9
+"""Tolerance of the comparison, since the mean of equal shares over seeds may round to either side of them."""
+
+
+def shortfalls(rates: Mapping[str, float], floors: QualitySettings) -> dict[str, float]:
+    """Return the rates that lie below their floors; NaN and missing rates are never below."""
+    known = floors.model_dump()
+    return {name: rates[name] for name, floor in known.items() if name in rates and rates[name] < floor - _TOLERANCE}

@@ -1,0 +1,122 @@
+"""The metrics of every resample of the questions, from which paired differences between methods are computed.
+
+The cube keeps intervals alone. A difference between two methods needs the values of both on the same resamples; they
+are shared by all cells with the same questions, in whichever file (`cocal.metrics.bootstrap.generator_for`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from cocal.errors import ContractError
+from cocal.metrics.scores import PAIRED
+from cocal.store.files import read_dataset
+from cocal_study.cubes.cube import Evaluated
+
+MAIN = "main"
+"""The comparison of the methods with one another; the others are named like their cubes, such as "budgets"."""
+_LABELS = ("algorithm", "step", "source_step", "layer", "pooling", "dataset", "method")
+
+
+def resamples_of(evaluated: Evaluated) -> xr.Dataset:
+    """Arrange the metrics of all cells that are `PAIRED` as a list of cells.
+
+    Returns:
+        A data set with the dimensions cell, metric, seed and resample, and the variables
+
+        - `value`: float64 (cell, metric), the mean over the seeds.
+        - `by_seed`: float64 (cell, seed, metric), NaN for methods without seeds.
+        - `resampled`: float64 (cell, metric, resample), the mean over the seeds; NaN where a resample does not define
+          the metric.
+        - `backbone`, the labels of a cell in the dimensions of the cube, and `questions`, the digest of the questions.
+
+        Its attribute `level` is the confidence level of the intervals.
+    """
+    cells, seeds = evaluated.cells, evaluated.coordinates["seed"][1:]
+    names = [name for name in evaluated.coordinates["metric"] if name in PAIRED]
+    chosen = [evaluated.coordinates["metric"].index(name) for name in names]
+    value = np.array([one.values[:, chosen].mean(axis=0) for one in cells.values()])
+    resampled = np.array([one.resampled[:, :, chosen].mean(axis=0).T for one in cells.values()])
+    by_seed = np.full((len(cells), len(seeds), len(names)), np.nan)
+    for place, one in enumerate(cells.values()):
+        if [str(seed) for seed in one.seeds] == seeds:
+            by_seed[place] = one.values[:, chosen]
+    labels = {
+        name: ("cell", [dataset if name == "dataset" else getattr(cell, name) for cell, dataset in cells])
+        for name in ("backbone", *_LABELS)
+    }
+    return xr.Dataset(
+        {
+            "value": (("cell", "metric"), value),
+            "by_seed": (("cell", "seed", "metric"), by_seed),
+            "resampled": (("cell", "metric", "resample"), resampled),
+            **labels,
+            "questions": ("cell", [one.questions for one in cells.values()]),
+        },
+        coords={"metric": names, "seed": seeds},
+        attrs={"level": evaluated.level},
+    )
+
+
+@dataclass(frozen=True)
+class Key:
+    """The labels of a cell, apart from its backbone; a companion's states and steps where a comparison sweeps them."""
+
+    method: str
+    algorithm: str
+    step: int
+    dataset: str
+    source_step: int = -1
+    layer: int = -1
+    pooling: str = ""
+
+
+@dataclass(frozen=True)
+class Resamples:
+    """The resampled metrics of one comparison of one backbone.
+
+    Attributes:
+        source: Where they come from, for error messages.
+        backbone: Name of the backbone.
+        comparison: `MAIN`, or that of the cube, such as "budgets".
+        data: What `resamples_of` returns.
+        places: Index of each cell.
+    """
+
+    source: str
+    backbone: str
+    comparison: str
+    data: xr.Dataset
+    places: Mapping[Key, int]
+
+    @classmethod
+    def of(cls, data: xr.Dataset, source: str, comparison: str = MAIN) -> "Resamples":
+        """Index the cells of what `resamples_of` returns.
+
+        Raises:
+            ContractError: if the cells are of several backbones.
+        """
+        backbones = sorted(set(data["backbone"].to_numpy()))
+        if len(backbones) != 1:
+            raise ContractError(f"{source}: cells of {len(backbones)} backbones; make one file for each")
+        columns = {name: data[name].to_numpy().tolist() for name in _LABELS}
+        keys = (Key(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
+        return cls(source, str(backbones[0]), comparison, data, {key: place for place, key in enumerate(keys)})
+
+    @property
+    def level(self) -> float:
+        """Confidence level of the intervals."""
+        return float(self.data.attrs["level"])
+
+
+def read_resamples(path: Path) -> Resamples:
+    """Read the file of a comparison, whose name is that of its backbone, a hyphen and the comparison.
+
+    Raises:
+        ContractError: if the file is missing or damaged, or holds cells of several backbones.
+    """
+    found = Resamples.of(read_dataset(path), str(path))
+    return replace(found, comparison=path.stem.removeprefix(found.backbone).removeprefix("-") or MAIN)

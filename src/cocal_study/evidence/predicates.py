@@ -1,0 +1,400 @@
+"""The predicates of the claims. Each turns a claim into margins: numbers that are positive where the claim is true.
+
+One rule judges all of them. A margin has a two-sided p-value, from the paired bootstrap over the questions in a study
+and from Student's t over replicates. The p-values are adjusted within the claim (Holm), and no margin counts as
+separable that `tables/comparisons`, which adjusts over all rivals, does not mark. A separable margin holds or does not
+hold by its sign; the others are not separable. Numbers without an interval (shares, counts, times, stated values) are
+observed or not observed. A margin of confidence against a rival whose confidence is degenerate is neither. A case holds
+if all of its margins do, and the claim if all of its cases do, or as many as it says.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from cocal.metrics.shown import BETTER
+from cocal.settings.base import Count, Model
+from cocal_study.evidence.comparisons import holm
+from cocal_study.evidence.estimates import Estimate
+
+HOLDS, FAILS, OPEN = "holds", "does not hold", "not separable"
+DEGENERATE = "rival degenerate"
+OBSERVED, UNOBSERVED = "observed", "not observed"
+FAVOUR = {FAILS: 0, UNOBSERVED: 0, DEGENERATE: 1, OPEN: 2, HOLDS: 3, OBSERVED: 3}
+"""The verdicts, the less favourable first."""
+OF_CONFIDENCE = {"ece", "auroc", "brier", "log_loss", "extreme_share", "high_share", "used_bins"}
+"""Qualities of a confidence, in which no method is compared with one whose confidence is degenerate."""
+_ROUNDING = 1e-9
+"""Sums of decimal fractions may miss zero by this much."""
+
+
+class Case(NamedTuple):
+    """One combination of what a claim's scope lists."""
+
+    backbone: str
+    dataset: str
+    step: int
+    learnt_from: int | None
+    comparison: str
+
+    def said(self) -> str:
+        """The case in a few words."""
+        learnt = f", learnt from {self.learnt_from} steps" if self.learnt_from else ""
+        return f"{self.backbone} backbone, {self.dataset}, step {self.step}{learnt}"
+
+
+class Quantity(NamedTuple):
+    """A number that a source may know.
+
+    `metric` is one of the paper's metrics, "brier", "log_loss", "error_share" (of a companion's training data), the
+    share of confidences in the lowest and highest of ten bins ("extreme_share") or in the highest two ("high_share"),
+    the share of bins that are not empty ("used_bins"), a number of "training_responses" or "validation_responses", or
+    a time in seconds. `method` may name the states that a companion reads after an @: cocal-binary@layer-30.
+    """
+
+    metric: str
+    method: str
+    case: Case
+
+
+class NotAssessableError(Exception):
+    """A source does not know a quantity; the message says why."""
+
+
+class Reader(NamedTuple):
+    """The questions that a predicate may ask a source.
+
+    Attributes:
+        read: Returns a quantity.
+        variants: Returns the methods that a name stands for on a backbone: several for a group of layers.
+        level: Confidence level of the intervals.
+        degenerate: True if the confidence of a method, other than CoCal, is constant or at chance.
+        in_table: Returns the adjusted p-value of a difference that tables/comparisons shows, otherwise NaN.
+    """
+
+    read: Callable[[Quantity], Estimate]
+    variants: Callable[[str, Case], Sequence[str]]
+    level: float = 0.95
+    degenerate: Callable[[str, Case], bool] = lambda method, case: False
+    in_table: Callable[[str, str, str, Case], float] = lambda metric, method, rival, case: math.nan
+
+    def all_of(self, names: Sequence[str], case: Case) -> list[str]:
+        """The methods that some names stand for."""
+        return [method for name in names for method in self.variants(name, case)]
+
+    def difference(self, metric: str, method: str, rival: str, case: Case) -> Estimate:
+        """The number of a method less that of its rival."""
+        return self.read(Quantity(metric, method, case)) - self.read(Quantity(metric, rival, case))
+
+
+class Margin(NamedTuple):
+    """A number that is positive where a claim is true.
+
+    Attributes:
+        value: The number.
+        lower: Lower end of its interval; the number itself if it has none.
+        upper: Upper end.
+        p: Two-sided p-value of the hypothesis that it is zero; NaN without an interval.
+        label: The methods, metric and case whose margin it is.
+        degenerate: True if a confidence in it is degenerate.
+        in_table: Adjusted p-value of the same difference in tables/comparisons; NaN if it is not shown there.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    p: float = math.nan
+    label: str = ""
+    degenerate: bool = False
+    in_table: float = math.nan
+
+
+def directed(estimate: Estimate, level: float, label: str = "", **fields: float) -> Margin:
+    """The margin of a difference that is claimed to be positive."""
+    return Margin(estimate.value, *estimate.interval(level), estimate.p_value(), label, **fields)
+
+
+def within(estimate: Estimate, low: float, high: float, level: float, label: str = "", **fields: float) -> Margin:
+    """The margin of a number that is claimed to lie in a range: its distance from the nearer end.
+
+    Inside the range both ends have to be separable from the number, outside of it the nearer one.
+    """
+
+    def inside(number: float) -> float:
+        return min(number - low, high - number)
+
+    lower, upper = estimate.interval(level)
+    middle = (low + high) / 2
+    best = middle if lower <= middle <= upper else lower if lower > middle else upper
+    above, below = (estimate - low).p_value(), (estimate - high).p_value()
+    p = max(above, below) if low <= estimate.value <= high else above if estimate.value < low else below
+    return Margin(inside(estimate.value), min(inside(lower), inside(upper)), inside(best), p, label, **fields)
+
+
+class _Predicate(Model):
+    inclusive: ClassVar[bool] = False
+    """True if a margin of zero is one in favour."""
+
+    at_least: Count | None = None
+    """In how many cases it is true; by default, in as many as `share` says."""
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """In which share of the cases it is true."""
+
+    def needed(self, cases: int) -> int:
+        return self.at_least or math.ceil(self.share * cases - _ROUNDING)
+
+    def verdicts(self, cases: Sequence[Sequence[Margin]], level: float) -> list[list[str]]:
+        """The verdict of every margin, with p-values adjusted over all margins of the claim."""
+        adjusted = iter(holm([margin.p for case in cases for margin in case]))
+        return [[self._verdict(margin, next(adjusted), 1 - level) for margin in case] for case in cases]
+
+    def _verdict(self, margin: Margin, p: float, significant: float) -> str:
+        if margin.degenerate:
+            return DEGENERATE
+        if math.isnan(p):
+            reached = margin.upper >= -_ROUNDING if self.inclusive else margin.upper > _ROUNDING
+            return OBSERVED if reached else UNOBSERVED
+        if not np.fmax(p, margin.in_table) < significant:
+            return OPEN
+        return HOLDS if margin.value > 0 else FAILS
+
+    def decide(self, cases: Sequence[Sequence[Margin]], level: float) -> tuple[Margin, str]:
+        """The deciding margin, and the verdict, which is its own. The margin of a case is its least favourable one, by
+        its verdict and then by its value. That of the claim is the margin of the last case that it needs."""
+        found = zip(cases, self.verdicts(cases, level), strict=True)
+        return self.deciding([list(zip(*case, strict=True)) for case in found])
+
+    def deciding(self, cases: Sequence[Sequence[tuple[Margin, str]]]) -> tuple[Margin, str]:
+        """The same of margins that have their verdicts."""
+
+        def favour(one: tuple[Margin, str]) -> tuple[int, float]:
+            return FAVOUR[one[1]], one[0].value
+
+        ranked = sorted((min(case, key=favour) for case in cases), key=favour, reverse=True)
+        return ranked[self.needed(len(cases)) - 1]
+
+
+class _OfPairs(_Predicate):
+    """A predicate about differences between each method and each rival in every metric."""
+
+    methods: tuple[str, ...]
+    than: tuple[str, ...]
+    metrics: tuple[str, ...]
+    paired: bool = False
+    """True if the first method is compared with the first rival, the second with the second."""
+
+    def advantages(self, case: Case, reader: Reader) -> list[tuple[Estimate, dict]]:
+        """The differences of methods to their rivals, positive where the method is better: higher, or lower for ECE and
+        proper scores; with the other fields of their margins."""
+        if self.paired:
+            pairs = list(zip(self.methods, self.than, strict=True))
+        else:
+            rivals = reader.all_of(self.than, case)
+            pairs = [(one, rival) for one in reader.all_of(self.methods, case) for rival in rivals if one != rival]
+        found = []
+        for one, rival in pairs:
+            for metric in self.metrics:
+                difference = reader.difference(metric, one, rival, case)
+                fields = _fields(metric, one, rival, case, reader)
+                found.append((-difference if BETTER[metric] == "lower" else difference, fields))
+        return found
+
+
+def _of_methods(metric: str, methods: Sequence[str], case: Case, reader: Reader) -> list[tuple[Estimate, str]]:
+    """The number of each method, and the label of its margin."""
+    return [(reader.read(Quantity(metric, name, case)), f"{name}, {metric}, {case.said()}") for name in methods]
+
+
+def _fields(metric: str, one: str, rival: str, case: Case, reader: Reader) -> dict:
+    """The label of a margin between two methods, and what may keep it from being separable."""
+    return {
+        "label": f"{one} and {rival}, {metric}, {case.said()}",
+        "degenerate": metric in OF_CONFIDENCE and any(reader.degenerate(name, case) for name in (one, rival)),
+        "in_table": reader.in_table(metric, one, rival, case),
+    }
+
+
+class Better(_OfPairs):
+    """Each method is better than each rival in every metric."""
+
+    predicate: Literal["better"]
+    together: bool = True
+    """True if a case needs all of methods, rivals and metrics; otherwise each of them is a case."""
+
+    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
+        """Margins in the direction in which the metric is better."""
+        for case in cases:
+            margins = [directed(one, reader.level, **fields) for one, fields in self.advantages(case, reader)]
+            yield from [margins] if self.together else [[margin] for margin in margins]
+
+
+class Greater(_Predicate):
+    """A number of each method is greater than that of each rival, or than another number of its own."""
+
+    predicate: Literal["greater"]
+    metric: str
+    methods: tuple[str, ...]
+    than: tuple[str, ...] = ()
+    than_metric: str = ""
+    """The other number; by default the same one."""
+    together: bool = True
+    """True if a case needs all methods and rivals; otherwise each of them is a case."""
+
+    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
+        """Margins of the greater number."""
+        for case in cases:
+            margins = []
+            for method in self.methods:
+                for rival in self.than or (method,):
+                    left = reader.read(Quantity(self.metric, method, case))
+                    right = reader.read(Quantity(self.than_metric or self.metric, rival, case))
+                    fields = {"label": f"{method}, {self.metric} and {self.than_metric}, {case.said()}"}
+                    if self.than:
+                        fields = _fields(self.metric, method, rival, case, reader)
+                    margins.append(directed(left - right, reader.level, **fields))
+            yield from [margins] if self.together else [[margin] for margin in margins]
+
+
+class Changes(_Predicate):
+    """Numbers of each method rise and fall from each case of the scope to the next."""
+
+    predicate: Literal["changes"]
+    methods: tuple[str, ...]
+    rises: tuple[str, ...] = ()
+    falls: tuple[str, ...] = ()
+
+    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
+        """Margins of the changes from each case to the next one; each such change is a case."""
+        for before, after in pairwise(cases):
+            margins = []
+            for method in self.methods:
+                for metric in (*self.rises, *self.falls):
+                    first, second = (reader.read(Quantity(metric, method, case)) for case in (before, after))
+                    change = second - first if before.dataset == after.dataset else second.unpaired(first)
+                    label = f"{method}, {metric}, {before.said()} to {after.said()}"
+                    margins.append(directed(change if metric in self.rises else -change, reader.level, label))
+            yield margins
+
+
+class Widens(_OfPairs):
+    """The advantage of each method over each rival grows from the first case of the scope to the second."""
+
+    predicate: Literal["widens"]
+
+    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
+        """Margins of the differences between the advantages."""
+        before, after = cases
+        margins = []
+        for (later, fields), (sooner, others) in zip(
+            self.advantages(after, reader), self.advantages(before, reader), strict=True
+        ):
+            fields |= {"degenerate": fields["degenerate"] or others["degenerate"], "in_table": math.nan}
+            margins.append(directed(later.unpaired(sooner), reader.level, **fields))
+        yield margins
+
+
+class Steadier(_Predicate):
+    """A number of each method ranges less over the cases of the scope than that of each rival."""
+
+    predicate: Literal["steadier"]
+    metric: str
+    methods: tuple[str, ...]
+    than: tuple[str, ...]
+
+    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
+        """Margins between the ranges."""
+
+        def span(method: str) -> Estimate:
+            found = [reader.read(Quantity(self.metric, method, case)) for case in cases]
+            resampled = np.ptp([one.resampled for one in found], axis=0)
+            return Estimate(np.ptp([one.value for one in found]), resampled, questions=found[0].questions)
+
+        yield [
+            directed(span(rival) - span(one), reader.level, f"{one} and {rival}, range of {self.metric}")
+            for one in self.methods
+            for rival in self.than
+        ]
+
+
+class Above(_Predicate):
+    """A number of each method is greater than a stated one."""
+
+    predicate: Literal["above"]
+    metric: str
+    methods: tuple[str, ...]
+    number: float
+
+    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
+        """Margins above the number."""
+        for case in cases:
+            found = _of_methods(self.metric, self.methods, case, reader)
+            yield [directed(one - self.number, reader.level, label) for one, label in found]
+
+
+class Alike(_OfPairs):
+    """Each method differs from each rival by no more than a tolerance, which the ledger sets."""
+
+    inclusive: ClassVar[bool] = True
+
+    predicate: Literal["alike"]
+    tolerance: Annotated[float, Field(gt=0)]
+
+    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
+        """Margins within the tolerance."""
+        for case in cases:
+            yield [
+                within(one, -self.tolerance, self.tolerance, reader.level, **fields | {"in_table": math.nan})
+                for one, fields in self.advantages(case, reader)
+            ]
+
+
+class _OfNumbers(_Predicate):
+    """A predicate about stated numbers, which are observed if every interval reaches into its range."""
+
+    inclusive: ClassVar[bool] = True
+
+    def _verdict(self, margin: Margin, p: float, significant: float) -> str:
+        return super()._verdict(margin, math.nan, significant)
+
+
+class Value(_OfNumbers):
+    """A number, or the difference of a method to its rival, is the stated one, within the tolerance of its rounding."""
+
+    predicate: Literal["value"]
+    metric: str
+    method: str
+    than: str = ""
+    number: float
+    tolerance: Annotated[float, Field(ge=0)]
+
+    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
+        for case in cases:
+            found = reader.read(Quantity(self.metric, self.method, case))
+            if self.than:
+                found = found - reader.read(Quantity(self.metric, self.than, case))
+            label = f"{self.method}, {self.metric}, {case.said()}"
+            yield [within(found - self.number, -self.tolerance, self.tolerance, reader.level, label)]
+
+
+class Between(_OfNumbers):
+    """Numbers lie in a range."""
+
+    predicate: Literal["between"]
+    metric: str
+    methods: tuple[str, ...]
+    low: float
+    high: float
+
+    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
+        for case in cases:
+            found = _of_methods(self.metric, self.methods, case, reader)
+            yield [within(one, self.low, self.high, reader.level, label) for one, label in found]
+
+
+Predicate = Annotated[
+    Better | Greater | Changes | Widens | Steadier | Above | Alike | Value | Between, Field(discriminator="predicate")
+]

@@ -1,0 +1,146 @@
+"""What companions are worth under conditions that are changed one at a time: measured points, and CoCal's margins over
+PostCal with replicates as the unit."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from cocal.companion.spec import read_spec
+from cocal.errors import ContractError
+from cocal.metrics.shown import BETTER
+from cocal.store import read_dataset, read_frame
+from cocal.store.contracts import RESPONSES
+from cocal_study.config.methods import METHODS
+from cocal_study.config.study import Study
+from cocal_study.cubes.cells import read_cell
+from cocal_study.cubes.cube import MEAN
+from cocal_study.evidence.comparisons import with_holm
+from cocal_study.evidence.verdicts import over_replicates
+from cocal_study.planning.plan import restricted
+from cocal_study.planning.regimes import read_regimes, studies_of
+from cocal_study.planning.results import companion_folder, metrics_file, rollouts_folder
+
+PAIRS = {"binary": ("cocal-binary", "postcal-binary"), "group": ("cocal-group", "postcal-group")}
+"""CoCal's companions and their rivals by their targets."""
+SCORES = ("ece", "brier", "auroc")
+"""Metrics whose margins are compared."""
+MEASURED = ("accuracy", "mean_confidence", "ece", "brier", "log_loss", "auroc")
+_PLACE = ["axis", "level", "replicate"]
+COLUMNS = (*_PLACE, "method", "rollout_accuracy", "final_accuracy", "learnt", "learnt_right", *MEASURED)
+"""Columns of the measured points: condition, value and replicate; the method; accuracy of all rollouts, and of the
+final policy on the same questions under the same sampling; number of responses that the companion learnt from, and the
+share of these that are right; and, as means over the mathematical sets, accuracy of the evaluated responses and the
+method's metrics."""
+
+
+def measured(regimes: Path, number: int, folder: Path) -> pd.DataFrame:
+    """The measured points of a replicate.
+
+    Args:
+        regimes: File of regimes.
+        number: Number of the replicate.
+        folder: Folder of the replicate, with a folder of results for every point.
+
+    Returns:
+        The columns `COLUMNS`, in the order of the axes and their levels; the unchanged point is on every axis.
+
+    Raises:
+        ContractError: if a point is not finished.
+    """
+    content, studies = read_regimes(regimes), studies_of(regimes, number)
+    points = {name: list(_point(study, folder / name)) for name, study in studies.items()}
+    rows = [
+        (axis.name, level.name, number, *row)
+        for axis in content.axes
+        for level in axis.levels
+        for row in points[axis.point(level)]
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _point(study: Study, folder: Path) -> Iterator[tuple]:
+    """The row of every method at one point."""
+    backbone, step = study.main_backbone, study.policy.steps
+    cube_file = folder / metrics_file(backbone)
+    if not cube_file.exists():
+        raise ContractError(f"{cube_file}: is missing, so this point is not finished; run `make regimes` again")
+    cube = read_dataset(cube_file)
+    sampled = {
+        name: float(read_frame(folder / rollouts_folder(backbone, name), RESPONSES, ["correct"])["correct"].mean())
+        for name in ("grpo", "postcal")
+    }
+    for pair in PAIRS.values():
+        for method in pair:
+            spec = read_spec(folder / companion_folder(backbone, METHODS[method].experience) / restricted(step).folder)
+            cell = {"backbone": backbone, "algorithm": "grpo", "step": step, "dataset": "macro-mathematics"}
+            values = read_cell(cube, {**cell, "method": method, "seed": MEAN}, MEASURED)["value"]
+            learnt = spec.training_responses, 1 - spec.training_error_share
+            yield method, sampled["grpo"], sampled["postcal"], *learnt, *values
+
+
+def together(points: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
+    """The points of all replicates, in the order of axes, levels and replicates; `others` give way where both have one.
+
+    Raises:
+        ContractError: if the others have other conditions, so that they are of another file of regimes.
+    """
+    kept = others[~others["replicate"].isin(points["replicate"].unique())]
+    order = points[_PLACE[:2]].drop_duplicates()
+    if len(kept) and not kept[_PLACE[:2]].drop_duplicates().reset_index(drop=True).equals(order.reset_index(drop=True)):
+        raise ContractError(
+            "replicates that were gathered before have other conditions than these: gather into an empty folder, and "
+            "run all replicates with one file of regimes"
+        )
+    rank = {place: number for number, place in enumerate(order.itertuples(index=False, name=None))}
+    every = pd.concat([kept, points], ignore_index=True)
+    ranks = [rank[place] for place in every[_PLACE[:2]].itertuples(index=False, name=None)]
+    every = every.assign(rank=ranks).sort_values(["rank", "replicate"], kind="stable")
+    return every.drop(columns="rank").reset_index(drop=True)
+
+
+def margins(points: pd.DataFrame, target: str = "binary") -> pd.DataFrame:
+    """CoCal's margins over PostCal in every replicate, positive where CoCal is better.
+
+    Args:
+        points: Measured points of all replicates.
+        target: Target of both companions.
+
+    Returns:
+        Columns axis, level, replicate, accuracy, final_accuracy, gap (accuracy of the final policy on the training
+        questions less that on the evaluated ones), bias (PostCal's mean confidence less the accuracy), and a margin by
+        the name of each of `SCORES`.
+    """
+    ours, theirs = (points[points["method"] == name].set_index(_PLACE) for name in PAIRS[target])
+    found = theirs[["accuracy", "final_accuracy"]].assign(
+        gap=theirs["final_accuracy"] - theirs["accuracy"], bias=theirs["mean_confidence"] - theirs["accuracy"]
+    )
+    for metric in SCORES:
+        difference = ours[metric] - theirs[metric]
+        found[metric] = -difference if BETTER[metric] == "lower" else difference
+    return found.reset_index()
+
+
+def over_points(margins: pd.DataFrame, level: float) -> pd.DataFrame:
+    """The margins of every point over the replicates.
+
+    Args:
+        margins: Result of `margins`.
+        level: Level of the intervals.
+
+    Returns:
+        Columns axis, level, metric, value (mean), lower, upper, p (of Student's t), p_holm (adjusted over the distinct
+        points of a metric), positive (number of replicates with a positive margin) and replicates; NaN intervals where
+        there is one replicate.
+    """
+    rows = []
+    for (axis, name), part in margins.groupby(_PLACE[:2], sort=False):
+        for metric in SCORES:
+            values = part[metric].to_numpy()
+            mean = over_replicates(values, level, "", False)
+            rows.append((axis, name, metric, *mean[:4], int((values > 0).sum()), len(values)))
+    found = pd.DataFrame(
+        rows, columns=[*_PLACE[:2], "metric", "value", "lower", "upper", "p", "positive", "replicates"]
+    )
+    distinct = with_holm(found.drop_duplicates(["metric", "value", "p"]), ["metric"])  # the unchanged point counts once
+    return found.merge(distinct[["metric", "value", "p", "p_holm"]], on=["metric", "value", "p"], how="left")

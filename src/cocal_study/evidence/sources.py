@@ -1,0 +1,330 @@
+"""The sources that judge claims: the paper's published numbers, and a study."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from cocal.companion.spec import ORDERS, CompanionSpec
+from cocal.metrics.calibration import METRICS, bin_index
+from cocal.metrics.scores import PAIRED
+from cocal.settings.base import Count, Model, Name
+from cocal_study.config.methods import METHODS
+from cocal_study.cubes.cells import policy_cell
+from cocal_study.cubes.resamples import MAIN, Key, Resamples
+from cocal_study.evidence.comparisons import estimate, rival_degenerate, table_of
+from cocal_study.evidence.estimates import Estimate
+from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity, Reader
+from cocal_study.evidence.published import MACRO, Published
+from cocal_study.planning.costs import Cost, Latency
+
+PAPER_BACKBONES = {"first": "qwen3-8b", "second": "qwen3-14b"}
+PAPER_STAGES, PAPER_EARLY, PAPER_BUDGETS = (40, 80, 120), (5, 10, 20, 30, 40), (1, 2, 5, 10, 20, 40, 80, 120)
+"""The paper's steps, which a study's stand for by their place."""
+TIMES = {
+    "training_seconds": ("Training: LLM (h)", 3600.0),
+    "sampling_seconds": ("Training: Sampling (h)", 3600.0),
+    "fit_seconds": ("Training: MLP (s)", 1.0),
+    "generation_seconds": ("Inference: LLM (s)", 1.0),
+    "prediction_seconds": ("Inference: MLP (ms)", 1e-3),
+}
+"""Measured times: their columns in the paper's table of costs, and the units of these."""
+SET_TIMES = {"pre_seconds": ("Pre (ms)", 1e-3), "post_seconds": ("Post (s)", 1.0), "post_over_pre": ("Post/Pre", 1.0)}
+"""Measured times of one data set in the same way: before a response is generated, after it, and their ratio."""
+MEASURED = (*TIMES, *SET_TIMES, "prediction_over_generation")
+"""Quantities that differ from run to run."""
+_ROWS = {"self-consistency": "SelfConsis", "postcal-binary": "PostCal", "cocal-binary": "CoCal"}
+_STATES = {"last": "Last token", "mean": "Response mean", "last+mean": "Last + mean"}
+_BACKBONES = {"first": "Qwen3-8B", "second": "Qwen3-14B"}
+_LAYERS = {"early": (0.0, 0.25), "late": (0.5, np.inf), "layers": (0.0, np.inf)}
+_SHARES = {
+    "extreme_share": lambda bins: np.isin(bins, (0, 9)).mean(),
+    "high_share": lambda bins: (bins >= 8).mean(),
+    "used_bins": lambda bins: len(np.unique(bins)) / 10,
+}
+"""Quantities of the confidences of a seed, by their ten bins."""
+_LEAST_BLOCKS = 8
+"""Fewest blocks of a backbone whose first quarter and second half are groups of layers."""
+_DOMAINS = {"macro-mathematics": "Math", "macro-factual": "HonestyBench"}
+
+
+class PublishedSource:
+    """The paper's own tables.
+
+    Args:
+        published: The paper's numbers.
+    """
+
+    def __init__(self, published: Published):
+        self._published = published
+        cells = published.cells[published.cells["metric"] != ""]
+        self._values = {}
+        for cell in cells.itertuples():
+            title = cell.column.partition(": ")[0]
+            dataset = cell.dataset if title == MACRO else title
+            value = cell.value / 100 if cell.metric == "accuracy" else cell.value
+            self._values[cell.backbone, cell.step, dataset, cell.method, cell.metric] = value
+
+    @property
+    def reader(self) -> Reader:
+        """The source as the predicates read it."""
+        return Reader(self.read, lambda method, case: [method])
+
+    def read(self, quantity: Quantity) -> Estimate:
+        """A published number.
+
+        Raises:
+            NotAssessableError: if no table has it.
+        """
+        metric, method, case = quantity
+        if metric in MEASURED:
+            return Estimate(self._time(metric, method, case))
+        method, at, states = method.partition("@")
+        if case.comparison != MAIN or (at and states not in _STATES) or metric not in METRICS:
+            raise NotAssessableError("the paper shows these numbers in a figure or in this sentence alone")
+        if at or method == "cocal-pre-generation":
+            table, row, columns = (
+                ("token_aggregation", _STATES[states], _BACKBONES[case.backbone])
+                if at
+                else ("pre_generation", "Pre-generation", _DOMAINS[case.dataset])
+            )
+            title = {"ece": "ECE", "auroc": "AUROC"}[metric]
+            return Estimate(self._published.cell(table, row, f"{columns}: {title}")[0])
+        key = (PAPER_BACKBONES[case.backbone], case.step, case.dataset, method, metric)
+        if key not in self._values:
+            raise NotAssessableError(f"no table of the paper has {METHODS[method].label} there")
+        return Estimate(self._values[key])
+
+    def _time(self, metric: str, method: str, case: Case) -> float:
+        if metric in SET_TIMES:
+            row = case.dataset.replace("AIME", "AIME 20").replace("AMC", "AMC 20")
+            column, unit = SET_TIMES[metric]
+            return unit * self._published.cell("time_to_confidence", row, column)[0]
+        if metric == "prediction_over_generation":
+            return self._time("prediction_seconds", method, case) / self._time("generation_seconds", method, case)
+        column, unit = TIMES[metric]
+        return unit * self._published.cell("cost", _ROWS[method], column)[0]
+
+
+class StudyScope(Model):
+    """The parts of a study that stand for those of the paper."""
+
+    of_paper: bool
+    """True if it is the paper study, whose numbers may be compared with the paper's."""
+    backbones: tuple[Name, ...]
+    """The first and, if it has one, the second backbone."""
+    stages: tuple[Count, ...]
+    early_steps: tuple[Count, ...]
+    budgets: tuple[Count, ...]
+    datasets: dict[str, Name]
+    """By the titles of the paper's data sets, those that stand for them."""
+    layers: dict[Name, tuple[int, ...]]
+    """Zero-based indices of the compared layers of each backbone."""
+    methods: tuple[str, ...] = ()
+    """The methods of tables/comparisons."""
+    tiny: bool = False
+    """True if the policies were pre-trained here, whose times say nothing about those of language models."""
+
+
+@dataclass(frozen=True)
+class StudyFiles:
+    """The results of a study; those that it lacks are empty.
+
+    Attributes:
+        resamples: The resampled metrics of every comparison.
+        companions: Specs of the companions of all budgets, of CoCal and PostCal.
+        predictions: Tables of predictions at the end of training, in the contract `PREDICTIONS`.
+        costs: Measured times by kind: training, sampling, fit.
+        latency: Inference times.
+    """
+
+    resamples: Sequence[Resamples]
+    companions: Sequence[CompanionSpec] = ()
+    predictions: Sequence[pd.DataFrame] = ()
+    costs: Mapping[str, Cost] | None = None
+    latency: Latency | None = None
+
+
+class StudySource:
+    """A study's metric resamples, counts and times.
+
+    Args:
+        scope: What of the study stands for what of the paper.
+        files: What the study has computed.
+    """
+
+    def __init__(self, scope: StudyScope, files: StudyFiles):
+        self._scope, self._files = scope, files
+        self._resamples = {(one.backbone, one.comparison): one for one in files.resamples}
+        self._level = files.resamples[0].level if files.resamples else 0.95
+        self._table = cache(self._table_on)
+
+    @property
+    def reader(self) -> Reader:
+        """The source as the predicates read it."""
+        return Reader(self.read, self.variants, self._level, self.degenerate, self.in_table)
+
+    def variants(self, method: str, case: Case) -> list[str]:
+        """The methods of a name: of a group of layers, one for each of them.
+
+        Early layers lie in the first quarter of the blocks, middle-to-late ones in the second half.
+
+        Raises:
+            NotAssessableError: if the backbone has too few blocks for that.
+        """
+        name, _, states = method.partition("@")
+        if states not in _LAYERS:
+            return [method]
+        layers, (least, most) = self._scope.layers[self._backbone(case)], _LAYERS[states]
+        if max(layers) + 1 < _LEAST_BLOCKS:
+            raise NotAssessableError(
+                f"a backbone of {max(layers) + 1} blocks has no early and no middle-to-late layers"
+            )
+        return [f"{name}@layer-{layer}" for layer in layers if least <= layer / max(layers) < most]
+
+    def degenerate(self, method: str, case: Case) -> bool:
+        """True if the confidence of a method, other than CoCal's companions, is constant or at chance."""
+        try:
+            return rival_degenerate(*self._cell(method, case))
+        except NotAssessableError:
+            return False
+
+    def in_table(self, metric: str, method: str, rival: str, case: Case) -> float:
+        """The adjusted p-value of a difference that tables/comparisons shows; NaN if it does not."""
+        last = self._step(case) == self._scope.stages[-1] and not case.learnt_from
+        if not self._scope.methods or case.backbone != "first" or case.comparison != MAIN or not last:
+            return math.nan
+        dataset = self._dataset(case)
+        return self._table(dataset).get((metric, *sorted((method, rival))), math.nan)
+
+    def _table_on(self, dataset: str) -> dict[tuple[str, str, str], float]:
+        main = self._resamples[self._scope.backbones[0], MAIN]
+        found = table_of(main, self._scope.methods, self._scope.stages[-1], [dataset])
+        return {(row.metric, *sorted((row.method, row.rival))): row.p_holm for row in found.itertuples()}
+
+    def read(self, quantity: Quantity) -> Estimate:
+        """A number of the study.
+
+        Raises:
+            NotAssessableError: if the study has none.
+        """
+        metric, method, case = quantity
+        if metric in PAIRED:
+            return self._metric(metric, method, case)
+        if metric in MEASURED:
+            return Estimate(self._time(metric, method, case))
+        if metric in _SHARES:
+            return Estimate(self._of_confidences(metric, method, case))
+        attribute = {"error_share": "training_error_share"}.get(metric, metric)
+        return Estimate(float(getattr(self._spec(method, case), attribute)))
+
+    def _cell(self, method: str, case: Case) -> tuple[Resamples, Key]:
+        backbone = self._backbone(case)
+        name, _, states = method.partition("@")
+        comparison = "ablations" if states else case.comparison
+        found = self._resamples.get((backbone, comparison))
+        if found is None:
+            raise NotAssessableError(f"the study has no comparison of this kind ({comparison})")
+        if not found.data.sizes["resample"]:
+            raise NotAssessableError("the study draws no resamples (metrics.resamples)")
+        algorithm, step = policy_cell(name, self._step(case))
+        source = self._learnt_from(case) if case.learnt_from else -1
+        key = Key(name, algorithm, step, self._dataset(case), source, *self._state(states, backbone))
+        if key not in found.places:
+            raise NotAssessableError(f"the study does not evaluate {METHODS[name].label} there")
+        return found, key
+
+    def _metric(self, metric: str, method: str, case: Case) -> Estimate:
+        found, key = self._cell(method, case)
+        if metric not in found.data.indexes["metric"]:
+            raise NotAssessableError(f"the resamples hold no {metric}: compute the metrics anew")
+        number = estimate(found, key, metric)
+        if np.isnan(number.value):
+            raise NotAssessableError(f"the {metric} of {METHODS[key.method].label} is undefined there")
+        return number
+
+    def _state(self, states: str, backbone: str) -> tuple[int, str]:
+        if states.startswith("layer-"):
+            return int(states.removeprefix("layer-")), "last+mean"
+        return (max(self._scope.layers[backbone]), states) if states else (-1, "")
+
+    def _backbone(self, case: Case) -> str:
+        place = ("first", "second").index(case.backbone)
+        if place >= len(self._scope.backbones):
+            raise NotAssessableError("the study has one backbone")
+        return self._scope.backbones[place]
+
+    def _step(self, case: Case) -> int:
+        return _standing(case.step, PAPER_STAGES, self._scope.stages, "stages")
+
+    def _learnt_from(self, case: Case) -> int:
+        if case.comparison == "budgets":
+            return _standing(case.learnt_from, PAPER_BUDGETS, self._scope.budgets, "budgets")
+        if case.learnt_from in PAPER_STAGES:
+            return _standing(case.learnt_from, PAPER_STAGES, self._scope.stages, "stages")
+        return _standing(case.learnt_from, PAPER_EARLY, self._scope.early_steps, "early steps")
+
+    def _dataset(self, case: Case) -> str:
+        if case.dataset.startswith("macro-"):
+            return case.dataset
+        if case.dataset not in self._scope.datasets:
+            raise NotAssessableError(f"no set of the study stands for {case.dataset}")
+        return self._scope.datasets[case.dataset]
+
+    def _of_confidences(self, metric: str, method: str, case: Case) -> float:
+        """One of `_SHARES` of the valid confidences, as mean over seeds."""
+        algorithm, step = policy_cell(method, self._step(case))
+        wanted = {"dataset": self._dataset(case), "method": method, "algorithm": algorithm, "step": step}
+        wanted["backbone"] = self._backbone(case)
+        for table in self._files.predictions:
+            chosen = np.logical_and.reduce([table[name] == value for name, value in wanted.items()])
+            rows = table[chosen & table["valid"]]
+            if len(rows):
+                by_seed = rows.groupby("seed")["confidence"]
+                return float(by_seed.agg(lambda one: _SHARES[metric](bin_index(one.to_numpy(), 10))).mean())
+        raise NotAssessableError(f"the study has no confidences of {METHODS[method].label} there")
+
+    def _spec(self, method: str, case: Case) -> CompanionSpec:
+        order = ORDERS[METHODS[method].experience]
+        steps = self._learnt_from(case) if case.learnt_from else self._scope.stages[-1]
+        for spec in self._files.companions:
+            if (spec.order, spec.steps, spec.validation_steps) == (order, steps, self._scope.stages[-1]):
+                return spec
+        raise NotAssessableError(f"the study has no companions of {METHODS[method].label} there")
+
+    def _time(self, metric: str, method: str, case: Case) -> float:
+        latency, costs = self._files.latency, self._files.costs or {}
+        if self._scope.tiny:
+            raise NotAssessableError("times of policies below a million parameters say nothing about language models")
+        if metric.removesuffix("_seconds") in costs:
+            return costs[metric.removesuffix("_seconds")].seconds
+        if latency is None or metric in ("training_seconds", "sampling_seconds", "fit_seconds"):
+            raise NotAssessableError("the study has not measured this time")
+        if metric in SET_TIMES:
+            dataset = self._dataset(case)
+            found = [one for one in latency.time_to_confidence if one.dataset == dataset]
+            if not found:
+                raise NotAssessableError(f"the study has not timed {case.dataset}")
+            pre, post = found[0].pre_ms / 1000, found[0].post_s
+            return {"pre_seconds": pre, "post_seconds": post, "post_over_pre": post / pre}[metric]
+        generation = latency.pool_seconds if method == "self-consistency" else latency.generation_seconds
+        prediction = latency.prediction_ms / 1000
+        if metric == "prediction_over_generation":
+            return prediction / generation
+        return generation if metric == "generation_seconds" else prediction
+
+
+def _standing(step: int | None, paper: Sequence[int], own: Sequence[int], what: str) -> int:
+    """The study's step in the place that a step has among the paper's.
+
+    Raises:
+        NotAssessableError: if the study has another number of them.
+    """
+    if step == paper[-1]:
+        return own[-1]
+    if len(own) != len(paper):
+        raise NotAssessableError(f"the study has {len(own)} {what}, and the paper {len(paper)}")
+    return own[paper.index(step)]

@@ -1,0 +1,256 @@
+"""Declaration of a table or figure, which the module that makes it yields for a study, and its layout.
+
+Each module of `cocal_study.exhibits` has these names, which are explained here once:
+
+- `of_study(study, wrong)` yields the exhibits that it makes for a study; `wrong` counts, by question set, the rows that
+  are known to be wrong.
+- `Layout` is a model of what is shown, which extends the one below. It travels on the command line.
+- `prepare(layout, ...)` computes the tidy numbers, which are also the CSV. Its other arguments are what the files of
+  its inputs hold; they have the names of the kinds in `cocal_study.exhibits.base.inputs.READERS`.
+- `grid(numbers, layout, ...)` sets a table (`cocal_study.exhibits.typesetting.grid.Grid`). It is given all that
+`prepare` is. - `draw(numbers, layout)` draws a figure.
+
+A diagram shows no numbers: it has neither a layout nor `prepare`, and `draw` takes nothing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+
+from pydantic import AfterValidator, Field, model_validator
+
+from cocal.settings.base import Count, Model, Name
+from cocal_study.config.methods import MethodName
+from cocal_study.config.study import Study
+from cocal_study.planning.results import checks_file, figure_file, table_file
+
+MATHEMATICS, FACTUAL = "macro-mathematics", "macro-factual"
+"""Macro averages, as `cocal_study.planning.plan.macro_averages` names them."""
+
+
+class Labelled(Model):
+    """A data set or backbone and its name in print."""
+
+    name: Name
+    label: str
+
+
+One = TypeVar("One", bound=Labelled)
+
+
+def distinct(items: tuple[Labelled, ...]) -> tuple[Labelled, ...]:
+    """The items, if no name is repeated."""
+    if len({item.name for item in items}) != len(items):
+        raise ValueError("repeats a name")
+    return items
+
+
+def rising(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """The numbers, if each is greater than the one before."""
+    if list(numbers) != sorted(set(numbers)):
+        raise ValueError(f"must rise, not {list(numbers)}")
+    return numbers
+
+
+Distinct = Annotated[tuple[One, ...], Field(min_length=1), AfterValidator(distinct)]
+"""Data sets or backbones of one class, such as `Distinct[Labelled]`."""
+Labels = Distinct[Labelled]
+Names = Annotated[tuple[Name, ...], Field(min_length=1)]
+Step = Annotated[int, Field(ge=0)]
+Layers = Annotated[tuple[Step, ...], Field(min_length=1), AfterValidator(rising)]
+Steps = Annotated[tuple[Count, ...], Field(min_length=1), AfterValidator(rising)]
+
+
+class Layout(Model):
+    """Fields of every table and figure."""
+
+    called: ClassVar[str] = "layout"
+    """Name of its digest in the line that says what a table was made of."""
+    apart: ClassVar[tuple[str, ...]] = ()
+    """Fields that stand beside the others in what its digest is computed from."""
+
+    study: Name
+    """Study that the numbers come from."""
+    caption: str
+    """The study's sentence for every caption: what was measured."""
+
+    def identity(self) -> Any:
+        """Return what the digest of the layout is computed from."""
+        if not self.apart:
+            return self
+        beside = {name: value for name in self.apart if (value := getattr(self, name)) is not None}
+        return {"layout": self.model_dump(mode="json", exclude=set(self.apart)), **beside}
+
+    def facts(self) -> dict[str, str]:
+        """Return what the metadata of a figure's files say of its numbers."""
+        step = getattr(self, "step", None)
+        facts = {"study": self.study, "measured": self.caption, "backbone": self.backbone_label}
+        return facts if step is None else facts | {"step": str(step)}
+
+    def measured(self) -> tuple[str, ...]:
+        """Return the names of the backbones whose numbers are shown."""
+        return ()
+
+
+class BackboneLayout(Layout):
+    """Fields of every table and figure of one backbone."""
+
+    backbone: Name
+    """Backbone whose numbers are shown."""
+    backbone_label: str
+    """Its name in print."""
+
+    def measured(self) -> tuple[str, ...]:
+        return (self.backbone,)
+
+
+class MethodsLayout(BackboneLayout):
+    """Fields of every table and figure that compares methods."""
+
+    methods: Annotated[tuple[MethodName, ...], Field(min_length=1)]
+    """Methods, in order."""
+
+    @model_validator(mode="after")
+    def _distinct_methods(self) -> "MethodsLayout":
+        if len(set(self.methods)) != len(self.methods):
+            raise ValueError("methods repeats a name")
+        return self
+
+
+class CurvesLayout(MethodsLayout):
+    """Layout of the figures that show a macro average over training steps."""
+
+    apart: ClassVar[tuple[str, ...]] = ("step",)
+
+    macro: Name = MATHEMATICS
+    """Group of data sets whose macro average is drawn."""
+    macro_label: str = "macro average"
+    """Its name in print."""
+    steps: Steps
+    """Steps on the axes: the policy's stages, or the rollout steps that the companions learnt from."""
+    step: Count | None = None
+    """Step of the policy whose responses are scored, where it is one for all."""
+
+    @property
+    def source(self) -> str:
+        """Where the numbers come from, for the small print."""
+        return macro_source(self)
+
+
+def macro_source(layout: Layout) -> str:
+    """Where a macro average comes from, for the small print."""
+    policy = "" if layout.step is None else f"step-{layout.step} policy, "
+    return f"{layout.study} study, {layout.backbone_label}, {policy}{layout.macro_label}"
+
+
+def origin(study: Study) -> dict[str, str]:
+    """The fields of every layout."""
+    return {"study": study.study, "caption": study.caption}
+
+
+def of_backbone(study: Study, backbone: str) -> dict[str, str]:
+    """The fields of every layout of one backbone."""
+    return {**origin(study), "backbone": backbone, "backbone_label": study.backbones[backbone].label}
+
+
+def of_main(study: Study) -> dict[str, Any]:
+    """The fields of every layout of the main backbone at the end of training."""
+    return {**of_backbone(study, study.main_backbone), "step": study.policy.steps}
+
+
+def labelled(study: Study, names: Iterable[str]) -> tuple[Labelled, ...]:
+    """Data sets with their names in print."""
+    return tuple(Labelled(name=name, label=study.datasets[name].label) for name in names)
+
+
+def curves(study: Study, methods: Iterable[str], steps: Iterable[int], step: int | None = None) -> CurvesLayout:
+    """Curves of the main backbone over steps."""
+    given = {"methods": tuple(methods), "steps": tuple(steps), "step": step}
+    return CurvesLayout(**of_backbone(study, study.main_backbone), **given)
+
+
+Chapter = Literal["Claims", "Main results", "Transfer", "Analysis", "Cost", "Study"]
+CHAPTERS: tuple[Chapter, ...] = get_args(Chapter)
+"""Chapters of the report, the most important first."""
+
+Files = str | Sequence[str]
+"""One file, or several of one kind."""
+
+GATHERED = REPLICATES, REGIMES, LANGUAGE_MODEL = ("replicates", "regimes", "language_model")
+"""What replicates of the study have found, what was measured under other conditions, and what a study of a language
+model has found. A study may go without them."""
+OF_REPOSITORY = PUBLISHED, LEDGER, *_ = ("published", "ledger", *GATHERED)
+"""The kinds of input that are no products of the study but lie in the repository: the folder of the paper's numbers,
+the ledger of its claims, and what was gathered elsewhere."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exhibit:
+    """One table or figure of a study.
+
+    Attributes:
+        title: Its entry in the report, in a few words.
+        chapter: Its chapter in the report.
+        position: Its rank: the document of all tables and the chapters of the report are in this order.
+        caption: Its text in the report, in whole sentences.
+        layout: What it shows; None for a diagram, which shows no numbers.
+        inputs: The files that it reads, by kind (`cocal_study.exhibits.base.inputs`).
+        needs: Kinds of input without which there is no such exhibit, of those that may not have been gathered.
+        products: The outputs of other rules that hold these files, where they are folders; the files themselves
+            by default.
+        name: Its file name without the ending, which also names its rule; that of its module by default.
+        module: The module of `cocal_study.exhibits` that makes it; the registry fills it in.
+    """
+
+    title: str
+    chapter: Chapter
+    position: float
+    caption: str
+    layout: Layout | None = None
+    inputs: Mapping[str, Files] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    products: Mapping[str, Files] = field(default_factory=dict)
+    name: str = ""
+    module: str = ""
+
+    @property
+    def arguments(self) -> list[str]:
+        """Arguments of `cocal exhibit`: the module, the inputs and the layout."""
+        words = [self.module]
+        for kind, files in self.inputs.items():
+            words += ["--input", f"{kind}={files}"] if isinstance(files, str) else ["--inputs", kind, *files]
+        return words if self.layout is None else [*words, "--layout", self.layout.model_dump_json()]
+
+    @property
+    def backbones(self) -> tuple[str, ...]:
+        """The backbones whose numbers it shows. It is made after their checks have passed."""
+        return self.layout.measured() if self.layout else ()
+
+    @property
+    def read(self) -> dict[str, list[str]]:
+        """The files that it reads, by kind, each kind as a list."""
+        return {kind: [files] if isinstance(files, str) else list(files) for kind, files in self.inputs.items()}
+
+    @property
+    def waits_for(self) -> dict[str, Files]:
+        """The inputs of its rule, by kind, with the reports of the checks."""
+        checks = {"checks": [checks_file(name) for name in self.backbones]} if self.backbones else {}
+        return {**self.inputs, **self.products, **checks}
+
+
+class TableExhibit(Exhibit):
+    """An exhibit whose module has `prepare` and `grid`."""
+
+    @property
+    def outputs(self) -> list[str]:
+        """Its files; the first one is what its command is given."""
+        return [table_file(self.name, ending) for ending in ("tex", "html", "csv")]
+
+
+class FigureExhibit(Exhibit):
+    """An exhibit whose module has `draw`, and `prepare` unless it is a diagram."""
+
+    @property
+    def outputs(self) -> list[str]:
+        """Its files; the first one is what its command is given."""
+        return [figure_file(self.name, ending) for ending in ("pdf", "png", *(["csv"] if self.layout else []))]

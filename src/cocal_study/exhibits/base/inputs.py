@@ -1,0 +1,171 @@
+"""Readers of the files that exhibits show, by their kind, and of cells and rows in them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from inspect import Parameter, signature
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_origin
+
+import pandas as pd
+
+from cocal.companion.spec import read_spec
+from cocal.errors import ConfigError, ContractError
+from cocal.store import read_dataset, read_frame
+from cocal.store.contracts import PREDICTIONS, PREQUENTIAL, QUESTIONS, RESPONSES
+from cocal.store.files import read_numbers
+from cocal.store.lineage import Product, Source, descent, trace
+from cocal_study.cubes.cells import policy_cell
+from cocal_study.cubes.cube import MEAN, UNSEEDED
+from cocal_study.cubes.resamples import read_resamples
+from cocal_study.evidence.claims import read_claims
+from cocal_study.evidence.published import read_published
+from cocal_study.exhibits.base.exhibit import GATHERED, LEDGER, OF_REPOSITORY, PUBLISHED, Layout
+from cocal_study.planning.costs import Cost, Latency, read_cost
+
+Cube = Any
+"""The type of metric cubes in annotations; a process that declares exhibits need not load xarray."""
+
+CHOSEN_FROM = ("dataset", "question_id", "response_id", "step", "sample", "answer", "answer_class", "correct")
+"""Columns of the responses that exhibits read: all that a choice among them depends on."""
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "metrics": read_dataset,
+    "resamples": read_resamples,
+    "predictions": partial(read_frame, contract=PREDICTIONS),
+    "responses": partial(read_frame, contract=RESPONSES, columns=CHOSEN_FROM),
+    "rollouts": partial(read_frame, contract=RESPONSES, columns=("question_id", "step", "truncated", "correct")),
+    "questions": partial(read_frame, contract=QUESTIONS, columns=("question_id", "level")),
+    "scores": partial(read_frame, contract=PREQUENTIAL),
+    "companions": read_spec,
+    "latency": partial(read_cost, model=Latency),
+    PUBLISHED: read_published,
+    LEDGER: read_claims,
+    **dict.fromkeys(GATHERED, read_numbers),
+    **dict.fromkeys(("training", "sampling", "fit", "postcal_fit"), partial(read_cost, model=Cost)),
+}
+"""By kind: metric cubes, the metrics of every resample behind them, tables of predictions, of responses, of rollouts
+and of questions, scores of online companions, specs in the folders of companions, inference times, the folder of the
+paper's numbers, the ledger of its claims, what `cocal spread` has gathered of a table, what `cocal gather` has
+measured, and the times of policy training, of PostCal's sampling, and of the fits of CoCal's and PostCal's
+companions."""
+
+
+def check_inputs(module: ModuleType, files: Mapping[str, Path | Sequence[Path]]) -> None:
+    """Compare the files that are given with those that an exhibit reads: the arguments of its `prepare`.
+
+    Args:
+        module: The exhibit's module; a diagram has no `prepare` and reads nothing.
+        files: The files, by kind.
+
+    Raises:
+        ConfigError: if a kind is missing or another one is given, or several files of a kind of which it reads one, or
+            one file where it reads several.
+    """
+    name = module.__name__.rpartition(".")[2]
+    _, *arguments = signature(module.prepare).parameters.values() if hasattr(module, "prepare") else [None]
+    several = {one.name: get_origin(one.annotation) is Sequence for one in arguments}
+    for kind, given in files.items():
+        if kind not in several:
+            reads = ", ".join(several) or "no files"
+            raise ConfigError(f"--input: {name} has no kind of input {kind!r}; it reads {reads}")
+        if isinstance(given, Path) == several[kind]:
+            flag = f"--inputs {kind} FILE..." if several[kind] else f"--input {kind}=FILE"
+            raise ConfigError(f"{kind}: {name} takes it as {flag}")
+        if given == []:
+            raise ConfigError(f"--inputs: no file of the kind {kind} is given")
+    for one in arguments:
+        if one.name not in files and one.default is Parameter.empty:
+            raise ConfigError(f"--input: {name} also reads {one.name}, which is missing")
+
+
+def read_inputs(files: Mapping[str, Path | Sequence[Path]]) -> dict[str, Any]:
+    """Read the files of each kind of `READERS`; the result is a list where several were given.
+
+    Raises:
+        ContractError: if a file is missing or broken.
+    """
+    return {
+        kind: READERS[kind](given) if isinstance(given, Path) else [READERS[kind](path) for path in given]
+        for kind, given in files.items()
+    }
+
+
+def origin_of(layout: Layout, files: Mapping[str, Path | Sequence[Path]], output: Path) -> dict[str, str]:
+    """Tell what an exhibit is made of: the digests of its files by kind, and the attribute that names all of them.
+
+    Every file is traced back to the questions, as far as its ancestors are still there.
+
+    Raises:
+        ContractError: if a file belongs to another backbone or step than the exhibit shows, or if it, or one of its
+            ancestors, was made from other files than those that are there now.
+    """
+    shown = {name: getattr(layout, name, None) for name in ("backbone", "step")}
+    needed = {name: value for name, value in shown.items() if value is not None}
+    kinds = {kind: [given] if isinstance(given, Path) else given for kind, given in files.items()}
+    sources = []
+    for kind, paths in kinds.items():
+        # predictions are of several policies, from which the exhibit chooses by their columns
+        own = {name: value for name, value in needed.items() if (kind, name) != ("predictions", "step")}
+        if kind not in OF_REPOSITORY:  # whose place differs from folder to folder
+            sources += [Source(path, **own) for path in paths]
+    made = descent(output, "exhibit", layout.identity(), sources)
+    for _ in trace(*(source.path for source in sources)):
+        pass
+    digests = {kind: ", ".join(Product(path).identity for path in given) for kind, given in kinds.items()}
+    return digests | {"parents": made["parents"]}
+
+
+def mean_cell(backbone: str, method: str, step: int, dataset: str, **sweep: str | int) -> dict[str, str | int]:
+    """The labels of a cell of a metric cube: a method's mean over its seeds, on responses of its policy at `step`.
+
+    Args:
+        sweep: Labels of further dimensions of the cube.
+    """
+    algorithm, step = policy_cell(method, step)
+    policy = {"backbone": backbone, "algorithm": algorithm, "step": step, **sweep}
+    return {**policy, "dataset": dataset, "method": method, "seed": MEAN}
+
+
+def cube_of(backbone: str, cubes: Sequence[Cube]) -> Cube:
+    """The one of several metric cubes that holds a backbone.
+
+    Raises:
+        ContractError: if it is in none of them or in several.
+    """
+    holding = [cube for cube in cubes if backbone in cube.indexes["backbone"]]
+    if len(holding) != 1:
+        files = ", ".join(str(cube.encoding.get("source", "metrics")) for cube in holding or cubes)
+        problem = "in several cubes" if holding else "in none of the cubes"
+        raise ContractError(f"{files}: backbone {backbone} is {problem}; give one metric cube per backbone")
+    return holding[0]
+
+
+def rows_by_seed(
+    predictions: pd.DataFrame, layout: Layout, dataset: str, method: str, seed: int | None = None
+) -> dict[int, pd.DataFrame]:
+    """The predictions of a method on a data set, on responses of its policy at the step of the layout, by seed.
+
+    Args:
+        predictions: Table of the contract `PREDICTIONS`.
+        layout: A layout with a backbone and a step.
+        seed: The seed that a method with seeds must have.
+
+    Raises:
+        ContractError: if there are none, or none of the seed.
+    """
+    algorithm, step = policy_cell(method, layout.step)
+    cell = {"backbone": layout.backbone, "algorithm": algorithm, "step": step, "dataset": dataset, "method": method}
+    found = dict(iter(predictions[(predictions[list(cell)] == pd.Series(cell)).all(axis=1)].groupby("seed")))
+    if not found or (seed is not None and found.keys().isdisjoint({UNSEEDED, seed})):
+        named = f"method {method!r}" if seed is None else f"method {method!r} (seed {seed})"
+        raise ContractError(
+            f"predictions: none of {named} on {dataset}, backbone {layout.backbone}, {algorithm}, step {step}; add "
+            "their file, or leave it out of the layout"
+        )
+    return found
+
+
+def seeds_of(cube: Cube) -> int:
+    """Number of companion seeds in a metric cube; its other label is their mean."""
+    return cube.sizes["seed"] - 1

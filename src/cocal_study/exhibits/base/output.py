@@ -1,0 +1,66 @@
+"""Writing tables and figures in all their forms."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from cocal.drawing.style import paper_style, save_figure
+from cocal.metrics.shown import csv_text
+from cocal.store import digest, write_text
+from cocal.store.files import MADE_OF, PARENTS, seal_beside
+from cocal_study.exhibits.base.exhibit import Layout
+from cocal_study.exhibits.typesetting.html import page
+from cocal_study.exhibits.typesetting.latex import latex
+
+logger = logging.getLogger(__name__)
+
+
+def write_table(
+    module: ModuleType, layout: Layout, inputs: Mapping[str, Any], output: Path, origin: Mapping[str, str]
+) -> None:
+    """Write a table as LaTeX and, beside it, as a web page and as its numbers.
+
+    Args:
+        module: The exhibit's module, with `prepare` and `grid`.
+        inputs: The contents of its files, by kind.
+        output: The .tex file.
+        origin: The files that it is made of (`cocal_study.exhibits.base.inputs.origin_of`).
+    """
+    numbers = module.prepare(layout, **inputs)
+    made_of = {**origin, layout.called: digest(layout.identity())}
+    parents = made_of.pop(PARENTS)
+    source = "; ".join([f"study {layout.study}", *(f"{name} {value}" for name, value in made_of.items())])
+    grid = replace(module.grid(numbers, layout, **inputs), source=source)
+    write_text(output, f"{latex(grid)}{MADE_OF}{parents}\n")
+    write_text(output.with_suffix(".html"), page(grid))
+    write_text(output.with_suffix(".csv"), csv_text(numbers))
+    seal_beside(*map(output.with_suffix, (".tex", ".html", ".csv")))
+    logger.info("wrote %s, .html and .csv", output)
+
+
+def write_figure(
+    module: ModuleType, layout: Layout | None, inputs: Mapping[str, Any], output: Path, origin: Mapping[str, str]
+) -> None:
+    """Draw a figure as PDF and, beside it, as PNG; where it shows numbers, write them too.
+
+    Args:
+        module: The exhibit's module, with `draw`, and `prepare` unless it is a diagram.
+        layout: The contents of the figure; None for a diagram.
+        output: The .pdf file.
+    """
+    if layout is None:
+        with paper_style():
+            save_figure(module.draw(), output, {"diagram": output.stem})
+        seal_beside(output, output.with_suffix(".png"))
+        logger.info("wrote %s and .png", output)
+        return
+    numbers = module.prepare(layout, **inputs)
+    with paper_style():
+        facts = layout.facts() | {"digest": digest(layout.identity())}
+        save_figure(module.draw(numbers, layout), output, facts, origin[PARENTS])
+    write_text(output.with_suffix(".csv"), csv_text(numbers))
+    seal_beside(*map(output.with_suffix, (".pdf", ".png", ".csv")))
+    logger.info("wrote %s, .png and .csv", output)

@@ -1,0 +1,75 @@
+"""The exhibits that there are. Every module of `cocal_study.exhibits` is one; nothing else has to be told of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType
+
+from cocal_study.config.methods import declarations
+from cocal_study.config.study import Study
+from cocal_study.exhibits import MODULES
+from cocal_study.exhibits.base.exhibit import CHAPTERS, GATHERED, OF_REPOSITORY, Exhibit, TableExhibit
+from cocal_study.provenance.code import code_digest
+
+
+def module_of(name: str) -> ModuleType:
+    """The module of this name."""
+    return import_module(f"cocal_study.exhibits.{name}")
+
+
+def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") -> list[Exhibit]:
+    """The tables and figures that a study shows, in their order.
+
+    Args:
+        study: The study as its file has it, with relative paths.
+        wrong: By question set, how many of its rows are known to be wrong
+        (`cocal_study.questions.registry.known_wrong`). repository: Path from the folder of the results to the
+        repository, which holds the paper's numbers. Exhibits of
+            regimes that it does not hold are left out.
+    """
+    found = [
+        _placed(replace(one, module=name, name=one.name or name), Path(repository))
+        for name in MODULES
+        for one in module_of(name).of_study(study, wrong)
+    ]
+    return sorted((one for one in found if {*one.needs} <= {*one.inputs}), key=attrgetter("position"))
+
+
+def _placed(exhibit: Exhibit, repository: Path) -> Exhibit:
+    """The exhibit, with the paths from the folder of the results to what lies in the repository; what has not been
+    gathered is left out."""
+    inputs = dict(exhibit.inputs)
+    for kind in OF_REPOSITORY:
+        if kind in inputs:
+            inputs[kind] = str(repository / inputs[kind])
+    for kind in GATHERED:
+        if kind in inputs and not Path(inputs[kind]).is_file():
+            del inputs[kind]
+    return replace(exhibit, inputs=inputs)
+
+
+def report_entry(exhibit: Exhibit, shown: Sequence[Exhibit]) -> tuple[str, dict[str, str]]:
+    """Category and labels of an exhibit in the report.
+
+    The report sorts chapters and entries by their text, so both begin with a number. There is only one label: the
+    report would turn a second one that halves a chapter into a switch that hides one half.
+
+    Args:
+        exhibit: One of `shown`.
+        shown: All exhibits of the study, in their order.
+    """
+    chapter = CHAPTERS.index(exhibit.chapter) + 1
+    beside = [one for one in shown if one.chapter == exhibit.chapter]
+    entry = f"{chapter}.{beside.index(exhibit) + 1:0{len(str(len(beside)))}d} {exhibit.title}"
+    return f"{chapter} {exhibit.chapter}", {"table or figure": entry}
+
+
+def exhibit_code(exhibit: Exhibit) -> str:
+    """Digest of the code that makes an exhibit, with the declarations of the methods of its layout, which it names and
+    colours."""
+    write = "write_table" if isinstance(exhibit, TableExhibit) else "write_figure"
+    shared = (f"cocal_study.exhibits.base.output:{write}", "cocal_study.exhibits.base.inputs:read_inputs")
+    methods = getattr(exhibit.layout, "methods", ())
+    return code_digest(*shared, f"cocal_study.exhibits.{exhibit.module}", *declarations(methods))

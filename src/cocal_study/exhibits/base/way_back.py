@@ -1,0 +1,221 @@
+"""The way back of one number of a table or figure: the cell of the metric cube, and the files that it rests on."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from cocal.companion.spec import read_spec
+from cocal.errors import ConfigError, ContractError
+from cocal.store import read_dataset, read_frame
+from cocal.store.contracts import PREDICTIONS
+from cocal.store.files import read_numbers
+from cocal.store.lineage import Product, trace
+from cocal_study.config.methods import METHODS
+from cocal_study.cubes.cube import MEAN
+
+_COMPANION = ("source_step", "validation_step", "layer", "pooling")
+"""Columns of predictions that say which companion gave a confidence."""
+KINDS = ("cube", "predictions", "companion", "states", "responses", "rollouts", "checkpoint", "questions")
+"""Kinds of the files on the way back, from the number to the questions."""
+_KIND_OF = {"metrics": "cube", "companions": "companion", "features": "states", "policies": "checkpoint"}
+"""Kinds of the folders of results/ that have another name."""
+
+
+@dataclass(frozen=True)
+class WayBack:
+    """The way back of one number.
+
+    Attributes:
+        numbers: The rows of the exhibit's CSV: one, or one for each step, seed and so on that a figure shows.
+        cells: Labels of the cells of the cube that hold these numbers.
+        rows: The predictions that the cells are computed from.
+        products: The files that these rest on, with their kind; of companions, states and responses only those of the
+            method and of the question sets.
+        absent: Paths of ancestors that are not there, nor in the record of a bundle.
+    """
+
+    numbers: pd.DataFrame
+    cells: Sequence[Mapping[str, Any]]
+    rows: pd.DataFrame
+    products: Sequence[tuple[str, Product]]
+    absent: Sequence[Path]
+
+
+def way_back(file: Path, method: str, dataset: str, metric: str) -> WayBack:
+    """Follow a number back to the questions.
+
+    Args:
+        file: The exhibit in any of its forms; beside it lies its CSV.
+        method: Name of the method, as in the CSV.
+        dataset: Name of the question set or macro average, as in the CSV.
+        metric: Name of the metric, as in the CSV.
+
+    Raises:
+        ConfigError: if the exhibit has no such number, or shows none of a metric cube.
+        ContractError: if a file is missing, or an ancestor is not the one that the exhibit was made from, or the cube
+            does not hold the number.
+    """
+    numbers = _numbers(file.with_suffix(".csv"), {"method": method, "dataset": dataset})
+    wanted = numbers[numbers["metric"] == metric]
+    if wanted.empty:
+        raise ConfigError(f"{file}: has no metric {metric!r}; it has {', '.join(numbers['metric'].unique())}")
+    whole = list(trace(file))  # every ancestor is compared
+    cubes = [one for _, one in whole[1:] if _kind(one.path) == "cube" and one.path in whole[0][1].parents]
+    if not cubes:
+        raise ConfigError(f"{file}: is not made from a metric cube, so its numbers are no cells; leave --cell out")
+    found = [(cube, cell) for cube in cubes for cell in _cells(cube.path, numbers, metric)]
+    if not found:
+        places = ", ".join(str(cube.path) for cube in cubes)
+        raise ContractError(f"{file}: {places} does not hold its numbers of {method} on {dataset}; rerun the exhibit")
+    rows, products = [], {}
+    for cube, cell in found:
+        groups = json.loads(cube.attributes["settings"])["groups"]
+        products[cube.path] = cube
+        for path in cube.parents:
+            if part := _rows(path, cell, groups.get(dataset, [dataset])):
+                chosen, others = part
+                rows.append(chosen)
+                family = trace(path, keep=_Wanted(method, chosen, others))
+                products |= {product.path: product for _, product in family}
+    parents = {path for product in products.values() for path in product.parents}
+    absent = sorted(path for path in parents if not path.exists() and path not in {one.path for _, one in whole})
+    of_kind = [(kind, one) for kind in KINDS for one in products.values() if _kind(one.path) == kind]
+    return WayBack(wanted, [cell for _, cell in found], pd.concat(rows).drop_duplicates(), of_kind, absent)
+
+
+def _kind(path: Path) -> str:
+    """Kind of a product, by the folder of results/ in which it lies."""
+    names = path.absolute().parts
+    folder = names[len(names) - names[::-1].index("results")] if "results" in names else ""
+    return _KIND_OF.get(folder, folder)
+
+
+def _numbers(file: Path, labels: Mapping[str, str]) -> pd.DataFrame:
+    """The rows of an exhibit's CSV with these labels."""
+    if not file.exists():
+        raise ContractError(f"{file}: no such file, which holds the numbers of the exhibit; rerun the exhibit")
+    numbers = read_numbers(file)
+    if missing := sorted({"method", "dataset", "metric", "value"} - {*numbers.columns}):
+        raise ConfigError(f"{file}: has no column {missing[0]!r}, so its numbers are no cells; leave --cell out")
+    for name, label in labels.items():
+        if label not in (known := list(numbers[name].unique())):
+            raise ConfigError(f"{file}: has no {name} {label!r}; it has {', '.join(map(str, known))}")
+        numbers = numbers[numbers[name] == label]
+    return numbers
+
+
+def _cells(cube: Path, numbers: pd.DataFrame, metric: str) -> Iterator[dict[str, Any]]:
+    """The cells of a cube that hold all metrics of these rows, with their intervals, as far as the CSV shows them.
+
+    A CSV need not name the backbone and the step of its cells; they are those of the cells with its numbers.
+    """
+    content = read_dataset(cube)
+    metrics = [name for name in content.indexes["metric"] if name in {*numbers["metric"]}]
+    held = (
+        content[["value", "lower", "upper"]].sel(metric=metrics).to_dataframe().dropna(subset=["value"]).reset_index()
+    )
+    labels = [str(name) for name in content["value"].dims]
+    shown = numbers if "seed" in numbers else numbers.assign(seed=MEAN)
+    shown = shown[shown["metric"].isin(metrics)].dropna(subset=["value"])
+    keys = [name for name in labels if name in shown]
+    compared = [name for name in ("value", "lower", "upper") if name in shown]
+    texts = [_as_text(frame, keys, compared)[keys + compared] for frame in (shown, held)]
+    both = held.loc[texts[1].reset_index().merge(texts[0], on=keys + compared)["index"]]
+    for _, one in both.groupby([name for name in labels if name not in keys], sort=False):
+        if len(one) == len(shown):
+            yield from one[labels].assign(metric=metric).drop_duplicates().to_dict("records")
+
+
+def _as_text(frame: pd.DataFrame, labels: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
+    """The columns as text, in the digits of a CSV."""
+    return frame.assign(
+        **{name: frame[name].astype(str) for name in labels},
+        **{name: frame[name].map("{:.12g}".format) for name in values},
+    )
+
+
+def _rows(path: Path, cell: Mapping[str, Any], members: Sequence[str]) -> tuple[pd.DataFrame, set[str]] | None:
+    """The rows of a table of predictions that a cell is computed from, and the question sets of all others; None if
+    there are none."""
+    frame = read_frame(path, PREDICTIONS)
+    labels = [name for name in cell if name in frame and name not in ("dataset", "seed")]
+    chosen = frame[frame["dataset"].isin(members)]
+    for name in labels:
+        chosen = chosen[chosen[name] == cell[name]]
+    if cell["seed"] != MEAN:
+        chosen = chosen[chosen["seed"] == int(cell["seed"])]
+    return None if chosen.empty else (chosen, {*frame["dataset"].unique()} - {*members})
+
+
+class _Wanted:
+    """Tells of an ancestor of predictions whether a method's confidences rest on it.
+
+    Args:
+        method: Name of the method.
+        rows: Its predictions.
+        others: Question sets that have none of these rows.
+    """
+
+    def __init__(self, method: str, rows: pd.DataFrame, others: set[str]):
+        self._method, self._others = METHODS.get(method), others
+        self._companions = rows[list(_COMPANION)].drop_duplicates().astype(str).to_dict("records")
+
+    def __call__(self, product: Product) -> bool:
+        facts, kind, method = product.facts, _kind(product.path), self._method
+        if facts.get("dataset", "") in self._others:
+            return False
+        if method is None:  # a recalibrated rival, whose sources its file names
+            return True
+        if facts.get("prompt_format", method.prompt_format) != method.prompt_format:
+            return False
+        if kind == "companion":
+            return facts.get("experience") == method.experience and any(map(_fits(product), self._companions))
+        return method.experience is not None or kind != "states"
+
+
+def _fits(companion: Product):
+    """A function that tells of the labels of predictions whether this companion gave them."""
+    stated = {name: companion.facts[name] for name in _COMPANION if name in companion.facts}
+    if companion.recorded is None:
+        spec = read_spec(companion.path)
+        stated |= {"layer": str(spec.layer), "pooling": spec.pooling}
+    return lambda labels: all(labels[name] == text for name, text in stated.items())
+
+
+def page_of(file: Path, way: WayBack, commit: str) -> str:
+    """The way back as text: the number, its cell, each file with what made it, and the versions.
+
+    Args:
+        file: The exhibit.
+        way: What `way_back` has found.
+        commit: Commit of the code, in a sentence.
+    """
+    lines = [f"{file}: {' on '.join(way.numbers.iloc[0][['method', 'dataset']])}"]
+    lines += [f"  {_said(row)}" for row in way.numbers.drop(columns=["method", "dataset"]).to_dict("records")]
+    lines += [f"cell  {_said(cell)}" for cell in way.cells]
+    for (seed, *companion), rows in way.rows.groupby(["seed", *_COMPANION]):
+        of = f", companion {_said(dict(zip(_COMPANION, companion, strict=True)))}" if seed >= 0 else ""
+        lines.append(f"rows  seed={seed}{of}: {len(rows)} confidences, {rows['valid'].sum()} of them valid")
+    parameters: set[str] = set()
+    versions: dict[str, list[str]] = {}
+    for kind, product in way.products:
+        stated = product.attributes
+        lines += ["", f"{kind}  {product.path}  {product.identity}{'  (not here)' if product.recorded else ''}"]
+        if "stage" in stated:
+            facts = {name: text for name, text in product.facts.items() if name != "stage"}
+            shown = "as above" if stated["digest"] in parameters else stated["settings"]
+            lines += [f"  job  cocal {stated['stage']}  {_said(facts)}", f"  parameters  {stated['digest']}  {shown}"]
+            parameters.add(stated["digest"])
+            words = f"{stated['versions']}, numerics {stated.get('numerics', 'native')}"
+            versions.setdefault(words, []).append(str(product.path))
+    lines += ["", *(f"absent  {path}" for path in way.absent)]
+    lines += [f"versions  {words}{'' if len(versions) == 1 else ': ' + ' '.join(of)}" for words, of in versions.items()]
+    return "\n".join([*lines, f"commit  {commit}"])
+
+
+def _said(labels: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={label}" for name, label in labels.items())

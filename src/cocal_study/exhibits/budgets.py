@@ -1,0 +1,36 @@
+"""Confidence quality of CoCal and PostCal at matched budgets (fig:rq4_cocal_vs_posthoc)."""
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from cocal.drawing.style import Figure
+from cocal_study.config.study import Study
+from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
+from cocal_study.exhibits.drawing.curves import draw_prefixes, prepare_curves
+from cocal_study.planning.plan import has_methods
+from cocal_study.planning.results import metrics_file
+
+Layout, prepare = CurvesLayout, prepare_curves
+_METHODS = ("cocal-binary", "postcal-binary")
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
+    """The figure of the main backbone, where the study has both methods."""
+    if has_methods(study, *_METHODS):
+        yield FigureExhibit(
+            title="CoCal and PostCal at matched budgets",
+            chapter="Analysis",
+            position=61,
+            caption="CoCal and PostCal learnt from equal budgets of rollout steps, with binary supervision, and are "
+            "compared on the responses of the final policy (appendix E.1). The best pass of each method is chosen "
+            "on a fixed pool: its responses of all steps to the held-out questions. The whiskers show the standard "
+            "deviation over the seeds.",
+            layout=curves(study, _METHODS, study.reports.budgets, study.policy.steps),
+            inputs={"metrics": metrics_file(study.main_backbone, "-budgets")},
+        )
+
+
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
+    """A panel of the ECE and one of the AUROC."""
+    return draw_prefixes(numbers, layout, "Matched budget (rollout steps)")

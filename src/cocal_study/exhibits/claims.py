@@ -1,0 +1,196 @@
+"""The paper's claims with the verdicts of its own numbers, of this study and of its replicates (beyond the paper)."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import pandas as pd
+
+from cocal.metrics.shown import UNDEFINED
+from cocal_study.config.study import Study
+from cocal_study.evidence.claims import OF_THE_PAPER, Claim
+from cocal_study.evidence.predicates import FAILS, UNOBSERVED
+from cocal_study.evidence.verdicts import (
+    CONTRADICTS,
+    LANGUAGE_MODEL,
+    NOT_ASSESSABLE,
+    PAPER,
+    REPLICATES,
+    SCORES,
+    STUDY,
+    holding,
+    of_claims,
+    of_families,
+)
+from cocal_study.exhibits.base.exhibit import LANGUAGE_MODEL as GATHERED
+from cocal_study.exhibits.base.exhibit import TableExhibit
+from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_fields, judged
+from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
+from cocal_study.exhibits.typesetting.wording import listed, signed
+from cocal_study.planning.plan import has_methods
+
+Layout = ClaimsLayout
+prepare = judged
+_PER_FLOAT = 36
+"""Most lines of a float, so that it fits its page."""
+_RULE = (
+    "A margin is separable where the 95 % interval of the paired difference over resamples of the questions leaves out "
+    "zero after Holm's adjustment over all margins of the claim, and where tables/comparisons marks it too if it is "
+    "shown there; of replicates, where that of Student's t does, with replicates as the unit. Numbers without an "
+    "interval are observed or not, and those of the paper stated. Something is general that is true in three quarters "
+    "of the cases. A rival is degenerate if its confidence is constant or the interval of its AUROC holds one half."
+)
+_SHORT = (
+    "Margins are separable at 5 % after Holm's adjustment, over questions in a study and with Student's t over "
+    "replicates; numbers without an interval are observed or not, and the paper's are stated. Degenerate rivals have a "
+    "confidence that is constant or at chance."
+)
+_VALUES = "Values that are transcribed"
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table, where the study has CoCal."""
+    if has_methods(study, "cocal-binary"):
+        fields = claims_fields(study)
+        if study.reports.language_model:
+            fields["inputs"][GATHERED] = f"{study.reports.language_model}/tables/claims.csv"
+        yield TableExhibit(
+            title="Which claims of the paper hold",
+            chapter="Claims",
+            position=1,
+            caption="Every claim of the paper that can be checked, judged by one predicate over each source: the "
+            "numbers that the paper publishes, this study, replicates of this study with other seeds of the "
+            "policies, and, where it was gathered, a study of a pre-trained language model (`config/laptop.yaml`). "
+            f"{_RULE} Five positive margins of five replicates have p = 0.03 in a one-sided sign test. "
+            "Claims that restate one another stand together and count as one family. Stated values are judged in the "
+            "paper study only. The page also gives the words of the paper, how they are read, and why a claim has no "
+            "verdict; the CSV has every margin.",
+            **fields,
+        )
+
+
+def grid(numbers: pd.DataFrame, layout: Layout, *, ledger: Sequence[Claim], **_: object) -> Grid:
+    """Set the table; the page adds the words of the paper."""
+    by_place = {
+        (row.claim, row.source, score): row for score in SCORES for row in of_claims(numbers, score).itertuples()
+    }
+    families = of_families(numbers)
+    values = sum(claim.kind in OF_THE_PAPER for claim in ledger)
+    groups = _families(ledger)
+    model = LANGUAGE_MODEL in families
+    by_model = f"{_summary(families[LANGUAGE_MODEL])} by the study of a language model, " if model else ""
+    return Grid(
+        title="Which claims of the paper hold",
+        caption=f"The {len(ledger)} claims of the paper that can be checked, in {len(families)} families of claims "
+        f"that restate one another, and {values} transcribed values apart. {layout.caption} The families: "
+        f"{_summary(families[REPLICATES])} by the replicates together, {_summary(families[STUDY])} by this study "
+        f"alone, {by_model}{_summary(families[PAPER])} by the paper's numbers; mixed are those whose members differ. "
+        f"{_SHORT} "
+        "The margin is the one that decides, positive where the claim is true, with its own 95 % interval. The "
+        "page also judges claims about ECE with a proper score in its place. < marks published differences below "
+        f"0.01. Claims about Qwen3-8B and Qwen3-14B are judged on {listed(layout.labels)}.",
+        label="claims",
+        blocks=tuple(_block(part, by_place, model) for part in _parts(groups)),
+        gap="2.6pt",
+        size="footnotesize",
+        apart=True,
+        page_blocks=(_block(groups, by_place, model, SCORES[1:]),),
+        details=(_words(ledger, by_place),),
+    )
+
+
+def margin_text(row: object) -> str:
+    """The deciding margin of a verdict with its interval, "" if it has none."""
+    if pd.isna(row.value):
+        return ""
+    texts = [signed("ece", number) for number in (row.value, row.lower, row.upper)]
+    return texts[0] if row.lower == row.upper else f"{texts[0]} [{texts[1]}, {texts[2]}]"
+
+
+def _summary(verdicts: pd.Series) -> str:
+    """The number of families with each verdict, in words."""
+    found = sorted(Counter(verdicts).items(), key=lambda one: (one[0] == NOT_ASSESSABLE, -one[1], one[0]))
+    return listed([f'{count} "{verdict}"' for verdict, count in found])
+
+
+def _families(ledger: Sequence[Claim]) -> list[tuple[str, list[Claim]]]:
+    """The claims by families in the order of their first members, then single claims, then transcribed values."""
+    groups: dict[str, list[Claim]] = {}
+    for claim in ledger:
+        name = _VALUES if claim.kind in OF_THE_PAPER else claim.family or "Claims that nothing restates"
+        groups.setdefault(name, []).append(claim)
+    return sorted(groups.items(), key=lambda one: (one[0] == _VALUES, not one[1][0].family))
+
+
+def _parts(groups: Sequence[tuple[str, list[Claim]]]) -> list[list[tuple[str, list[Claim]]]]:
+    """The groups of each float: whole ones as long as they fit, and longer ones in pieces."""
+    parts: list[list[tuple[str, list[Claim]]]] = [[]]
+    for name, claims in groups:
+        for start in range(0, len(claims), _PER_FLOAT - 2):
+            some = claims[start : start + _PER_FLOAT - 2]
+            if parts[-1] and sum(1 + len(one) for _, one in parts[-1]) + 1 + len(some) > _PER_FLOAT:
+                parts.append([])
+            parts[-1].append((name, some))
+    return parts
+
+
+def _block(
+    groups: Sequence[tuple[str, list[Claim]]],
+    by_place: Mapping[tuple[str, str, str], object],
+    model: bool,
+    scores: Sequence[str] = (),
+) -> Block:
+    """Verdicts of each claim, with those of a study of a language model if there is one, and those of this study with
+    each of the proper scores."""
+
+    def row(claim: Claim) -> Row:
+        paper, study, replicates = (by_place[claim.id, source, ""] for source in (PAPER, STUDY, REPLICATES))
+        close = " <" if paper.reason and paper.verdict != NOT_ASSESSABLE else ""
+        scored = [by_place.get((claim.id, STUDY, score)) for score in scores]
+        return Row(
+            claim.title,
+            (
+                _verdict(paper.verdict, close),
+                _verdict(replicates.verdict),
+                Cell(holding(replicates.count) or UNDEFINED),
+                _verdict(study.verdict),
+                Cell(margin_text(study) or UNDEFINED),
+                *([_verdict(by_place[claim.id, LANGUAGE_MODEL, ""].verdict)] if model else []),
+                *(_verdict(one.verdict) if one else Cell(UNDEFINED) for one in scored),
+            ),
+        )
+
+    heads = ("Paper's numbers", "Replicates together", "Hold", "This study", "Margin")
+    heads += ("Language model",) * model
+    return Block(
+        corner="Claim",
+        heads=(tuple(map(Head, (*heads, *(f"By {HEADS[score].strip('↓')}" for score in scores)))),),
+        groups=tuple(Group(tuple(map(row, claims)), name) for name, claims in groups),
+        width=1,
+    )
+
+
+def _verdict(verdict: str, mark: str = "") -> Cell:
+    shown = UNDEFINED if verdict == NOT_ASSESSABLE else f"{verdict}{mark}"
+    return Cell(shown, "best" if verdict in (FAILS, UNOBSERVED, CONTRADICTS) else None)
+
+
+def _words(ledger: Sequence[Claim], by_place: Mapping[tuple[str, str, str], object]) -> Block:
+    """The words of the paper, how they are read, and what each source adds to its verdict."""
+
+    def row(claim: Claim) -> Row:
+        found = {source: by_place[claim.id, source, ""] for source in (PAPER, STUDY, REPLICATES)}
+        reasons = {source: one.reason for source, one in found.items()}
+        said = [f"{source}: {reason}" for source, reason in reasons.items() if reason]
+        if len(set(reasons.values())) == 1:
+            said = [next(iter(reasons.values()))] * bool(said)
+        read = ". ".join(filter(None, (found[PAPER].combined, claim.note)))
+        texts = (claim.section, claim.quotation.strip(), claim.kind, read, found[REPLICATES].count, "; ".join(said))
+        return Row(claim.title, tuple(map(Cell, texts)))
+
+    heads = ("Section", "Words of the paper", "Kind", "How they are read", "Replicates", "What else is to say")
+    return Block(
+        corner="Claim",
+        heads=(tuple(map(Head, heads)),),
+        groups=(Group(tuple(map(row, ledger))),),
+        align="l",
+    )

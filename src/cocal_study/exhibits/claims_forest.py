@@ -1,0 +1,165 @@
+"""The margins of the paper's claims: a forest of this study's and its replicates', with the published ones as marks
+(beyond the paper)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import wraps
+from typing import Any
+
+import pandas as pd
+
+from cocal.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
+from cocal_study.config.study import Study
+from cocal_study.evidence.claims import OF_THE_PAPER, Claim
+from cocal_study.evidence.predicates import DEGENERATE, FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
+from cocal_study.evidence.verdicts import PAPER, REPLICATES, STUDY, UNITS, by_unit, is_measured
+from cocal_study.exhibits.base.exhibit import FigureExhibit
+from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_fields, judged, readers
+from cocal_study.planning.plan import has_methods
+
+Layout = ClaimsLayout
+_HELD = {"color": "#1b6e53", "marker": "o", "markerfacecolor": "#1b6e53"}
+_FAILED = {"color": "#b3401f", "marker": "s", "markerfacecolor": "#b3401f"}
+_LOOKS = {
+    HOLDS: _HELD,
+    OPEN: {"color": "#6a6a6a", "marker": "o", "markerfacecolor": "white"},
+    FAILS: _FAILED,
+    OBSERVED: _HELD | {"markerfacecolor": "white"},
+    UNOBSERVED: _FAILED | {"markerfacecolor": "white"},
+    DEGENERATE: {"color": "#8a6d3b", "marker": "x", "markerfacecolor": "#8a6d3b"},
+}
+"""Colour and mark of each verdict; full and empty marks differ in greyscale, and so do round and square ones."""
+_PUBLISHED = {"color": INK, "marker": "d", "markersize": 3, "linestyle": "none", "markeredgewidth": 0}
+_OF_ONE = {"color": INK, "marker": "o", "markersize": 2.1, "linestyle": "none", "markeredgewidth": 0.4}
+_OF_ONE |= {"markerfacecolor": "white"}
+_TITLES = {"ece": "ECE", "auroc": "AUROC", "share": "Accuracy, confidence,\nother shares"}
+_ROW, _LABELS, _TOP, _BOTTOM, _APART = 0.142, 2.28, 0.3, 0.98, 0.12
+"""Height of a row, the space for names, above and below, and that between two panels, in inches."""
+_STUDY_AT, _REPLICATES_AT = -0.17, 0.22
+"""Places within a row."""
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
+    """The figure, where the study has CoCal."""
+    if has_methods(study, "cocal-binary"):
+        yield FigureExhibit(
+            name="claims",
+            title="Margins of the claims",
+            chapter="Claims",
+            position=2,
+            caption="The margins of the claims, each in the panel of its unit: differences of ECE, of AUROC, and of "
+            "accuracy, mean confidence or another share. A margin is the number that decides a claim in that unit, "
+            "positive where the claim is true, and of several the least favourable. In each row, the upper mark is "
+            "this study's with its 95 % interval over resamples of the questions, diamonds are the published "
+            "numbers; the lower line has a dot for each replicate, their mean and the 95 % interval of Student's t, "
+            "in the colour of their joint verdict. A line that leaves the panel ends at its edge. Verdicts are "
+            "adjusted over all margins of a claim, the intervals are not. Values, ranges and times are in the table "
+            "alone.",
+            **claims_fields(study),
+        )
+
+
+@wraps(judged, assigned=())  # which has the names of the inputs
+def prepare(
+    layout: Layout, *, ledger: tuple[Claim, ...], replicates: pd.DataFrame | None = None, **inputs: Any
+) -> pd.DataFrame:
+    """The margins of the claims that are about differences of metrics.
+
+    Args:
+        layout: The parts of the study that stand for those of the paper.
+        ledger: The claims.
+        replicates: What `cocal spread` has gathered of tables/claims.csv.
+        inputs: The other arguments of `cocal_study.exhibits.base.ledger.readers`.
+
+    Returns:
+        The result of `cocal_study.evidence.verdicts.by_unit`.
+    """
+    drawn = [claim for claim in ledger if claim.kind not in OF_THE_PAPER and not is_measured(claim)]
+    return by_unit(drawn, *readers(layout, **inputs), replicates)
+
+
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
+    """One row for each claim, in the order of the paper, and one panel for each unit."""
+    from matplotlib.figure import Figure
+
+    claims = list(numbers["claim"].unique())
+    units = [unit for unit in UNITS if unit in set(numbers["margin"])]
+    row = min(_ROW, (PAGE_HEIGHT - _TOP - _BOTTOM) / max(1, len(claims)))
+    height = _TOP + _BOTTOM + row * max(1, len(claims))
+    figure = Figure(figsize=(TEXT_WIDTH, height))
+    width = (TEXT_WIDTH - _LABELS - 0.08) / max(1, len(units)) - _APART
+    for place, unit in enumerate(units):
+        left = _LABELS + place * (width + _APART)
+        box = (left / TEXT_WIDTH, _BOTTOM / height, width / TEXT_WIDTH, row * len(claims) / height)
+        ax = figure.add_axes(box)
+        _rows(ax, numbers[numbers["margin"] == unit], claims)
+        ax.set_title(_TITLES[unit], fontsize=7.5, pad=3, linespacing=0.95)
+        if not place:
+            titles = numbers.drop_duplicates("claim").set_index("claim")["title"]
+            shown = [_named(titles[claim], layout.labels) for claim in claims]
+            ax.set_yticks(range(len(claims)), shown, fontsize=6.6)
+    middle = (_LABELS + (TEXT_WIDTH - _LABELS) / 2) / TEXT_WIDTH
+    figure.text(middle, 0.66 / height, "Margin: positive where the claim is true", ha="center", va="bottom")
+    figure.legend(handles=_legend(numbers), loc="lower center", ncols=4, bbox_to_anchor=(0.5, 0.19 / height), **LEGEND)
+    others = "".join(f", and on {label} where it is named" for label in layout.labels[1:])
+    said = f"{layout.study} study: claims judged on {layout.labels[0]}{others}; bars: 95 % interval over the questions"
+    figure.text(0.5, 0.05 / height, said, ha="center", va="bottom", **SMALL_PRINT)
+    return figure
+
+
+def _named(title: str, labels: Sequence[str]) -> str:
+    """A claim's title with the name of the backbone on which the study judges it."""
+    for place, label in zip(("First", "Second"), labels, strict=False):
+        title = title.replace(f"{place} backbone", label)
+    return title
+
+
+def _rows(ax: Axes, numbers: pd.DataFrame, claims: Sequence[str]) -> None:
+    """The margins of one unit from top to bottom, on an axis that all points fit and long intervals leave."""
+    points = numbers.loc[numbers["source"] != REPLICATES, "value"].abs().max()
+    widest = 1.12 * max(0.02, points if pd.notna(points) else 0)
+    for row in numbers.itertuples():
+        place = claims.index(row.claim)
+        look = _LOOKS.get(row.verdict, {})
+        colour = look.get("color")
+        if row.source == PAPER:
+            ax.plot([row.value], [place + _STUDY_AT], **_PUBLISHED, zorder=5)
+        elif row.source == STUDY:
+            ax.plot([row.lower, row.upper], [place + _STUDY_AT] * 2, color=colour, linewidth=1.1, zorder=3)
+            mark = {"markersize": 3.4, "markeredgewidth": 0.8, "linestyle": "none"}
+            ax.plot([row.value], [place + _STUDY_AT], **mark, **look, zorder=4)
+        elif row.source == REPLICATES:
+            ax.plot([row.lower, row.upper], [place + _REPLICATES_AT] * 2, color=colour, linewidth=0.6, zorder=2)
+            ax.plot([row.value], [place + _REPLICATES_AT], **_mean(colour), zorder=3)
+        else:
+            ax.plot([row.value], [place + _REPLICATES_AT], **_OF_ONE, zorder=4)
+    ax.axvline(0, color=INK, linewidth=0.6, zorder=1)
+    ax.set_xlim(-widest, widest)
+    ax.set_yticks([])
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(claims) - 0.5, -0.5)
+    for place in range(1, len(claims), 2):
+        ax.axhspan(place - 0.5, place + 0.5, color="#f2f2f2", linewidth=0, zorder=0)
+    ax.locator_params(axis="x", nbins=3, steps=[1, 2, 4, 5, 10])
+    ax.spines["left"].set_visible(False)
+
+
+def _mean(colour: str) -> dict[str, Any]:
+    return {"color": colour, "marker": "|", "markersize": 4.5, "markeredgewidth": 1.1, "linestyle": "none"}
+
+
+def _legend(numbers: pd.DataFrame) -> list:
+    """Entries for the verdicts and sources that occur."""
+    from matplotlib.lines import Line2D
+
+    of_study = set(numbers.loc[numbers["source"] == STUDY, "verdict"])
+    handles = [
+        Line2D([], [], linewidth=1.1, markersize=3.4, label=verdict, **look)
+        for verdict, look in _LOOKS.items()
+        if verdict in of_study
+    ]
+    handles.append(Line2D([], [], label="published", **_PUBLISHED))
+    if (numbers["source"] == REPLICATES).any():
+        handles.append(Line2D([], [], label="one replicate", **_OF_ONE))
+        mean = _mean("#6a6a6a") | {"linestyle": "-", "linewidth": 0.6}
+        handles.append(Line2D([], [], label="their mean, 95 % of t", **mean))
+    return handles

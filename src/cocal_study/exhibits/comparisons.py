@@ -1,0 +1,132 @@
+"""Paired differences between CoCal and every other method (beyond the paper)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import pandas as pd
+
+from cocal.metrics.shown import UNDEFINED
+from cocal_study.config.methods import METHODS
+from cocal_study.config.study import Study
+from cocal_study.cubes.resamples import Resamples
+from cocal_study.evidence.comparisons import OURS, SIGNIFICANT, pairs_in_table, table_of
+from cocal_study.exhibits.base.exhibit import (
+    Distinct,
+    Labelled,
+    Labels,
+    MethodsLayout,
+    Step,
+    TableExhibit,
+    labelled,
+    of_main,
+)
+from cocal_study.exhibits.typesetting.accuracy import main_methods
+from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, method_groups, metric_block
+from cocal_study.exhibits.typesetting.wording import DEGENERATE, SUBJECTS, counted, signed
+from cocal_study.planning.plan import macro_averages
+from cocal_study.planning.results import resamples_file
+
+_SHOWN = ("accuracy", "ece", "brier", "auroc")
+"""Metrics in print; the CSV adds the log loss."""
+
+
+class ComparedDomain(Labelled):
+    """A macro average and the sets that it averages over."""
+
+    datasets: Labels
+
+
+class Layout(MethodsLayout):
+    """The contents of the table: each of our methods against all others, by data set."""
+
+    apart: ClassVar[tuple[str, ...]] = ("backbone", "step")
+
+    step: Step
+    """Policy step shown; the pre-RL model's rows come from step 0 of "base"."""
+    domains: Distinct[ComparedDomain]
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Each of our methods with each rival; the two variants meet once."""
+        return pairs_in_table(self.methods)
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table of the main backbone at the end of training, where the study has CoCal and a rival."""
+    methods = main_methods(study)
+    if len(methods) > 1 and not set(OURS).isdisjoint(methods):
+        yield TableExhibit(
+            title="Paired differences between CoCal and the rivals",
+            chapter="Main results",
+            position=13.3,
+            caption="The differences between CoCal and every other method, with intervals of 95 % and tests over "
+            "resamples of the questions that all methods share: whole questions are drawn, and methods that score the "
+            "same responses are paired on these. Bold differences are separable from zero at the level of 5 %, after "
+            "adjustment for all comparisons of the column (Holm). The CSV beside it adds p-values and the standard "
+            "deviation of a difference over the seeds of the companions, which the intervals do not contain.",
+            layout=Layout(
+                **of_main(study),
+                methods=methods,
+                domains=tuple(
+                    ComparedDomain(name=name, label=SUBJECTS[name], datasets=labelled(study, sets))
+                    for name, sets in macro_averages(study, study.main_backbone).items()
+                ),
+            ),
+            inputs={"resamples": resamples_file(study.main_backbone)},
+        )
+
+
+def prepare(layout: Layout, resamples: Resamples) -> pd.DataFrame:
+    """Test the difference to every rival on every data set and macro average.
+
+    Args:
+        resamples: Metrics of every resample of the questions.
+
+    Returns:
+        The columns of `cocal_study.evidence.comparisons.table_of`, in the order of the domains, of which the macro
+        average comes last, then our methods, then the rivals, then the metrics.
+
+    Raises:
+        ContractError: if a method has no predictions on a data set.
+    """
+    datasets = [name for domain in layout.domains for name in (*(one.name for one in domain.datasets), domain.name)]
+    return table_of(resamples, layout.methods, layout.step, datasets)
+
+
+def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid:
+    """Set the table, with a block for each of our methods and macro average; the page adds those of the data sets."""
+    macros = [Labelled(name=one.name, label=f"Macro average, {one.label}") for one in layout.domains]
+    sets = [one for domain in layout.domains for one in domain.datasets]
+    metrics = [name for name in _SHOWN if name in set(numbers["metric"])]
+
+    def block(ours: str, datasets: Sequence[Labelled]) -> Block:
+        rivals = [rival for one, rival in layout.pairs if one == ours]
+        cells = {
+            (one.name, rival, metric): Cell(UNDEFINED) for one in datasets for rival in rivals for metric in metrics
+        }
+        for row in numbers[(numbers["method"] == ours) & numbers["metric"].isin(metrics)].itertuples():
+            if not pd.isna(row.value):
+                value, lower, upper = (signed(row.metric, one) for one in (row.value, row.lower, row.upper))
+                mark = "best" if row.p_holm < SIGNIFICANT and not row.degenerate else None
+                text = f"{value} [{lower}, {upper}]"
+                cells[row.dataset, row.rival, row.metric] = Cell(text, mark, degenerate=row.degenerate)
+        return metric_block(f"{METHODS[ours].label} minus", datasets, metrics, method_groups(rivals), cells, width=1)
+
+    ours = list(dict.fromkeys(one for one, _ in layout.pairs))
+    count = resamples.data.sizes["resample"]
+    return Grid(
+        title=f"Paired differences, {layout.backbone_label}, step {layout.step}",
+        caption=f"Differences between CoCal and the other methods using {layout.backbone_label} after {layout.step} "
+        f"training steps, as macro averages. {layout.caption} Each is the value of CoCal minus that of the row, in "
+        "percentage points for accuracies, with the 95 % interval over "
+        f"{counted(count, 'shared resample')} of the questions. Bold differences are separable from zero at 5 % after "
+        "Holm's adjustment for all comparisons of one metric on one macro average; tables/claims decides no claim by a "
+        "difference that is not bold. "
+        f"{DEGENERATE} marks differences to a rival whose confidence is constant or at chance, which decide nothing. "
+        f"{UNDEFINED} stands where both methods score the same responses, so that their accuracies are one number.",
+        label="comparisons",
+        blocks=tuple(block(one, [macro]) for macro in macros for one in ours),
+        size="footnotesize",
+        apart=True,
+        details=tuple(block(one, sets) for one in ours),
+    )

@@ -1,0 +1,303 @@
+"""The paper's conditions beside those of this study (beyond the paper).
+
+Conditions are what the comparison of the methods starts from: accuracies, stated confidences before training, entropy
+of the text, accuracy, truncation and size of the training, and the sampling of the evaluation. Whether a study
+resembles the paper's shows here. Calibration, differences in accuracy between policies and the polarisation of stated
+confidences are outcomes, and do not.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pandas as pd
+
+from cocal.companion.spec import CompanionSpec, Prefix
+from cocal.errors import ContractError
+from cocal.metrics.shown import UNDEFINED, metric_text
+from cocal.settings.base import Algorithm, Count, Name
+from cocal_study.config.methods import METHODS
+from cocal_study.config.study import Study
+from cocal_study.cubes.cells import read_cell
+from cocal_study.evidence.published import MACRO, METRICS, Published
+from cocal_study.exhibits.base.exhibit import (
+    FACTUAL,
+    MATHEMATICS,
+    PUBLISHED,
+    REGIMES,
+    BackboneLayout,
+    Labelled,
+    Labels,
+    Steps,
+    TableExhibit,
+    labelled,
+    of_main,
+)
+from cocal_study.exhibits.base.inputs import Cube, mean_cell
+from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
+from cocal_study.planning.plan import has_methods, macro_averages, trainer_of
+from cocal_study.planning.replicates import REQUIRED
+from cocal_study.planning.results import companion_folder, metrics_file, questions_file, rollouts_folder
+
+_REPORTED, _SIZE = "reported", "size"
+"""What is asked of a value beside `REQUIRED`: nothing, or nothing since it follows from the size of the study."""
+_FACTOR = 1.5
+"""A required value is at most so many times the paper's, and the paper's so many times it."""
+_VALID = "Valid stated confidences before training (%)"
+_RIGHT = "Right among the rollouts that are kept (%)"
+_LEAST = {_VALID: 0.9, _RIGHT: 0.5}
+"""Least required values of conditions of which the paper states no value."""
+_TRAINED = "Accuracy of the rollouts (%)"
+"""The condition with which the second half of the table begins."""
+SAMPLING = "Sampling of the evaluation"
+"""The condition whose settings the table shows, and the name of its axis in the regimes."""
+_LAST = 10
+"""Number of rollout steps up to a stage over which the accuracy of the rollouts averages."""
+_EVALUATED = {"grpo": "token-probability", "rlcr": "rlcr", "dcpo": "dcpo"}
+"""The method whose responses are those of each algorithm's policy."""
+_CONDITIONS = {
+    MATHEMATICS: {
+        "Accuracy before training (%)": ("main", "base-verbal", "accuracy"),
+        "Accuracy after GRPO (%)": ("main", "token-probability", "accuracy"),
+        "Stated confidence before training": ("main", "base-verbal", "mean_confidence"),
+        "Mean token probability after GRPO": ("main", "token-probability", "mean_confidence"),
+    },
+    FACTUAL: {
+        "Factual accuracy after GRPO (%)": ("ood", "token-probability", "accuracy"),
+        "Stated confidence before training, factual": ("ood", "base-verbal", "mean_confidence"),
+        "Mean token probability after GRPO, factual": ("ood", "token-probability", "mean_confidence"),
+    },
+}
+"""Conditions of each domain that are metrics of a method: the paper's table, the method and the metric. Accuracies are
+shown for each set as well."""
+
+
+class Layout(BackboneLayout):
+    """The contents of the table."""
+
+    step: Count
+    """Last step of the training."""
+    stages: Steps
+    """Steps at which the accuracy of the rollouts is shown."""
+    algorithms: tuple[Algorithm, ...]
+    """Algorithms whose rollouts the study has, in the order of its inputs."""
+    domains: dict[Name, Labels]
+    """Evaluation sets of each macro average, in the order of the study."""
+    sampling: dict[str, float]
+    """Sampling of the evaluation, by the paper's words for each setting."""
+    mirrors: dict[Name, str]
+    """The paper's title of the set that each evaluation set stands for."""
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table of the main backbone, where the study has the methods whose numbers are conditions."""
+    if not has_methods(study, "base-verbal", "token-probability"):
+        return
+    backbone, step, generation = study.main_backbone, study.policy.steps, study.generation
+    algorithms = [
+        name
+        for name in study.policy.algorithms
+        if has_methods(study, _EVALUATED[name])
+        and (name == "grpo" or trainer_of(study, backbone, name) != "imported")  # whose rollouts are GRPO's alone
+    ]
+    inputs = {
+        "metrics": metrics_file(backbone),
+        "rollouts": [rollouts_folder(backbone, name) for name in algorithms],
+        "questions": questions_file(study.policy.dataset),
+        PUBLISHED: "config/paper",
+    }
+    if study.reports.regimes:
+        inputs[REGIMES] = f"{study.reports.regimes}/points.csv"
+    products = {}
+    if has_methods(study, "postcal-binary"):
+        products["companions"] = companion_folder(backbone, "resampled")
+        inputs["companions"] = f"{products['companions']}/{Prefix(step, step).folder}"
+    yield TableExhibit(
+        title="Conditions of the study",
+        chapter="Study",
+        position=40.5,
+        caption="The conditions of the paper beside those of this study: accuracies, stated confidences before "
+        "training, the probability of the sampled tokens, which tells the entropy of the text, the accuracy of the "
+        "rollouts and its gap to that of the evaluation, the shares of rollouts that reach the length limit and of "
+        "right ones among the others, and the sampling of the evaluation. They describe what the methods are compared "
+        "on, not how well they do, and say which of them have to be near the paper's.",
+        layout=Layout(
+            **of_main(study),
+            stages=study.policy.stages,
+            algorithms=algorithms,
+            domains={name: labelled(study, sets) for name, sets in macro_averages(study, backbone).items()},
+            sampling={
+                "Sampling temperature": generation.temperature,
+                "Top-p": generation.top_p,
+                "Top-k": generation.top_k,
+                "Presence penalty": generation.presence_penalty,
+            },
+            mirrors=study.reports.mirrors,
+        ),
+        inputs=inputs,
+        products=products,
+    )
+
+
+def prepare(
+    layout: Layout,
+    metrics: Cube,
+    rollouts: Sequence[pd.DataFrame],
+    questions: pd.DataFrame,
+    published: Published,
+    companions: CompanionSpec | None = None,
+    regimes: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """The conditions, one per row.
+
+    Args:
+        metrics: Metric cube (`cocal_study.cubes.cube`) of the backbone.
+        rollouts: Rollouts of each of the layout's algorithms.
+        questions: Questions that they answer.
+        published: The paper's numbers.
+        companions: Spec of the last step's companions of PostCal, where the study has it.
+        regimes: What was measured under other conditions (`cocal_study.evidence.regimes.COLUMNS`), if it was.
+
+    Returns:
+        Columns condition, of (what a row is about), metric (a metric of the cube, "share", "gap", "count" or
+        "setting"), value (the study's), paper (NaN where the paper states none), ratio (value / paper), matched
+        ("required", "reported" or "size"), least and greatest (the bounds of a required value; NaN without one), and
+        place (table, row and column of the paper, or its section). Accuracies and shares lie in [0, 1].
+
+    Raises:
+        ContractError: if the cube lacks a method on a set, or companions retain more responses than there were.
+    """
+    tables = dict(zip(layout.algorithms, rollouts, strict=True))
+    rows = [row for domain in layout.domains for row in _measured(layout, domain, metrics, published)]
+    rows += _trained(layout, tables, metrics)
+    rows += _kept(tables, questions, companions, published)
+    steps, place = published.cell("hyperparameters", "Policy training: Training steps", "Value")
+    rows.append(("Training", "Rollout steps", "count", _REPORTED, steps, layout.step, place))
+    for name, value in layout.sampling.items():
+        paper, place = published.cell("hyperparameters", f"Evaluation: {name}", "Value")
+        rows.append((SAMPLING, name, "setting", _SIZE, paper, value, place))
+    if regimes is not None:
+        rows += _by_sampling(regimes)
+    frame = pd.DataFrame(rows, columns=["condition", "of", "metric", "matched", "paper", "value", "place"])
+    frame["ratio"] = frame["value"] / frame["paper"]
+    required = frame["matched"] == REQUIRED
+    frame["least"] = frame["condition"].map(_LEAST).fillna(frame["paper"] / _FACTOR).where(required)
+    frame["greatest"] = (frame["paper"] * _FACTOR).where(required)
+    return frame[["condition", "of", "metric", "value", "paper", "ratio", "matched", "least", "greatest", "place"]]
+
+
+def _by_sampling(regimes: pd.DataFrame) -> Iterator[tuple]:
+    """Accuracies of GRPO's policy on the same questions under each sampling of the evaluation, over replicates."""
+    points = regimes[regimes["axis"] == SAMPLING].drop_duplicates(["level", "replicate"])
+    for level, value in points.groupby("level", sort=False)["accuracy"].mean().items():
+        yield SAMPLING, f"Accuracy (%), {level}", "share", _SIZE, float("nan"), value, ""
+
+
+def _read(layout: Layout, metrics: Cube, method: str, dataset: str, metric: str) -> pd.Series:
+    cell = mean_cell(layout.backbone, method, layout.step, dataset)
+    return read_cell(metrics, cell, [metric]).iloc[0]
+
+
+def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) -> Iterator[tuple]:
+    """Metrics of methods, of which the macro averages over mathematics are required."""
+    titles = {metric: title for title, metric in METRICS.items()}
+    macro = Labelled(name=domain, label="Macro average")
+    asked = REQUIRED if domain == MATHEMATICS else _REPORTED
+    for title, (table, method, metric) in _CONDITIONS[domain].items():
+        for one in (*(layout.domains[domain] if metric == "accuracy" else ()), macro):
+            mirrored = MACRO if one is macro else layout.mirrors.get(one.name)
+            paper, place = float("nan"), ""
+            if mirrored:
+                paper, place = published.cell(table, METHODS[method].label, f"{mirrored}: {titles[metric]}")
+                paper /= 100 if metric == "accuracy" else 1
+            value = _read(layout, metrics, method, one.name, metric)["value"]
+            yield title, one.label, metric, asked if one is macro else _REPORTED, paper, value, place
+    of = "Mathematics" if domain == MATHEMATICS else "Factual"
+    value = _read(layout, metrics, "base-verbal", domain, "mean_confidence")["valid_rate"]
+    yield _VALID, of, "share", asked, float("nan"), value, ""
+
+
+def _trained(layout: Layout, tables: Mapping[str, pd.DataFrame], metrics: Cube) -> Iterator[tuple]:
+    """Accuracies of the rollouts up to each stage, and how much greater the last ones are than in the evaluation."""
+    gaps, less = [], "Accuracy of the last rollouts less that of the evaluation (points)"
+    for name, table in tables.items():
+        for stage in layout.stages:
+            value = table["correct"][table["step"].between(stage - _LAST + 1, stage)].mean()
+            yield _TRAINED, f"{name.upper()}, step {stage}", "share", _REPORTED, float("nan"), value, ""
+        gap = value - _read(layout, metrics, _EVALUATED[name], MATHEMATICS, "accuracy")["value"]
+        gaps.append((less, name.upper(), "gap", _REPORTED, float("nan"), gap, ""))
+    yield from gaps
+
+
+def _kept(
+    tables: Mapping[str, pd.DataFrame], questions: pd.DataFrame, companions: CompanionSpec | None, published: Published
+) -> Iterator[tuple]:
+    """Shares of responses that reached the length limit, and shares of right ones and numbers of the others."""
+    kept = {name: table["correct"][~table["truncated"]] for name, table in tables.items()}
+    shares = {name.upper(): table["truncated"].mean() for name, table in tables.items()}
+    levels = tables["grpo"]["question_id"].map(questions.set_index("question_id")["level"])
+    by_level = tables["grpo"]["truncated"].groupby(levels).mean()
+    shares |= {f"GRPO, level {level}": value for level, value in by_level.items() if level}  # 0: unknown
+    cut = "Cut at the length limit (%)"
+    for of, value in shares.items():
+        yield cut, of, "share", _REPORTED, float("nan"), value, ""
+    retained = []
+    if companions:
+        stated, place = published.numbers("PostCal retains"), 'appendix B.2, "PostCal retains"'
+        counts, whole = (companions.training_responses, companions.validation_responses), len(tables["grpo"])
+        if sum(counts) > whole:
+            raise ContractError(
+                f"companions: they retain more than the {whole} responses of the training; rerun their fit"
+            )
+        paper = 1 - sum(stated) / published.numbers("-response raw budget")[0]
+        value = 1 - sum(counts) / whole
+        yield cut, "Responses of GRPO's final policy (PostCal)", "share", REQUIRED, paper, value, place
+        for part, one, count in zip(("training", "validation"), stated, counts, strict=True):
+            retained.append(("Responses kept", f"PostCal, {part}", "count", _SIZE, one, count, place))
+    for name, correct in kept.items():
+        yield _RIGHT, name.upper(), "share", REQUIRED, float("nan"), correct.mean(), ""
+    for name, correct in kept.items():
+        yield "Responses kept", name.upper(), "count", _SIZE, float("nan"), len(correct), ""
+    yield from retained
+
+
+def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
+    """Set the table, in two floats."""
+
+    def text(metric: str, value: float) -> str:
+        if pd.isna(value):
+            return UNDEFINED
+        if metric in ("gap", "count", "ratio", "setting"):
+            formats = {"gap": f"{100 * value:+z.1f}", "count": f"{value:,.0f}", "ratio": f"{value:.2f}"}
+            return formats.get(metric, f"{value:g}")
+        return metric_text("accuracy" if metric == "share" else metric, value)
+
+    def cells(row) -> tuple[Cell, ...]:
+        numbers = text(row.metric, row.paper), text(row.metric, row.value), text("ratio", row.ratio)
+        return (*map(Cell, numbers), Cell(row.matched))
+
+    groups = [
+        Group(tuple(Row(str(row.of), cells(row)) for row in part.itertuples()), str(condition))
+        for condition, part in numbers.groupby("condition", sort=False)
+    ]
+    second = [group.title for group in groups].index(_TRAINED)
+    heads = (tuple(map(Head, ("Paper", "This study", "Ratio", "Match"))),)
+    return Grid(
+        title=f"Conditions, {layout.backbone_label}",
+        caption=f"Conditions of the comparison: the paper's, with Qwen3-8B, beside those of {layout.backbone_label}. "
+        f"{layout.caption} Mean token probabilities are those of TokenProb on the evaluated responses. Accuracies of "
+        f"the rollouts, cut ones included, are means over the {_LAST} steps up to a stage, and those of the evaluation "
+        "that they are compared with are macro averages over the mathematical sets. All other shares of rollouts are "
+        "over all steps. Accuracies by the sampling of the evaluation, where they were gathered, are those of GRPO's "
+        "policy on the same questions, over replicates. Ratios are this study's values over the paper's. Where a match "
+        "is required, the ratio has to lie between 2/3 and 3/2, or, as the paper states no value, at least "
+        f"{100 * _LEAST[_VALID]:g} % of the confidences have to be valid and {100 * _LEAST[_RIGHT]:g} % of the kept "
+        "rollouts right; a replicate that fails one of these takes no part. Reported values are shown without "
+        "obligation. Those marked size follow from the size of the models, their vocabularies and the training, and "
+        f"cannot be matched at another size. {UNDEFINED} stands where the paper states no value. The CSV beside it "
+        "names the place of each value in the paper.",
+        label="conditions",
+        blocks=tuple(
+            Block(corner="Condition", heads=heads, groups=tuple(part)) for part in (groups[:second], groups[second:])
+        ),
+        size="footnotesize",
+        apart=True,
+    )

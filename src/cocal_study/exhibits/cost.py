@@ -1,0 +1,155 @@
+"""Cost of training and of inference (section 6.2, tab:cost; appendix E.2)."""
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from cocal.errors import ContractError
+from cocal.settings.base import Count, Name
+from cocal_study.config.study import Study
+from cocal_study.exhibits.base.exhibit import BackboneLayout, TableExhibit, of_main
+from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
+from cocal_study.exhibits.typesetting.wording import LONG, SHORT, TIMES_DIFFER, counted, listed, said, times
+from cocal_study.planning.costs import Cost, Latency
+from cocal_study.planning.plan import generated_set, has_methods
+from cocal_study.planning.results import cost_file
+
+_HEADS = {
+    "training_llm": "LLM",
+    "training_sampling": "Sampling",
+    "training_states": "States",
+    "training_mlp": "MLP",
+    "inference_llm": "LLM",
+    "inference_mlp": "MLP",
+}
+"""Titles of the columns of times."""
+_WORK = ("LLM training", "sampling", "fit of CoCal's companions", "fit of PostCal's companions", "inference")
+"""The work that the records of costs have measured."""
+
+
+class Layout(BackboneLayout):
+    """The contents of the table."""
+
+    generation_dataset: Name
+    """Set whose questions were generated to time inference."""
+    generation_label: str
+    """Its name in print."""
+    step: Count
+    """Step of the policy that was timed."""
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table of the main backbone, where the study has the methods that it compares and knows how long the policy
+    trained, which may be unknown for an imported training."""
+    backbone = study.backbones[study.main_backbone]
+    imported = backbone.imported.get("grpo")
+    timed = imported is None or imported.seconds is not None
+    if timed and has_methods(study, "postcal-group", "cocal-group", "cocal-pre-generation"):
+        files = {
+            "training": "train-grpo",
+            "sampling": "resample",
+            "fit": "companions-grpo",
+            "postcal_fit": "companions-postcal",
+            "latency": "latency",
+        }
+        prompts = "The responses to one question share the encoding of its prompt."
+        if study.generation.engine.kind == "vllm":
+            prompts = "Every response encodes its own prompt: prefix caching is off."
+        yield TableExhibit(
+            title="Cost of training and inference",
+            chapter="Cost",
+            position=20,
+            caption="Cost of training and inference (the paper's table 2, appendix E.2), measured by the run itself on "
+            "the device that the caption names: these numbers differ from run to run. The LLM's training is the GRPO "
+            "run; sampling is what PostCal needs on top; states is the pass over the responses that reads what "
+            "companions learn from, CoCal's within the GRPO run and timed apart; the training of the companion, an "
+            "MLP, is the fit of all companions of the full budget together. On a small machine other jobs may run "
+            f"beside sampling and fits. {prompts}",
+            layout=Layout(
+                **of_main(study),
+                generation_dataset=generated_set(study),
+                generation_label=study.datasets[generated_set(study)].label,
+            ),
+            inputs={kind: cost_file(study.main_backbone, file) for kind, file in files.items()},
+        )
+
+
+def prepare(
+    layout: Layout, *, training: Cost, sampling: Cost, fit: Cost, postcal_fit: Cost, latency: Latency
+) -> pd.DataFrame:
+    """The times of the table in seconds, with one row per method.
+
+    Args:
+        training: Training of the policy, and the states of its rollouts; its items are rollout steps.
+        sampling: Sampling of PostCal's responses, and their states.
+        fit: Joint fit of the companions on all rollouts; its items are companions.
+        postcal_fit: The same on PostCal's responses.
+        latency: Inference.
+
+    Returns:
+        Columns method, training_llm, training_sampling, training_states, training_mlp, inference_llm, inference_mlp
+        (float64; NaN where a method has no such cost, or it was not timed). Inference is per question.
+
+    Raises:
+        ContractError: if inference was timed on another set than the layout's.
+    """
+    if latency.generation_dataset != layout.generation_dataset:
+        raise ContractError(
+            f"latency: generation was timed on {latency.generation_dataset}, not on {layout.generation_dataset}; "
+            "measure it anew"
+        )
+    policy, nothing = training.seconds, float("nan")
+    one, pool, prediction = latency.generation_seconds, latency.pool_seconds, latency.prediction_ms / 1000
+    live, later = (part.states_seconds or nothing for part in (training, sampling))
+    rows = [
+        ("CoCal", policy, nothing, live, fit.seconds, one, prediction),
+        ("PostCal", policy, sampling.seconds, later, postcal_fit.seconds, one, prediction),
+        ("SelfConsis", policy, nothing, nothing, nothing, pool, nothing),
+    ]
+    return pd.DataFrame(rows, columns=["method", *_HEADS])
+
+
+def grid(numbers: pd.DataFrame, layout: Layout, **costs: Cost | Latency) -> Grid:
+    """Set the table; every column has the unit that suits its longest time."""
+    if numbers["training_states"].isna().all():  # an imported training, whose states are read by a job of their own
+        numbers = numbers.drop(columns="training_states")
+    columns = list(numbers.columns[1:])
+    printed = [times(list(numbers[name]), LONG if name.startswith("training") else SHORT) for name in columns]
+    rows = zip(numbers["method"], *(texts for _, texts in printed), strict=True)
+    block = Block(
+        corner="Method",
+        heads=(
+            (Head("Training", sum(name.startswith("training") for name in columns)), Head("Inference", 2)),
+            tuple(Head(_HEADS[name]) for name in columns),
+            tuple(Head(f"({unit.name})") for unit, _ in printed),
+        ),
+        groups=(Group(tuple(Row(method, tuple(map(Cell, texts))) for method, *texts in rows)),),
+    )
+    return Grid(
+        title=f"Cost of training and inference, {layout.backbone_label}, step {layout.step}",
+        caption=_caption(layout, **costs),
+        label="cost",
+        blocks=(block,),
+    )
+
+
+def _caption(layout: Layout, *, training: Cost, sampling: Cost, fit: Cost, postcal_fit: Cost, latency: Latency) -> str:
+    fitted = counted(fit.items, "companion")
+    if postcal_fit.items != fit.items:
+        fitted += f" of CoCal and {counted(postcal_fit.items, 'companion')} of PostCal"
+    work: dict[str, list[str]] = {}
+    for cost, words in zip((training, sampling, fit, postcal_fit, latency), _WORK, strict=True):
+        work.setdefault(cost.device, []).append(words)
+    devices = [device if len(work) == 1 else f"{device} ({listed(done)})" for device, done in work.items()]
+    return said(
+        f"Training costs, and inference costs per question, using {layout.backbone_label} after {layout.step} training "
+        "steps.",
+        layout.caption,
+        f"Training: {counted(training.items, 'rollout step')} of the LLM, sampling of "
+        f"{counted(sampling.items, 'response')}, and {fitted}, all fitted together.",
+        f"Inference: the LLM on {counted(latency.generation_questions, f'{layout.generation_label} question')} in one "
+        f"batch, one response each, for SelfConsis {counted(latency.pool, 'response')} each; the companion, an MLP, "
+        f"on one response at a time, {counted(latency.predictions, 'prediction')}.",
+        f"Measured on {'; '.join(devices)}.",
+        TIMES_DIFFER,
+    )

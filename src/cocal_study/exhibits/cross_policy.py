@@ -1,0 +1,62 @@
+"""GRPO's companions on the policies of coupled methods, beside those methods' own confidence
+(fig:rq3_policy_transfer).
+
+Both are compared on the responses for which both have a valid confidence, so the numbers come from a cube of
+`cocal metrics --common-responses`.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from cocal.drawing.style import HALF_WIDTH, Figure
+from cocal_study.config.study import Study
+from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
+from cocal_study.exhibits.drawing.curves import (
+    QUESTION_WHISKERS,
+    method_handles,
+    metric_row,
+    plot_stages,
+    prepare_curves,
+)
+from cocal_study.planning.results import metrics_file
+
+Layout, prepare = CurvesLayout, prepare_curves
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
+    """The figure of the main backbone, where the study has coupled methods and CoCal's companions on their policies."""
+    methods = transferred_methods(study)
+    if methods and set(methods) <= set(study.estimators.methods):
+        yield FigureExhibit(
+            title="Transfer to RLCR and DCPO",
+            chapter="Transfer",
+            position=32,
+            caption="The confidence that RLCR and DCPO policies state themselves, and that of GRPO's companion of the "
+            "matched stage on the same responses. For DCPO the companion reads the whole response, for RLCR only what "
+            "stands before the first reason tag. Both are compared on the responses for which both have a valid "
+            "confidence, so that RLCR and DCPO may differ a little from the main table. The whiskers show the "
+            "bootstrap interval over the questions.",
+            layout=curves(study, methods, study.policy.stages),
+            inputs={"metrics": metrics_file(study.main_backbone, "-cross-policy")},
+        )
+
+
+def transferred_methods(study: Study) -> list[str]:
+    """Each coupled method, followed by CoCal's companion on its policy."""
+    coupled = [algorithm for algorithm in ("rlcr", "dcpo") if algorithm in study.policy.algorithms]
+    return [name for algorithm in coupled for name in (algorithm, f"cocal-on-{algorithm}")]
+
+
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
+    """A panel of the ECE and one of the AUROC."""
+    return metric_row(
+        numbers,
+        plot_stages,
+        height=0.8,
+        label="Training step",
+        handles=method_handles(layout.methods),
+        source=f"{layout.source}\nresponses of each policy with two valid confidences\n{QUESTION_WHISKERS}",
+        width=HALF_WIDTH,
+        columns=2,
+    )

@@ -1,0 +1,366 @@
+"""Decisions with confidences: which of several responses to take, when to abstain, what to send on (beyond the paper).
+
+Choices are made among the responses that a set has confidences for: the evaluated ones, of which a set of
+`datasets.*.samples` above one has several; the rest of the pool of self-consistency has no hidden states. Abstention
+and routing decide about the first response to each question of all sets of a domain together.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, ClassVar
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+
+from cocal.errors import ContractError
+from cocal.metrics.bootstrap import centred_interval, generator_for, question_counts, resampled_means
+from cocal.metrics.choices import best_of_n, first, kept_accuracy, solvable, tried, vote
+from cocal.metrics.shown import UNDEFINED, metric_text
+from cocal.settings.base import Count, Name, OpenShare
+from cocal_study.config.evaluation import DecisionSettings
+from cocal_study.config.methods import METHODS
+from cocal_study.config.study import Study
+from cocal_study.exhibits.base.exhibit import Labelled, MethodsLayout, TableExhibit, of_main
+from cocal_study.exhibits.base.inputs import rows_by_seed
+from cocal_study.exhibits.typesetting.grid import (
+    Block,
+    Cell,
+    Grid,
+    Group,
+    Head,
+    Row,
+    marks,
+    method_labels,
+    metric_block,
+)
+from cocal_study.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, DOMAINS, averaged, said
+from cocal_study.planning.plan import domains_of, final_methods
+from cocal_study.planning.results import predictions_file, responses_file
+
+CHOICE, ABSTENTION, ROUTING = "choice", "abstention", "routing"
+"""The parts of the table."""
+FIRST, MAJORITY, BEST, VOTE, ORACLE = "first", "majority", "best-of-n", "vote", "oracle"
+"""The rules of the first part; `BEST` and `VOTE` need a method's confidences."""
+MACRO = "macro"
+"""Name of the unweighted mean over the sets of the first part."""
+SENT = (0.2, 0.5)
+"""Shares of the questions, those with the lowest confidences, that are sent elsewhere."""
+_ROUTING = ("cocal-pre-generation", "cocal-binary")
+_COLUMNS = ["part", "rule", "method", "dataset", "metric", "value", "lower", "upper", "questions", "responses"]
+_TITLES = {FIRST: "First response", MAJORITY: "Majority vote", ORACLE: "Any of the responses (oracle)"}
+
+
+class Sampled(Labelled):
+    """An evaluation set with several responses to each question."""
+
+    samples: Annotated[int, Field(ge=2)]
+    """Number of responses to each question that have confidences."""
+
+
+class Layout(MethodsLayout):
+    """The contents of the table."""
+
+    apart: ClassVar[tuple[str, ...]] = ("step",)
+
+    step: Count
+    """Policy step whose responses are decided on."""
+    sets: Annotated[tuple[Sampled, ...], Field(min_length=1)]
+    """Sets of the first part."""
+    domains: dict[Name, tuple[Name, ...]]
+    """All evaluation sets of each domain, whose questions the other parts put together."""
+    decisions: DecisionSettings
+    """Bound and splits of the abstention."""
+    resamples: Annotated[int, Field(ge=0)]
+    """Number of bootstrap resamples of the questions."""
+    level: OpenShare
+    """Confidence level of the intervals."""
+    seed: int
+    """Seed of the resamples."""
+
+    @property
+    def choosing(self) -> tuple[str, ...]:
+        """The methods that give each of several responses to a question a confidence of its own."""
+        return tuple(name for name in self.methods if METHODS[name].target != "question")
+
+    @property
+    def routing(self) -> tuple[str, ...]:
+        """The methods by which questions are sent elsewhere: before anything is generated, and for comparison after."""
+        return tuple(name for name in _ROUTING if name in self.methods)
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table of the main backbone at the end of training, where several responses to a question have confidences and
+    answers that were compared."""
+    backbone, step = study.main_backbone, study.policy.steps
+    shared = [METHODS[name] for name in final_methods(study, backbone)]
+    shared = [method for method in shared if (method.policy, method.prompt_format) == ("grpo", "answer")]
+    methods = [one.name for one in shared if not one.needs_pool]
+    domains = {name: tuple(study.evaluation_sets(name)) for name in domains_of(study, backbone, "grpo", step)}
+    sets = [name for names in domains.values() for name in names if study.datasets[name].samples > 1]
+    choosing = any(METHODS[name].target != "question" for name in methods)
+    if not (choosing and sets and any(method.needs_pool for method in shared)):
+        return
+    yield TableExhibit(
+        title="Decisions with confidences",
+        chapter="Main results",
+        position=15.5,
+        caption="What confidences are good for. Of several responses to a question, the most confident one or the "
+        "answer with the largest sum of confidences is taken, beside the majority and the first; a question is "
+        "answered only above a threshold that other questions certify, so that with high probability few of the "
+        "answers are wrong; questions that look hard before anything is generated are sent elsewhere.",
+        layout=Layout(
+            **of_main(study),
+            methods=tuple(methods),
+            sets=tuple(
+                Sampled(name=name, label=study.datasets[name].label, samples=study.datasets[name].samples)
+                for name in sets
+            ),
+            domains=domains,
+            decisions=study.reports.decisions,
+            resamples=study.metrics.resamples,
+            level=study.metrics.level,
+            seed=study.metrics.seed,
+        ),
+        inputs={
+            "predictions": predictions_file(backbone, "grpo", step),
+            "responses": [responses_file(backbone, "grpo", step, "answer", name) for name in sets],
+        },
+    )
+
+
+def prepare(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Decide, and compute how good the decisions are; companions are averaged over their seeds.
+
+    Args:
+        predictions: Table in the contract `PREDICTIONS` of the responses of GRPO's policy at the step.
+        responses: For each of `layout.sets` the columns `cocal_study.exhibits.base.inputs.CHOSEN_FROM` of `RESPONSES`.
+
+    Returns:
+        Columns part, rule, method (empty where a rule needs none), dataset, metric, value, lower, upper, questions
+        and responses (per question, n; NaN for the macro average). The parts are
+
+        - choice: metric accuracy of each rule on each set and as macro average, with intervals of the bootstrap over
+          questions; the questions of the macro average are those of all sets.
+        - abstention: metrics coverage, risk (wrong answers among the answered questions, NaN if none is answered in any
+          split) and certified (share of splits with a threshold), means over the splits; lower and upper are the
+          quantiles of the splits, without splits that answer nothing for the risk.
+        - routing: metric accuracy of the kept questions; the rule is the share that is sent elsewhere. Intervals are
+          those of the bootstrap over questions.
+
+    Raises:
+        ContractError: if a method has no confidence for a response, or answers were not compared.
+    """
+    rows = list(_choices(layout, predictions, responses))
+    for domain, names in layout.domains.items():
+        asked = _first_responses(predictions, layout, names)
+        rows += [*_abstentions(layout, domain, asked), *_routings(layout, domain, asked)]
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def _choices(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.DataFrame]) -> Iterator[tuple]:
+    values, drawn, about = [], [], []
+    for one, frame in zip(layout.sets, responses, strict=True):
+        right = _right(layout, one, frame[frame["sample"] < one.samples], predictions)
+        by_rule = np.array([*right.values()])
+        values.append(by_rule.mean(axis=1))
+        drawn.append(resampled_means(by_rule, layout.resamples, generator_for(layout.seed, one.name)))
+        about.append((one.name, by_rule.shape[1], one.samples))
+    values.append(np.mean(values, axis=0))
+    drawn.append(np.mean(drawn, axis=0))
+    about.append((MACRO, sum(questions for _, questions, _ in about), np.nan))
+    for value, resampled, (dataset, questions, samples) in zip(values, drawn, about, strict=True):
+        ends = centred_interval(value, resampled, layout.level)
+        for (rule, method), *numbers in zip(right, value, *ends, strict=True):
+            yield CHOICE, rule, method, dataset, "accuracy", *numbers, questions, samples
+
+
+def _right(
+    layout: Layout, one: Sampled, frame: pd.DataFrame, predictions: pd.DataFrame
+) -> dict[tuple[str, str], np.ndarray]:
+    """Correctness of each rule's choice, as the mean over a companion's seeds, float64 (q,), by rule and method."""
+    frame = frame.sort_values(["question_id", "sample"], kind="stable")
+    question, _ = pd.factorize(frame["question_id"])
+    correct, classes = frame["correct"].to_numpy(dtype=bool), frame["answer_class"].to_numpy(dtype=np.float64)
+    if np.isnan(classes).any():
+        raise ContractError(
+            f"responses: the answers of {one.name} were not compared with one another (answer_class is null); sample "
+            "the responses for self-consistency"
+        )
+    right = {(FIRST, ""): correct[first(question)], (MAJORITY, ""): correct[vote(question, classes)]}
+    best, votes = {}, {}
+    for method in layout.choosing:
+        chosen = []
+        for rows in rows_by_seed(predictions, layout, one.name, method).values():
+            known = rows.set_index("response_id")["confidence"]
+            if not frame["response_id"].isin(known.index).all():
+                raise ContractError(
+                    f"predictions: method {method!r} lacks responses of {one.name}; give the predictions on the same "
+                    "responses"
+                )
+            confidence = known.reindex(frame["response_id"]).to_numpy(dtype=np.float64)
+            chosen.append((correct[best_of_n(question, confidence)], correct[vote(question, classes, confidence)]))
+        best[BEST, method], votes[VOTE, method] = np.mean(chosen, axis=0)
+    right |= {**best, **votes, (ORACLE, ""): solvable(question, correct)}
+    return {key: np.asarray(values, dtype=np.float64) for key, values in right.items()}
+
+
+def _first_responses(predictions: pd.DataFrame, layout: Layout, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Correctness of the first response to each question of some sets, bool (q,), as "correct", and its confidences,
+    float64 (seeds, q), by method."""
+    shown = predictions[predictions["dataset"].isin(names)]
+    keys = ["method", "seed", "dataset", "question_id"]
+    ones = shown.sort_values("response_id", kind="stable").drop_duplicates(keys)
+    found: dict[str, np.ndarray] = {}
+    for method in layout.methods:
+        table = ones[ones["method"] == method].set_index(["seed", "dataset", "question_id"])
+        confidence = table["confidence"].unstack("seed").sort_index()
+        correct = table["correct"].unstack("seed").sort_index().iloc[:, 0].to_numpy(dtype=bool)
+        if not np.array_equal(found.setdefault("correct", correct), correct):
+            raise ContractError(f"predictions: method {method!r} is not evaluated on the responses of the others")
+        found[method] = confidence.to_numpy(dtype=np.float64).T
+    return found
+
+
+def _abstentions(layout: Layout, domain: str, asked: Mapping[str, np.ndarray]) -> Iterator[tuple]:
+    """Coverage, risk and certification over the splits, which all methods share."""
+    settings, correct, tail = layout.decisions, asked["correct"], (1 - layout.level) / 2
+    for method in layout.choosing:
+        found = tried(
+            asked[method],
+            correct,
+            max_risk=settings.max_risk,
+            delta=settings.delta,
+            splits=settings.splits,
+            generator=generator_for(settings.seed, domain),
+        )
+        for metric, values in zip(("coverage", "risk", "certified"), found.T, strict=True):
+            known = values[~np.isnan(values)]
+            numbers = (known.mean(), *np.quantile(known, [tail, 1 - tail])) if len(known) else (np.nan,) * 3
+            yield ABSTENTION, "certified", method, domain, metric, *numbers, len(correct), 1
+
+
+def _routings(layout: Layout, domain: str, asked: Mapping[str, np.ndarray]) -> Iterator[tuple]:
+    """Accuracy of the kept questions, and its intervals."""
+    correct, questions = asked["correct"], len(asked["correct"])
+    drawn = question_counts(questions, layout.resamples, generator_for(layout.seed, domain))
+    counts = np.concatenate([np.ones((1, questions)), *drawn]).T.astype(np.int32)
+    for method in layout.routing:
+        for sent in (0.0, *SENT):
+            kept = np.mean([kept_accuracy(one, correct, sent, counts) for one in asked[method]], axis=0)
+            lower, upper = centred_interval(kept[:1], kept[None, 1:], layout.level)
+            yield ROUTING, f"{sent:g}", method, domain, "accuracy", kept[0], lower[0], upper[0], questions, 1
+
+
+def grid(
+    numbers: pd.DataFrame, layout: Layout, *, predictions: pd.DataFrame, responses: Sequence[pd.DataFrame]
+) -> Grid:
+    """Set the table, with a block for each part; the last one only where a method sends questions elsewhere."""
+    blocks = [_choice_block(numbers, layout), _abstention_block(numbers, layout)]
+    if layout.routing:
+        cells = {key: Cell(text) for key, text in _texts(numbers, ROUTING, "dataset", "method", "rule").items()}
+        titles = {f"{sent:g}": f"{100 * sent:g} % sent" for sent in (0.0, *SENT)}
+        blocks.append(_domain_block("Accuracy of the kept (%)", numbers, layout, titles, layout.routing, cells))
+    return Grid(
+        title=f"Decisions with confidences, {layout.backbone_label}, step {layout.step}",
+        caption=_caption(layout, numbers, predictions.loc[predictions["seed"] >= 0, "seed"].nunique()),
+        label="decisions",
+        blocks=tuple(blocks),
+        size="footnotesize",
+        gap="4pt",
+    )
+
+
+def _texts(numbers: pd.DataFrame, part: str, *names: str) -> dict[tuple[str, ...], str]:
+    """The printed values of a part by these columns."""
+    values = numbers[numbers["part"] == part].set_index(list(names))["value"]
+    return {key: metric_text("accuracy", value) for key, value in values.items()}
+
+
+def _questions(numbers: pd.DataFrame) -> pd.Series:
+    return numbers.drop_duplicates("dataset").set_index("dataset")["questions"]
+
+
+def _choice_block(numbers: pd.DataFrame, layout: Layout) -> Block:
+    texts = _texts(numbers, CHOICE, "dataset", "rule", "method")
+    columns = [*(one.name for one in layout.sets), MACRO]
+    best, votes = ([(rule, method) for method in layout.choosing] for rule in (BEST, VOTE))
+    rules = [(FIRST, ""), (MAJORITY, ""), *best, *votes]
+    cells = {key: Cell(text) for key, text in texts.items()}
+    for name in columns:
+        shown = [texts[name, *rule] for rule in rules]
+        ranked = zip(rules, shown, marks(shown, "higher"), strict=True)
+        cells |= {(name, *rule): Cell(text, mark) for rule, text, mark in ranked}
+
+    def group(shown: Sequence[tuple[str, str]], title: str = "") -> Group:
+        labels = [METHODS[method].label if method else _TITLES[rule] for rule, method in shown]
+        values = [tuple(cells[name, *rule] for name in columns) for rule in shown]
+        return Group(tuple(map(Row, labels, values)), title)
+
+    questions = _questions(numbers)
+    return Block(
+        corner="Accuracy (%)",
+        heads=(
+            (*(Head(one.label) for one in layout.sets), Head("Average")),
+            (*(Head(f"{questions[one.name]:,} × {one.samples}") for one in layout.sets), Head("")),
+        ),
+        groups=(
+            group(rules[:2]),
+            group(best, "Most confident response (best of n)"),
+            group(votes, "Confidence-weighted vote"),
+            group([(ORACLE, "")]),
+        ),
+    )
+
+
+def _abstention_block(numbers: pd.DataFrame, layout: Layout) -> Block:
+    texts = _texts(numbers, ABSTENTION, "dataset", "method", "metric")
+    cells = {key: Cell(text) for key, text in texts.items()}
+    for domain in layout.domains:
+        shown = [texts[domain, method, "coverage"] for method in layout.choosing]
+        if len({*shown}) > 1:  # a share of 0 everywhere is nobody's best
+            for method, text, mark in zip(layout.choosing, shown, marks(shown, "higher"), strict=True):
+                cells[domain, method, "coverage"] = Cell(text, mark)
+    titles = {"coverage": "Answered", "risk": "Wrong", "certified": "Certified"}
+    return _domain_block("Abstention (%)", numbers, layout, titles, layout.choosing, cells)
+
+
+def _domain_block(
+    corner: str,
+    numbers: pd.DataFrame,
+    layout: Layout,
+    titles: Mapping[str, str],
+    methods: Sequence[str],
+    cells: Mapping[tuple[str, ...], Cell],
+) -> Block:
+    """A block with the same columns for each domain, below its number of questions."""
+    questions = _questions(numbers)
+    shown = {name: f"{DOMAINS[f'macro-{name}']}, {questions[name]:,} questions" for name in layout.domains}
+    domains = [Labelled(name=name, label=label) for name, label in shown.items()]
+    return metric_block(corner, domains, list(titles), [("", method_labels(methods))], cells, titles=titles)
+
+
+def _caption(layout: Layout, numbers: pd.DataFrame, seeds: int) -> str:
+    settings = layout.decisions
+    sure, risk = f"{100 * (1 - settings.delta):g} %", f"{100 * settings.max_risk:g} %"
+    of_routing = (
+        "Bottom: accuracy of the first responses to the questions that are kept when those with the lowest "
+        f"confidences are sent elsewhere; {METHODS[_ROUTING[0]].label} reads the prompt alone, before anything is "
+        "generated, and other companions read the response, for comparison."
+    )
+    undefined = numbers[numbers["part"] == ABSTENTION]["value"].isna().any()
+    return said(
+        f"What confidences decide, using {layout.backbone_label} after {layout.step} training steps.",
+        layout.caption,
+        "Top: accuracy of the response that each rule takes; below each set stands its number of questions times n, "
+        "the number of responses to each that have confidences. Sets with n = 1 leave no choice. Equivalent answers "
+        "share a vote, and ties go to the earlier response.",
+        "Middle: the first response to a question is given where its confidence reaches a threshold that a random half "
+        f"of the questions certifies by Learn then Test: with a probability of at least {sure}, at most {risk} of "
+        "the given answers are wrong. Shown are the answered share of the other half, the share of wrong answers among "
+        f"them, and the share of {settings.splits:,} splits in which a threshold is certified; all are means over the "
+        "splits.",
+        of_routing if layout.routing else "",
+        averaged(seeds) if any(METHODS[name].target for name in layout.methods) else "",
+        BOLD_AND_UNDERLINED,
+        f"{UNDEFINED} marks a risk without any answered question." if undefined else "",
+    )

@@ -1,0 +1,261 @@
+"""Rows of panels with curves over training steps, for the figures that show macro averages."""
+
+import re
+from collections.abc import Callable, Sequence
+from math import ceil
+from typing import Any
+
+import pandas as pd
+
+from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Artist, Axes, Figure
+from cocal_study.config.methods import METHODS
+from cocal_study.cubes.cells import read_cells
+from cocal_study.exhibits.base.exhibit import CurvesLayout
+from cocal_study.exhibits.base.inputs import Cube, mean_cell
+
+TITLES = {
+    "accuracy": "Accuracy (%)",
+    "mean_confidence": "Mean confidence",
+    "ece": "ECE $\\downarrow$",
+    "auroc": "AUROC $\\uparrow$",
+}
+"""Title of the panel of each metric."""
+
+CONFIDENCE_QUALITY = ("ece", "auroc")
+"""Metrics of the figures with two panels."""
+
+SEED_WHISKERS = "whiskers: standard deviation over the seeds"
+QUESTION_WHISKERS = "whiskers: bootstrap interval over the questions"
+"""Words of the small print about the error bars."""
+
+_APART = 2.0
+"""Distance in points between the markers of two methods at one step, so that their error bars do not overlap."""
+_RIGHT, _TOP, _TICKS, _ENTRY, _PRINT = 0.06, 0.22, 0.28, 0.13, 0.1
+"""Sizes in inches: the right margin, and the heights of a title, of tick labels with the axis label, of a row of the
+legend, and of a line of small print."""
+
+
+def read_curves(layout: CurvesLayout, cube: Cube, metrics: Sequence[str] = CONFIDENCE_QUALITY) -> pd.DataFrame:
+    """Return macro averages of every method at every step; companions are averaged over their seeds.
+
+    Args:
+        layout: Backbone, methods, steps and the macro average. Its steps are stages of the policy, unless it names one
+            step of the policy; then they are the numbers of rollout steps that the companions learnt from.
+        cube: Metric cube, with the dimension `source_step` in the second case. In the first one, a companion of stage t
+            learnt from the rollouts up to t.
+        metrics: Metrics shown, in their order.
+
+    Returns:
+        Columns step or source_step, method, metric, value, lower, upper (bootstrap interval over the questions), n,
+        those of `cocal_study.cubes.cells.RATES`, seed_sd (standard deviation of the macro average over the seeds); in
+        the order of the steps, the methods, then the metrics.
+
+    Raises:
+        ContractError: if the cube lacks a method at a step.
+    """
+    fixed = layout.step is not None
+    cells = {
+        (step, method): mean_cell(
+            layout.backbone, method, layout.step or step, layout.macro, **({"source_step": step} if fixed else {})
+        )
+        for step in layout.steps
+        for method in layout.methods
+    }
+    return read_cells(cube, cells, ["source_step" if fixed else "step", "method"], metrics)
+
+
+def prepare_curves(layout: CurvesLayout, metrics: Cube) -> pd.DataFrame:
+    """Return the numbers of a figure of ECE and AUROC; see `read_curves`."""
+    return read_curves(layout, metrics)
+
+
+def plot_stages(ax: Axes, panel: pd.DataFrame) -> None:
+    """Draw the rows of `read_curves` for one metric over the stages, with its interval as whiskers."""
+    scale = 100.0 if panel["metric"].iloc[0] == "accuracy" else 1.0
+    plot_curves(ax, panel.rename(columns={"lower": "low", "upper": "high"}), steps="step", scale=scale)
+
+
+def plot_prefixes(ax: Axes, panel: pd.DataFrame, scale: float = 1.0) -> None:
+    """Draw the rows of `read_curves` for one metric, times `scale`, against the rollout steps learnt from.
+
+    Whiskers are one standard deviation over the seeds. The axis of the steps is logarithmic, and each has a label.
+    """
+    from matplotlib.ticker import NullLocator
+
+    ends = panel.assign(low=panel["value"] - panel["seed_sd"], high=panel["value"] + panel["seed_sd"])
+    plot_curves(ax, ends, steps="source_step", scale=scale)
+    steps = sorted(panel["source_step"].unique())
+    ax.set_xscale("log")
+    ax.set_xticks(steps, [str(step) for step in steps])
+    ax.xaxis.set_minor_locator(NullLocator())
+    room = (steps[-1] / steps[0]) ** 0.07 if len(steps) > 1 else 1.5
+    ax.set_xlim(steps[0] / room, steps[-1] * room)
+
+
+def draw_prefixes(numbers: pd.DataFrame, layout: CurvesLayout, label: str) -> Figure:
+    """Draw a panel of the ECE and one of the AUROC, both of the result of `prepare_curves`, over an axis so called."""
+    handles = method_handles(layout.methods)
+    source = f"{layout.source}; {SEED_WHISKERS}"
+    return metric_row(numbers, plot_prefixes, height=1.5, label=label, handles=handles, source=source)
+
+
+def metric_row(numbers: pd.DataFrame, plot: Callable[[Axes, pd.DataFrame], object], **row: Any) -> Figure:
+    """Draw a panel for each metric, in the order of the numbers; `plot` draws the rows of one metric.
+
+    Args:
+        row: The other arguments of `panel_row`.
+    """
+    panels = dict(iter(numbers.groupby("metric", sort=False)))
+    figure, axes = panel_row([TITLES[metric] for metric in panels], **row)
+    for ax, panel in zip(axes, panels.values(), strict=True):
+        plot(ax, panel)
+    return figure
+
+
+def plot_curves(ax: Axes, panel: pd.DataFrame, *, steps: str, scale: float = 1.0) -> None:
+    """Draw one curve for each method, in the order of the rows.
+
+    Args:
+        panel: Rows of one metric with the columns method, `steps`, value, low and high; low and high are the ends of
+            the error bar, or NaN where there is none.
+        steps: Column on the horizontal axis; each of its values gets a tick.
+        scale: Factor by which the values are multiplied, such as 100 for percent.
+    """
+    from matplotlib.transforms import ScaledTranslation
+
+    methods = list(dict.fromkeys(panel["method"]))
+    for place, method in enumerate(methods):
+        curve = panel[panel["method"] == method]
+        drawn = ax.errorbar(
+            curve[steps],
+            scale * curve["value"],
+            scale * abs(curve[["low", "high"]].sub(curve["value"], axis=0)).to_numpy().T,
+            elinewidth=0.6,
+            **look_of(method),
+        )
+        points = _APART * (place - (len(methods) - 1) / 2)
+        beside = ax.transData + ScaledTranslation(points / 72, 0, ax.get_figure().dpi_scale_trans)
+        for artist in drawn.get_children():  # The artists move after the axes have taken their limits from the data.
+            artist.set_transform(beside)
+    ax.set_xticks(sorted(panel[steps].unique()))
+    value_axis(ax, panel)
+    ax.margins(x=0.12, y=0.08)
+
+
+def value_axis(ax: Axes, panel: pd.DataFrame) -> None:
+    """Give the axis at least three ticks; if no value of the panel is defined, remove them and say so in its middle."""
+    from matplotlib.ticker import MaxNLocator
+
+    if panel["value"].isna().all():
+        ax.set_yticks([])
+        ax.text(0.5, 0.5, "undefined", transform=ax.transAxes, ha="center", va="center", **SMALL_PRINT)
+    else:
+        ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], min_n_ticks=3))
+
+
+def panel_row(
+    titles: Sequence[str],
+    *,
+    height: float | None,
+    label: str,
+    handles: Sequence[Artist],
+    source: str,
+    width: float = TEXT_WIDTH,
+    left: float = 0.34,
+    between: float = 0.36,
+    columns: int | None = None,
+) -> tuple[Figure, list[Axes]]:
+    """Make empty panels side by side, with the axis label, the legend and the small print below them.
+
+    All sizes are in inches.
+
+    Args:
+        titles: Title of each panel.
+        height: Height of a panel; panels are square if it is None.
+        label: Label of the horizontal axes.
+        handles: Entries of the legend; without any, there is none.
+        source: Small print, which says where the numbers come from and what the error bars are.
+        width: Width of the figure.
+        left: Space to the left of the first panel.
+        between: Space between two panels.
+        columns: Number of columns of the legend; None puts all entries into one row.
+    """
+    from matplotlib.figure import Figure
+
+    panel = (width - left - _RIGHT - (len(titles) - 1) * between) / len(titles)
+    height = panel if height is None else height
+    columns = columns or max(len(handles), 1)
+    legend = 0.06 + _PRINT * len(source.splitlines())
+    labels = legend + 0.05 + _ENTRY * ceil(len(handles) / columns)
+    bottom = labels + _TICKS
+    total = bottom + height + _TOP
+    figure = Figure(figsize=(width, total))
+    panels = []
+    for place, title in enumerate(titles):
+        corner = (left + place * (panel + between)) / width
+        ax = figure.add_axes((corner, bottom / total, panel / width, height / total))
+        ax.set_title(title, pad=4)
+        panels.append(ax)
+    figure.text((left + width - _RIGHT) / 2 / width, labels / total, label, ha="center", va="bottom")
+    if handles:
+        at = (0.5, legend / total)
+        figure.legend(handles=list(handles), loc="lower center", bbox_to_anchor=at, ncols=columns, **LEGEND)
+    figure.text(0.5, 0.03 / total, source, ha="center", va="bottom", linespacing=1.1, **SMALL_PRINT)
+    return figure, panels
+
+
+def method_handles(methods: Sequence[str]) -> list[Artist]:
+    """Return the legend entries of the methods' curves."""
+    from matplotlib.lines import Line2D
+
+    return [Line2D([], [], label=METHODS[method].label, **look_of(method)) for method in methods]
+
+
+def look_of(name: str) -> dict[str, str | float]:
+    """Return colour, marker and sizes of a method's curve."""
+    method = METHODS[name]
+    look = {"color": method.colour, "marker": method.marker, "linewidth": 1.1, "markersize": 3.4}
+    if method.hollow:
+        return look | {"markerfacecolor": "white", "markeredgecolor": method.colour, "markeredgewidth": 0.8}
+    return look | {"markeredgecolor": "white", "markeredgewidth": 0.4}
+
+
+def draw_replicates(numbers: pd.DataFrame, dataset: str) -> Figure:
+    """Draw ECE and AUROC in every replicate of a study, methods one below another; a line marks the mean over them.
+
+    The points of a method stand a little apart, in the order of the replicates.
+
+    Args:
+        numbers: Spread of the main table (`cocal_study.planning.replicates.spread`): the columns dataset, method,
+        metric, mean,
+            and replicate_1, replicate_2 ...
+        dataset: Data set, or group of them, that is drawn.
+    """
+    from matplotlib.figure import Figure
+
+    replicates = [name for name in numbers if re.fullmatch(r"replicate_\d+", name)]
+    shown = numbers[numbers["dataset"] == dataset].set_index(["metric", "method"])
+    methods = list(dict.fromkeys(shown.index.get_level_values("method")))
+    names, right, between, below = 1.2, 0.08, 0.3, 0.36  # in inches
+    rows = 0.17 * len(methods)
+    height = 0.24 + rows + below
+    width = (TEXT_WIDTH - names - right - between) / 2
+    figure = Figure(figsize=(TEXT_WIDTH, height))
+    for place, metric in enumerate(CONFIDENCE_QUALITY):
+        left = names + place * (width + between)
+        ax = figure.add_axes((left / TEXT_WIDTH, below / height, width / TEXT_WIDTH, rows / height))
+        ax.set_title(TITLES[metric], pad=4)
+        for row, method in enumerate(methods):
+            values, colour = shown.loc[(metric, method), replicates].astype(float), METHODS[method].colour
+            apart = [0.3 * (k / max(len(replicates) - 1, 1) - 0.5) for k in range(len(replicates))]
+            ax.scatter(values, [row + a for a in apart], s=9, color=colour, linewidths=0, alpha=0.85, zorder=3)
+            ax.plot([shown.loc[(metric, method), "mean"]] * 2, [row - 0.36, row + 0.36], color=INK, linewidth=0.8)
+        ax.set_yticks(range(len(methods)), [METHODS[name].label for name in methods] if place == 0 else [])
+        ax.set_ylim(len(methods) - 0.5, -0.5)
+        ax.tick_params(axis="y", length=0)
+        ax.grid(axis="x", linewidth=0.3, color="#dddddd", zorder=0)
+        ax.set_axisbelow(True)
+    points = f"One point for each of {len(replicates)} replicates, which differ in the seeds of the policies"
+    text = f"{points}; lines are means. Macro average of the mathematical sets."
+    figure.text(0.5, 0.04 / height, text, ha="center", va="bottom", **SMALL_PRINT)
+    return figure

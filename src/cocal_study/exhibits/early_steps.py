@@ -1,0 +1,35 @@
+"""Confidence quality of companions that learnt from the first rollout steps (fig:early_step_cocal)."""
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from cocal.drawing.style import Figure
+from cocal_study.config.study import Study
+from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
+from cocal_study.exhibits.drawing.curves import draw_prefixes, prepare_curves
+from cocal_study.planning.plan import has_methods
+from cocal_study.planning.results import metrics_file
+
+Layout, prepare = CurvesLayout, prepare_curves
+_METHODS = ("cocal-group", "cocal-binary")
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
+    """The figure of the main backbone, where the study has both of CoCal's companions."""
+    if has_methods(study, *_METHODS):
+        yield FigureExhibit(
+            title="The first rollout steps",
+            chapter="Analysis",
+            position=63,
+            caption="ECE and AUROC of companions that learnt only from the first few rollout steps, on the responses "
+            "of the first stage's policy (appendix C.2). Their validation responses come from the same steps. The "
+            "whiskers show the standard deviation over the seeds.",
+            layout=curves(study, _METHODS, study.reports.early_steps, study.policy.stages[0]),
+            inputs={"metrics": metrics_file(study.main_backbone, "-sweep")},
+        )
+
+
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
+    """A panel of the ECE and one of the AUROC."""
+    return draw_prefixes(numbers, layout, "Rollout steps learnt from")

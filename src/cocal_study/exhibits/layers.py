@@ -1,0 +1,165 @@
+"""Confidence quality by the layer that the companions read (fig:layer_depth)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import pandas as pd
+from pydantic import Field
+
+from cocal.drawing.style import BACKBONE_COLOURS, INK, Axes, Figure
+from cocal.metrics.shown import BETTER
+from cocal.settings.base import Count, Name
+from cocal_study.config.methods import MethodName
+from cocal_study.config.study import Study
+from cocal_study.cubes.cells import read_cells
+from cocal_study.exhibits.base import exhibit
+from cocal_study.exhibits.base.exhibit import (
+    MATHEMATICS,
+    Distinct,
+    FigureExhibit,
+    Labelled,
+    Layers,
+    macro_source,
+    origin,
+)
+from cocal_study.exhibits.base.inputs import Cube, cube_of, mean_cell
+from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
+from cocal_study.planning.plan import has_methods, layers_of
+from cocal_study.planning.results import metrics_file
+
+_LEVEL = {"linestyle": "none", "marker": "o", "markersize": 2.9, "markerfacecolor": "white", "markeredgewidth": 0.7}
+_FINAL = {"linestyle": "none", "marker": "D", "markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.4}
+_CURVE = {"linewidth": 1.1, "marker": ".", "markersize": 2.5}
+
+
+class LayeredBackbone(Labelled):
+    """A backbone whose companions read one layer each."""
+
+    layers: Layers
+    """Zero-based block indices in rising order; the last is the final block, which companions read by default."""
+
+
+class Layout(exhibit.Layout):
+    """The contents of the figure, with one curve per backbone."""
+
+    backbones: Annotated[Distinct[LayeredBackbone], Field(max_length=2)]
+    method: MethodName = "cocal-binary"
+    """Companion method."""
+    macro: Name = MATHEMATICS
+    """Group of datasets whose macro average is drawn."""
+    macro_label: str = "macro average"
+    """Name of the macro average in print."""
+    pooling: str = "last+mean"
+    """Pooled states that the companions read."""
+    step: Count
+    """Policy step shown."""
+
+    @property
+    def backbone_label(self) -> str:
+        """Names of the backbones in print."""
+        return " and ".join(backbone.label for backbone in self.backbones)
+
+    def identity(self) -> dict[str, Any]:
+        """The content from which the digest is computed."""
+        return {"layout": self, "step": self.step}
+
+    def measured(self) -> tuple[str, ...]:
+        return tuple(backbone.name for backbone in self.backbones)
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
+    """The figure of all backbones, where the study has CoCal with binary supervision."""
+    if has_methods(study, "cocal-binary"):
+        yield FigureExhibit(
+            title="Extraction layers",
+            chapter="Analysis",
+            position=85,
+            caption="ECE and AUROC of companions by the block whose states they read (appendix F.3): last token and "
+            "response mean, binary supervision. The band shows the standard deviation over the seeds. White dots mark "
+            "all layers whose bootstrap interval over the questions overlaps that of the best layer; the data cannot "
+            "tell which of them is best.",
+            layout=Layout(
+                **origin(study),
+                backbones=tuple(
+                    LayeredBackbone(name=name, label=backbone.label, layers=tuple(layers_of(study, name)))
+                    for name, backbone in study.backbones.items()
+                ),
+                step=study.policy.steps,
+            ),
+            inputs={"metrics": [metrics_file(name, "-ablations") for name in study.backbones]},
+        )
+
+
+def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
+    """Macro averages of companions that read one layer each.
+
+    Args:
+        metrics: Metric cubes of sweeps over layers and poolings; each backbone is in exactly one of them.
+
+    Returns:
+        Columns backbone, layer, metric (ece, auroc), value (mean over the seeds), lower, upper (bootstrap interval
+        over the questions), n, those of `cocal_study.cubes.cells.RATES`, seed_sd (standard deviation of the macro
+        average over the seeds), final (bool: the backbone's last layer) and level_with_best (bool: its interval
+        overlaps that of the backbone's best layer, the best one included; all layers where there are no intervals); in
+        the order of the backbones, layers, metrics.
+
+    Raises:
+        ContractError: if a backbone is in no cube or in several, or its cube lacks a layer.
+    """
+    tables = []
+    for backbone in layout.backbones:
+        where = backbone.name, layout.method, layout.step, layout.macro
+        cells = {
+            (backbone.name, layer): mean_cell(*where, layer=layer, pooling=layout.pooling) for layer in backbone.layers
+        }
+        table = read_cells(cube_of(backbone.name, metrics), cells, ["backbone", "layer"], CONFIDENCE_QUALITY)
+        tables.append(table.assign(final=table["layer"] == backbone.layers[-1]))
+    numbers = pd.concat(tables, ignore_index=True)
+    cases = numbers.groupby(["backbone", "metric"], sort=False)
+    return numbers.assign(level_with_best=pd.concat([_level_with_best(case) for _, case in cases]))
+
+
+def _level_with_best(case: pd.DataFrame) -> pd.Series:
+    """True for each layer of one backbone and metric that the data cannot tell from the best one, which has a value."""
+    higher = BETTER[case["metric"].iloc[0]] == "higher"
+    known = case["value"].notna()
+    if not known.any():
+        return known
+    best = case.loc[case["value"].idxmax() if higher else case["value"].idxmin()]
+    worse = case["upper"] < best["lower"] if higher else case["lower"] > best["upper"]
+    return known & ~worse
+
+
+def plot_layers(ax: Axes, panel: pd.DataFrame) -> None:
+    """Plot one metric against the block index: a curve per backbone, in a band of one standard deviation over seeds.
+
+    A diamond marks the final layer, and a white dot each layer that is level with the best.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    curves = panel.groupby("backbone", sort=False)
+    for colour, (_, curve) in zip(BACKBONE_COLOURS, curves, strict=False):
+        low, high = curve["value"] - curve["seed_sd"], curve["value"] + curve["seed_sd"]
+        ax.fill_between(curve["layer"], low, high, color=colour, alpha=0.2, linewidth=0)
+        for rows, look in ((curve, _CURVE), (curve[curve["final"]], _FINAL), (curve[curve["level_with_best"]], _LEVEL)):
+            ax.plot(rows["layer"], rows["value"], color=colour, **look)
+    ax.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
+    value_axis(ax, panel)
+    ax.margins(x=0.04, y=0.08)
+
+
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
+    """A panel of the ECE and one of the AUROC."""
+    from matplotlib.lines import Line2D
+
+    entries = [(colour, one.label, _CURVE) for colour, one in zip(BACKBONE_COLOURS, layout.backbones, strict=False)]
+    entries += [(INK, "final layer", _FINAL), (INK, "within noise of the best", _LEVEL)]
+    return metric_row(
+        numbers,
+        plot_layers,
+        height=1.5,
+        label="Layer (zero-based block index)",
+        handles=[Line2D([], [], color=colour, label=label, **look) for colour, label, look in entries],
+        source=f"{macro_source(layout)}; band: standard deviation over the seeds\n"
+        "within noise: bootstrap interval over the questions overlaps the best layer's",
+    )

@@ -1,0 +1,84 @@
+"""Confidence before and after the response (appendix F.4, tab:pre_generation)."""
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from cocal.settings.base import Count
+from cocal_study.config.study import Study
+from cocal_study.cubes.cells import read_cells
+from cocal_study.exhibits.base.exhibit import BackboneLayout, Labelled, Labels, TableExhibit, of_main
+from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
+from cocal_study.exhibits.typesetting.grid import PAIR, Grid, metric_block, ranked_cells
+from cocal_study.exhibits.typesetting.wording import DOMAINS, UNDEFINED_VALUE, counted, said
+from cocal_study.planning.plan import has_methods
+from cocal_study.planning.results import metrics_file
+
+_METHODS = {"cocal-pre-generation": "Pre-generation", "cocal-group": "Post-generation (group)"}
+
+
+class Layout(BackboneLayout):
+    """The contents of the table, with one pair of columns per domain."""
+
+    domains: Labels
+    """Macro averages, in order."""
+    step: Count
+    """Policy step shown."""
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table of the main backbone, where the study has both companions that it compares."""
+    if has_methods(study, *_METHODS):
+        yield TableExhibit(
+            title="Before and after generation",
+            chapter="Analysis",
+            position=80,
+            caption="The confidence from the prompt alone is compared with the confidence from the response (appendix "
+            "F.4), on the same responses. The pre-generation companion learns question-level accuracy from the last "
+            "prompt token's state; states of earlier steps are approximated by the next stage's checkpoint.",
+            layout=Layout(
+                **of_main(study),
+                domains=tuple(
+                    Labelled(name=name, label=label)
+                    for name, label in DOMAINS.items()
+                    if study.evaluation_sets(name.removeprefix("macro-"))
+                ),
+            ),
+            inputs={"metrics": metrics_file(study.main_backbone)},
+        )
+
+
+def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
+    """The numbers of the table, one per row, on the same responses, averaged over the seeds.
+
+    Returns:
+        Columns domain, method, metric (ece, auroc), value, lower, upper, n, those of
+        `cocal_study.cubes.cells.RATES`, seed_sd.
+
+    Raises:
+        ContractError: if the cube lacks a method or a domain.
+    """
+    cells = {
+        (domain.name, method): mean_cell(layout.backbone, method, layout.step, domain.name)
+        for domain in layout.domains
+        for method in _METHODS
+    }
+    return read_cells(metrics, cells, ["domain", "method"], PAIR)
+
+
+def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
+    """Set the table, which marks no value."""
+    domains = "of each domain" if len(layout.domains) > 1 else f"of {layout.domains[0].label}"
+    cells = ranked_cells(numbers, "domain", kinds=())
+    return Grid(
+        title=f"Confidence before and after generation, {layout.backbone_label}, step {layout.step}",
+        caption=said(
+            f"Pre- and post-generation confidence quality of CoCal using {layout.backbone_label} after {layout.step} "
+            "training steps.",
+            layout.caption,
+            f"Results average {counted(seeds_of(metrics), 'seed')} and the evaluation sets {domains}.",
+            UNDEFINED_VALUE if numbers["value"].isna().any() else "",
+        ),
+        label="pre_generation",
+        blocks=(metric_block("Setting", layout.domains, PAIR, [("", _METHODS)], cells),),
+    )

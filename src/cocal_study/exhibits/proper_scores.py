@@ -1,0 +1,122 @@
+"""Proper scores, calibration errors without equal-width bins, and selective risk of every method (beyond the paper)."""
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import pandas as pd
+
+from cocal.metrics.scores import SCORES
+from cocal.metrics.shown import UNDEFINED
+from cocal_study.config.evaluation import QualitySettings
+from cocal_study.config.methods import METHODS
+from cocal_study.config.study import Study
+from cocal_study.cubes.cells import read_cells
+from cocal_study.exhibits.base.exhibit import Distinct, Labelled, MethodsLayout, Names, Step, TableExhibit, of_main
+from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
+from cocal_study.exhibits.typesetting.accuracy import main_methods
+from cocal_study.exhibits.typesetting.grid import Grid, doubts, method_groups, metric_block, ranked_cells, short_rates
+from cocal_study.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, SETS, averaged, counted, listed, said
+from cocal_study.planning.plan import macro_averages
+from cocal_study.planning.results import metrics_file
+
+
+class ScoredDomain(Labelled):
+    """A macro average and the sets that it averages over; its label is what the caption calls one of them."""
+
+    datasets: Names
+
+
+class Layout(MethodsLayout):
+    """The contents of the table, with one block per domain."""
+
+    apart: ClassVar[tuple[str, ...]] = ("backbone", "step")
+
+    step: Step
+    """Policy step shown; the pre-RL model's rows come from step 0 of "base"."""
+    domains: Distinct[ScoredDomain]
+    quality: QualitySettings = QualitySettings()
+    """Floors below which a value is marked."""
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table of the main backbone at the end of training, where the study has a method that it shows."""
+    if main_methods(study):
+        yield TableExhibit(
+            title="Proper scores and selective risk",
+            chapter="Main results",
+            position=14,
+            caption="Scores that the paper does not report, as macro averages over the mathematical and over the "
+            "factual sets. The Brier score, with its parts, and the log loss reward calibration and discrimination "
+            "together; the adaptive and the smooth ECE do not depend on bins of equal width; the areas under the risk, "
+            "the prediction rejection ratio and the accuracies of the most confident responses say what abstention "
+            "gains. The CSV beside it has every set, 95 % intervals of a bootstrap over questions and n.",
+            layout=Layout(
+                **of_main(study),
+                methods=main_methods(study),
+                domains=tuple(
+                    ScoredDomain(name=name, label=SETS[name], datasets=tuple(sets))
+                    for name, sets in macro_averages(study, study.main_backbone).items()
+                ),
+                quality=study.quality,
+            ),
+            inputs={"metrics": metrics_file(study.main_backbone)},
+        )
+
+
+def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
+    """Return the scores of every set and of the macro averages; methods with seeds are averaged over them.
+
+    Args:
+        metrics: Metric cube (`cocal_study.cubes.cube`) with all of `cocal.metrics.scores.SCORES`.
+
+    Returns:
+        Columns dataset, method, metric, value, lower, upper, n, those of `cocal_study.cubes.cells.RATES`, seed_sd, in
+        the order of the domains, of which the macro average comes last, then the methods, then the scores.
+
+    Raises:
+        ContractError: if the cube lacks a method on a dataset, or the scores.
+    """
+    cells = {
+        (dataset, method): mean_cell(layout.backbone, method, layout.step, dataset)
+        for domain in layout.domains
+        for dataset in (*domain.datasets, domain.name)
+        for method in layout.methods
+    }
+    return read_cells(metrics, cells, ["dataset", "method"], SCORES)
+
+
+def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
+    """Set the table, with a block for the macro average of each domain."""
+    groups = {domain.name: domain.datasets for domain in layout.domains}
+    short = short_rates(numbers, layout.quality, groups)
+    shown = numbers[numbers["dataset"].isin(groups)]
+    cells = ranked_cells(shown, short=short)
+    sizes = {domain.name: counted(len(domain.datasets), domain.label) for domain in layout.domains}
+    blocks = []
+    for name, size in sizes.items():
+        macro = Labelled(name=name, label=f"Macro average over {size}")
+        blocks.append(metric_block("Method", [macro], SCORES, method_groups(layout.methods), cells, width=1))
+    undefined = f"{UNDEFINED} marks an undefined value, such as the PRR of a single class."
+    return Grid(
+        title=f"Proper scores and selective risk, {layout.backbone_label}, step {layout.step}",
+        caption=said(
+            f"Proper scores, calibration errors and selective risk on {listed([*sizes.values()])} using "
+            f"{layout.backbone_label} after {layout.step} training steps.",
+            layout.caption,
+            "Rel., Res. and Unc. are the reliability, resolution and uncertainty of the Brier score in the bins of the "
+            "ECE; the uncertainty belongs to the responses and has no mark.",
+            "LogLoss is in nats, with confidences at least 1.2 × 10⁻⁷ away from 0 and 1.",
+            "AdaECE has bins of equally many responses, and SmECE is the smooth ECE.",
+            "AURC and AUGRC are the areas under the selective and the generalised risk, and PRR is the prediction "
+            "rejection ratio.",
+            "Acc@80 and Acc@50 are the accuracies (%) of the most confident 80 % and 50 % of the responses.",
+            "Methods with responses of their own also differ in accuracy.",
+            averaged(seeds_of(metrics)) if any(METHODS[name].target for name in layout.methods) else "",
+            BOLD_AND_UNDERLINED,
+            undefined if shown["value"].isna().any() else "",
+            doubts(short, layout.quality),
+        ),
+        label="proper_scores",
+        blocks=tuple(blocks),
+        gap="2.6pt",
+    )

@@ -1,0 +1,158 @@
+"""Rivals on equal footing: scores that learn from the same responses as the companions (beyond the paper)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+import pandas as pd
+
+from cocal.metrics.shown import UNDEFINED
+from cocal.settings.base import Count, Name
+from cocal_study.config.evaluation import QualitySettings
+from cocal_study.config.methods import METHODS
+from cocal_study.config.study import Study
+from cocal_study.cubes.cells import read_cells
+from cocal_study.exhibits.base.exhibit import BackboneLayout, Labelled, Names, TableExhibit, of_main
+from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
+from cocal_study.exhibits.typesetting.grid import PAIR, Block, Grid, doubts, metric_block, ranked_cells, short_rates
+from cocal_study.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, DOMAINS, SUBJECTS, averaged, counted, said
+from cocal_study.planning.plan import macro_averages
+from cocal_study.planning.results import metrics_file
+from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, Basis, Kind, calibrated, named
+
+_LABELS = {name: METHODS[name].label for name in RIVALS if name in METHODS} | {
+    "least-token-probability": "Least token probability",
+    "length": "Length (shorter is surer)",
+    "self-consistency-loo": "SelfConsis (leave-one-out)",
+    "semantic-entropy": "Semantic entropy",
+    "linear-group": "Linear probe (group)",
+    "linear-binary": "Linear probe (binary)",
+    "one-layer-group": "One-layer MLP (group)",
+    "one-layer-binary": "One-layer MLP (binary)",
+}
+_KINDS: dict[Kind, str] = {"platt": "Platt scaling", "isotonic": "Isotonic regression"}
+_BASES: dict[Basis, str] = {
+    "all": "all rollouts",
+    "last": "rollouts of the last stage",
+    "resampled": "PostCal's responses",
+}
+_TITLES = {"raw": "As they are"}
+_TITLES |= {name: f"{_KINDS[kind]}, {_BASES[basis]}" for name, (kind, basis) in CALIBRATIONS.items()}
+
+
+class Layout(BackboneLayout):
+    """The contents of the table."""
+
+    step: Count
+    """Policy step whose responses are scored, and last step of the rollouts from which the rivals learn."""
+    last_stage: Count
+    """First step of the last stage."""
+    rivals: dict[Name, Names]
+    """Names of the rivals, in the order of the rows, by their calibrations."""
+    domains: dict[Name, tuple[Name, ...]]
+    """Evaluation sets of each macro average, in the order of the study."""
+    quality: QualitySettings = QualitySettings()
+    """Floors below which a value is marked."""
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table of the main backbone at the end of training, where the study has a rival."""
+    rivals = {how: tuple(names) for how, names in calibrated(study).items()}
+    if rivals["raw"]:
+        yield TableExhibit(
+            title="Rivals that learn from the same rollouts",
+            chapter="Main results",
+            position=13.5,
+            caption="Would simpler rivals do as well if they also learnt from the rollouts of training? Scores without "
+            "a companion, the stated confidences of RLCR and DCPO, and probes of the same hidden states, each as it is "
+            "and after Platt scaling and isotonic regression on rollouts of the training questions, beside CoCal "
+            "treated alike. The policy changes while it trains, so the same is done with the rollouts of the last "
+            "stage alone, and with PostCal's responses of the final policy, which CoCal and PostCal may use at equal "
+            "sampling cost. The CSV beside it has every set and 95 % intervals of a bootstrap over questions.",
+            layout=Layout(
+                **of_main(study),
+                last_stage=(0, *study.policy.stages)[-2] + 1,
+                rivals=rivals,
+                domains={name: tuple(sets) for name, sets in macro_averages(study, study.main_backbone).items()},
+                quality=study.quality,
+            ),
+            inputs={"metrics": metrics_file(study.main_backbone, "-recalibrated")},
+        )
+
+
+def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
+    """Return ECE and AUROC of every set and of the macro averages; companions are averaged over their seeds.
+
+    Args:
+        metrics: Metric cube (`cocal_study.cubes.cube`) of the recalibrated rivals.
+
+    Returns:
+        Columns dataset, method (name of the rival and of what was done to it), rival, calibration, metric, value,
+        lower, upper, n, those of `cocal_study.cubes.cells.RATES`, seed_sd, in the order of the domains, of which the
+        macro average comes last, then of the calibrations and of the rivals. The ECE of a score that only ranks is NaN.
+
+    Raises:
+        ContractError: if the cube lacks a rival on a dataset.
+    """
+    cells = {}
+    for dataset in (dataset for domain, sets in layout.domains.items() for dataset in (*sets, domain)):
+        for calibration, rivals in layout.rivals.items():
+            for rival in rivals:
+                method = named(rival, calibration)
+                cell = mean_cell(layout.backbone, RIVALS[rival].method, layout.step, dataset)
+                cells[dataset, method, rival, calibration] = cell | {"method": method}
+    numbers = read_cells(metrics, cells, ["dataset", "method", "rival", "calibration"], PAIR)
+    ranks = [name for name in layout.rivals["raw"] if RIVALS[name].ranks_only]
+    meaningless = numbers["rival"].isin(ranks) & (numbers["calibration"] == "raw") & (numbers["metric"] == "ece")
+    numbers.loc[meaningless, ["value", "lower", "upper", "seed_sd"]] = float("nan")
+    return numbers
+
+
+def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
+    """Set the table, with a group of rows for each calibration, and a part, which ranks its values, for each basis."""
+    short = short_rates(numbers, layout.quality, layout.domains)
+    domains = [Labelled(name=name, label=DOMAINS[name]) for name in layout.domains]
+
+    def part(calibrations: Sequence[str]) -> Block:
+        shown = numbers[numbers["dataset"].isin(layout.domains) & numbers["calibration"].isin(calibrations)]
+        groups = [
+            (_TITLES[how], {named(name, how): _LABELS[name] for name in layout.rivals[how]}) for how in calibrations
+        ]
+        return metric_block("Score", domains, PAIR, groups, ranked_cells(shown, short=short))
+
+    parts = groupby(layout.rivals, lambda how: how.partition("-")[2])
+    sets = " and ".join(counted(len(sets), "set") + f" of {SUBJECTS[name]}" for name, sets in layout.domains.items())
+    chosen = [RIVALS[name] for name in layout.rivals["raw"]]
+    readers = {one.reader for one in chosen}
+    return Grid(
+        title=f"Rivals that learn from the same rollouts, {layout.backbone_label}, step {layout.step}",
+        caption=said(
+            f"Macro averages over {sets} using {layout.backbone_label} after {layout.step} training steps.",
+            layout.caption,
+            "Calibrators learn from responses to the training questions alone, from those that the companion is "
+            "trained on, or from its held-out questions where a score reads hidden states.",
+            f"The last stage has steps {layout.last_stage} to {layout.step}." if "platt-last" in layout.rivals else "",
+            "PostCal needs as many responses of the final policy again as training has rollouts. CoCal recalibrated "
+            "on PostCal's responses may use the same, at equal sampling cost, and reads those to held-out questions "
+            "alone. All other rows need no further responses."
+            if "platt-resampled" in layout.rivals
+            else "",
+            "The linear probe is a logistic regression, and the one-layer MLP has the first hidden layer alone; both "
+            "read CoCal's states and learn its targets."
+            if "linear" in readers
+            else "",
+            averaged(seeds_of(metrics)) if readers - {None} else "",
+            "RLCR and DCPO have policies, rollouts and responses of their own."
+            if any(METHODS[one.method].policy != "grpo" for one in chosen)
+            else "",
+            f"Length only ranks responses and has no ECE as it is ({UNDEFINED})."
+            if any(one.ranks_only for one in chosen)
+            else "",
+            BOLD_AND_UNDERLINED,
+            "Each part of the table has its own.",
+            doubts(short, layout.quality),
+        ),
+        label="recalibrated",
+        blocks=tuple(part(list(calibrations)) for _, calibrations in parts),
+        size="footnotesize",
+        apart=True,
+    )

@@ -1,0 +1,170 @@
+"""CoCal less PostCal under conditions that are changed one at a time: a forest, and the margins by PostCal's own bias
+(beyond the paper)."""
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from cocal.drawing.style import INK, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
+from cocal.metrics.shown import BETTER
+from cocal_study.config.methods import METHODS
+from cocal_study.config.study import Study
+from cocal_study.evidence.published import MACRO, METRICS, Published
+from cocal_study.evidence.regimes import PAIRS, SCORES, margins, over_points
+from cocal_study.exhibits.base.exhibit import PUBLISHED, REGIMES, FigureExhibit
+from cocal_study.exhibits.regimes import TARGET, Layout, layout_of
+
+PAPER = "the paper"
+"""The axis of the paper's own point."""
+_COLOURS = ("#1b6e53", "#b3401f", "#4a5fa5", "#8a6d3b", "#7a4fa3", "#2f7f9d")
+_TITLES = {"ece": "ECE", "brier": "Brier score", "auroc": "AUROC"}
+_PAPER = {"color": INK, "marker": "D", "markersize": 4.5, "linestyle": "none", "markeredgewidth": 0, "zorder": 4}
+_LABELS, _RIGHT, _BETWEEN, _ROW, _TOP, _AXIS, _SCATTER, _BELOW = 1.55, 0.08, 0.3, 0.15, 0.24, 0.3, 1.1, 0.6
+"""Sizes in inches: the names of levels, the margin, the space between panels, the height of a row, of a title, of the
+tick labels of the forest, of the panels below it, and of what stands below these."""
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
+    """The figure, where a study says where the points were gathered."""
+    if study.reports.regimes:
+        yield FigureExhibit(
+            name="regimes",
+            title="Margins of CoCal over PostCal under other conditions",
+            chapter="Claims",
+            position=3,
+            caption="Margins of CoCal over PostCal in ECE, Brier score and AUROC, positive where CoCal is better, both "
+            "with binary supervision. Above, conditions that are changed one at a time, with the mean over replicates "
+            "and the interval of Student's t, and a dot for every replicate; the study's own values are hollow and "
+            "stand on every axis. Below, the same margins by the bias of PostCal, its mean confidence less the "
+            "accuracy: to the right of zero it is over-confident. A diamond is the paper's own point.",
+            layout=layout_of(study),
+            inputs={REGIMES: f"{study.reports.regimes}/points.csv", PUBLISHED: "config/paper"},
+            needs=(REGIMES,),
+        )
+
+
+def prepare(layout: Layout, regimes: pd.DataFrame, published: Published) -> pd.DataFrame:
+    """The margins of every replicate, their means, and the paper's own point.
+
+    Args:
+        regimes: Measured points (`cocal_study.evidence.regimes.COLUMNS`).
+        published: The paper's numbers.
+
+    Returns:
+        Columns axis, level, metric, replicate (0 for the mean), own (bool: the study's own value), bias, value, lower
+        and upper (of the mean). The axis of the paper's point is `PAPER`.
+    """
+    found = margins(regimes, TARGET)
+    places = found.groupby(["axis", "level"], sort=False)
+    of_level = {place: tuple(part[SCORES[0]]) for place, part in places}
+    shared = set.intersection(*({of_level[place] for place in of_level if place[0] == axis} for axis, _ in of_level))
+    single = found.melt([*found.columns.difference(SCORES, sort=False)], list(SCORES), "metric", "value")
+    means = over_points(found, layout.level).merge(places["bias"].mean().reset_index(), on=["axis", "level"])
+    paper = [
+        {"axis": PAPER, "level": "", "replicate": 0, "metric": metric, "bias": bias, "value": value}
+        for metric, bias, value in _published(published)
+    ]
+    every = pd.concat([means.assign(replicate=0), single, pd.DataFrame(paper)], ignore_index=True)
+    own = [of_level.get(place) in shared for place in every[["axis", "level"]].itertuples(index=False, name=None)]
+    return every.assign(own=own)[["axis", "level", "metric", "replicate", "own", "bias", "value", "lower", "upper"]]
+
+
+def _published(published: Published) -> Iterator[tuple[str, float, float]]:
+    """The metric, PostCal's bias and CoCal's margin of every metric that the paper states."""
+    titles = {metric: title for title, metric in METRICS.items()}
+
+    def cell(method: str, metric: str) -> float:
+        return published.cell("main", METHODS[method].label, f"{MACRO}: {titles[metric]}")[0]
+
+    ours, theirs = PAIRS[TARGET]
+    bias = cell(theirs, "mean_confidence") - cell(theirs, "accuracy") / 100
+    for metric in SCORES:
+        if metric in titles:
+            difference = cell(ours, metric) - cell(theirs, metric)
+            yield metric, bias, -difference if BETTER[metric] == "lower" else difference
+
+
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
+    """A column of panels for every metric: the forest above, and the margins by PostCal's bias below."""
+    from matplotlib.figure import Figure
+
+    measured = numbers[numbers["axis"] != PAPER]
+    rows = _rows(measured)
+    forest = _ROW * (max(rows.values()) + 1)
+    height = _TOP + forest + _AXIS + _TOP + _SCATTER + _BELOW
+    width = (TEXT_WIDTH - _LABELS - _RIGHT - (len(SCORES) - 1) * _BETWEEN) / len(SCORES)
+    colours = dict(zip(measured["axis"].unique(), _COLOURS, strict=False))
+    figure = Figure(figsize=(TEXT_WIDTH, height))
+    for place, metric in enumerate(SCORES):
+        left = (_LABELS + place * (width + _BETWEEN)) / TEXT_WIDTH
+        bottom = _BELOW + _SCATTER + _TOP + _AXIS
+        above = figure.add_axes((left, bottom / height, width / TEXT_WIDTH, forest / height))
+        below = figure.add_axes((left, _BELOW / height, width / TEXT_WIDTH, _SCATTER / height))
+        _forest(above, measured[measured["metric"] == metric], rows, colours, named=place == 0)
+        above.set_title(_TITLES[metric], pad=4)
+        _by_bias(below, numbers[numbers["metric"] == metric], colours)
+        if place == 0:
+            below.set_ylabel("Margin")
+        if place == len(SCORES) // 2:
+            below.set_xlabel("Bias of PostCal: mean confidence less accuracy")
+    source = (
+        "Positive: CoCal is better. Dots: replicates; circles and bars: their mean and its interval; hollow: the\n"
+        f"study's own values; diamond: the paper. Regimes of the {layout.study} study, {layout.backbone_label}, macro "
+        "average of mathematics."
+    )
+    figure.text(0.5, 0.03 / height, source, ha="center", va="bottom", linespacing=1.1, **SMALL_PRINT)
+    return figure
+
+
+def _rows(measured: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """The row of every condition, whose level is "", and of its levels, from above."""
+    rows: dict[tuple[str, str], float] = {}
+    at = 0.0
+    for axis, part in measured.groupby("axis", sort=False):
+        for level in ("", *part["level"].unique()):
+            rows[str(axis), level] = at
+            at += 1
+        at += 0.35
+    return rows
+
+
+def _forest(
+    ax: Axes, panel: pd.DataFrame, rows: Mapping[tuple[str, str], float], colours: Mapping[str, str], named: bool
+) -> None:
+    """Draw the mean of every level with its interval, and a dot for each replicate."""
+    for (axis, level), part in panel.groupby(["axis", "level"], sort=False):
+        at, colour = rows[axis, level], colours[axis]
+        mean = part[part["replicate"] == 0].iloc[0]
+        single = part[part["replicate"] > 0]["value"]
+        ax.plot(single, [at + 0.32] * len(single), ".", color=colour, markersize=3.4, markeredgewidth=0, alpha=0.7)
+        ax.plot([mean["lower"], mean["upper"]], [at, at], color=colour, linewidth=0.9)
+        face = "white" if mean["own"] else colour
+        ax.plot(mean["value"], at, "o", color=colour, markersize=3.6, markerfacecolor=face, markeredgewidth=0.8)
+    ax.axvline(0, color=INK, linewidth=0.5)
+    ax.set_ylim(max(rows.values()) + 0.7, -0.7)
+    ax.set_yticks(list(rows.values()), [level or axis for axis, level in rows] if named else [])
+    if named:
+        for label, (axis, level) in zip(ax.get_yticklabels(), rows, strict=True):
+            label.set(color=INK if level else colours[axis], fontweight="normal" if level else "bold", fontsize=6.5)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", linewidth=0.3, color="#dddddd")
+    ax.set_axisbelow(True)
+    _few_ticks(ax.xaxis)
+
+
+def _by_bias(ax: Axes, panel: pd.DataFrame, colours: Mapping[str, str]) -> None:
+    """Draw the margin of every replicate by the bias of PostCal, and the paper's point."""
+    for axis, part in panel[panel["replicate"] > 0].groupby("axis", sort=False):
+        ax.plot(part["bias"], part["value"], ".", color=colours[axis], markersize=4.6, markeredgewidth=0, alpha=0.7)
+    stated = panel[panel["axis"] == PAPER]
+    ax.plot(stated["bias"], stated["value"], **_PAPER)
+    for line in (ax.axhline, ax.axvline):
+        line(0, color=INK, linewidth=0.5, zorder=0)
+    _few_ticks(ax.xaxis)
+    _few_ticks(ax.yaxis)
+
+
+def _few_ticks(axis: object) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))

@@ -1,0 +1,135 @@
+"""Selective risk against coverage of every method (beyond the paper)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from cocal.drawing.style import INK, Figure
+from cocal.metrics.ordered import Ordered
+from cocal.settings.base import Count
+from cocal_study.config.methods import METHODS
+from cocal_study.config.study import Study
+from cocal_study.exhibits.base.exhibit import FigureExhibit, MethodsLayout, Names, of_main
+from cocal_study.exhibits.base.inputs import rows_by_seed
+from cocal_study.exhibits.drawing.curves import look_of, method_handles, panel_row
+from cocal_study.exhibits.typesetting.accuracy import main_methods
+from cocal_study.exhibits.typesetting.wording import counted
+from cocal_study.planning.plan import final_predictions
+
+COVERAGES = np.arange(5, 101) / 100
+"""Coverages that are drawn; smaller ones rest on a few responses."""
+REFERENCES = {
+    "optimal": {"color": INK, "linestyle": (0, (1, 1.4)), "linewidth": 1.0, "label": "optimal order"},
+    "random": {"color": INK, "linestyle": (0, (4, 2.5)), "linewidth": 0.7, "label": "random order"},
+}
+"""The curves of the best order and of a random one, by name."""
+_COMMON = "cocal-binary"
+"""Method that both panels show, so that they can be compared."""
+
+
+class Layout(MethodsLayout):
+    """The contents of the figure: one curve per method."""
+
+    apart: ClassVar[tuple[str, ...]] = ("step",)
+
+    datasets: Names
+    """Evaluation sets whose curves are averaged."""
+    step: Count
+    """Policy step shown; the pre-RL model's predictions come from step 0 of "base"."""
+
+    @property
+    def sharing(self) -> tuple[str, ...]:
+        """The methods that are evaluated on the same responses."""
+        return tuple(name for name in self.methods if METHODS[name].prompt_format == "answer")
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
+    """The figure of the main backbone at the end of training, where the study has a method that it shows."""
+    if main_methods(study):
+        yield FigureExhibit(
+            title="Selective risk against coverage",
+            chapter="Main results",
+            position=15,
+            caption="The share of wrong responses among the most confident ones, against their share of all responses, "
+            "averaged over the mathematical sets. The methods on the left score the same responses; for these, the "
+            "dotted curve is the best order, with all wrong responses last, and the dashed line a random one. The "
+            "methods on the right score responses of their own, and so end at different risks; CoCal (binary) is "
+            "repeated there. Tied responses count evenly, and companions are averaged over their seeds.",
+            layout=Layout(
+                **of_main(study),
+                methods=main_methods(study),
+                datasets=tuple(study.evaluation_sets("mathematics")),
+            ),
+            inputs={"predictions": final_predictions(study, study.main_backbone)},
+        )
+
+
+def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Average the curves over seeds, then over data sets.
+
+    Returns:
+        Columns curve (a method, or one of `REFERENCES` for the responses that methods share), coverage and risk, NaN if
+        a data set has no response with a valid confidence; in the order of the methods, coverages.
+
+    Raises:
+        ContractError: if there are no predictions of a method on a data set.
+    """
+    table = pd.concat(predictions, ignore_index=True)
+    curves: dict[str, list[np.ndarray]] = {}
+    for dataset in layout.datasets:
+        for method in layout.methods:
+            by_seed = rows_by_seed(table, layout, dataset, method)
+            of_seeds = [_risks(rows["confidence"], rows["correct"]) for rows in by_seed.values()]
+            curves.setdefault(method, []).append(np.mean(of_seeds, axis=0))
+            if method == next(iter(layout.sharing), None):
+                correct = next(iter(by_seed.values()))["correct"]
+                curves.setdefault("optimal", []).append(_risks(correct.astype(np.float64), correct))
+                curves.setdefault("random", []).append(np.full(len(COVERAGES), 1 - correct.mean()))
+    names = [*layout.methods, *(name for name in REFERENCES if name in curves)]
+    parts = [{"curve": name, "coverage": COVERAGES, "risk": np.mean(curves[name], axis=0)} for name in names]
+    return pd.concat(map(pd.DataFrame, parts), ignore_index=True)
+
+
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
+    """A panel of the methods that share their responses, and one of the others."""
+    from matplotlib.lines import Line2D
+
+    own = tuple(name for name in layout.methods if name not in layout.sharing)
+    panels = {"Risk (%), on the same responses": layout.sharing} if layout.sharing else {}
+    if own:
+        panels["Risk (%), on responses of their own"] = (*own, *(name for name in layout.sharing if name == _COMMON))
+    handles = method_handles(layout.methods)
+    if layout.sharing:
+        handles += [Line2D([], [], **look) for look in REFERENCES.values()]
+    figure, axes = panel_row(
+        list(panels),
+        height=1.9,
+        label="Coverage (%)",
+        handles=handles,
+        source=f"{layout.study} study, {layout.backbone_label}, step-{layout.step} policy, mean of "
+        f"{counted(len(layout.datasets), 'data set')}",
+        columns=5,
+    )
+    highest = 100 * numbers["risk"].max() or 1.0
+    for ax, shown in zip(axes, panels.values(), strict=True):
+        references = REFERENCES if shown == layout.sharing else ()
+        panel = numbers[numbers["curve"].isin([*shown, *references])]
+        for place, (name, curve) in enumerate(panel.groupby("curve", sort=False)):
+            own = {"zorder": 1} if name in REFERENCES else {**look_of(name), "markevery": (2 * place, 19)}
+            ax.plot(100 * curve["coverage"], 100 * curve["risk"], **REFERENCES.get(name, {}), **own)
+        ax.set_xlim(0, 102)
+        ax.set_xticks([0, 20, 40, 60, 80, 100])
+        ax.set_ylim(-0.02 * highest, 1.05 * highest)  # a curve at 0 is not cut by the axis
+    return figure
+
+
+def _risks(confidence: pd.Series, correct: pd.Series) -> np.ndarray:
+    """The selective risk at `COVERAGES` of the responses with a valid confidence, float64 [coverages]."""
+    valid = confidence.notna().to_numpy()
+    if not valid.any():
+        return np.full(len(COVERAGES), np.nan)
+    ordered = Ordered.of(np.arange(valid.sum()), confidence.to_numpy()[valid], correct.to_numpy()[valid])
+    counted_once = ordered.counted(np.ones((valid.sum(), 1), dtype=np.int32))
+    return counted_once.risk_at(COVERAGES[:, None])[:, 0]

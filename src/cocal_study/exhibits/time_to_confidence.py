@@ -1,0 +1,91 @@
+"""Time to confidence before and after the response (appendix F.4, tab:pre_generation_latency)."""
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from cocal.errors import ContractError
+from cocal.settings.base import Count
+from cocal_study.config.study import Study
+from cocal_study.exhibits.base.exhibit import BackboneLayout, Labels, TableExhibit, labelled, of_main
+from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
+from cocal_study.exhibits.typesetting.wording import SHORT, TIMES_DIFFER, counted, ratios, said, times
+from cocal_study.planning.costs import Latency
+from cocal_study.planning.plan import has_methods
+from cocal_study.planning.results import cost_file
+
+
+class Layout(BackboneLayout):
+    """The contents of the table."""
+
+    datasets: Labels
+    """Evaluation sets, in order."""
+    step: Count
+    """Step of the policy that was timed."""
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table of the main backbone on the mathematical sets, where the study has both companions that are timed."""
+    if has_methods(study, "cocal-pre-generation", "cocal-group"):
+        yield TableExhibit(
+            title="Time to confidence",
+            chapter="Cost",
+            position=90,
+            caption="The time until a confidence is known, for one question at a time (appendix F.4). Before "
+            "generation it covers the encoding of the prompt and a prediction; after generation it covers cached "
+            "decoding, the response's states and a prediction. Model loading, tokenisation and warm-up are excluded. "
+            "The run itself measures these times, which differ from run to run and from machine to machine.",
+            layout=Layout(
+                **of_main(study),
+                datasets=labelled(study, study.evaluation_sets("mathematics")),
+            ),
+            inputs={"latency": cost_file(study.main_backbone, "latency")},
+        )
+
+
+def prepare(layout: Layout, latency: Latency) -> pd.DataFrame:
+    """The times of the layout's sets, in its order.
+
+    Returns:
+        Columns dataset, pre_seconds, post_seconds, ratio (post / pre).
+
+    Raises:
+        ContractError: if a set was not timed.
+    """
+    found = {time.dataset: time for time in latency.time_to_confidence}
+    missing = [dataset.name for dataset in layout.datasets if dataset.name not in found]
+    if missing:
+        raise ContractError(
+            f"latency: no time to confidence on {missing[0]} (there are: {', '.join(found)}); measure it, or leave it "
+            "out of the layout"
+        )
+    timed = [found[dataset.name] for dataset in layout.datasets]
+    rows = [(time.dataset, time.pre_ms / 1000, time.post_s) for time in timed]
+    numbers = pd.DataFrame(rows, columns=["dataset", "pre_seconds", "post_seconds"])
+    return numbers.assign(ratio=numbers["post_seconds"] / numbers["pre_seconds"])
+
+
+def grid(numbers: pd.DataFrame, layout: Layout, *, latency: Latency) -> Grid:
+    """Set the table; each column of times has the unit that suits its longest time."""
+    pre_unit, pre = times(list(numbers["pre_seconds"]), SHORT)
+    post_unit, post = times(list(numbers["post_seconds"]), SHORT)
+    labels = [dataset.label for dataset in layout.datasets]
+    lines = zip(labels, pre, post, ratios(list(numbers["ratio"])), strict=True)
+    block = Block(
+        corner="Dataset",
+        heads=((Head(f"Pre ({pre_unit.name})"), Head(f"Post ({post_unit.name})"), Head("Post/Pre")),),
+        groups=(Group(tuple(Row(label, tuple(map(Cell, values))) for label, *values in lines)),),
+        align="r",
+    )
+    return Grid(
+        title=f"Time to confidence, {layout.backbone_label}, step {layout.step}",
+        caption=said(
+            f"Mean time to confidence on {counted(latency.questions, 'question')} per dataset, one at a time, using "
+            f"{layout.backbone_label} after {layout.step} training steps.",
+            layout.caption,
+            "Pre: encoding of the prompt and prediction; post: decoding of the response as well.",
+            f"Measured on {latency.device}. {TIMES_DIFFER}",
+        ),
+        label="time_to_confidence",
+        blocks=(block,),
+    )

@@ -1,0 +1,101 @@
+"""Confidence quality by the pooled states that a companion reads (appendix F.2, tab:response_features)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pandas as pd
+
+from cocal.settings.base import Count, Name
+from cocal_study.config.study import Study
+from cocal_study.cubes.cells import read_cells
+from cocal_study.exhibits.base import exhibit
+from cocal_study.exhibits.base.exhibit import MATHEMATICS, Distinct, Labelled, Step, TableExhibit, origin
+from cocal_study.exhibits.base.inputs import Cube, cube_of, mean_cell, seeds_of
+from cocal_study.exhibits.typesetting.grid import PAIR, Grid, metric_block, ranked_cells
+from cocal_study.exhibits.typesetting.wording import UNDEFINED_VALUE, counted, said
+from cocal_study.methods.cocal import BINARY
+from cocal_study.planning.plan import has_methods, layers_of
+from cocal_study.planning.results import metrics_file
+
+_METHOD = "cocal-binary"
+_POOLINGS = {"last": "Last token", "mean": "Response mean", "last+mean": "Last + mean"}
+
+
+class AggregationBackbone(Labelled):
+    """A backbone in the table."""
+
+    layer: Step
+    """Zero-based index of its final block."""
+
+
+class Layout(exhibit.Layout):
+    """The contents of the table, with one pair of columns per backbone."""
+
+    backbones: Distinct[AggregationBackbone]
+    macro: Name = MATHEMATICS
+    """Group of datasets whose macro average is shown."""
+    macro_label: str = "the mathematical evaluation sets"
+    """Name of its datasets in print."""
+    step: Count
+    """Policy step shown."""
+
+    def measured(self) -> tuple[str, ...]:
+        return tuple(backbone.name for backbone in self.backbones)
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table of all backbones, where the study has CoCal with binary supervision."""
+    if has_methods(study, _METHOD):
+        yield TableExhibit(
+            title="Token aggregation",
+            chapter="Analysis",
+            position=70,
+            caption="Companions read the last token's state, the mean over the response, or both (appendix F.2). They "
+            "have binary supervision and read the final block; values are macro averages over the mathematical sets.",
+            layout=Layout(
+                **origin(study),
+                backbones=tuple(
+                    AggregationBackbone(name=name, label=backbone.label, layer=layers_of(study, name)[-1])
+                    for name, backbone in study.backbones.items()
+                ),
+                step=study.policy.steps,
+            ),
+            inputs={"metrics": [metrics_file(name, "-ablations") for name in study.backbones]},
+        )
+
+
+def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
+    """The numbers of the table, one per row: binary supervision, final block, macro average, mean over the seeds.
+
+    Args:
+        metrics: Metric cubes (`cocal_study.cubes.cube`) over layers and poolings, one per backbone, in any order.
+
+    Returns:
+        Columns backbone, pooling, metric (ece, auroc), value, lower, upper, n, those of
+        `cocal_study.cubes.cells.RATES`, seed_sd.
+
+    Raises:
+        ContractError: if a backbone has no cube, or its cube lacks a pooling at the backbone's layer.
+    """
+    tables = []
+    for backbone in layout.backbones:
+        where = (backbone.name, _METHOD, layout.step, layout.macro)
+        cells = {(backbone.name, one): mean_cell(*where, layer=backbone.layer, pooling=one) for one in _POOLINGS}
+        tables.append(read_cells(cube_of(backbone.name, metrics), cells, ["backbone", "pooling"], PAIR))
+    return pd.concat(tables, ignore_index=True)
+
+
+def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Sequence[Cube]) -> Grid:
+    """Set the table; the best value of a column is bold."""
+    cells = ranked_cells(numbers, "backbone", "pooling", kinds=("best",))
+    return Grid(
+        title=f"Token aggregation, step {layout.step}",
+        caption=said(
+            f"Confidence quality of {BINARY.label} with different token aggregations after {layout.step} "
+            f"training steps, averaged over {counted(seeds_of(metrics[0]), 'seed')} and {layout.macro_label}.",
+            layout.caption,
+            "Bold values indicate the best results.",
+            UNDEFINED_VALUE if numbers["value"].isna().any() else "",
+        ),
+        label="token_aggregation",
+        blocks=(metric_block("Feature", layout.backbones, PAIR, [("", _POOLINGS)], cells),),
+    )

@@ -1,0 +1,319 @@
+"""A table as plain text with its arrangement and its marks, before it becomes LaTeX
+(`cocal_study.exhibits.typesetting.latex`) or a web page (`cocal_study.exhibits.typesetting.html`), and its usual
+blocks: the same metrics of several data sets, or other cases, side by side, and the shares of the responses behind
+them."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import groupby
+from typing import Any, Literal
+
+import pandas as pd
+
+from cocal.metrics.shown import BETTER, UNDEFINED, Better, metric_text
+from cocal_study.config.evaluation import QualitySettings
+from cocal_study.config.methods import METHODS
+from cocal_study.cubes.cells import RATES, RESTS_ON, degenerate, shortfalls
+from cocal_study.exhibits.base.exhibit import Labelled
+from cocal_study.exhibits.typesetting.wording import DEGENERATE, DOUBTFUL
+
+Mark = Literal["best", "second"]
+PAIR = ("ece", "auroc")
+"""Metrics of the tables with a pair of columns for each case."""
+
+Place = tuple[str, str, str]
+"""Where a value stands: the names of its case, of its row, and of its metric."""
+HEADS = {
+    "accuracy": "Acc.↑",
+    "mean_confidence": "MeanConf",
+    "ece": "ECE↓",
+    "auroc": "AUROC↑",
+    "brier": "Brier↓",
+    "brier_reliability": "Rel.↓",
+    "brier_resolution": "Res.↑",
+    "brier_uncertainty": "Unc.",
+    "log_loss": "LogLoss↓",
+    "adaptive_ece": "AdaECE↓",
+    "smooth_ece": "SmECE↓",
+    "aurc": "AURC↓",
+    "augrc": "AUGRC↓",
+    "prr": "PRR↑",
+    "accuracy_at_80": "Acc@80↑",
+    "accuracy_at_50": "Acc@50↑",
+}
+"""Column titles of the metrics. The arrow points to the better values."""
+_RATES = {
+    "valid_rate": "Valid",
+    "answered_rate": "Answered",
+    "decided_rate": "Decided",
+    "truncation_rate": "Truncated",
+    "p_true_mass": "True or False",
+    "exact_match_accuracy": "Exact match",
+}
+_DOUBTS = {
+    "valid_rate": "less than {:g} % of the responses have a valid confidence",
+    "answered_rate": "less than {:g} % of the responses have an answer",
+    "decided_rate": "less than {:g} % of the responses have a verdict",
+    "p_true_mass": "the two words of P(True) have less than {:g} % of the probability on average",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One printed value. A doubtful value carries a dagger, and one of a degenerate confidence a double dagger, which
+    the caption explains."""
+
+    text: str
+    mark: Mark | None = None
+    doubtful: bool = False
+    degenerate: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a block, with its name, which may be bold, and its values."""
+
+    label: str
+    cells: tuple[Cell, ...]
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows between two rules. If the group has a title, it stands on a line above them."""
+
+    rows: tuple[Row, ...]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Head:
+    """Title of one column, or of several columns side by side."""
+
+    text: str
+    span: int = 1
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows and columns under one head.
+
+    Attributes:
+        corner: Title above the row names.
+        heads: Rows of column titles, from top to bottom.
+        groups: Rows of values.
+        align: Alignment of the values, centred, right or left; a web page breaks values that are flush left.
+        width: Share of the text width to which print scales the block; None keeps its natural width.
+        names: Share of the text width that print gives to the row names, breaking longer names; None gives them what
+            they need.
+
+    Raises:
+        ValueError: if a row of titles or of values does not fill the columns.
+    """
+
+    corner: str
+    heads: tuple[tuple[Head, ...], ...]
+    groups: tuple[Group, ...]
+    align: Literal["c", "r", "l"] = "c"
+    width: float | None = None
+    names: float | None = None
+
+    def __post_init__(self) -> None:
+        widths = {sum(head.span for head in line) for line in self.heads}
+        widths |= {len(row.cells) for group in self.groups for row in group.rows}
+        if len(widths) != 1:
+            raise ValueError(f"the rows of a block have {sorted(widths)} columns")
+
+    @property
+    def columns(self) -> int:
+        """Number of columns without the row names."""
+        return sum(head.span for head in self.heads[-1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A table with its title, its caption and the line that identifies its numbers.
+
+    Attributes:
+        title: Title in a few words, which a web page shows above the caption.
+        caption: Caption in whole sentences.
+        label: Label for cross-references, after `tab:`.
+        blocks: Blocks from top to bottom.
+        page_blocks: Blocks of the web page, if it shows them in another order.
+        gap: Half the space between two columns in print.
+        size: Font size in print; the caption keeps its own.
+        apart: True if print gives each block its own float, for a table that is longer than a page.
+        details: Further blocks that only the web page shows.
+        source: Text that identifies the numbers by the study and by digests, once they are known.
+    """
+
+    title: str
+    caption: str
+    label: str
+    blocks: tuple[Block, ...]
+    page_blocks: tuple[Block, ...] = ()
+    gap: str = "6pt"
+    size: Literal["normalsize", "footnotesize"] = "normalsize"
+    apart: bool = False
+    details: tuple[Block, ...] = ()
+    source: str = ""
+
+
+def marks(shown: Sequence[str], better: Better | None, kinds: Sequence[Mark] = ("best", "second")) -> list[Mark | None]:
+    """Return the marks of one column. They are decided on the rounded numbers as shown, so equal numbers share a mark
+    (caption of table 1).
+
+    The second best is the next distinct number, however many share the best.
+
+    Args:
+        shown: Printed numbers, or `UNDEFINED`.
+        better: The direction of better numbers, or None for a column without marks.
+        kinds: Marks that the table uses, best first.
+    """
+    if better is None:
+        return [None] * len(shown)
+    numbers = [None if text == UNDEFINED else Decimal(text) for text in shown]
+    ranking = sorted({number for number in numbers if number is not None}, reverse=better == "higher")
+    by_number: dict[Decimal | None, Mark] = dict(zip(ranking, kinds, strict=False))
+    return [by_number.get(number) for number in numbers]
+
+
+def ranked_cells(
+    numbers: pd.DataFrame,
+    case: str = "dataset",
+    row: str = "method",
+    kinds: Sequence[Mark] = ("best", "second"),
+    short: Mapping[tuple[str, str], set[str]] | None = None,
+    degenerate: Collection[tuple[str, str]] = (),
+) -> dict[Place, Cell]:
+    """Return the cells of a table whose columns, each a metric of a case, are ranked.
+
+    Args:
+        numbers: Table with the columns metric and value, and those of the cases and rows, which `case` and `row` name.
+        kinds: Marks that the table uses, best first.
+        short: By case and row, the shares of the responses that lie below their floor. Values that rest on these are
+            doubtful.
+        degenerate: Cases and rows whose confidence is degenerate, which marks the values of its quality.
+    """
+    cells = {}
+    for (name, metric), column in numbers.groupby([case, "metric"], sort=False):
+        texts = [metric_text(metric, value) for value in column["value"]]
+        for each, text, mark in zip(column[row], texts, marks(texts, BETTER[metric], kinds), strict=True):
+            lacking = short[name, each] if short and text != UNDEFINED else set()
+            marked = (name, each) in degenerate and metric not in ("accuracy", "mean_confidence") and text != UNDEFINED
+            cells[name, each, metric] = Cell(text, mark, not lacking.isdisjoint(RESTS_ON[metric]), marked)
+    return cells
+
+
+def metric_block(
+    corner: str,
+    cases: Sequence[Labelled],
+    metrics: Sequence[str],
+    groups: Iterable[tuple[str, Mapping[str, str]]],
+    cells: Mapping[Place, Cell],
+    *,
+    titles: Mapping[str, str] = HEADS,
+    highlight: str | None = None,
+    **style: Any,
+) -> Block:
+    """Return a block with a column for each metric of each case.
+
+    Args:
+        corner: Title above the row names.
+        cases: Data sets or other cases from left to right.
+        metrics: Metrics of each case.
+        groups: Title of each group of rows, and the labels of its rows by their names.
+        cells: The values; there may be more than the block shows.
+        titles: Titles of the metrics.
+        highlight: Name of the row whose label is bold.
+        style: Further fields of the block.
+    """
+    columns = [(case.name, metric) for case in cases for metric in metrics]
+    return Block(
+        corner,
+        (
+            tuple(Head(case.label, len(metrics)) for case in cases),
+            tuple(Head(titles[metric]) for _, metric in columns),
+        ),
+        tuple(
+            Group(
+                tuple(
+                    Row(label, tuple(cells[case, name, metric] for case, metric in columns), bold=name == highlight)
+                    for name, label in rows.items()
+                ),
+                title,
+            )
+            for title, rows in groups
+        ),
+        **style,
+    )
+
+
+def method_labels(methods: Iterable[str]) -> dict[str, str]:
+    """Return the labels of methods by their names."""
+    return {name: METHODS[name].label for name in methods}
+
+
+def method_groups(methods: Iterable[str]) -> list[tuple[str, dict[str, str]]]:
+    """Return methods in the groups of the paper's tables, which have no titles, for `metric_block`."""
+    return [("", method_labels(names)) for _, names in groupby(methods, lambda name: METHODS[name].group)]
+
+
+def _by_cell(numbers: pd.DataFrame) -> pd.DataFrame:
+    return numbers.drop_duplicates(["dataset", "method"]).set_index(["dataset", "method"])[list(RATES)]
+
+
+def short_rates(
+    numbers: pd.DataFrame, floors: QualitySettings, groups: Mapping[str, Collection[str]]
+) -> dict[tuple[str, str], set[str]]:
+    """Return the names of the shares below their floor for each data set and method.
+
+    Args:
+        numbers: Table with the columns dataset, method and `RATES`.
+        groups: Data sets of each macro average, which has the names of all of them.
+    """
+    found = {key: set(shortfalls(rates, floors)) for key, rates in _by_cell(numbers).iterrows()}
+    for macro, datasets in groups.items():
+        for method in numbers["method"].unique():
+            found[macro, method] = set().union(*(found[name, method] for name in datasets))
+    return found
+
+
+def doubts(short: Mapping[tuple[str, str], set[str]], floors: QualitySettings) -> str:
+    """Return the sentence that explains the mark of doubtful values; "" if no share in `short` lies below its floor."""
+    names = set().union(*short.values())
+    parts = [text.format(100 * getattr(floors, name)) for name, text in _DOUBTS.items() if name in names]
+    return f"{DOUBTFUL} marks values for which {', or '.join(parts)}." if parts else ""
+
+
+def degenerate_cells(numbers: pd.DataFrame) -> set[tuple[str, str]]:
+    """Return the data sets and methods whose confidence is degenerate.
+
+    Args:
+        numbers: Table with the columns dataset, method, metric, lower and upper.
+    """
+    bounds = {
+        row.Index: (row.lower, row.upper) for row in numbers.set_index(["dataset", "method", "metric"]).itertuples()
+    }
+    cells = {key[:2] for key in bounds}
+    return {one for one in cells if degenerate(bounds[*one, "mean_confidence"], bounds[*one, "auroc"])}
+
+
+def degenerate_note(found: Collection[tuple[str, str]]) -> str:
+    """Return the sentence that explains their mark; "" if there are none."""
+    why = "that is constant or whose AUROC has a 95 % interval that holds one half"
+    return f"{DEGENERATE} marks values of a confidence {why}." if found else ""
+
+
+def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Sequence[str]) -> Block:
+    """Return a block with the shares of the responses behind each method's values, in percent. Shares that apply to no
+    method are left out.
+
+    Args:
+        numbers: Table with the columns dataset, method and `RATES`.
+    """
+    rates = _by_cell(numbers)
+    known = [name for name in _RATES if rates[name].notna().any()]
+    cells = {(*key, name): Cell(metric_text("accuracy", row[name])) for key, row in rates.iterrows() for name in known}
+    return metric_block("% of responses", datasets, known, [("", method_labels(methods))], cells, titles=_RATES)

@@ -1,0 +1,84 @@
+"""The page on which the report opens: the verdict, links to the tables, and every figure with its caption."""
+
+import base64
+from collections.abc import Sequence
+from html import escape
+from itertools import groupby
+from pathlib import Path
+
+from cocal.drawing.style import TEXT_WIDTH
+from cocal.settings.base import Model, Name
+from cocal_study.config.study import Study
+from cocal_study.exhibits.base.exhibit import CHAPTERS, Chapter, Exhibit, TableExhibit, origin
+from cocal_study.planning.results import table_file
+
+_STYLE = """\
+.prose:has(.cocal) { max-width: 60rem; }
+div:has(> div > .prose .cocal) { flex-direction: column; max-width: 100%; }
+div:has(> div > div > .prose .cocal) { align-items: flex-start; justify-content: flex-start; }
+.cocal h1 { font-size: 1.8em; margin: 0 0 0.6em; }
+.cocal .verdict { border-left: 4px solid #1b6e53; padding-left: 1em; }
+.cocal .verdict p:first-child { font-size: 1.2em; font-weight: 600; margin-top: 0; }
+.cocal figure { margin: 2.5em 0; }
+.cocal img { margin: 0.5em 0; }"""
+"""The report has a narrow column for its text, centres it, and sets the graph of the rules beside it. This page is
+taller than the window and needs its width, so it starts at the top, and the graph follows."""
+_OPEN = "javascript:app.setView({{content:'html',contentPath:results['{0}'].data_uri,resultPath:'{0}'}})"
+"""A link that shows a table as the report's own button does."""
+
+
+class Entry(Model):
+    """A table or figure of the page."""
+
+    name: str
+    title: str
+    chapter: Chapter
+    caption: str
+
+
+class Landing(Model):
+    """What the page shows."""
+
+    study: Name
+    caption: str
+    """The study's sentence: what was measured."""
+    tables: tuple[Entry, ...]
+    figures: tuple[Entry, ...]
+
+
+def landing_of(study: Study, exhibits: Sequence[Exhibit]) -> Landing:
+    """The page of a study's tables and figures, which are in their order."""
+    entries: dict[bool, list[Entry]] = {True: [], False: []}
+    for one in exhibits:
+        entry = Entry(name=one.name, title=one.title, chapter=one.chapter, caption=one.caption)
+        entries[isinstance(one, TableExhibit)].append(entry)
+    return Landing(**origin(study), tables=tuple(entries[True]), figures=tuple(entries[False]))
+
+
+def landing_page(landing: Landing, verdict: Sequence[str], figures: Sequence[Path]) -> str:
+    """The page as HTML for the report's text; it holds the figures themselves.
+
+    Args:
+        verdict: The lines of `cocal_study.exhibits.typesetting.verdict.verdict`.
+        figures: The PNG of each figure.
+    """
+    lines = [
+        f"<style>\n{_STYLE}\n</style>",
+        '<div class="cocal">',
+        f"<h1>CoCal: the {escape(landing.study)} study</h1>",
+    ]
+    lines += ['<div class="verdict">', *(f"<p>{escape(line, quote=False)}</p>" for line in verdict), "</div>"]
+    lines += [f"<p>{escape(landing.caption)} The figures follow; the tables open with a click:</p>", "<ul>"]
+    tables = sorted(landing.tables, key=lambda one: CHAPTERS.index(one.chapter))
+    for chapter, found in groupby(tables, key=lambda one: one.chapter):
+        links = (f'<a href="{_OPEN.format(table_file(one.name, "html"))}">{escape(one.title)}</a>' for one in found)
+        lines.append(f"<li>{chapter}: {'; '.join(links)}</li>")
+    lines.append("</ul>")
+    for figure, file in zip(landing.figures, figures, strict=True):
+        content = file.read_bytes()
+        share = int.from_bytes(content[16:20]) / (300 * TEXT_WIDTH)  # a PNG begins with its width, in pixels
+        source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
+        image = f'<img alt="{escape(figure.title)}" src="{source}" style="width: {share:.0%}">'
+        lines.append(f"<figure><h2>{escape(figure.title)}</h2>{image}")
+        lines.append(f"<figcaption>{escape(figure.caption)}</figcaption></figure>")
+    return "\n".join([*lines, "</div>", ""])

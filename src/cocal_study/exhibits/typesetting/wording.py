@@ -1,0 +1,92 @@
+"""Sentences that captions share, and the printed form of units of time, ratios and signed differences."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cocal.metrics.shown import UNDEFINED, metric_text
+from cocal_study.exhibits.base.exhibit import FACTUAL, MATHEMATICS
+
+_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+DOMAINS = {MATHEMATICS: "Mathematics", FACTUAL: "Factual QA"}
+"""Title of each macro average."""
+SUBJECTS = {MATHEMATICS: "mathematics", FACTUAL: "factual questions"}
+"""What the questions of each macro average are about."""
+SETS = {MATHEMATICS: "mathematical set", FACTUAL: "factual set"}
+"""Name of one of the data sets of each macro average."""
+
+BOLD_AND_UNDERLINED = "Bold and underlined values indicate the best and second-best results, respectively."
+UNDEFINED_VALUE = f"{UNDEFINED} marks an undefined value, such as the AUROC of a single class."
+DOUBTFUL = "†"
+"""Mark behind a value that rests on too few responses or on doubtful verdicts."""
+DEGENERATE = "‡"
+"""Mark behind a value of a confidence that tells no response from another."""
+TIMES_DIFFER = "Measured times differ from run to run."
+
+
+def said(*sentences: str) -> str:
+    """Return sentences as running text, without empty ones."""
+    return " ".join(filter(None, sentences))
+
+
+def averaged(seeds: int) -> str:
+    """Return the sentence that says over how many seeds companions are averaged."""
+    return f"Companion results average {counted(seeds, 'seed')}."
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun; counts up to ten are words, greater ones are numerals."""
+    word = _WORDS[count] if count < len(_WORDS) else f"{count:,}"
+    return f"{word} {noun}{'s' * (count != 1)}"
+
+
+def listed(items: Sequence[str]) -> str:
+    """Return items as running text, such as "a, b and c"."""
+    return " and ".join(filter(None, [", ".join(items[:-1]), items[-1]]))
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit of time and its length in seconds."""
+
+    name: str
+    seconds: float
+
+
+_HOUR, _MINUTE, _SECOND, _MILLISECOND = Unit("h", 3600.0), Unit("min", 60.0), Unit("s", 1.0), Unit("ms", 1e-3)
+LONG = (_HOUR, _MINUTE, _SECOND)
+"""Units for work that is done once, longest first."""
+SHORT = (_SECOND, _MILLISECOND)
+"""Units for work that is done for every question."""
+
+
+def times(seconds: Sequence[float], units: Sequence[Unit]) -> tuple[Unit, list[str]]:
+    """Print one column of times in one unit, the longest unit that the longest time reaches.
+
+    Times have two decimals, or more if the shortest time is below one unit, so that it shows three significant digits.
+
+    Args:
+        seconds: Times, NaN where there is none; at least one is a time.
+        units: Units to choose from, longest first.
+
+    Returns:
+        The unit and the printed times, `UNDEFINED` where there is none.
+    """
+    known = [time for time in seconds if not math.isnan(time)]
+    unit = next((unit for unit in units if max(known) >= unit.seconds), units[-1])
+    shortest = min(known) / unit.seconds
+    decimals = max(2, 2 - math.floor(math.log10(shortest)))
+    return unit, [UNDEFINED if math.isnan(time) else f"{time / unit.seconds:,.{decimals}f}" for time in seconds]
+
+
+def ratios(values: Sequence[float]) -> list[str]:
+    """Print one column of ratios as whole numbers, or with one decimal if any of them is below ten."""
+    decimals = 0 if min(values) >= 10 else 1
+    return [f"{value:.{decimals}f}×" for value in values]
+
+
+def signed(metric: str, value: float) -> str:
+    """Print a difference of a metric with its sign; zero and an undefined value have none."""
+    text = metric_text(metric, value).replace("-", "−")
+    return f"+{text}" if text[0].isdigit() and text.strip("0.") else text

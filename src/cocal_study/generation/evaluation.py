@@ -1,0 +1,209 @@
+"""Samples and judges the evaluation responses of one checkpoint; a killed run keeps the sets that it has finished."""
+
+import logging
+import shutil
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cocal.answers.judge import ExactMatch, Judge
+from cocal.engines.engine import open_engine
+from cocal.engines.states import Reading
+from cocal.errors import ContractError
+from cocal.features.extract import poolings_of
+from cocal.features.forward import resolve_layers
+from cocal.features.settings import FeatureSettings
+from cocal.models.loading import load_tokenizer, read_config, text_config
+from cocal.store import digest, read_frame, read_provenance, write_frame
+from cocal.store.contracts import RESPONSES, SAMPLED
+from cocal.store.run_folder import RunFolder
+from cocal_study.config.evaluation import GenerationSettings
+from cocal_study.generation.evaluated import task_responses, write_features
+from cocal_study.generation.judge import Judging
+from cocal_study.generation.responses import Sampler, sample_responses
+from cocal_study.planning.plan import ResponsePlan
+from cocal_study.questions.prompts import Prompts
+
+
+def with_verdicts(
+    sampled: pd.DataFrame, asked: pd.DataFrame, groups: Sequence[Hashable], judge: Judge, *, pool: bool
+) -> pd.DataFrame:
+    """Add verdicts to sampled responses (`cocal.store.contracts.RESPONSES`).
+
+    Args:
+        asked: Question of each response (columns question, answer, aliases, domain).
+        groups: Group of each response. The group accuracy is the mean over a group, and answers are compared within it.
+        pool: True if the answers of each group are compared with one another.
+    """
+    golds = [[answer, *aliases] for answer, aliases in zip(asked["answer"], asked["aliases"], strict=True)]
+    answers = [None if pd.isna(answer) else answer for answer in sampled["answer"]]
+    texts = asked["question"].tolist()
+    correct, decided = judge.correct(golds, answers, texts)
+    classes = np.nan
+    if pool:
+        labels, settled = judge.classes(answers, groups, texts)
+        classes, decided = labels.astype(np.float64), decided & settled
+    factual = (asked["domain"] == "factual").to_numpy()
+    exact = pd.Series(ExactMatch().correct(golds, answers, texts).values, dtype="boolean").where(factual)
+    accuracy = pd.Series(correct).groupby(np.asarray(groups)).transform("mean").to_numpy(dtype=np.float64)
+    return sampled.assign(
+        answer_class=classes, correct=correct, exact_match=exact.array, decided=decided, group_accuracy=accuracy
+    )
+
+
+def judge_set(sampled: pd.DataFrame, questions: pd.DataFrame, judge: Judge, *, pool: bool, source: str) -> pd.DataFrame:
+    """Add verdicts to evaluation responses, where all responses to a question form a group.
+
+    Args:
+        sampled: Table of responses (`cocal.store.contracts.SAMPLED`), in any order.
+        questions: The question set of the responses (`cocal.store.contracts.QUESTIONS`).
+        pool: True if the answers to each question are compared with one another.
+
+    Raises:
+        ContractError: if a response belongs to another set, or its question is not in the set.
+    """
+    texts = questions.set_index("question_id")[["dataset", "question", "answer", "aliases", "domain"]]
+    ids = sampled["question_id"]
+    unknown = np.flatnonzero(~ids.isin(texts.index) | (sampled["dataset"] != texts["dataset"].iloc[0]))
+    if len(unknown):
+        first = unknown[0]
+        raise ContractError(
+            f"{source}: question {ids.iloc[first]!r} of set {sampled['dataset'].iloc[first]!r}, at row {first}, is not "
+            f"among the questions of {texts['dataset'].iloc[0]!r} ({len(unknown)} such row(s)); give the set that was "
+            "asked"
+        )
+    return with_verdicts(sampled, texts.loc[ids], ids.tolist(), judge, pool=pool)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The checkpoint and the responses that an evaluation needs.
+
+    Attributes:
+        algorithm: Algorithm that trained the policy; "base" if it was not trained.
+        plan: Question sets, with the number and longest length of their responses.
+        questions: Question table of each set (`cocal.store.contracts.QUESTIONS`).
+        kept: The states that the engine keeps; None for none.
+    """
+
+    backbone: str
+    algorithm: str
+    step: int
+    prompt_format: str
+    plan: ResponsePlan
+    questions: Mapping[str, pd.DataFrame]
+    kept: "Kept | None" = None
+
+    def identity(self, name: str) -> str:
+        """Return the text that names checkpoint, format and set; the sampling seeds depend on it."""
+        return f"{self.backbone}/{self.algorithm}/{self.step}/{self.prompt_format}/{name}"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """States of the evaluated responses that the engine keeps while it generates them.
+
+    Attributes:
+        settings: Layers and number format.
+        prompt: Whether the state of the last prompt token is kept, too.
+        task_response: Whether responses are read up to their `task_length` alone, which is known when they have ended.
+    """
+
+    settings: FeatureSettings
+    prompt: bool = False
+    task_response: bool = False
+
+    def reading(self, checkpoint: Path) -> Reading:
+        """What the engine keeps of a checkpoint."""
+        blocks = text_config(read_config(checkpoint)).num_hidden_layers
+        return Reading(resolve_layers(self.settings.layers, blocks), poolings_of(self.prompt))
+
+    def write(self, file: Path, sampled: pd.DataFrame, states: Sequence[np.ndarray], sampler: Sampler) -> None:
+        """Write the states of the evaluated responses of one set.
+
+        Args:
+            sampled: The evaluated responses.
+            states: Their states; of task responses, none.
+        """
+        if self.task_response:
+            sampled = task_responses(sampled, sampler.tokenizer)
+            states = sampler.engine.read(sampled["prompt_ids"].tolist(), sampled["response_ids"].tolist())
+        shutil.rmtree(file, ignore_errors=True)  # of a run that was killed before it wrote the responses
+        layers, poolings = sampler.engine.reading
+        write_features(file, sampled, states, layers=layers, poolings=poolings, dtype=self.settings.dtype)
+
+
+def sample_sets(
+    wanted: Evaluated, checkpoint: Path, settings: GenerationSettings, prompts: Prompts, run: RunFolder
+) -> None:
+    """Sample the sets that were not sampled yet, then free the policy's memory, which a judge may need.
+
+    Args:
+        run: Working folder, in which `sampled/{set}.parquet` and, of states that are kept, `kept/{set}.zarr` are
+            written.
+    """
+    files = {name: run.path / f"sampled/{name}.parquet" for name in wanted.plan.sets}
+    if all(file.exists() for file in files.values()):
+        logging.info("all sets were sampled earlier")
+        return
+
+    kept = wanted.kept
+    with open_engine(settings.engine, checkpoint, reading=kept.reading(checkpoint) if kept else None) as engine:
+        sampler = Sampler(engine, load_tokenizer(checkpoint), prompts)
+        attributes = {"engine": engine.label}
+        for name, file in files.items():
+            if file.exists() and read_provenance(file) == attributes:  # another engine's responses may differ
+                logging.info("%s: sampled earlier", name)
+                continue
+            frame, states = sample_responses(
+                wanted.questions[name],
+                wanted.prompt_format,
+                wanted.plan.sets[name],
+                sampler,
+                settings,
+                identity=wanted.identity(name),
+                step=wanted.step,
+                read=kept is not None and not kept.task_response,
+            )
+            if kept:
+                evaluated = frame[frame["sample"] < wanted.plan.sets[name].samples].reset_index(drop=True)
+                kept.write(run.path / f"kept/{name}.zarr", evaluated, states, sampler)
+            write_frame(file, frame, SAMPLED, attributes)
+            length, truncated = frame["length"].mean(), 100 * frame["truncated"].mean()
+            logging.info("%s: %d responses, mean length %.1f, truncated %.1f %%", name, len(frame), length, truncated)
+
+
+def judge_sets(
+    wanted: Evaluated,
+    judging: Judging,
+    golds: Mapping[str, str],
+    attributes: Mapping[str, Mapping[str, str]],
+    run: RunFolder,
+    cache: Path,
+) -> dict[str, str]:
+    """Judge the sets that were not judged yet; a new judge or a corrected answer needs no new responses.
+
+    Args:
+        attributes: Provenance of each set's responses; the engine and the judge are added to it.
+        run: Working folder with the files of `sample_sets`; the verdicts of each judge get their own subfolder.
+
+    Returns:
+        The file of each set, relative to the working folder.
+    """
+    folder = f"judged-{digest(judging.settings | {'golds': golds})}"
+    with judging.open(cache) as judges:
+        for name, how in wanted.plan.sets.items():
+            file, questions = run.path / folder / f"{name}.parquet", wanted.questions[name]
+            if file.exists():
+                logging.info("%s: judged earlier", name)
+                continue
+            source = run.path / f"sampled/{name}.parquet"
+            judge = judges[questions["domain"].iloc[0]]
+            frame = judge_set(read_frame(source, SAMPLED), questions, judge, pool=how.pool, source=str(source))
+            made_by = read_provenance(source) | judging.provenance(judge)
+            write_frame(file, frame, RESPONSES, {**attributes[name], **made_by})
+            logging.info("%s: accuracy %.3f", name, frame["correct"].mean())
+    return {name: f"{folder}/{name}.parquet" for name in wanted.plan.sets}

@@ -1,0 +1,337 @@
+"""A language model that judges factual answers: their equivalence, as in appendix B.1, and their correctness, for which
+the paper names no judge."""
+
+import hashlib
+import logging
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from cocal.answers.equivalence import Verifier
+from cocal.answers.judge import LONGEST, ExactMatch, Judge, Rows, Verdicts, decided_rows, exact_form, forms_of
+from cocal.answers.settings import VerifierSettings
+from cocal.engines.engine import Engine, Sampling, open_engine
+from cocal.errors import ConfigError, ContractError
+from cocal.models.hub import download
+from cocal.models.loading import fingerprint, load_tokenizer
+from cocal.models.text import chat_ids, plain_texts
+from cocal.store import digest, provenance, read_frame, write_frame
+from cocal.store.contracts import JUDGEMENTS
+from cocal.store.provenance import canonical
+from cocal_study.config.engine import EngineSettings
+from cocal_study.config.evaluation import JudgeSettings, LlmJudgeSettings
+from cocal_study.generation.judge_prompts import JudgePrompts, parse_reply
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Ask = Callable[[Sequence[str]], list[str]]
+"""A function that returns a judge's plain-text replies to messages."""
+_BATCH = 16384
+"""Number of messages that are sent and stored together, the most judgements that a killed job can lose."""
+_MIN_REPLIES = 100
+"""Number of replies from which too many unparsable ones stop the job at once; with fewer, the table is finished."""
+
+
+class Judgements:
+    """Replies of one judge to messages; a context manager that closes the judge at its end.
+
+    Replies are kept as Parquet files in the subfolder of `cache` that is named by the digest of `identity`. Each row
+    holds one message's reply, under the digest of the message. Files are written whole and never changed, so jobs may
+    share the folder. If several jobs send the same message at the same time, the reply in the first file by name
+    counts. If a file cannot be read, a warning names it and its messages are sent again. The folder may be deleted.
+
+    Args:
+        open_judge: Function that opens the judge and yields the function that asks it and its engine's label.
+        identity: Everything that a reply depends on besides its message.
+        cache: Folder of all judges' replies.
+    """
+
+    def __init__(
+        self, open_judge: Callable[[], AbstractContextManager[tuple[Ask, str]]], identity: dict, cache: Path
+    ) -> None:
+        self._open = open_judge
+        self._identity = identity
+        self._folder = cache / digest(identity)
+        self._judge: tuple[Ask, str] | None = None
+        self._stack = ExitStack()
+        self._known = self._read()
+
+    def __enter__(self) -> "Judgements":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the judge; a later message opens it again."""
+        self._judge = None
+        self._stack.close()
+
+    def replies(self, messages: Sequence[str]) -> pd.DataFrame:
+        """Return the reply to each message; distinct new messages are sent once, in one batch.
+
+        Returns:
+            Table with the columns reply and engine (the label of the engine), in the order of the messages.
+        """
+        keys = [_key(message) for message in messages]
+        unknown = {k: m for k, m in zip(keys, messages, strict=True) if k not in self._known.index}
+        if unknown:
+            logging.info("judge: %d of %d distinct messages are new and are sent", len(unknown), len(set(keys)))
+            self._ask(unknown)
+        return self._known.loc[keys].reset_index(drop=True)
+
+    def _ask(self, messages: dict[str, str]) -> None:
+        """Send messages, given by key, and store the replies."""
+        if self._judge is None:
+            self._judge = self._stack.enter_context(self._open())
+        ask, engine = self._judge
+        frame = pd.DataFrame({"key": list(messages), "reply": ask(list(messages.values())), "engine": engine})
+        name = _key("".join(messages))
+        write_frame(self._folder / f"{name}.parquet", frame, JUDGEMENTS, provenance("judge", self._identity))
+        self._known = pd.concat([self._known, frame.set_index("key")])
+
+    def _read(self) -> pd.DataFrame:
+        """Read all stored replies of this judge, indexed by key."""
+        parts = [pd.DataFrame({name: [] for name in JUDGEMENTS.columns}, dtype="str")]
+        for file in sorted(self._folder.glob("*.parquet")):
+            try:
+                parts.append(read_frame(file, JUDGEMENTS))
+            except ContractError as error:
+                logging.warning("stored judgements cannot be read and are asked again: %s", error)
+        return pd.concat(parts, ignore_index=True).drop_duplicates("key").set_index("key")
+
+
+def _key(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+class LlmJudge:
+    """Asks a language model whether an answer means the same as an accepted answer or as another response's answer.
+
+    It is a judge of factual answers (`cocal.answers.judge.Judge`). An answer longer than `cocal.answers.judge.LONGEST`
+    is not sent to the model; as for exact match, it is wrong and equivalent to no other.
+    """
+
+    def __init__(self, settings: LlmJudgeSettings, judgements: Judgements, prompts: JudgePrompts) -> None:
+        self._settings = settings
+        self._judgements = judgements
+        self._prompts = prompts
+        self._replies: dict[str, str] = {}
+        self._engines: set[str] = set()
+
+    def correct(
+        self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
+    ) -> Verdicts:
+        """See `cocal.answers.judge.Judge.correct`. An answer is undecided if the reply about it is no verdict.
+
+        Raises:
+            ContractError: if too many replies are no verdict.
+        """
+        verdicts = np.zeros(len(answers), dtype=bool)
+        if self._settings.exact:
+            verdicts |= ExactMatch().correct(golds, answers, questions).values
+        open_rows = [
+            row
+            for row, answer in enumerate(answers)
+            if answer is not None and len(answer) <= LONGEST and not verdicts[row]
+        ]
+        messages = [self._prompts.correctness(questions[row], golds[row], answers[row]) for row in open_rows]
+        replies = self._ask(messages)
+        decided = np.ones(len(answers), dtype=bool)
+        verdicts[open_rows] = [reply is True for reply in replies]
+        decided[open_rows] = [reply is not None for reply in replies]
+        return Verdicts(verdicts, decided)
+
+    def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> Verdicts:
+        """See `cocal.answers.judge.Judge.classes`.
+
+        A language model's equivalence is neither symmetric nor transitive. Each class is therefore represented by its
+        first answer, and an answer belongs to the first class whose representative it is equivalent to: all answers of
+        a pool are compared with the first one, those that remain with the first of them, and so on. The class of the
+        first answer, which is the evaluated one if only one is evaluated, thus holds exactly the answers found
+        equivalent to it (appendix B.1). A pool of n distinct answers costs n - 1 judgements if all agree and
+        n (n - 1) / 2 if none do. All pools are asked together, in one round for each representative. The order of the
+        answers within a pool matters, the order of the pools does not. An answer is undecided if its comparison with
+        an answer of another class had no verdict.
+
+        Raises:
+            ContractError: if too many replies are no verdict.
+        """
+        forms = forms_of(answers, exact_form if self._settings.exact else _same_text)
+        rest: dict[Hashable, dict[Hashable, list[int]]] = {}
+        for row, (form, pool) in enumerate(zip(forms, pools, strict=True)):
+            if form is not None:
+                rest.setdefault(pool, {}).setdefault(form, []).append(row)
+        labels = np.full(len(answers), -1, dtype=np.int64)
+        open_pairs: list[Rows] = []
+        label = 0
+        while rest:
+            pairs: list[Rows] = []
+            for members in rest.values():
+                representative, *others = members.values()
+                labels[representative] = label
+                pairs += [(representative[0], rows[0]) for rows in others]
+            joined = dict(zip(pairs, self._equivalent(pairs, answers, questions), strict=True))
+            open_pairs += [pair for pair, verdict in joined.items() if verdict is None]
+            left = {}
+            for pool, members in rest.items():
+                (_, representative), *others = members.items()
+                for form, rows in others:
+                    if joined[representative[0], rows[0]]:
+                        labels[rows] = label
+                    else:
+                        left.setdefault(pool, {})[form] = rows
+            rest = left
+            label += 1
+        return Verdicts(labels, decided_rows(forms, pools, labels, open_pairs))
+
+    def provenance(self) -> dict[str, object]:
+        """Return the engines and the numbers of distinct and of unparsable judgements since the last call.
+
+        Raises:
+            ContractError: if too many replies were no verdict.
+        """
+        count, unparsable = len(self._replies), self._refuse_nonsense(least=1)
+        share = unparsable / max(count, 1)
+        logging.info("judge: %d of %d distinct replies (%.2f %%) are no verdict", unparsable, count, 100 * share)
+        found = {"engines": sorted(self._engines), "judgements": count, "unparsable": unparsable}
+        self._replies, self._engines = {}, set()
+        return found
+
+    def _equivalent(
+        self, pairs: list[Rows], answers: Sequence[str | None], questions: Sequence[str]
+    ) -> list[bool | None]:
+        """Say of each pair of rows whether its answers are equivalent: None without a verdict, False if one of them is
+        too long. Of two orders, one that says no is enough, and otherwise one without a verdict."""
+        asked = [pair for pair in pairs if max(len(answers[row]) for row in pair) <= LONGEST]
+        orders = [[(a, b) for a, b in asked]]
+        if self._settings.both_orders:
+            orders.append([(b, a) for a, b in asked])
+        replies = [
+            self._ask([self._prompts.equivalence(questions[a], answers[a], answers[b]) for a, b in order])
+            for order in orders
+        ]
+        found = {
+            pair: False if False in said else None if None in said else True
+            for pair, said in zip(asked, zip(*replies, strict=True), strict=True)
+        }
+        return [found.get(pair, False) for pair in pairs]
+
+    def _ask(self, messages: list[str]) -> list[bool | None]:
+        """Return the verdicts on messages, None if a reply is no verdict."""
+        distinct = list(dict.fromkeys(messages))
+        for start in range(0, len(distinct), _BATCH):
+            batch = distinct[start : start + _BATCH]
+            replies = self._judgements.replies(batch)
+            self._replies |= dict(zip(batch, replies["reply"], strict=True))
+            self._engines |= set(replies["engine"])
+            self._refuse_nonsense(least=_MIN_REPLIES)
+        return [parse_reply(self._replies[message]) for message in messages]
+
+    def _refuse_nonsense(self, least: int) -> int:
+        """Count the replies that are no verdict; raise ContractError if too many of at least `least` replies are."""
+        count = len(self._replies)
+        unparsable = [reply for reply in self._replies.values() if parse_reply(reply) is None]
+        if count >= least and len(unparsable) > self._settings.max_unparsable * count:
+            raise ContractError(
+                f"judge {self._settings.checkpoint}: {len(unparsable)} of {count} replies, such as "
+                f'{unparsable[0][:80]!r}, are neither "certain" nor "uncertain", more than judge.max_unparsable = '
+                f"{self._settings.max_unparsable:g}: correct the prompts, raise judge.max_tokens, or use another judge"
+            )
+        return len(unparsable)
+
+
+def _same_text(answer: str) -> str | None:
+    """Return the answer itself as the form that equal texts share, or None if it is too long."""
+    return answer if len(answer) <= LONGEST else None
+
+
+@dataclass(frozen=True)
+class Judging:
+    """The checked settings of both judges, and everything else that their verdicts depend on.
+
+    Attributes:
+        verifier: Limits of the judge of mathematical answers.
+        judge: Settings of the judge of factual answers.
+        identity: Everything that a language model's reply depends on besides the message; empty without such a judge.
+    """
+
+    verifier: VerifierSettings
+    judge: JudgeSettings
+    identity: Mapping[str, object]
+
+    @classmethod
+    def of(cls, verifier: VerifierSettings, judge: JudgeSettings, domains: Sequence[str]) -> "Judging":
+        """Check the judges for question sets of these domains; a language model is checked only if one is factual.
+
+        Raises:
+            ConfigError: if the judge's prompts cannot be used, or its folder holds no checkpoint.
+        """
+        asks = isinstance(judge, LlmJudgeSettings) and "factual" in domains
+        return cls(verifier, judge, _identity(judge) if asks else {})
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Everything that verdicts depend on, for digests and provenance."""
+        return {"verifier": self.verifier, "judge": self.judge, "judge_identity": self.identity}
+
+    @property
+    def engines(self) -> list[EngineSettings]:
+        """The engine of a language model that judges; none without one."""
+        return [self.judge.engine] if self.identity else []
+
+    @contextmanager
+    def open(self, cache: Path) -> Iterator[Mapping[str, Judge]]:
+        """Yield the judges by domain; a language model is loaded at the first message whose reply `cache` lacks."""
+        with Verifier(self.verifier) as verifier:
+            if not self.identity:
+                yield {"mathematics": verifier, "factual": ExactMatch()}
+                return
+            with Judgements(lambda: _asking(self.judge), dict(self.identity), cache) as judgements:
+                factual = LlmJudge(self.judge, judgements, JudgePrompts(self.judge.prompts))
+                yield {"mathematics": verifier, "factual": factual}
+
+    def provenance(self, judge: Judge) -> dict[str, str]:
+        """Return the attributes of a table that `judge` has just judged: a language model's identity and statistics.
+
+        Raises:
+            ContractError: if too many of its replies were no verdict.
+        """
+        return {"judge": canonical({**self.identity, **judge.provenance()})} if isinstance(judge, LlmJudge) else {}
+
+
+def _identity(settings: LlmJudgeSettings) -> dict[str, object]:
+    folder = Path(settings.checkpoint)
+    if settings.revision is None and not any(folder.glob("*.safetensors")):
+        raise ConfigError(f"judge.checkpoint: {folder} holds no .safetensors; give the folder of a checkpoint")
+    return {
+        "checkpoint": settings.label if settings.local else settings.checkpoint,
+        "revision": settings.revision or fingerprint(folder),
+        "engine": settings.engine.kind,
+        "max_tokens": settings.max_tokens,
+        "temperature": 0,
+        "prompts": JudgePrompts(settings.prompts).digest,
+    }
+
+
+@contextmanager
+def _asking(settings: LlmJudgeSettings) -> Iterator[tuple[Ask, str]]:
+    """Load the judge, which is downloaded if a revision is given; yield the function that asks it and its engine."""
+    name, revision = settings.checkpoint, settings.revision
+    folder = Path(name) if revision is None else download(name, revision)
+    with open_engine(settings.engine, folder) as engine:
+        yield asking(engine, load_tokenizer(folder), settings.max_tokens), engine.label
+
+
+def asking(engine: Engine, tokenizer: "PreTrainedTokenizerBase", max_tokens: int) -> Ask:
+    """Return a function that sends each message to the engine as a chat of one turn and decodes greedily."""
+    greedy = Sampling(temperature=1.0, top_k=1, top_p=1.0, presence_penalty=0.0, max_tokens=max_tokens)
+
+    def ask(messages: Sequence[str]) -> list[str]:
+        drawn = engine.generate(chat_ids(tokenizer, messages), greedy, [0] * len(messages))
+        return plain_texts(tokenizer, [completion.token_ids for (completion,) in drawn])
+
+    return ask

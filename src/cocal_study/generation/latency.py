@@ -1,0 +1,266 @@
+"""Inference times of a policy and its companions on this machine's device (appendices E.2 and F.4)."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field, RootModel
+from torch import Tensor
+from torch.nn import functional
+
+from cocal.companion.companions import Companions
+from cocal.engines.engine import Engine, Sampling
+from cocal.errors import ConfigError, ContractError
+from cocal.features.forward import score
+from cocal.models.loading import Policy
+from cocal.models.text import Tokens
+from cocal.runtime.progress import Progress
+from cocal.settings.base import Count, Name
+from cocal.store import read_document, write_document
+from cocal_study.config.evaluation import GenerationSettings
+from cocal_study.generation.responses import sampling_seeds
+from cocal_study.planning.costs import Latency, TimeToConfidence, device_name
+
+
+class ResponseLengths(RootModel[Annotated[dict[Name, Count], Field(min_length=1)]]):
+    """Length limit of responses, in tokens, for each evaluation set that is timed."""
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """Prompts of one evaluation set.
+
+    Attributes:
+        prompts: Token ids of each question's prompt, up to the beginning of the response.
+        max_response_length: Length limit of responses, in tokens.
+    """
+
+    prompts: Sequence[Tokens]
+    max_response_length: int
+
+
+class SingleMember:
+    """One member of stacked companions, which scores one response at a time with little overhead per call.
+
+    Each layer is three operations on plain tensors. At the embedded widths a plain PyTorch module takes about 1.8 times
+    as long for a prediction, mostly for the calls of its submodules.
+
+    Args:
+        companions: Fitted companions.
+        member: Index of the member.
+        device: Device on which the member predicts.
+    """
+
+    def __init__(self, companions: Companions, member: int, device: torch.device):
+        def own(layer: torch.nn.Module) -> list[Tensor]:
+            return [weights[member].detach().to(device, copy=True) for weights in (layer.weight, layer.bias)]
+
+        model = companions.model
+        self._layers = [(own(linear), own(norm)) for linear, norm in zip(model.linears, model.norms, strict=True)]
+        self._output = own(model.output)
+        self._device = device
+
+    @torch.inference_mode()
+    def predict(self, features: Tensor) -> float:
+        """Predict a confidence in [0, 1] from features float32 (1, inputs) on any device."""
+        hidden = features.to(self._device)
+        for linear, norm in self._layers:
+            hidden = functional.linear(hidden, *linear)
+            hidden = functional.gelu(functional.layer_norm(hidden, norm[0].shape, *norm))
+        return torch.sigmoid(functional.linear(hidden, *self._output)).item()
+
+
+class SingleCompanion(SingleMember):
+    """A policy with one companion, which scores one sequence at a time.
+
+    Args:
+        companions: Fitted companions. The first one is used; all are equally fast, since only their weights differ.
+        policy: Policy whose states the companion reads; the companion is moved to its device.
+        poolings: Poolings that the companion must read (`cocal.features.forward.capture`).
+        source: Source of the companions, for error messages.
+
+    Attributes:
+        device: Device of the policy and the companion.
+
+    Raises:
+        ContractError: if the companions read other states, or states of a policy of another size.
+    """
+
+    def __init__(self, companions: Companions, policy: Policy, poolings: Sequence[str], source: str | Path):
+        spec, blocks, hidden = companions.spec, policy.blocks, policy.hidden
+        if spec.poolings != tuple(poolings):
+            raise ContractError(
+                f"{source}: the companions read {spec.pooling} states, but {'+'.join(poolings)} states are needed; "
+                "give companions that were fitted on such states"
+            )
+        if spec.inputs != len(poolings) * hidden or not 0 <= spec.layer < blocks:
+            raise ContractError(
+                f"{source}: the companions read {spec.inputs} numbers of layer {spec.layer}, but the policy has layers "
+                f"0 to {blocks - 1} and {len(poolings)} x {hidden} numbers; give companions of this policy"
+            )
+        super().__init__(companions, 0, policy.model.device)
+        self.device = policy.model.device
+        self._policy, self._spec = policy, spec
+
+    def confidence(self, prompt: Tokens, response: Tokens = ()) -> float:
+        """Compute a confidence in [0, 1] with one forward pass over prompt and response and one prediction."""
+        scored = score(
+            self._policy.model,
+            [prompt],
+            [response],
+            [np.array([0])],
+            layers=(self._spec.layer,),
+            pad=self._policy.pad,
+            poolings=self._spec.poolings,
+        )
+        return self.predict(torch.from_numpy(scored.features).reshape(1, -1))
+
+    def example(self) -> Tensor:
+        """Return random features of the right shape, float32 (1, inputs), on the device."""
+        return torch.randn((1, self._spec.inputs), generator=torch.Generator().manual_seed(0)).to(self.device)
+
+
+def measure_latency(
+    sets: Mapping[str, PromptSet],
+    *,
+    pipeline: Engine,
+    generator: Engine,
+    pre: SingleCompanion,
+    post: SingleCompanion,
+    settings: GenerationSettings,
+    questions: int,
+    predictions: int,
+    concurrent: int,
+    seed: int,
+    kept: Path | None = None,
+) -> Latency:
+    """Measure the time to confidence on every set, generation on the largest set, and prediction.
+
+    No time includes loading, tokenisation, warm-up or judging. The device is idle when a measurement starts and when it
+    ends.
+
+    Args:
+        sets: The mathematical evaluation sets.
+        pipeline: Transformers engine of the policy, which answers one question at a time (F.4).
+        generator: Engine of the policy that answers all questions of the largest set at once (E.2).
+        pre: Companion that reads the state of the last prompt token.
+        post: Companion that reads the states of a response.
+        settings: Sampling parameters of the evaluation, and the pool of self-consistency.
+        questions: Number of randomly chosen questions of each set whose time to confidence is measured.
+        predictions: Number of predictions of `post` over which the time is averaged.
+        concurrent: Number of responses that the generator decodes together, which is the size of its warm-up.
+        seed: Seed of the choice of questions.
+        kept: JSON file of the times to confidence that an earlier attempt has measured on this device, which are not
+            measured again; it gets those of each set as soon as they are known.
+
+    Raises:
+        ConfigError: if a set has fewer than `questions` questions.
+        ContractError: if `kept` is broken.
+    """
+    for name, one in sets.items():
+        if questions > len(one.prompts):
+            raise ConfigError(f"{name} has only {len(one.prompts)} questions, not {questions}; time fewer questions")
+    known = read_document(kept) if kept and kept.exists() else {}
+    times = [TimeToConfidence(**known[name]) for name in sets if name in known]
+    progress = Progress("set", len(sets), done=len(times))
+    for name, one in list(sets.items())[len(times) :]:
+        rows = np.random.default_rng(seed).choice(len(one.prompts), questions, replace=False)
+        chosen = [one.prompts[row] for row in sorted(rows)]
+        sampling = Sampling.of(settings, one.max_response_length)
+        seeds = sampling_seeds(f"latency/{name}", settings.seed, questions, 1)
+        times.append(time_to_confidence(name, chosen, sampling, seeds, engine=pipeline, pre=pre, post=post))
+        if kept:
+            write_document(kept, {time.dataset: time.model_dump() for time in times}, {})
+        progress.add(detail=f"{name}: confidence after {times[-1].pre_ms:.2f} ms and {times[-1].post_s:.3f} s")
+    name, largest = max(sets.items(), key=lambda item: len(item[1].prompts))
+    prompts = largest.prompts
+
+    def generate(samples: int) -> float:
+        """Seconds per prompt when all prompts are submitted at once, after one batch of warm-up."""
+        sampling = Sampling.of(settings, largest.max_response_length, samples)
+        seeds = sampling_seeds(f"latency/{name}", settings.seed, len(prompts), samples)
+        batch = -(-concurrent // samples)
+        generator.generate(prompts[:batch], sampling, seeds[:batch])
+        spent = _seconds(lambda: generator.generate(prompts, sampling, seeds), post.device) / len(prompts)
+        logging.info("%s: %.2f ms per question with %d response(s) each", name, 1000 * spent, samples)
+        return spent
+
+    features, generation_seconds, pool_seconds = post.example(), generate(1), generate(settings.pool)
+
+    def predict() -> None:
+        for _ in range(predictions):
+            post.predict(features)
+
+    predict()  # as a warm-up
+    return Latency(
+        device=device_name(),
+        questions=questions,
+        engine=generator.label,
+        generation_dataset=name,
+        generation_questions=len(prompts),
+        generation_seconds=generation_seconds,
+        pool=settings.pool,
+        pool_seconds=pool_seconds,
+        predictions=predictions,
+        prediction_ms=1000 * (_seconds(predict, post.device) / predictions),
+        time_to_confidence=tuple(times),
+    )
+
+
+def time_to_confidence(
+    dataset: str,
+    prompts: Sequence[Tokens],
+    sampling: Sampling,
+    seeds: Sequence[int],
+    *,
+    engine: Engine,
+    pre: SingleCompanion,
+    post: SingleCompanion,
+) -> TimeToConfidence:
+    """Measure mean times from a prompt to its confidence, one prompt after another, in transformers (F.4).
+
+    The pre-generation route encodes the prompt and predicts. The post-generation route decodes a response with a cache,
+    computes its states and predicts. The states come from one teacher-forced pass over prompt and response, as in
+    evaluation, so that the confidence is the same: decoding never runs the policy on the last token, whose state the
+    companion reads. The paper does not say how it obtains this state; the pass is short compared with decoding.
+
+    For warm-up, every prompt is encoded once and the first one is answered once.
+
+    Args:
+        dataset: Name of the set.
+        prompts: Token ids of each prompt.
+        sampling: Sampling parameters for one response.
+        seeds: One seed for each prompt.
+        engine: Engine of the policy.
+        pre, post: Companions that read the state of the last prompt token, and those of a response.
+    """
+
+    def respond(prompt: Tokens, seed: int) -> float:
+        ((completion,),) = engine.generate([prompt], sampling, [seed])
+        return post.confidence(prompt, completion.token_ids)
+
+    for prompt in prompts:
+        pre.confidence(prompt)
+    respond(prompts[0], seeds[0])
+    pre_seconds = [_seconds(lambda p=p: pre.confidence(p), pre.device) for p in prompts]
+    post_seconds = [
+        _seconds(lambda p=p, seed=seed: respond(p, seed), post.device) for p, seed in zip(prompts, seeds, strict=True)
+    ]
+    return TimeToConfidence(
+        dataset=dataset, pre_ms=1000 * float(np.mean(pre_seconds)), post_s=float(np.mean(post_seconds))
+    )
+
+
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    """Measure the wall-clock time of `work`, including all that it starts on the device."""
+    idle = torch.cuda.synchronize if device.type == "cuda" else lambda _device: None
+    idle(device)
+    started = time.perf_counter()
+    work()
+    idle(device)
+    return time.perf_counter() - started

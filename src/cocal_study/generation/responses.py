@@ -1,0 +1,148 @@
+"""Tables of sampled responses to a question set, with P(True) but without verdicts of a judge."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from cocal.engines.engine import Engine, Sampling
+from cocal.errors import ConfigError
+from cocal.integrations.recorded import sampled_rows
+from cocal.models.text import chat_ids, plain_texts
+from cocal_study.config.evaluation import GenerationSettings
+from cocal_study.planning.plan import SetPlan
+from cocal_study.questions.prompts import Prompts
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class PTrue(NamedTuple):
+    """P(True) of n responses; both fields are float64 (n,) in [0, 1].
+
+    Attributes:
+        ratio: p_T / (p_T + p_F), the confidence.
+        mass: p_T + p_F. If it is small, the policy prefers neither word and the ratio says little.
+    """
+
+    ratio: np.ndarray
+    mass: np.ndarray
+
+
+def p_true(log_true: ArrayLike, log_false: ArrayLike) -> PTrue:
+    """P(True) from the finite log-probabilities (n,) of the next tokens "True" and "False" (appendix B.1).
+
+    Tiny probabilities do not underflow.
+    """
+    log_true = np.asarray(log_true, dtype=np.float64)
+    log_mass = np.logaddexp(log_true, np.asarray(log_false, dtype=np.float64))
+    return PTrue(np.exp(log_true - log_mass), np.exp(np.minimum(log_mass, 0.0)))  # the sum may round above 1
+
+
+def sampling_seeds(identity: str, seed: int, prompts: int, samples: int) -> list[int]:
+    """Return one seed for each prompt, `samples` apart, from a start that is a hash of `identity` and `seed`.
+
+    Response j to prompt i uses `seeds[i] + j`, so no two responses of a set share a noise stream. Other checkpoints,
+    formats and sets have other starts.
+    """
+    start = int.from_bytes(hashlib.blake2b(f"{identity}/{seed}".encode(), digest_size=6).digest(), "big")
+    return [start + i * samples for i in range(prompts)]
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Samples responses of a policy to questions."""
+
+    engine: Engine
+    tokenizer: "PreTrainedTokenizerBase"
+    prompts: Prompts
+
+    def sample(
+        self,
+        questions: pd.DataFrame,
+        prompt_format: str,
+        sampling: Sampling,
+        seeds: Sequence[int],
+        *,
+        step: int,
+        first: int = 0,
+        read: int = 0,
+    ) -> tuple[pd.DataFrame, list[np.ndarray]]:
+        """Sample `sampling.samples` responses to each question, those to one question consecutive.
+
+        Args:
+            questions: Question table (`cocal.store.contracts.QUESTIONS`).
+            seeds: One seed for each question, from `sampling_seeds`.
+            step: Rollout step of the responses, or of the checkpoint.
+            read: Number of responses to each question whose states are read; see `Engine.generate`.
+
+        Returns:
+            A table in the contract `cocal.store.contracts.SAMPLED`, and the states of the responses that were read, in
+            their order.
+        """
+        messages = [
+            self.prompts.message(prompt_format, question, domain=domain)
+            for question, domain in zip(questions["question"], questions["domain"], strict=True)
+        ]
+        prompt_ids, size = chat_ids(self.tokenizer, messages), sampling.samples
+        kept = {"read": read} if read else {}
+        completions = [one for group in self.engine.generate(prompt_ids, sampling, seeds, **kept) for one in group]
+        frame = sampled_rows(
+            completions,
+            plain_texts(self.tokenizer, [completion.token_ids for completion in completions]),
+            prompt_format,
+            dataset=questions["dataset"].iloc[0],
+            question_ids=questions["question_id"].repeat(size),
+            prompt_ids=[ids for ids in prompt_ids for _ in range(size)],
+            group_size=size,
+            step=step,
+            first=first,
+        )
+        return frame, [one.states for one in completions if one.states is not None]
+
+    def p_true(self, questions: Sequence[str], texts: Sequence[str]) -> PTrue:
+        """Compute P(True) of responses from the next token after the judging prompt (appendix B.1).
+
+        Raises:
+            ConfigError: if the tokenizer begins True and False with the same token.
+        """
+        true, false = (self.tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("True", "False"))
+        if true == false:
+            raise ConfigError("P(True): the tokenizer begins True and False with the same token")
+        messages = [self.prompts.message("p_true", q, t) for q, t in zip(questions, texts, strict=True)]
+        logprobs = self.engine.next_token_logprobs(chat_ids(self.tokenizer, messages), [true, false])
+        return p_true(logprobs[:, 0], logprobs[:, 1])
+
+
+def sample_responses(
+    questions: pd.DataFrame,
+    prompt_format: str,
+    plan: SetPlan,
+    sampler: Sampler,
+    settings: GenerationSettings,
+    *,
+    identity: str,
+    step: int,
+    read: bool = False,
+) -> tuple[pd.DataFrame, list[np.ndarray]]:
+    """Sample evaluation responses (`cocal.store.contracts.SAMPLED`), those to one question consecutive.
+
+    Args:
+        questions: One question set (`cocal.store.contracts.QUESTIONS`).
+        identity: Text that names checkpoint, format and set; the seeds depend on it.
+        read: Whether the states of the evaluated responses are read; they come with the table.
+    """
+    sampling = Sampling.of(settings, plan.max_response_length, plan.sampled)
+    seeds = sampling_seeds(identity, settings.seed, len(questions), plan.sampled)
+    frame, states = sampler.sample(
+        questions, prompt_format, sampling, seeds, step=step, read=plan.samples if read else 0
+    )
+    if plan.p_true:
+        asked = frame["sample"] < plan.samples
+        found = sampler.p_true(questions["question"].repeat(plan.samples), frame["text"][asked])
+        frame.loc[asked, "p_true"], frame.loc[asked, "p_true_mass"] = found.ratio, found.mass
+    return frame, states

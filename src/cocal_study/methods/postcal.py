@@ -1,0 +1,27 @@
+"""PostCal: a companion that learnt from the final policy's fresh responses (appendix B.2), for either target.
+
+It scores the hidden states of the evaluated responses (equation 6), as CoCal's companions do.
+"""
+
+from cocal_study.config.method import Method, Rival
+
+
+def _method(target: str, position: int, colour: str, marker: str) -> Method:
+    return Method(
+        name=f"postcal-{target}",
+        label=f"PostCal ({target})",
+        position=position,
+        group=2,
+        prompt_format="answer",
+        policy="grpo",
+        estimate="cocal_study.methods.companion_scores:estimate",
+        experience="resampled",
+        target=target,
+        rivals=(Rival(name=f"postcal-{target}", position=position + 70, reader="resampled"),),
+        colour=colour,
+        marker=marker,
+    )
+
+
+BINARY, GROUP = _method("binary", 80, "#126f2c", "D"), _method("group", 70, "#96bf7a", "d")
+METHOD = (BINARY, GROUP)

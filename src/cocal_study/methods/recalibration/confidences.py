@@ -1,0 +1,278 @@
+"""The data of recalibration: the responses to learn from, the rivals' scores, and their confidences.
+
+Calibrators learn from the rows of the companions, and never from an evaluation question.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from cocal.answers.judge import Judge
+from cocal.companion.settings import CompanionSettings
+from cocal.companion.spec import ORDERS
+from cocal.companion.supervision import groups_of, in_validation, question_texts, read_rollouts
+from cocal.errors import ContractError
+from cocal.features.store import FeatureReader, decoded, open_features
+from cocal.store import read_frame
+from cocal.store.contracts import RESPONSES
+from cocal_study.config.evaluation import EstimatorSettings
+from cocal_study.config.method import Reader
+from cocal_study.config.methods import METHODS
+from cocal_study.methods.predictions import Checkpoint, predictions_of
+from cocal_study.methods.recalibration.fits import Fits, LinearProbe
+from cocal_study.methods.responses import Estimator, Responses, function, read_responses
+from cocal_study.methods.self_consistency import check_pool
+from cocal_study.methods.token_probability import least_token_probability
+from cocal_study.planning.rivals import RIVALS, Basis, calibrations_of, learns_from, named
+from cocal_study.questions.overlap import fingerprint
+
+if TYPE_CHECKING:
+    from cocal.companion.companions import Companions
+
+
+def read_experience(
+    folder: Path, questions: Path, steps: int, companion: CompanionSettings, evaluated: pd.DataFrame
+) -> pd.DataFrame:
+    """Read the responses of steps 1 to `steps` with what scores need of them. All fits learn from such tables alone.
+
+    Args:
+        folder: Folder of tables of rollouts, or of PostCal's responses (`cocal.store.contracts.RESPONSES`).
+        questions: Table of all training questions (`cocal.store.contracts.QUESTIONS`).
+        steps: Last step to read.
+        companion: Settings of the companions, whose split of the questions is taken.
+        evaluated: Questions of all evaluation sets (columns dataset, question_id, question).
+
+    Returns:
+        The table of `cocal.companion.supervision.read_rollouts` with the columns answer, mean_logprob, confidence,
+        least_token_probability, pool (number of the group) and part (`Part`).
+
+    Raises:
+        ContractError: if a table breaks its contract, if a question is among those of an evaluation set, or for a
+            reason that `read_rollouts` names.
+    """
+    rollouts = read_rollouts(folder, questions, steps)
+    refuse_evaluated(rollouts["question"].unique(), evaluated, folder)
+    scored = []
+    for file in sorted(folder.glob("*.parquet")):  # the log-probabilities of a whole training do not fit into memory
+        part = read_frame(file, RESPONSES, ["answer", "mean_logprob", "confidence", "logprobs"])
+        scored.append(part.assign(least_token_probability=least_token_probability(part.pop("logprobs"))))
+    columns = pd.concat(scored, ignore_index=True).iloc[: len(rollouts)]
+    parts = parts_of(rollouts, question_texts(questions), companion)
+    return rollouts.assign(**columns, pool=groups_of(rollouts), part=parts)
+
+
+def parts_of(rollouts: pd.DataFrame, questions: Sequence[str], companion: CompanionSettings) -> np.ndarray:
+    """The `Part` of each rollout (columns question and truncated) by the companions' split of all training questions.
+
+    Returns:
+        str (n,) as objects.
+    """
+    held_out = in_validation(rollouts["question"], questions, companion.validation_share, companion.split_seed)
+    parts = np.where(held_out, "held out", "training").astype(object)
+    parts[rollouts["truncated"].to_numpy()] = "truncated"
+    return parts
+
+
+def with_classes(rollouts: pd.DataFrame, judge: Judge) -> pd.DataFrame:
+    """Add the column answer_class (`cocal.store.contracts.RESPONSES`) to a table from `read_experience`.
+
+    The answers of each group are compared with one another, those of truncated responses included, as the group
+    accuracy counts them too (appendix A.1).
+    """
+    answers = [None if pd.isna(answer) else answer for answer in rollouts["answer"]]
+    verdicts = judge.classes(answers, rollouts["pool"].tolist(), rollouts["question"].tolist())
+    return rollouts.assign(answer_class=verdicts.values)
+
+
+def refuse_evaluated(asked: Sequence[str], evaluated: pd.DataFrame, source: str | Path) -> None:
+    """Refuse questions that an evaluation set asks too: no label of an evaluation may reach a fit.
+
+    Args:
+        asked: Texts of the questions from whose responses, those of `source`, a calibrator would learn.
+        evaluated: Questions of all evaluation sets (columns dataset, question_id, question).
+
+    Raises:
+        ContractError: if a question is among those of an evaluation set; typesetting, case and white space do not
+            matter (`cocal_study.questions.overlap.fingerprint`).
+    """
+    leaked = evaluated[evaluated["question"].map(fingerprint).isin({fingerprint(text) for text in asked})]
+    if len(leaked):
+        first = leaked.iloc[0]
+        raise ContractError(
+            f"{source}: a calibrator would learn from responses to {len(leaked)} question(s) that it is evaluated on, "
+            f"first {first['question_id']!r} of {first['dataset']}: {first['question']!r}; leave them out of training "
+            "(`sources: {overlap: exclude}`)"
+        )
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """All that gives the rivals of one policy their scores.
+
+    Attributes:
+        rivals: Names of the rivals.
+        settings: Settings of the estimators.
+        companions: Fitted companions by kind (`cocal_study.config.method.Rival.reader`).
+        linear: Fitted linear probes.
+        pool: Number of responses per question in the self-consistency pool.
+    """
+
+    rivals: Sequence[str]
+    settings: EstimatorSettings
+    companions: "Mapping[Reader, Companions]"
+    linear: Sequence[LinearProbe]
+    pool: int
+
+    def on(self, basis: Basis) -> "Scorer":
+        """What gives the rivals that have calibrators on a basis their scores."""
+        return replace(self, rivals=[name for name in self.rivals if learns_from(name, basis)])
+
+    def of_table(self, table: pd.DataFrame) -> dict[Estimator, np.ndarray]:
+        """Scores of the rivals that read no hidden states in a table (`Score`), float64 (n,) each."""
+        plain = [RIVALS[name] for name in self.rivals if RIVALS[name].reader is None]
+        return {Estimator(rival.name): function(rival.score)(table, self.settings) for rival in plain}
+
+    def of_states(self, reader: FeatureReader, rows: np.ndarray) -> dict[Estimator, np.ndarray]:
+        """Scores of the rivals that read hidden states, float64 (n,) each, of ascending rows, int64 (n,)."""
+        from cocal_study.methods.companion_scores import score_rows
+
+        readers = {(RIVALS[name].reader, _target(name)): name for name in self.rivals if RIVALS[name].reader}
+        given = {kind: one for kind, one in self.companions.items() if kind in {known for known, _ in readers}}
+        linear = [one for one in self.linear if ("linear", one.target) in readers]
+        scored = score_rows(list(given.values()), reader, rows)
+        found = {}
+        for (kind, companions), scores in zip(given.items(), scored, strict=True):
+            spec = companions.spec
+            for (target, seed), values in zip(companions.members, scores, strict=True):
+                if name := readers.get((kind, target)):
+                    found[Estimator(name, seed, *spec.prefix, spec.layer, spec.pooling)] = values
+        if linear:
+            states = states_of(reader, rows)
+            found |= {Estimator(readers["linear", one.target]): one.apply(states) for one in linear}
+        return found
+
+
+def _target(rival: str) -> str | None:
+    return METHODS[RIVALS[rival].method].target
+
+
+def states_of(reader: FeatureReader, rows: np.ndarray) -> np.ndarray:
+    """The states that companions read by default, float32 (n, inputs): last and mean of the deepest block stored."""
+    return decoded(reader.take(rows), reader.dtype)
+
+
+def fit_linear(rivals: Sequence[str], rollouts: pd.DataFrame, features: FeatureReader) -> list[LinearProbe]:
+    """Fit the linear probes of the rivals on the rollouts of `read_experience` on which the companions are trained.
+
+    Row k of the features belongs to rollout k.
+
+    Raises:
+        ContractError: if no response is left for training or for validation.
+    """
+    targets = [_target(name) for name in rivals if RIVALS[name].reader == "linear"]
+    if not targets:
+        return []
+    ours, theirs = (np.flatnonzero(rollouts["part"] == part) for part in ("training", "held out"))
+    if not len(ours) or not len(theirs):
+        empty = "held out" if len(ours) else "training"
+        raise ContractError(f"{features.path}: no response is left in the {empty} part of the rollouts")
+    correct, accuracy = (rollouts[name].to_numpy() for name in ("correct", "group_accuracy"))
+    training = states_of(features, ours), correct[ours], accuracy[ours]
+    validation = states_of(features, theirs), correct[theirs]
+    return [LinearProbe.fit(target, training, validation) for target in targets]
+
+
+def check_companions(
+    companions: "Mapping[Reader, Companions]", split: CompanionSettings, steps: int, folders: Mapping[Reader, Path]
+) -> None:
+    """Check that companions learnt from the same steps and left out the same questions as the calibrators will assume.
+
+    Raises:
+        ContractError: if they did not, so that a calibrator might learn from a companion's own training responses.
+    """
+    for kind, one in companions.items():
+        theirs = (one.spec.steps, one.spec.settings.split_seed, one.spec.settings.validation_share)
+        ours = (steps, split.split_seed, split.validation_share)
+        order = ORDERS.get(kind, "chronological")
+        if theirs != ours or one.spec.order != order:
+            raise ContractError(
+                f"{folders[kind]}: learnt from {theirs[0]} steps in {one.spec.order} order with split_seed {theirs[1]} "
+                f"and validation_share {theirs[2]:g}, but the rivals are recalibrated on {ours[0]} steps in "
+                f"{order} order with {ours[1]} and {ours[2]:g}; give the companions of this study"
+            )
+
+
+def scores_to_learn_from(
+    scorer: Scorer, table: pd.DataFrame, features: FeatureReader | None
+) -> dict[Estimator, np.ndarray]:
+    """Scores of rows of a table from `read_experience`, float64 (n,) each; those of hidden states are NaN outside the
+    held-out part. Row k of the features, if a rival reads them, belongs to label k of the index; answer_class is there
+    if needed.
+    """
+    found = scorer.of_table(table)
+    if features is not None:
+        held_out = (table["part"] == "held out").to_numpy()
+        for rival, values in scorer.of_states(features, table.index[held_out].to_numpy()).items():
+            found[rival] = np.full(len(table), np.nan)
+            found[rival][held_out] = values
+    return found
+
+
+def predict_rivals(
+    scorer: Scorer,
+    fits: Fits,
+    samples: Mapping[str, int],
+    responses: Path,
+    features: Path | None,
+    checkpoint: Checkpoint,
+) -> pd.DataFrame:
+    """Compute the confidences of all rivals on one checkpoint: as they are, and by each calibrator.
+
+    Args:
+        scorer: What gives the scores.
+        fits: Calibrators of the same rivals.
+        samples: Number of evaluated responses per question, by question set.
+        responses: Folder of the checkpoint's responses ({set}.parquet).
+        features: Folder of their features ({set}.zarr), if a rival reads them.
+        checkpoint: The policy.
+
+    Returns:
+        Table in the contract PREDICTIONS whose methods are named by `cocal_study.planning.rivals.named`. A score
+        without a calibrator, because no rollout had a score, has no valid confidence after the calibration.
+
+    Raises:
+        ContractError: if a file breaks its contract, or lacks what a rival needs.
+    """
+
+    def estimated() -> Iterator[tuple[Responses, Estimator, np.ndarray]]:
+        for dataset, count in samples.items():
+            columns = ["mean_logprob", "logprobs", "confidence", "answer_class"]
+            given = read_responses(responses, dataset, count, checkpoint.step, columns)
+            for rival, scores in _scores(scorer, given, count, features).items():
+                yield given, rival, scores
+                for calibration in calibrations_of(rival.method, fits.learnt):
+                    values = fits.apply(rival.method, rival.seed, calibration, scores)
+                    yield given, rival._replace(method=named(rival.method, calibration)), values
+
+    return predictions_of(estimated(), checkpoint)
+
+
+def _scores(scorer: Scorer, given: Responses, count: int, features: Path | None) -> dict[Estimator, np.ndarray]:
+    """Scores of the evaluated responses, float64 (n,) each, in the order of the rivals."""
+    if any(METHODS[RIVALS[name].method].needs_pool for name in scorer.rivals):
+        check_pool(given, scorer.pool)
+    pool = given.pool.assign(least_token_probability=least_token_probability(given.pool["logprobs"]))
+    evaluated = (pool["sample"] < count).to_numpy()
+    found = {rival: scores[evaluated] for rival, scores in scorer.of_table(pool).items()}
+    if features is not None:
+        from cocal_study.methods.companion_scores import match_features
+
+        reader = open_features(features / f"{given.dataset}.zarr")
+        rows = match_features(reader, given.evaluated, given.path)
+        found |= {rival: values[rows] for rival, values in scorer.of_states(reader, np.arange(len(reader))).items()}
+    order = list(RIVALS)
+    return dict(sorted(found.items(), key=lambda item: (order.index(item[0].method), item[0].seed)))

@@ -1,0 +1,164 @@
+"""The responses that methods are evaluated on, and the other inputs of estimators."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+from pydantic import RootModel
+
+from cocal.errors import ContractError
+from cocal.settings.base import Count, Name
+from cocal.store import read_frame
+from cocal.store.contracts import RESPONSES
+from cocal.store.damage import remedy
+from cocal_study.config.evaluation import EstimatorSettings
+
+if TYPE_CHECKING:
+    from cocal.companion.companions import Companions
+    from cocal.companion.settings import Experience
+    from cocal_study.config.method import Method
+
+FACTS = ("correct", "truncated", "answered", "decided", "exact_match")
+"""The labels of a response in every method's predictions (`cocal.store.contracts.PREDICTIONS`)."""
+COLUMNS = ("dataset", "question_id", "response_id", "step", "sample", "length", "answer")
+COLUMNS += tuple(name for name in FACTS if name != "answered")
+"""Columns of the responses that every evaluation reads."""
+
+
+class Estimator(NamedTuple):
+    """A method or rival with one of its companions, if it has any; it gives one confidence to every response.
+
+    Attributes:
+        method: Name of the method or rival.
+        seed: The companion's training seed; -1 without a companion.
+        source_step: Last rollout step that the companion learnt from; -1 without a companion.
+        validation_step: Last rollout step of the responses that chose its best pass; -1 without a companion.
+        layer: Zero-based index of the block that the companion reads; -1 without a companion.
+        pooling: Pooled states that the companion reads, such as "last+mean"; empty without a companion.
+    """
+
+    method: str
+    seed: int = -1
+    source_step: int = -1
+    validation_step: int = -1
+    layer: int = -1
+    pooling: str = ""
+
+
+class EvaluationSets(RootModel[dict[Name, Count]]):
+    """Number of evaluated responses per question for each question set, in the order of the predictions.
+
+    Any further responses belong only to the self-consistency pool.
+    """
+
+
+@dataclass(frozen=True)
+class Responses:
+    """Responses of one policy to one question set in one prompt format.
+
+    Attributes:
+        path: File of the responses.
+        dataset: Name of the question set.
+        pool: All responses, in file order. The column pool holds the ids of their questions.
+        evaluated: The evaluated responses, in file order, with those that are truncated, wrong or without a confidence
+            (appendix A.2). The column answered says whether there is an answer.
+    """
+
+    path: Path
+    dataset: str
+    pool: pd.DataFrame
+    evaluated: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs of estimators besides the responses.
+
+    Attributes:
+        settings: Settings of the estimators.
+        pool: Number of responses per question in the self-consistency pool (M in appendix B.1).
+        features: Folder with the features of the evaluated responses ({dataset}.zarr) for each prompt format.
+        companions: Fitted companions by experience; those of one experience differ in steps, layer or poolings.
+    """
+
+    settings: EstimatorSettings
+    pool: int
+    features: Mapping[str, Path] = field(default_factory=dict)
+    companions: "Mapping[Experience, Sequence[Companions]]" = field(default_factory=dict)
+
+
+class Score(Protocol):
+    """Type of the function that `cocal_study.config.method.Rival.score` names; it scores rollouts and responses
+    alike."""
+
+    def __call__(self, table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
+        """Score responses, float64 (n,) in [0, 1], NaN where there is no score.
+
+        The table has the columns of `cocal.store.contracts.RESPONSES`, with least_token_probability in place of
+        logprobs, and the column pool: the group of rollouts, or the pool of responses to a question.
+        """
+
+
+class Estimate(Protocol):
+    """Type of the function that `cocal_study.config.method.Method.estimate` names; it computes confidences of
+    methods."""
+
+    def __call__(
+        self, methods: "Sequence[Method]", responses: Responses, inputs: Inputs
+    ) -> "dict[Estimator, np.ndarray]":
+        """Compute the confidences of methods, all of which name this function.
+
+        Args:
+            methods: At least one method; all have the same prompt format and are in the order of the registry.
+            responses: Responses to one question set.
+            inputs: All other inputs.
+
+        Returns:
+            For each estimator float64 (n,), a value in [0, 1] for each evaluated response, in their order; NaN if there
+            is no valid confidence.
+
+        Raises:
+            ContractError: if a file lacks what the methods need.
+        """
+
+
+def function(name: str) -> Any:
+    """Import the function "module:function" that a method declares, now, since only companions need torch."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def read_responses(folder: Path, dataset: str, samples: int, step: int, columns: Sequence[str]) -> Responses:
+    """Read `COLUMNS` and `columns` of {dataset}.parquet in `folder`.
+
+    The first `samples` responses to each question are evaluated.
+
+    Raises:
+        ContractError: if the file breaks its contract, holds responses to another set or of another step, or lacks an
+            evaluated response.
+    """
+    path = folder / f"{dataset}.parquet"
+    frame = read_frame(path, RESPONSES, list(dict.fromkeys((*COLUMNS, *columns))))
+    frame["pool"] = frame["question_id"]
+    for column, expected in (("dataset", dataset), ("step", step)):
+        other = np.flatnonzero(frame[column].to_numpy() != expected)
+        if len(other):
+            raise ContractError(
+                f"{path}: column {column!r} is {frame[column].iloc[other[0]]} at row {other[0]}, not {expected}; "
+                f"give the responses of {dataset} and step {step}"
+            )
+    evaluated = frame[frame["sample"] < samples].reset_index(drop=True)
+    evaluated = evaluated.assign(answered=evaluated["answer"].notna())
+    expected = pd.MultiIndex.from_product([frame["question_id"].unique(), range(samples)])
+    found = pd.MultiIndex.from_frame(evaluated[["question_id", "sample"]])
+    broken = expected.difference(found).append(found[found.duplicated()])
+    if len(broken):
+        raise ContractError(
+            f"{path}: column 'sample' must hold 0 to {samples - 1} once for every question; question "
+            f"{broken[0][0]!r}, sample {broken[0][1]}, is missing or repeats; {remedy(path)}"
+        )
+    return Responses(path, dataset, frame, evaluated)

@@ -1,0 +1,77 @@
+"""TokenProb: the mean token-level generation probability of the response (appendix B.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cocal_study.config.method import Method, Rival
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import pandas as pd
+
+    from cocal_study.config.evaluation import EstimatorSettings
+    from cocal_study.methods.responses import Estimator, Inputs, Responses
+
+METHOD = Method(
+    name="token-probability",
+    label="TokenProb",
+    position=30,
+    group=1,
+    prompt_format="answer",
+    policy="grpo",
+    estimate=f"{__name__}:estimate",
+    columns=("mean_logprob",),
+    rivals=(
+        Rival(name="token-probability", position=10, score=f"{__name__}:score"),
+        Rival(name="least-token-probability", position=20, score=f"{__name__}:least_score"),
+        Rival(name="length", position=30, score=f"{__name__}:length_score", ranks_only=True),
+    ),
+    colour="#74297c",
+    marker="P",
+)
+
+
+def score(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
+    """Compute exp(mean_logprob), float64 (n,) in [0, 1].
+
+    The mean is that of the raw log-probabilities of all response tokens, with the generated end-of-sequence token.
+    """
+    import numpy as np
+
+    return np.exp(table["mean_logprob"].to_numpy(dtype=np.float64))
+
+
+def least_score(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
+    """Return the column least_token_probability (see `least_token_probability`), float64 (n,) in [0, 1]."""
+    return table["least_token_probability"].to_numpy(dtype="float64")
+
+
+def length_score(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
+    """Compute 1 / length, float64 (n,) in (0, 1], which ranks responses by their length and means nothing else.
+
+    The length counts the tokens of a response, with the generated end-of-sequence token.
+    """
+    return 1 / table["length"].to_numpy(dtype="float64")
+
+
+def least_token_probability(logprobs: Sequence[np.ndarray]) -> np.ndarray:
+    """Compute the probability of the least likely token of each response, float64 (n,) in [0, 1].
+
+    Args:
+        logprobs: For each of n responses the raw log-probabilities of its tokens, float32 (length,), with that of the
+            generated end-of-sequence token.
+    """
+    import numpy as np
+
+    return np.exp(np.array([values.min() for values in logprobs], dtype=np.float64))
+
+
+def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
+    """Compute the `score` of the evaluated responses."""
+    from cocal_study.methods.responses import Estimator
+
+    confidence = score(responses.evaluated, inputs.settings)
+    return {Estimator(method.name): confidence for method in methods}

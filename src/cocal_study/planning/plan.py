@@ -1,0 +1,237 @@
+"""The plan of a study: which checkpoints are evaluated, on which questions, in which formats and how often.
+
+The first backbone is that of the main table and has every part of the study. The others are evaluated on mathematics at
+the end of training only, for tables/scale, tables/token_aggregation and figures/layers.
+"""
+
+from cocal.companion.settings import CompanionSettings
+from cocal.companion.spec import Prefix
+from cocal.features.settings import FeatureSettings
+from cocal.settings.base import Count, Model, Name
+from cocal_study.config.evaluation import EstimatorSettings, PostCalSettings
+from cocal_study.config.methods import METHODS
+from cocal_study.config.study import Study
+from cocal_study.planning.results import predictions_file
+
+
+class SetPlan(Model):
+    """Sampling of one question set under one prompt format."""
+
+    samples: Count
+    """Number of evaluated responses per question; they are the first of the sampled ones."""
+    sampled: Count
+    """Number of sampled responses per question: the evaluated ones and the rest of the self-consistency pool."""
+    max_response_length: Count
+    pool: bool = False
+    """True if the answers to a question are sorted into equivalence classes, for self-consistency."""
+    p_true: bool = False
+    """True if the policy is asked whether the evaluated responses are correct."""
+
+
+class ResponsePlan(Model):
+    """Everything that one job samples from a checkpoint under one prompt format."""
+
+    sets: dict[Name, SetPlan]
+
+    def formats(self, prompt_format: str) -> tuple[str, ...]:
+        """Prompt formats that the policy is given: that of the responses, and "p_true" if a set needs it."""
+        return (prompt_format, "p_true") if any(how.p_true for how in self.sets.values()) else (prompt_format,)
+
+
+def available_methods(study: Study) -> list[str]:
+    """The methods of `estimators.methods` in their order, without those of a policy that the study does not train
+    (`policy.algorithms`)."""
+    return [m for m in study.estimators.methods if METHODS[m].policy in ("base", *study.policy.algorithms)]
+
+
+def evaluated_cells(study: Study, backbone: str) -> list[tuple[str, int]]:
+    """Checkpoints whose responses are evaluated, as (algorithm, step): the base policy at step 0, then the stages."""
+    cells = [("base", 0), *((algorithm, step) for step in study.policy.stages for algorithm in study.policy.algorithms)]
+    return [cell for cell in cells if methods_of(study, backbone, *cell)]
+
+
+def methods_of(study: Study, backbone: str, algorithm: str, step: int) -> list[str]:
+    """The study's methods that are evaluated on responses of this checkpoint.
+
+    On the main backbone, these are all methods at the end of training, and at the earlier stages
+    `reports.stage_methods` and transferred companions, with what the policy states itself, beside which they are drawn.
+    On other backbones, they are those of the main table at the end of training.
+    """
+    own = [m for m in study.estimators.methods if METHODS[m].policy == algorithm]
+    final = algorithm == "base" or step == study.policy.steps
+    if backbone != study.main_backbone:
+        return [m for m in own if final and METHODS[m].group is not None]
+    transfers = [m for m in own if METHODS[m].experience and algorithm != "grpo"]  # companions of another policy
+    transfers += [algorithm] if transfers else []
+    return [m for m in own if final or m in study.reports.stage_methods or m in transfers]
+
+
+def trainer_of(study: Study, backbone: str, algorithm: str) -> str:
+    """The engine that trains a policy, "trl" or "slime", or "imported" if it is already trained."""
+    return "imported" if algorithm in study.backbones[backbone].imported else study.policy.engine
+
+
+def domains_of(study: Study, backbone: str, algorithm: str, step: int) -> list[str]:
+    """Domains that this checkpoint is evaluated on; factual questions only for the main backbone's final policies."""
+    final = algorithm == "base" or step == study.policy.steps
+    domains = ["mathematics"]
+    if final and backbone == study.main_backbone and study.evaluation_sets("factual"):
+        domains.append("factual")
+    return domains
+
+
+def experiences_of(methods: list[str]) -> list[str]:
+    """The training data of these methods' companions: any of "rollouts", "resampled" and "prompts"."""
+    return list(dict.fromkeys(METHODS[m].experience for m in methods if METHODS[m].experience))
+
+
+def companion_prefixes(study: Study, backbone: str, experience: str) -> list[Prefix]:
+    """The rollout steps on which companions of a kind of experience are trained and validated."""
+    prefixes = {restricted(study.policy.steps)}
+    if backbone == study.main_backbone and experience != "prompts":
+        prefixes.update(budget_prefixes(study))
+        if experience == "rollouts":
+            prefixes.update(map(restricted, (*study.policy.stages, *study.reports.early_steps)))
+    return sorted(prefixes)
+
+
+def restricted(steps: int) -> Prefix:
+    """The prefix of a companion that is trained and validated on the same steps: of a stage, or of the early steps."""
+    return Prefix(steps, steps)
+
+
+def budget_prefixes(study: Study) -> list[Prefix]:
+    """The prefixes of the budgets, whose companions are validated on the fixed pool of all steps."""
+    return [Prefix(budget, study.policy.steps) for budget in study.reports.budgets]
+
+
+def sweep_prefixes(study: Study, step: int) -> list[Prefix]:
+    """Prefixes of the CoCal companions that are compared on the responses of the main backbone's GRPO policy at `step`.
+
+    The companions of all stages are compared on every stage (figures/cross_iteration), and those of the early steps on
+    the first stage (figures/early_steps).
+    """
+    early = study.reports.early_steps if step == study.policy.stages[0] else ()
+    return sorted({restricted(steps) for steps in (*study.policy.stages, *early)})
+
+
+def has_methods(study: Study, *names: str) -> bool:
+    """True if the study can have all of these methods."""
+    return set(names) <= set(available_methods(study))
+
+
+def companion_methods(study: Study, *experiences: str) -> list[str]:
+    """Companion methods with these kinds of experience that are evaluated on GRPO's responses."""
+    return [m for m in study.estimators.methods if METHODS[m].experience in experiences and METHODS[m].policy == "grpo"]
+
+
+def layers_of(study: Study, backbone: str) -> list[int]:
+    """Zero-based indices of the blocks whose states are stored; the final block comes last."""
+    count, wanted = study.backbones[backbone].depth, study.features.layers
+    if wanted == "all":
+        return list(range(count))
+    return sorted({*(() if wanted == "final" else wanted), count - 1})
+
+
+def ablation_states(study: Study, backbone: str) -> list[str]:
+    """States that the companions of the ablations read, as LAYER/POOLINGS: last + mean of every earlier layer
+    (figures/layers), and last or mean alone of the final layer (tables/token_aggregation)."""
+    *earlier, final = layers_of(study, backbone)
+    return [*(f"{layer}/last+mean" for layer in earlier), f"{final}/last", f"{final}/mean"]
+
+
+def ablation_companion(study: Study) -> CompanionSettings:
+    """Settings of the companions of the ablations, which have binary supervision (appendices F.2 and F.3)."""
+    return study.companion.model_copy(update={"targets": ("binary",)})
+
+
+def prompt_companion(study: Study) -> CompanionSettings:
+    """Settings of the pre-generation companions. Each row stands for a group, and a batch for as many rollouts as
+    CoCal's batches hold."""
+    questions = max(1, study.companion.batch_size // study.policy.responses_per_question)
+    return study.companion.model_copy(update={"targets": ("question",), "batch_size": questions})
+
+
+def pass_features(study: Study) -> FeatureSettings:
+    """Settings of features that a pass reads in any case, which are all but those of evaluation responses and of
+    PostCal's."""
+    return study.features.model_copy(update={"source": FeatureSettings().source})
+
+
+def live_features(study: Study) -> FeatureSettings:
+    """Settings of the features that are stored while a policy trains; training has its own batch size."""
+    return pass_features(study).model_copy(update={"batch_tokens": FeatureSettings().batch_tokens})
+
+
+def resampling(study: Study) -> PostCalSettings:
+    """Settings of the sampling of PostCal's responses, without the seed that orders them for its companions."""
+    return study.postcal.model_copy(update={"shuffle_seed": PostCalSettings().shuffle_seed})
+
+
+def estimator_settings(study: Study, methods: list[str]) -> EstimatorSettings:
+    """Settings on which the predictions of these methods depend, without those that only other methods read."""
+    settings = study.estimators.model_copy(update={"methods": tuple(methods)})
+    if any(METHODS[m].needs_pool for m in methods):
+        return settings
+    return settings.model_copy(update={"missing_answer": EstimatorSettings().missing_answer})
+
+
+def feature_settings(study: Study, algorithm: str, step: int, domain: str) -> FeatureSettings:
+    """Settings of the features of evaluation responses: all layers of the study if layers are compared, else the final
+    one."""
+    compared = (algorithm, step, domain) == ("grpo", study.policy.steps, "mathematics")
+    return study.features if compared else study.features.model_copy(update={"layers": "final"})
+
+
+def reads_states(study: Study, backbone: str, algorithm: str, step: int, prompt_format: str) -> bool:
+    """True if the states of a checkpoint's evaluation responses in this format are read by any method."""
+    methods = [METHODS[name] for name in methods_of(study, backbone, algorithm, step)]
+    return any(method.experience and method.prompt_format == prompt_format for method in methods)
+
+
+def response_plan(
+    study: Study, backbone: str, algorithm: str, step: int, prompt_format: str, datasets: list[str]
+) -> ResponsePlan:
+    """The plan for sampling `datasets` from a checkpoint under one prompt format."""
+    methods = [
+        METHODS[m] for m in methods_of(study, backbone, algorithm, step) if METHODS[m].prompt_format == prompt_format
+    ]
+    pool = any(method.needs_pool for method in methods)
+    asked = any(method.asks_p_true for method in methods)
+
+    def plan(name: str) -> SetPlan:
+        dataset = study.datasets[name]
+        return SetPlan(
+            samples=dataset.samples,
+            sampled=study.generation.pool if pool else dataset.samples,
+            max_response_length=dataset.max_response_length,
+            pool=pool,
+            p_true=asked,
+        )
+
+    return ResponsePlan(sets={name: plan(name) for name in datasets})
+
+
+def final_predictions(study: Study, backbone: str) -> list[str]:
+    """The tables of predictions that compare methods at the end of training, with those of the pre-RL model."""
+    ends = (0, study.policy.steps)
+    return [predictions_file(backbone, name, step) for name, step in evaluated_cells(study, backbone) if step in ends]
+
+
+def final_methods(study: Study, backbone: str) -> list[str]:
+    """The methods that are compared at the end of training, with those of the pre-RL model, in their order."""
+    ends = (0, study.policy.steps)
+    cells = [cell for cell in evaluated_cells(study, backbone) if cell[1] in ends]
+    found = {name for cell in cells for name in methods_of(study, backbone, *cell)}
+    return [name for name in study.estimators.methods if name in found]
+
+
+def macro_averages(study: Study, backbone: str) -> dict[str, list[str]]:
+    """Data sets of each macro average, which is their unweighted mean, by its name."""
+    domains = domains_of(study, backbone, "grpo", study.policy.steps)
+    return {f"macro-{domain}": study.evaluation_sets(domain) for domain in domains}
+
+
+def generated_set(study: Study) -> str:
+    """The evaluation set whose questions are answered to time inference: the mathematical one with most questions."""
+    return max(study.evaluation_sets("mathematics"), key=lambda name: study.datasets[name].size)

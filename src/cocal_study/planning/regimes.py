@@ -1,0 +1,117 @@
+"""Regimes: a study under conditions that are changed one at a time, in several replicates of each."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from cocal.settings.base import Model
+from cocal.settings.parse import read_yaml, validate
+from cocal_study.config.study import Study
+from cocal_study.planning.replicates import replicate, write_study
+
+BASE = "base"
+"""Name of the point at which no condition is changed."""
+
+
+class Level(Model):
+    """One value of a condition."""
+
+    name: Annotated[str, Field(min_length=1)]
+    """The value in print."""
+    keys: dict[str, Any] = {}
+    """Keys of the study that set it; none for the study's own value."""
+
+
+class Axis(Model):
+    """A condition that is changed alone."""
+
+    name: Annotated[str, Field(min_length=1)]
+    """The condition in print."""
+    levels: Annotated[tuple[Level, ...], Field(min_length=2)]
+
+    @model_validator(mode="after")
+    def _levels(self) -> "Axis":
+        if [bool(level.keys) for level in self.levels].count(False) != 1:
+            raise ValueError("exactly one level, which is the study's own, has no keys")
+        return self
+
+    def point(self, level: Level) -> str:
+        """Name of the folder of a level."""
+        return slug(f"{self.name} {level.name}") if level.keys else BASE
+
+
+class Regimes(Model):
+    """The content of a file of regimes."""
+
+    study: str
+    """File of the study whose conditions are changed; a relative path starts at the folder of this file."""
+    keys: dict[str, Any] = {}
+    """Keys of the study that all points share."""
+    axes: Annotated[tuple[Axis, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _points(self) -> "Regimes":
+        names = [axis.point(level) for axis in self.axes for level in axis.levels if level.keys]
+        if repeated := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"several levels have the folder {min(repeated)}: give them other names")
+        return self
+
+    @property
+    def points(self) -> dict[str, dict[str, Any]]:
+        """The keys of every point by the name of its folder, the unchanged one first."""
+        changed = {axis.point(level): level.keys for axis in self.axes for level in axis.levels if level.keys}
+        return {BASE: {}, **changed}
+
+
+def slug(words: str) -> str:
+    """The words in lower case with hyphens, as the name of a folder."""
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+
+
+def read_regimes(path: Path) -> Regimes:
+    """The content of a file of regimes.
+
+    Raises:
+        ConfigError: if the file is missing or wrong.
+    """
+    return validate(Regimes, read_yaml(path), str(path))
+
+
+def studies_of(path: Path, number: int) -> dict[str, Study]:
+    """The study of every point, by the name of its folder.
+
+    Args:
+        path: File of regimes.
+        number: Number of the replicate, counted from 1, whose seeds the studies have.
+
+    Raises:
+        ConfigError: if the file, the study that it names, or the study of a point is wrong.
+    """
+    regimes = read_regimes(path)
+    shared = merged(read_yaml(path.parent / regimes.study), regimes.keys)
+    return {
+        name: replicate(validate(Study, merged(shared, keys), f"{path}, {name}"), number)
+        for name, keys in regimes.points.items()
+    }
+
+
+def merged(content: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The content with other values of some keys, in mappings key by key; a key with the value None is removed."""
+    found = dict(content)
+    for key, value in keys.items():
+        if value is None:
+            found.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(found.get(key), Mapping):
+            found[key] = merged(found[key], value)
+        else:
+            found[key] = value
+    return found
+
+
+def write_studies(path: Path, number: int, folder: Path) -> None:
+    """Write the study of every point as FOLDER/NAME.yaml, for `snakemake --configfile`."""
+    for name, study in studies_of(path, number).items():
+        write_study(study, folder / f"{name}.yaml")

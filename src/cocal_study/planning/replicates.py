@@ -1,0 +1,170 @@
+"""Replicates of a study: the same study with other seeds of the policies, and the spread of its numbers over them."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from cocal.errors import ContractError
+from cocal.settings.base import Model
+from cocal.store.atomic import write_text
+from cocal.store.files import read_numbers
+from cocal_study.config.backbone import PretrainingSettings
+from cocal_study.config.study import Study
+from cocal_study.planning.digests import Maker
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXHIBITS = ("tables/*.csv", "figures/*.csv")
+"""Patterns of the numbers of tables and figures within the results."""
+CONDITIONS = "tables/conditions.csv"
+"""The conditions that decide, beforehand, which replicates are gathered."""
+REQUIRED = "required"
+"""The word by which the conditions mark a value that must lie between its bounds, in the column `matched`."""
+_VALUE, _VERDICT = "value", "verdict"
+"""Columns of an exhibit's numbers and, of claims, their verdicts; the columns before the value tell its rows apart, and
+those behind it describe it."""
+
+
+class Gathered(Model):
+    """The file `gathered.json` of a folder of gathered replicates, which says what the folder holds."""
+
+    study: str | None
+    replicates: dict[int, Maker]
+    """Who gathered each replicate that takes part, by its number; `make replicate` gathers where it runs them."""
+    refused: dict[int, tuple[str, ...]] = {}
+    """Those that do not take part, and which of their conditions were out of bounds."""
+
+
+def replicate(study: Study, number: int) -> Study:
+    """The study with the seeds of a replicate.
+
+    `number` is added to the seeds of questions and facts, of pre-training, of policy training and of all sampling. The
+    seeds of companions, of the split and of the bootstrap stay, because every replicate shows their spread itself.
+
+    Args:
+        study: The study as its file has it.
+        number: Number of the replicate, counted from 1.
+    """
+    changes = {
+        name: part.model_copy(update={"seed": part.seed + number})
+        for name, part in (("policy", study.policy), ("generation", study.generation), ("postcal", study.postcal))
+    }
+    backbones = {
+        name: one.model_copy(update={"seed": one.seed + number}) if isinstance(one, PretrainingSettings) else one
+        for name, one in study.backbones.items()
+    }
+    changes["reports"] = study.reports.model_copy(update={"replicates": None, "regimes": None, "language_model": None})
+    caption = f"{study.caption.rstrip('.')}; replicate {number}, with other seeds of questions, policies and sampling."
+    return study.model_copy(update={**changes, "backbones": backbones, "seed": study.seed + number, "caption": caption})
+
+
+def write_study(study: Study, path: Path) -> None:
+    """Write a study as a file for `snakemake --configfile`."""
+    content = study.model_dump(mode="json", exclude_unset=True)
+    write_text(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120))
+
+
+def refusals(results: Path) -> tuple[str, ...]:
+    """Say why a replicate takes no part in what is gathered: which of its required conditions are out of bounds.
+
+    Nothing but its tables/conditions is read, so that no method's result has a say. A study that has no such table
+    requires nothing.
+
+    Raises:
+        ContractError: if the table is of an earlier version, which required nothing.
+    """
+
+    path = results / CONDITIONS
+    if not path.exists():
+        return ()
+    frame = read_numbers(path)
+    if "matched" not in frame:
+        raise ContractError(f"{path}: does not say which conditions are required; make it with this version of CoCal")
+    rows = frame[frame["matched"] == REQUIRED].fillna({"least": float("-inf"), "greatest": float("inf")})
+    out = rows[~rows[_VALUE].between(rows["least"], rows["greatest"])]
+    return tuple(
+        f"{one.condition.removesuffix(' (%)')}, {one.of}: {one.value:.3f}, not in [{one.least:.3f}, {one.greatest:.3f}]"
+        for one in out.itertuples()
+    )
+
+
+def spread(
+    results: Mapping[int, Path], before: Path | None = None, kept: Collection[int] = ()
+) -> "dict[str, pd.DataFrame]":
+    """The numbers of every table and figure over replicates.
+
+    Args:
+        results: The folder of results of each replicate, by its number.
+        before: Folder of what was gathered of other replicates, if there is one.
+        kept: Numbers of those that stay.
+
+    Returns:
+        By path within the results: the columns that tell the rows apart, then mean, sd (with n - 1 in the denominator),
+        least and greatest value, and one column for each replicate; of exhibits with verdicts, those of each replicate
+        as well. Exhibits whose numbers are not in one column, such as times, counts in bins and settings, are left out.
+
+    Raises:
+        ContractError: if a replicate lacks an exhibit, or a row of it, that another one has. A claim that one replicate
+            cannot assess has no margins there, which is no error.
+    """
+    import pandas as pd
+
+    found = {}
+    folders = [*results.values(), *([before] if before else [])]
+    for name in sorted(
+        {str(path.relative_to(folder)) for folder in folders for p in EXHIBITS for path in folder.glob(p)}
+    ):
+        given = {number: _numbers(folder / name) for number, folder in results.items()}
+        if any(frame is None for frame in given.values()):
+            continue
+        earlier = _gathered(before / name, kept) if before else {}
+        frames = dict(sorted((earlier | given).items()))
+        values = {f"replicate_{number}": frame[_VALUE] for number, frame in frames.items()}
+        table = pd.concat(values.values(), axis=1, keys=values)
+        judged = all(_VERDICT in frame for frame in frames.values())
+        for number, frame in frames.items():
+            if not judged and len(missing := table.index.difference(frame.index)):
+                raise ContractError(
+                    f"{results.get(number, before) / name}: replicate {number} lacks the row {missing[0]} that another "
+                    "replicate has; run all replicates with one study and one version of CoCal"
+                )
+        over = table.agg(["mean", "std", "min", "max"], axis=1)
+        over.columns = ["mean", "sd", "least", "greatest"]
+        parts = [over, table]
+        if judged:
+            verdicts = {f"verdict_{number}": frame[_VERDICT] for number, frame in frames.items()}
+            parts.append(pd.concat(verdicts.values(), axis=1, keys=verdicts).reindex(table.index))
+        order = next(iter(frames.values())).index.union(table.index, sort=False)
+        found[name] = pd.concat(parts, axis=1).loc[order].reset_index()
+    return found
+
+
+def _gathered(path: Path, numbers: Collection[int]) -> "dict[int, pd.DataFrame]":
+    """What `_numbers` has read of these replicates, from a file that `spread` has gathered."""
+
+    if not path.exists():
+        raise ContractError(f"{path}: was not gathered before; gather all replicates with this version of CoCal")
+    table = read_numbers(path)
+    table = table.set_index(list(table.columns[: table.columns.get_loc("mean")]))
+    frames = {}
+    for number in numbers:
+        names = {f"replicate_{number}": _VALUE, f"verdict_{number}": _VERDICT}
+        frame = table[[name for name in names if name in table]].rename(columns=names)
+        frames[number] = frame.dropna(subset=[_VERDICT]) if _VERDICT in frame else frame
+    return frames
+
+
+def _numbers(path: Path) -> "pd.DataFrame | None":
+    """The numbers of an exhibit, and its verdicts if it has some, by the columns that tell its rows apart; None if they
+    are not in one column."""
+
+    if not path.exists():
+        raise ContractError(f"{path}: there is no such file, which another replicate has; finish this replicate")
+    frame = read_numbers(path)
+    if _VALUE not in frame or frame[_VALUE].dtype.kind != "f":
+        return None
+    labels = list(frame.columns[: frame.columns.get_loc(_VALUE)])
+    return frame.set_index(labels)[[name for name in (_VALUE, _VERDICT) if name in frame]]

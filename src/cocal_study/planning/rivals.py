@@ -1,0 +1,92 @@
+"""The rivals of tables/recalibrated: scores that may learn from the same rollouts as the companions.
+
+Each rival is shown as it is, and after Platt scaling and isotonic regression on responses to the training questions.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Literal, get_args
+
+from cocal.companion.settings import CompanionSettings
+from cocal_study.config.method import Reader, Rival
+from cocal_study.config.methods import METHODS
+from cocal_study.config.study import Study
+from cocal_study.planning.plan import available_methods, restricted, trainer_of
+from cocal_study.planning.results import companion_folder, variant_folder
+
+ONE_LAYER = "one-layer"
+"""Name of the companions of one hidden layer, as a reader and as a variant."""
+Kind = Literal["platt", "isotonic"]
+"""The calibrators: Platt scaling and isotonic regression."""
+Basis = Literal["all", "last", "resampled"]
+"""What calibrators learn from: all rollouts, those of the last stage, or PostCal's responses of the final policy."""
+CALIBRATIONS: dict[str, tuple[Kind, Basis]] = {
+    f"{kind}-{basis}": (kind, basis) for basis in get_args(Basis) for kind in get_args(Kind)
+}
+"""The calibrations by name; a score as it is has the name "raw" in their place."""
+
+_DECLARED = [replace(rival, method=method.name) for method in METHODS.values() for rival in method.rivals]
+RIVALS = {rival.name: rival for rival in sorted(_DECLARED, key=lambda rival: rival.position)}
+"""All rivals by name, in the order of the table. Methods declare them (`cocal_study.config.method.Method.rivals`)."""
+
+
+def named(rival: str, calibration: str) -> str:
+    """Name of a rival's confidences in tables of predictions and in metric cubes, such as "rlcr+platt-all"."""
+    return rival if calibration == "raw" else f"{rival}+{calibration}"
+
+
+def learns_from(rival: str, basis: Basis) -> bool:
+    """True if a rival has calibrators on a basis: all but PostCal on rollouts, and CoCal and PostCal on the other."""
+    reader = RIVALS[rival].reader
+    return reader in ("rollouts", "resampled") if basis == "resampled" else reader != "resampled"
+
+
+def calibrations_of(rival: str, bases: Collection[Basis]) -> list[str]:
+    """Names of the calibrations of a rival on these bases."""
+    return [name for name, (_, basis) in CALIBRATIONS.items() if basis in bases and learns_from(rival, basis)]
+
+
+def rivals_of(study: Study, algorithm: str) -> list[Rival]:
+    """The rivals that a study has on the policy of an algorithm, whose own rollouts recalibrate them.
+
+    The rollouts of RLCR and DCPO are not kept where another engine trained these policies.
+    """
+    kept = algorithm == "grpo" or trainer_of(study, study.main_backbone, algorithm) != "imported"
+    known = available_methods(study)
+    return [one for one in RIVALS.values() if kept and one.method in known and METHODS[one.method].policy == algorithm]
+
+
+def recalibrated_algorithms(study: Study) -> list[str]:
+    """The algorithms on whose policies a study has rivals."""
+    return [algorithm for algorithm in study.policy.algorithms if rivals_of(study, algorithm)]
+
+
+def all_rivals(study: Study) -> list[Rival]:
+    """The rivals that a study has on any of its policies, in the order of the table."""
+    found = {one.name for algorithm in study.policy.algorithms for one in rivals_of(study, algorithm)}
+    return [one for one in RIVALS.values() if one.name in found]
+
+
+def calibrated(study: Study) -> dict[str, list[str]]:
+    """Names of a study's rivals by the calibrations that they have, "raw" first, in the order of the table."""
+    names = [one.name for one in all_rivals(study)]
+    bases = ["all"] + ["last"] * (len(study.policy.stages) > 1)
+    bases += ["resampled"] * ("resampled" in reader_folders(study, "grpo"))
+    found = {how: [name for name in names if how in calibrations_of(name, bases)] for how in CALIBRATIONS}
+    return {"raw": names} | {how: some for how, some in found.items() if some}
+
+
+def one_layer_companion(study: Study) -> CompanionSettings:
+    """Settings of companions that differ from CoCal's in their depth alone: they have its first hidden layer."""
+    first = {"widths": study.companion.widths[:1], "dropout": study.companion.dropout[:1]}
+    return study.companion.model_copy(update=first)
+
+
+def reader_folders(study: Study, algorithm: str) -> dict[Reader, str]:
+    """Folders of the companions of all steps that score rivals on the policy of an algorithm, by their kind; none where
+    no rival reads states."""
+    backbone, steps = study.main_backbone, restricted(study.policy.steps).folder
+    folders = {name: companion_folder(backbone, name) for name in ("rollouts", "resampled")}
+    folders[ONE_LAYER] = variant_folder(backbone, ONE_LAYER)
+    kinds = {one.reader for one in rivals_of(study, algorithm)}
+    return {kind: f"{folder}/{steps}" for kind, folder in folders.items() if kind in kinds}

@@ -1,0 +1,49 @@
+"""Companions that a study fits: from stored rollouts, a job for each variant and backbone, and online ones."""
+
+from typing import Any
+
+from cocal_study.config.study import Study
+from cocal_study.planning import plan
+from cocal_study.planning.results import COMPANIONS, companion_folder, rollouts_folder, states_file
+from cocal_study.planning.rivals import ONE_LAYER, one_layer_companion
+
+ABLATIONS = "ablations"
+VARIANTS = (*(COMPANIONS[kind] for kind in ("rollouts", "resampled", "prompts")), ABLATIONS, ONE_LAYER)
+"""Names of the variants, which are those of their folders."""
+
+
+def variant_of(study: Study, backbone: str, name: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """The rollouts and states from which one job fits all companions of a variant on a backbone, and its settings."""
+    final = (str(study.policy.steps),)
+    experience = next((kind for kind, folder in COMPANIONS.items() if folder == name), "rollouts")
+    learnt_from = "postcal" if experience == "resampled" else "grpo"
+    prefixes = tuple(map(str, plan.companion_prefixes(study, backbone, experience)))
+    chronological = {"order": "chronological"}
+    settings, steps, how = {
+        "grpo": (study.companion, prefixes, chronological),
+        "postcal": (study.companion, prefixes, {"order": "shuffled", "shuffle-seed": study.postcal.shuffle_seed}),
+        "prompts": (plan.prompt_companion(study), prefixes, {"prompts": True}),
+        ABLATIONS: (plan.ablation_companion(study), final, {"states": plan.ablation_states(study, backbone)}),
+        ONE_LAYER: (one_layer_companion(study), final, chronological),
+    }[name]
+    states = states_file(backbone, learnt_from, "prompts" if experience == "prompts" else "rollouts")
+    inputs = {"rollouts": rollouts_folder(backbone, learnt_from), "features": states}
+    return inputs, {"settings": settings, "steps": steps, **how}
+
+
+def windows(study: Study) -> tuple[int, ...]:
+    """Numbers of rollout steps that online companions learn from together: one alone, and those of the buffer."""
+    return tuple(sorted({1, study.reports.online_window or study.companion.passes}))
+
+
+def replayed_folders(study: Study) -> list[str]:
+    """Folders of CoCal's companions on the first steps of training, validated on the same steps."""
+    prefixes = plan.companion_prefixes(study, study.main_backbone, "rollouts")
+    own = [one for one in prefixes if one.steps == one.validation_steps < study.policy.steps]
+    return [f"{companion_folder(study.main_backbone, 'rollouts')}/{one.folder}" for one in own]
+
+
+def online_folders(study: Study) -> list[str]:
+    """Folders of the online companions that are kept: those of every window after every stage of the policy."""
+    folder = companion_folder(study.main_backbone, "online")
+    return [f"{folder}/window-{window}/steps-{step}" for window in windows(study) for step in study.policy.stages]

@@ -1,0 +1,298 @@
+"""Import of another engine's rollouts: samples of dumps become tables, one step after the other."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+
+from cocal.answers.judge import Judge, Verdicts
+from cocal.engines.engine import Completion
+from cocal.errors import ContractError
+from cocal.integrations import jsonl
+from cocal.integrations.recorded import rollout_rows, sampled_rows
+from cocal.integrations.sample import Sample
+from cocal.integrations.slime import dumps as slime
+from cocal.integrations.trl import dumps as trl
+from cocal.models.loading import Vocabulary
+from cocal.models.text import chat_ids, check_tokens, plain_texts, turn_end
+from cocal.objectives import PROMPT_FORMATS, step_rewards
+from cocal.runtime.progress import Progress
+from cocal.settings.base import Algorithm
+from cocal.store.rows import normalised
+from cocal.store.run_folder import RunFolder
+from cocal_study.config.policy import PolicySettings
+from cocal_study.policy.recorder import Outputs, RolloutRecorder
+from cocal_study.questions.prompts import Prompts
+
+_WORDS = 3
+"""Number of first words by which questions are looked up, without the last word, which may run into what follows."""
+
+
+class QuestionIndex:
+    """Finds the questions of a set.
+
+    A prompt may hold more than the question, such as a chat template or an instruction. The question that was asked is
+    the longest one whose normalised text occurs in the prompt and starts at the beginning of a word.
+
+    Args:
+        questions: Table in the contract of cocal.store.contracts.QUESTIONS.
+    """
+
+    def __init__(self, questions: pd.DataFrame):
+        self._place = {name: place for place, name in enumerate(questions["question_id"])}
+        self._ids = questions["question_id"].tolist()
+        self._golds = [{a, *more} for a, more in zip(questions["answer"], questions["aliases"], strict=True)]
+        self._texts: dict[str, list[int]] = defaultdict(list)
+        for place, text in enumerate(questions["question"]):
+            self._texts[normalised(text)].append(place)
+        self._beginnings: dict[str, list[str]] = defaultdict(list)
+        for text in self._texts:
+            self._beginnings[" ".join(text.split(" ")[:-1][:_WORDS])].append(text)
+        self._known: dict[str, list[int]] = {}
+
+    def find(self, sample: Sample) -> int:
+        """Row of the question that a sample answers.
+
+        Raises:
+            ContractError: if there is none, or several of the same text with different answers.
+        """
+        if sample.question_id is not None:
+            if sample.question_id not in self._place:
+                raise ContractError(f"{sample.where}: question {sample.question_id!r} is not in the question set")
+            return self._place[sample.question_id]
+        prompt = sample.asked
+        if prompt is None:
+            raise ContractError(f"{sample.where}: names no question; give its question_id, or its text in the prompt")
+        if prompt not in self._known:
+            self._known = {prompt: self._search(prompt)}  # responses to one question are neighbours
+        places = self._known[prompt]
+        if not places:
+            shown = prompt if len(prompt) <= 80 else prompt[:77] + "..."
+            raise ContractError(f"{sample.where}: its prompt holds no question of the question set: {shown!r}")
+        if any(self._golds[place] != self._golds[places[0]] for place in places):
+            names = ", ".join(self._ids[place] for place in places)
+            raise ContractError(f"{sample.where}: {names} are the same text with different answers; give question ids")
+        return places[0]
+
+    def _search(self, prompt: str) -> Sequence[int]:
+        text = normalised(prompt)
+        words = text.split(" ")
+        best, at = "", 0
+        for place, word in enumerate(words):
+            for count in range(_WORDS + 1):
+                for question in self._beginnings.get(" ".join(words[place : place + count]), ()):
+                    after = text[at + len(question) : at + len(question) + 1]
+                    if len(question) > len(best) and text.startswith(question, at) and not after.isalnum():
+                        best = question
+            at += len(word) + 1
+        return self._texts[best] if best else ()
+
+
+Scorer = Callable[[int, list[Sequence[int]], list[Sequence[int]]], list[np.ndarray]]
+"""Function from rollout step, prompt ids and response ids to each response's log-probabilities, float32 (length,)."""
+
+
+@dataclass(frozen=True)
+class StepTables:
+    """Makes the tables of rollout steps.
+
+    Attributes:
+        settings: Settings of the training that made the rollouts.
+        algorithm: Algorithm of that training.
+        questions: Training set (cocal.store.contracts.QUESTIONS).
+        vocabulary: Vocabulary of the policy.
+        judge: Judge of correctness; if None, the dump's reward is the correctness.
+        scorer: Computes log-probabilities that a dump lacks; if None, such a dump is refused.
+        prompts: Prompt set for tokenising a dump that has only text; if None, such a dump is refused.
+    """
+
+    settings: PolicySettings
+    algorithm: Algorithm
+    questions: pd.DataFrame
+    vocabulary: Vocabulary
+    judge: Judge | None
+    scorer: Scorer | None = None
+    prompts: Prompts | None = None
+
+    @cached_property
+    def _index(self) -> QuestionIndex:
+        return QuestionIndex(self.questions)
+
+    @property
+    def _longest(self) -> int:
+        return self.settings.max_response_length[self.algorithm]
+
+    def table(self, step: int, samples: list[Sample], source: str) -> pd.DataFrame:
+        """The rollouts of one step in the contract of cocal.store.contracts.RESPONSES, group by group.
+
+        Group accuracies need whole groups, so a dump that leaves responses out is refused.
+
+        Args:
+            step: Rollout step, counted from 1.
+            samples: Samples of the step's dump.
+            source: File name for error messages.
+
+        Raises:
+            ContractError: if a sample or a group is invalid; the message names file and sample.
+        """
+        groups = self._groups(samples, source)
+        samples = [sample for group in groups for sample in group]
+        asked = self.questions.iloc[[self._index.find(sample) for sample in samples]]
+        ids = asked["question_id"].to_numpy().reshape(len(groups), -1)
+        for group, names in zip(groups, ids, strict=True):
+            if len({*names}) > 1:
+                raise ContractError(f"{group[0].where}: the responses of its group answer different questions")
+        if samples[0].response_ids is None:
+            samples = self._tokenised(samples, asked)
+        for sample in samples:
+            self._check_ids(sample)
+        responses = [sample.response_ids.tolist() for sample in samples]
+        prompts = [sample.prompt_ids.tolist() for sample in samples]
+        logprobs = self._logprobs(step, samples, prompts, responses)
+        size = self.settings.responses_per_question
+        sampled = sampled_rows(
+            [
+                Completion(ids, values, "length" if sample.truncated else "stop")
+                for ids, values, sample in zip(responses, logprobs, samples, strict=True)
+            ],
+            plain_texts(self.vocabulary.tokenizer, responses),
+            PROMPT_FORMATS[self.algorithm],
+            dataset=self.questions["dataset"].iloc[0],
+            question_ids=asked["question_id"],
+            prompt_ids=prompts,
+            group_size=size,
+            step=step,
+            first=(step - 1) * len(samples),
+        )
+        verdicts = self._verdicts(samples, asked, sampled["answer"])
+        rewards = step_rewards(self.settings, self.algorithm, verdicts.values, sampled["confidence"].to_numpy())
+        return rollout_rows(sampled, verdicts, rewards, size)
+
+    def _groups(self, samples: list[Sample], source: str) -> list[list[Sample]]:
+        groups: dict[int | str, list[Sample]] = {}
+        for sample in samples:
+            if sample.left_out:
+                raise ContractError(
+                    f"{sample.where}: {sample.left_out}; group accuracies need a response in its place: dump the step "
+                    "again, or import another training"
+                )
+            groups.setdefault(sample.group, []).append(sample)
+        size, count = self.settings.responses_per_question, self.settings.questions_per_step
+        for group in groups.values():
+            if len(group) != size:
+                raise ContractError(
+                    f"{group[0].where}: its group has {len(group)} responses, but policy.responses_per_question is "
+                    f"{size}; group accuracies need all of them, before any filtering"
+                )
+        if len(groups) != count:
+            raise ContractError(f"{source}: holds {len(groups)} groups, but policy.questions_per_step is {count}")
+        return [*groups.values()]
+
+    def _verdicts(self, samples: list[Sample], asked: pd.DataFrame, answers: pd.Series) -> Verdicts:
+        if self.judge is not None:
+            golds = [[answer, *more] for answer, more in zip(asked["answer"], asked["aliases"], strict=True)]
+            given = [None if pd.isna(answer) else answer for answer in answers]
+            return self.judge.correct(golds, given, asked["question"].tolist())
+        for sample in samples:
+            if sample.label not in (0.0, 1.0):
+                raise ContractError(f"{sample.where}: reward {sample.label} is neither 1 (correct) nor 0 (wrong)")
+        return Verdicts(np.array([sample.label == 1.0 for sample in samples]), np.ones(len(samples), dtype=bool))
+
+    def _logprobs(self, step: int, samples: list[Sample], prompts: list, responses: list) -> list[np.ndarray]:
+        without = next((sample for sample in samples if sample.logprobs is None), None)
+        if without is None:
+            return [sample.logprobs for sample in samples]
+        if self.scorer is None:
+            raise ContractError(f"{without.where}: has no log-probabilities; give checkpoints that can compute them")
+        return self.scorer(step, prompts, responses)
+
+    def _tokenised(self, samples: list[Sample], asked: pd.DataFrame) -> list[Sample]:
+        """Tokenise samples of text: with prompts from the prompt set, and an end token unless the response is cut."""
+        if self.prompts is None:
+            raise ContractError(
+                f"{samples[0].where}: holds text without token ids; companions need the exact ids. Dump the ids, or "
+                "have the text tokenised again (--tokenise), knowing that the ids may not be those that were sampled"
+            )
+        tokenizer, limit = self.vocabulary.tokenizer, self._longest
+        end = turn_end(tokenizer, self.vocabulary.ends)
+        asking = [self.prompts.message(PROMPT_FORMATS[self.algorithm], question) for question in asked["question"]]
+        texts = tokenizer([sample.response for sample in samples], add_special_tokens=False)["input_ids"]
+        found = []
+        for sample, prompt, text in zip(samples, chat_ids(tokenizer, asking), texts, strict=True):
+            cut = len(text) >= limit
+            ids = text[:limit] if cut else [*text, end]
+            new = {"prompt_ids": np.array(prompt), "response_ids": np.array(ids), "truncated": cut}
+            found.append(sample.model_copy(update=new))
+        return found
+
+    def _check_ids(self, sample: Sample) -> None:
+        check_tokens(sample.where, sample.prompt_ids, sample.response_ids, self.vocabulary.vocabulary)
+        if len(sample.response_ids) > self._longest:
+            raise ContractError(
+                f"{sample.where}: response of {len(sample.response_ids)} tokens; "
+                f"policy.max_response_length.{self.algorithm} is {self._longest}"
+            )
+        if not sample.truncated and int(sample.response_ids[-1]) not in self.vocabulary.ends:
+            raise ContractError(
+                f"{sample.where}: a complete response ends with token {sample.response_ids[-1]}, not with an end token "
+                f"({', '.join(map(str, sorted(self.vocabulary.ends)))}); features need the end token that was generated"
+            )
+
+
+FORMATS: dict[str, ModuleType] = {"slime": slime, "trl": trl, "jsonl": jsonl}
+"""Module of each dump format: its `files` finds the file of every rollout step, its `read` returns a file's samples."""
+
+
+@dataclass(frozen=True)
+class Dumps:
+    """Rollout dumps of a training by another engine, one file per step.
+
+    Attributes:
+        format: Key of FORMATS.
+        files: File of each rollout step, from 1 to n.
+        reward_key: Name of the reward where a sample has several.
+    """
+
+    format: str
+    files: Mapping[int, Path]
+    reward_key: str
+
+    @classmethod
+    def of(cls, format: str, folder: Path, steps: int, reward_key: str) -> "Dumps":
+        """The dumps of the first `steps` steps in a folder.
+
+        Raises:
+            ContractError: if one is missing.
+        """
+        found = FORMATS[format].files(folder)
+        missing = [step for step in range(1, steps + 1) if step not in found]
+        if missing:
+            raise ContractError(f"{folder}: no dump of rollout step {missing[0]}; steps 1 to {steps} are needed")
+        return cls(format, {step: found[step] for step in range(1, steps + 1)}, reward_key)
+
+
+def import_rollouts(dumps: Dumps, tables: StepTables, run: RunFolder, outputs: Outputs) -> None:
+    """Write a table `step-00001.parquet` and so on for each step, and publish them.
+
+    Only one step is in memory at a time; a killed import resumes.
+
+    Raises:
+        ContractError: if a dump is invalid; the message names file and sample.
+    """
+    steps, read = len(dumps.files), FORMATS[dumps.format].read
+    recorder = RolloutRecorder(run, steps, outputs.attributes)
+    todo = recorder.missing()
+    progress = Progress("step", steps, done=steps - len(todo))
+    with recorder:
+        for step in todo:
+            path = dumps.files[step]
+            frame = tables.table(step, read(path, dumps.reward_key), str(path))
+            recorder.write(frame)
+            accuracy, truncated = frame["correct"].mean(), frame["truncated"].mean()
+            progress.add(detail=f"accuracy {accuracy:.3f}, truncated {100 * truncated:.1f} %")
+    recorder.publish(outputs, items=steps)

@@ -1,0 +1,263 @@
+"""TRL's GRPO trainer with our sampling and advantages, which records every rollout with its pooled states."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from accelerate.utils import gather_object, set_seed
+from transformers import PrinterCallback
+from trl import GRPOTrainer
+from trl.models import unwrap_model_for_generation
+
+from cocal.answers.judge import Verdicts
+from cocal.engines.engine import Sampling
+from cocal.integrations.recorded import stated_confidences
+from cocal.integrations.trl.capture import RolloutCapture
+from cocal.models.resumable import make_room
+from cocal.models.text import plain_texts
+from cocal.objectives import PROMPT_FORMATS, Rewards, step_advantages, step_rewards
+from cocal.rewards import confidence_start
+from cocal.runtime.numerics import half_precision
+from cocal.settings.base import Algorithm
+from cocal.store.run_folder import WriteBehind
+from cocal_study.config.policy import PolicySettings
+from cocal_study.generation.responses import sampling_seeds
+from cocal_study.generation.transformers_engine import TransformersEngine
+from cocal_study.policy.agreement import Agreement
+from cocal_study.policy.recorder import RolloutRecorder
+from cocal_study.policy.steps import StepCallback
+from cocal_study.policy.update import HostAdamW, in_trimmed_batches, sorted_by_length
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from cocal.companion.learner import OnlineLearner
+
+
+class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
+    """Trains by GRPO, RLCR or DCPO and records the rollouts, on one CPU or several GPUs.
+
+    The update is TRL's own; rewards and advantages come from `cocal.objectives`. Rollouts and their
+    log-probabilities come from our engine, except where TRL uses vLLM or the weights are sharded.
+
+    Args:
+        recorder: Writer of rollouts and step times in the main process; None in the others. The time of a step covers
+            generation, recording and update, but no checkpoints; the passes over states are timed apart.
+        online: Companions that learn from the rollouts of each step, in the main process; None in the others.
+        layers: Zero-based indices of the blocks whose states are kept; empty if no companion learns from the rollouts.
+        states_dtype: Number format in which these states are stored.
+        stages: Checkpoint folder of each policy that is kept, by rollout step.
+        dtype: Number format of the weights in these checkpoints.
+        attributes: Provenance of each of these checkpoints, by rollout step.
+        **kwargs: Arguments of GRPOTrainer. The data set must hold the scheduled questions in order, with columns
+            `prompt` and `question_id`; the single reward function returns correctness.
+    """
+
+    def __init__(
+        self,
+        *,
+        recorder: RolloutRecorder | None,
+        online: "OnlineLearner | None" = None,
+        layers: Sequence[int],
+        states_dtype: torch.dtype = torch.float32,
+        policy: PolicySettings,
+        algorithm: Algorithm,
+        stages: Mapping[int, Path],
+        dtype: torch.dtype,
+        attributes: Mapping[int, Mapping[str, str]],
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if self.use_vllm:  # TRL's set-up of vLLM has seeded every process with its rank alone
+            set_seed(self.args.seed, device_specific=True)
+        self._recorder = recorder
+        self.online = online
+        self._layers = tuple(layers)
+        self._states_dtype = states_dtype
+        self._policy = policy
+        self._algorithm = algorithm
+        self._stages = stages
+        self._stage_dtype = dtype
+        self._stage_attributes = attributes
+        self.summary = ""
+        """Description of the last rollouts, for the progress line."""
+        self._copy: PreTrainedModel | None = None
+        """The policy's copy that samples, where it has one."""
+        self.agreement = Agreement(policy.trl.vllm_difference)
+        self.behind = WriteBehind()
+        """Marks checkpoints as complete in the main process, while the training goes on."""
+        self.remove_callback(PrinterCallback)  # it would print dictionaries
+        self.add_callback(StepCallback(self))
+
+    @property
+    def _rollout_step(self) -> int:
+        """Number of the present rollout step, counted from 1."""
+        return self.state.global_step // self._policy.updates_per_step + 1
+
+    @property
+    def _own_engine(self) -> bool:
+        """True if our engine samples. Sharded weights rule it out: it does not keep the processes in step."""
+        return not (self.use_vllm or self.is_fsdp_enabled or self.is_deepspeed_enabled)
+
+    @property
+    def _fused_head(self) -> bool:
+        """True if TRL computes log-probabilities. Its method also computes the logits of the prompts, and computes all
+        logits twice, to save memory that small models without a GPU do not need."""
+        return self.accelerator.device.type != "cpu"
+
+    @property
+    def _trusts_vllm(self) -> bool:
+        """True if vLLM's log-probabilities are those of the policy, as the first update of every step makes sure: at
+        another temperature than 1, TRL's vLLM divides its logits by it."""
+        return self.use_vllm and self._policy.temperature == 1
+
+    def _given_logprobs(self, batch):
+        """Those of our engine, or vLLM's."""
+        return batch["sampling_per_token_logps"] if self._own_engine or self._trusts_vllm else None
+
+    def create_optimizer(self, model=None):
+        """TRL's optimiser, whose moments lie where the settings say."""
+        if self._policy.trl.moments == "host":
+            _, arguments = self.get_optimizer_cls_and_kwargs(self.args, model or self.model)
+            self.optimizer_cls_and_kwargs = HostAdamW, arguments
+        return super().create_optimizer(model)
+
+    def _save_checkpoint(self, model, trial):
+        """Save a checkpoint to resume from, in the place of the one before the last."""
+        if self.accelerator.is_main_process:
+            self.behind.wait()  # or the checkpoint before, if its mark is still missing, would be deleted
+            make_room(Path(self.args.output_dir))
+        super()._save_checkpoint(model, trial)
+
+    def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False):
+        """Completions and their log-probabilities; our engine's depend only on seed, step and place in the step."""
+        if not self._own_engine:
+            return super()._generate_single_turn(
+                prompt_ids, images, multimodal_fields, num_generations, has_tool_images
+            )
+        count = len(prompt_ids)
+        identity = f"{self._algorithm}/{self._rollout_step}"
+        seeds = sampling_seeds(identity, self._policy.seed, count * self.accelerator.num_processes, samples=1)
+        first = count * self.accelerator.process_index
+        unchanged = {"top_k": 0, "top_p": 1.0, "presence_penalty": 0.0}
+        sampling = Sampling(self.temperature, **unchanged, max_tokens=self.max_completion_length)
+        with unwrap_model_for_generation(self.model_wrapped, self.accelerator) as model:
+            engine = TransformersEngine(
+                self._decoder(model), ends=self.eos_token_ids, pad=self._tokenizer.pad_token_id, batch_size=count
+            )
+            drawn = [group[0] for group in engine.generate(prompt_ids, sampling, seeds[first : first + count])]
+        return [one.token_ids for one in drawn], [one.logprobs.tolist() for one in drawn]
+
+    @torch.no_grad()
+    def _decoder(self, model: "PreTrainedModel") -> "PreTrainedModel":
+        """The model that samples: where updates compute in bfloat16 on a processor, a copy of the policy in this
+        format, because decoding reads all weights for each token."""
+        if not half_precision():
+            return model
+        if self._copy is None:
+            self._copy = deepcopy(model)
+        for own, of_policy in zip(self._copy.parameters(), model.parameters(), strict=True):
+            own.data = of_policy.to(torch.bfloat16)  # buffers, such as the frequencies of positions, keep their format
+        return self._copy
+
+    def _prepare_inputs(self, generation_batch):
+        """The next micro-batch, as TRL takes it, from an update's rows sorted by length to need little padding."""
+        held = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        if self._buffered_inputs is held:
+            return inputs
+        size = self.args.gradient_accumulation_steps
+        updates = [self._buffered_inputs[k : k + size] for k in range(0, len(self._buffered_inputs), size)]
+        self._buffered_inputs = [batch for update in updates for batch in sorted_by_length(update)]
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+
+    def _get_per_token_logps_and_entropies(
+        self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, **options
+    ):
+        """Log-probabilities and entropies (rows, logits_to_keep), in TRL's definition. Where TRL asks for all rows of a
+        step, as it does before several updates, its own method would pad them all to the longest."""
+        if self._fused_head:
+            plain = super()._get_per_token_logps_and_entropies
+            if batch_size is not None:
+
+                def compute(ids, mask, length):
+                    return plain(model, ids, mask, length)[0]
+
+                return in_trimmed_batches(compute, input_ids, attention_mask, logits_to_keep, batch_size), None, None
+            found = plain(model, input_ids, attention_mask, logits_to_keep, **options)
+            self.agreement.latest = found[0].detach()
+            return found
+        output = model(
+            input_ids=input_ids, attention_mask=attention_mask, logits_to_keep=logits_to_keep + 1, use_cache=False
+        )
+        logprobs = (output.logits[:, :-1] / self.temperature).log_softmax(dim=2)
+        with torch.no_grad():
+            entropies = -(logprobs.exp() * logprobs).sum(dim=2)
+        chosen = logprobs.gather(2, input_ids[:, -logits_to_keep:, None])[..., 0]
+        self.agreement.latest = chosen.detach()
+        return chosen, entropies, None
+
+    def _compute_loss(self, model, inputs):
+        """TRL's loss. In the first update of a step the policy is that which sampled, so vLLM must agree with it."""
+        loss = super()._compute_loss(model, inputs)
+        if self._trusts_vllm and self.state.global_step % self._policy.updates_per_step == 0:
+            self.agreement.add(inputs["sampling_per_token_logps"], inputs["completion_mask"])
+        return loss
+
+    def _generate_and_score_completions(self, inputs):
+        """Return TRL's batch with the advantages of our objectives, and record the rollouts."""
+        batch = super()._generate_and_score_completions(inputs)
+        rows = self._local_rows(inputs, batch)
+        confidence, starts = np.array(gather_object([(row["confidence"], row["start"]) for row in rows])).T
+        scored = self._rewards_of_step[:, 0].cpu().numpy()
+        verdicts = Verdicts(scored > 0.5, ~np.isnan(scored))  # an undecided answer counts as wrong
+        rewards = step_rewards(self._policy, self._algorithm, verdicts.values, confidence)
+        ids = batch["completion_ids"]
+        advantages = step_advantages(self._policy, self._algorithm, rewards, starts, ids.shape[1])
+        first = self.accelerator.process_index * len(ids)
+        batch["advantages"] = torch.as_tensor(
+            advantages[first : first + len(ids)], dtype=torch.float32, device=ids.device
+        )
+        rows = self._gathered(rows)
+        if self._recorder is not None:
+            self._record(rows, verdicts, rewards)
+        return batch
+
+    def _local_rows(self, inputs: list[dict], batch: dict[str, torch.Tensor]) -> list[dict]:
+        """The record of each of this process's rollouts and, for DCPO, where its confidence statement starts."""
+        rows = self._captured(batch)
+        confidence = stated_confidences([row["text"] for row in rows], PROMPT_FORMATS[self._algorithm])
+        starts = [0] * len(rows)
+        if self._algorithm == "dcpo":
+            starts = [
+                confidence_start(row["completion"].token_ids, lambda part: plain_texts(self._tokenizer, [part])[0])
+                for row in rows
+            ]
+        return [
+            row | {"question_id": inputs[k]["question_id"], "confidence": confidence[k], "start": starts[k]}
+            for k, row in enumerate(rows)
+        ]
+
+    def _record(self, rows: list[dict], verdicts: Verdicts, rewards: Rewards) -> None:
+        frame = self._recorded(
+            rows,
+            verdicts,
+            rewards,
+            step=self._rollout_step,
+            dataset=self._policy.dataset,
+            prompt_format=PROMPT_FORMATS[self._algorithm],
+        )
+        self.summary = (
+            f"reward {(frame['reward_task'] + frame['reward_calibration'].fillna(0)).mean():.3f}, "
+            f"accuracy {verdicts.values.mean():.3f}, "
+            f"length {frame['length'].mean():.1f}, "
+            f"truncated {frame['truncated'].mean():.1%}"
+        )
+        if self._algorithm != "grpo":
+            stated = frame["confidence"]
+            self.summary += f", confidence {stated.mean():.3f} of {stated.notna().mean():.0%}"
+        if self.online is not None and self.online.summary:
+            self.summary += f"; companion {self.online.summary}"

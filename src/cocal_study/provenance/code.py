@@ -1,0 +1,236 @@
+"""Digest of the code that a result depends on; when it changes, the workflow reruns the rule that made the result.
+
+The digest follows the names that a command uses, from definition to definition through the package, and hashes those
+definitions. It imports and runs nothing. Comments, docstrings, annotations of functions, error texts and log lines
+compute nothing and are left out. So are whole modules: those of `OUTSIDE`, and the commands. These are followed, so
+that no dependency can be forgotten, but they only say what the user gives and is told.
+
+If a command puts a module's name together and imports it, the digest cannot follow it, so the caller names such modules
+beside the command. They may belong to another package that brings a method; then the digest follows that package, too.
+"""
+
+import ast
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec, resolve_name
+from pathlib import Path
+from typing import NamedTuple
+
+_PACKAGES = {"cocal", "cocal_study"}
+_ROOT = Path(__file__).resolve().parents[2]
+"""The folder of the packages."""
+OUTSIDE = (
+    "cocal.cli",
+    # the values of settings reach a rule as its parameters, and a new key must not rerun a training
+    *(
+        "cocal_study.config",
+        "cocal.settings.base",
+        "cocal.settings.parse",
+        "cocal.answers.settings",
+        "cocal.companion.settings",
+    ),
+    *("cocal.features.settings", "cocal.engines.settings", "cocal.metrics.settings"),
+    "cocal.errors",
+    "cocal_study.resources",
+    "cocal.runtime.gpus",
+    "cocal.runtime.lock",
+    "cocal.runtime.machine_errors",
+    "cocal.runtime.progress",
+    "cocal_study.resources.slurm",
+    "cocal.store.damage",
+    "cocal_study.provenance.owner",
+)
+"""Rooms and modules that compute no result: messages, locks, progress and what is checked before a run."""
+_FOLLOWED = ("cocal.commands", "cocal_study.commands")
+"""The rooms whose definitions are followed but not hashed."""
+_LOGS = {"logging", "logger"}
+
+
+class Definition(NamedTuple):
+    """A definition at the top of a module, or the whole module if `name` is None."""
+
+    module: str
+    name: str | None = None
+
+
+@cache
+def code_digest(*modules: str, without: tuple[str, ...] = ()) -> str:
+    """Digest of the definitions that these modules use, directly or through others.
+
+    Args:
+        modules: Names of modules, such as "cocal_study.commands.train", or of definitions, such as
+            "cocal_study.planning.plan:layers_of".
+        without: Further modules that the result does not depend on.
+
+    Returns:
+        "code:" and the first 16 hexadecimal digits of a SHA-256.
+
+    Raises:
+        ValueError: if there is no such module or definition.
+    """
+    found = definitions(*modules, without=without)
+    text = "\n".join(f"{one.module}:{one.name}\n{found[one]}" for one in sorted(found, key=str) if found[one])
+    return f"code:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def definitions(*modules: str, without: tuple[str, ...] = ()) -> dict[Definition, str]:
+    """The definitions that `code_digest` covers, each with its code; no code for those that are followed alone."""
+    found: dict[Definition, str] = {}
+    todo = [Definition(module, name or None) for module, _, name in (words.partition(":") for words in modules)]
+    while todo:
+        one = todo.pop()
+        if one not in found and not _inside(one.module, *OUTSIDE, *without):
+            code, used = _looked_up(one)
+            found[one] = "" if _inside(one.module, *_FOLLOWED) else code
+            todo += used
+    return found
+
+
+def _inside(module: str, *rooms: str) -> bool:
+    return any(module == room or module.startswith(f"{room}.") for room in rooms)
+
+
+@cache
+def _looked_up(one: Definition) -> tuple[str, tuple[Definition, ...]]:
+    """The code of a definition and the definitions that it uses; no code for a module or an imported name."""
+    source = _module(one.module)
+    if one.name is None:
+        return "", tuple(Definition(one.module, name) for name in source.definitions)
+    if one.name in source.definitions:
+        nodes = [*source.body, *source.definitions[one.name]]
+        return "\n".join(map(ast.unparse, nodes)), tuple(used for node in nodes for used in source.names_in(node))
+    if one.name in source.imports:
+        return "", (source.imports[one.name],)
+    if _file(f"{one.module}.{one.name}") is not None:
+        return "", (Definition(f"{one.module}.{one.name}"),)
+    raise ValueError(f"{one.module} defines no {one.name}")
+
+
+class _Source:
+    """The statements of a module that compute something.
+
+    Attributes:
+        definitions: Functions, classes and assignments at the top of the module, by name.
+        imports: Names that the module imports at its top from this package or from its own.
+        body: Other statements at its top, which run whenever a name of the module is used.
+    """
+
+    def __init__(self, module: str, path: Path):
+        self._module = module
+        self._parent = module if path.stem == "__init__" else module.rpartition(".")[0]
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        self.definitions: dict[str, list[ast.stmt]] = {}
+        self.imports: dict[str, Definition] = {}
+        self.body: list[ast.stmt] = []
+        for node in _computing(tree.body):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                self.imports |= dict(self._imported(node))
+            elif names := list(_defined(node)):
+                for name in names:
+                    self.definitions.setdefault(name, []).append(node)
+            elif not _computes_nothing(node):
+                self.body.append(node)
+
+    def names_in(self, node: ast.AST) -> Iterator[Definition]:
+        """The definitions of this package, or of the module's own package, that a statement uses."""
+        parts = list(ast.walk(node))
+        local = {
+            name: target
+            for part in parts
+            if isinstance(part, (ast.Import, ast.ImportFrom))
+            for name, target in self._imported(part)
+        }
+        yield from local.values()
+        for part in parts:
+            if isinstance(part, ast.Name) and part.id not in local:
+                if part.id in self.definitions:
+                    yield Definition(self._module, part.id)
+                elif part.id in self.imports:
+                    yield self.imports[part.id]
+
+    def _imported(self, node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Definition]]:
+        """Names that a statement imports from this package or the module's own, each with its definition."""
+        followed = {*_PACKAGES, self._module.split(".")[0]}
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] in followed:
+                    yield (alias.asname or alias.name).split(".")[0], Definition(alias.name)
+        else:
+            module = resolve_name("." * node.level + (node.module or ""), self._parent)
+            if module.split(".")[0] in followed:
+                for alias in node.names:
+                    yield alias.asname or alias.name, Definition(module, alias.name)
+
+
+def _computing(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements, changed in place, without docstrings, log lines, annotations of functions and error texts."""
+    kept = [
+        node
+        for node in statements
+        if not (isinstance(node, ast.Expr) and (_is_log_call(node.value) or _is_text(node.value)))
+    ]
+    for node in kept:
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+            for argument in ast.walk(node.args):
+                if isinstance(argument, ast.arg):
+                    argument.annotation = None
+        elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            node.exc = node.exc.func
+        for part in (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+            for field in ("body", "orelse", "finalbody"):
+                if inner := getattr(part, field, None):
+                    setattr(part, field, _computing(inner))
+    return kept or [ast.Pass()]
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _is_log_call(node: ast.expr) -> bool:
+    """True if an expression calls a function of a logger: `logging.info(...)`, `logging.getLogger(...).info(...)`."""
+    if not isinstance(node, ast.Call):
+        return False
+    while not isinstance(node, ast.Name):
+        if not isinstance(node, (ast.Call, ast.Attribute)):
+            return False
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id in _LOGS
+
+
+def _defined(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        yield node.name
+    elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            yield from (part.id for part in ast.walk(target) if isinstance(part, ast.Name))
+
+
+def _computes_nothing(node: ast.stmt) -> bool:
+    """True if a statement is `if TYPE_CHECKING:` or `pass`."""
+    of_types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return of_types or isinstance(node, ast.Pass)
+
+
+def _file(module: str) -> Path | None:
+    """The source file of a module; None if there is no such module or it has no source file."""
+    if module.partition(".")[0] in _PACKAGES:
+        path = _ROOT.joinpath(*module.split("."))
+        files = [path.with_suffix(".py"), path / "__init__.py"]
+        return next((file for file in files if file.is_file()), None)
+    try:
+        spec = find_spec(module)
+    except ModuleNotFoundError:
+        return None
+    return Path(spec.origin) if spec is not None and str(spec.origin).endswith(".py") else None
+
+
+@cache
+def _module(name: str) -> _Source:
+    file = _file(name)
+    if file is None:
+        raise ValueError(f"there is no module {name}")
+    return _Source(name, file)

@@ -1,0 +1,157 @@
+"""Checks before the first job of a run that needs GPUs: whatever would fail hours later is refused now, in a sentence
+with its remedy, from the study's numbers and from what the machine or the cluster's profile states."""
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from cocal.errors import ConfigError
+from cocal.runtime.gpus import NO_VLLM, PROCESSOR_ONLY, Machine, this_machine, torch_obstacle
+from cocal_study.config.backbone import PretrainingSettings
+from cocal_study.config.study import Study
+from cocal_study.resources.estimate import memory_of
+from cocal_study.resources.forecast import fitting_card, gpu_of
+from cocal_study.resources.memory import too_small
+from cocal_study.resources.slurm import Site, site_of
+
+_ENOUGH = 0.98
+"""Cards of the same size differ by a percent in the memory that they state."""
+_FLASHINFER_BY_DEFAULT = 10.0
+"""Compute capability from which vLLM chooses FlashInfer, which compiles its kernels where it runs."""
+_CONDA_CUDA = "13.0"
+"""CUDA of the PyTorch of envs/gpu.yaml."""
+
+
+class Run(NamedTuple):
+    """The jobs of a run of the workflow, and how Snakemake was started."""
+
+    gpus: dict[str, int]
+    """GPUs that a job asks for, by rule, of the jobs that are left."""
+    allowed: int | None
+    """GPUs of all jobs at a time, by `--resources gpus=N`; None if the flag was not given."""
+    conda: bool
+    """True if rules run in the environments of envs/."""
+
+
+def check(study: Study, run: Run, machine: Machine | None = None, environment: Mapping[str, str] = os.environ) -> None:
+    """Refuse a run whose jobs with GPUs could not succeed.
+
+    Runs whose remaining jobs ask for no GPU are not looked at, nor those that are to compute on the processor
+    (COCAL_PROCESSOR_ONLY). A local run is taken to need GPUs if vLLM samples in its training, or if a backbone is a
+    checkpoint and `--resources gpus=N` is given or the study names its card; otherwise it may be one of tiny policies.
+
+    Args:
+        study: The study.
+        run: What is left of it, and how Snakemake was started.
+        machine: What this machine offers; by default it is looked up.
+        environment: Environment variables; those of a SLURM profile make it a run on that cluster.
+
+    Raises:
+        ConfigError: with a line for each problem.
+    """
+    if environment.get(PROCESSOR_ONLY) or not any(run.gpus.values()):
+        return
+    site = site_of(environment)
+    checkpoints = not all(isinstance(backbone, PretrainingSettings) for backbone in study.backbones.values())
+    if site is not None:
+        found = on_cluster(study, run, site)
+    elif study.policy.trl.vllm or (checkpoints and (run.allowed is not None or study.card is not None)):
+        found = on_workstation(study, run, machine or this_machine())
+    else:
+        return
+    if found:
+        raise ConfigError("\n  ".join([f"the GPUs do not suit the study {study.study!r}:", *found]))
+
+
+def on_workstation(study: Study, run: Run, machine: Machine) -> list[str]:
+    """A sentence for each reason why this machine's GPUs cannot run the jobs."""
+    instead = f"to compute on the processor all the same, export {PROCESSOR_ONLY}=1"
+    if not machine.gpus:
+        if machine.driver is None:
+            return [f"nvidia-smi finds no GPU, or there is no NVIDIA driver: run on a machine that has both; {instead}"]
+        return [f"CUDA_VISIBLE_DEVICES hides every GPU: unset it, or name one; {instead}"]
+    found = [*_software(study, run, machine), *_numbers(study, run, machine)]
+    smallest = min(machine.gpus, key=lambda gpu: gpu.memory)
+    return [*found, *_memory(study, run, smallest.name, smallest.memory)]
+
+
+def on_cluster(study: Study, run: Run, site: Site) -> list[str]:
+    """A sentence for each reason why the GPUs that the profile asks for do not suit the study."""
+    trl, found = study.policy.trl, []
+    if "update" in memory_of(run.gpus):
+        for key, wanted, variable, asked in (
+            ("devices", trl.devices, "COCAL_SLURM_NODE_GPUS", site.node_gpus),
+            ("nodes", trl.nodes, "COCAL_SLURM_NODES", site.nodes),
+        ):
+            if wanted > asked:
+                found.append(
+                    f"the training runs on policy.trl.{key} = {wanted}, but the profile asks for {variable} = {asked}: "
+                    f"export {variable}={wanted}, or --config 'policy={{trl: {{{key}: {asked}}}}}'"
+                )
+    if (gpu := gpu_of(site.gpu_type)) is not None:
+        found += _memory(study, run, gpu.label, gpu.memory)
+    return found
+
+
+def _software(study: Study, run: Run, machine: Machine) -> list[str]:
+    """Driver, PyTorch, vLLM, compiler and toolkit; those of conda's environments are pinned and bring a compiler."""
+    obstacle = torch_obstacle(machine.torch, _CONDA_CUDA if run.conda else machine.cuda, machine.driver)
+    found = [obstacle] if obstacle else []
+    trains = study.policy.trl.vllm and "update" in memory_of(run.gpus)
+    samples = study.generation.engine.kind == "vllm" and "engine" in memory_of(run.gpus)
+    if (trains or samples) and not run.conda:
+        if not machine.vllm:
+            found.append(f"{'policy.trl.vllm' if trains else 'generation.engine'}: {NO_VLLM}")
+        if not machine.compiler:
+            found.append(
+                "vLLM's kernels need a C compiler, which Triton calls: install gcc or clang, or run with --sdm conda"
+            )
+    backends = [study.policy.trl.vllm_attention_backend] * trains
+    backends += [getattr(study.generation.engine, "attention_backend", None)] * samples
+    newest = max(gpu.capability for gpu in machine.gpus)
+    flashinfer = any("FLASHINFER" in backend if backend else newest >= _FLASHINFER_BY_DEFAULT for backend in backends)
+    if flashinfer and not machine.toolkit:
+        found.append(
+            "vLLM's attention is FlashInfer here, which compiles its kernels with nvcc: install the CUDA toolkit, or "
+            "set policy.trl.vllm_attention_backend and generation.engine.attention_backend to FLASH_ATTN"
+        )
+    return found
+
+
+def _numbers(study: Study, run: Run, machine: Machine) -> list[str]:
+    """How many GPUs jobs ask for, may take, and find."""
+    most, there = max(run.gpus.values()), len(machine.gpus)
+    rule = max(run.gpus, key=run.gpus.__getitem__)
+    key = "policy.trl.devices" if rule.startswith("train") else "the number of its GPUs in the study"
+    found = []
+    if study.policy.trl.nodes > 1 and "update" in memory_of(run.gpus):
+        found.append(
+            f"the training takes policy.trl.nodes = {study.policy.trl.nodes}: run it with --profile slurm, or lower it"
+        )
+    if most > there:
+        found.append(f"{rule} asks for {most} GPUs, and this machine has {there}: lower {key}")
+    if run.allowed is None:
+        found.append(f"jobs with GPUs would run side by side: add --resources gpus={min(most, there)}")
+    elif run.allowed < most:
+        found.append(
+            f"{rule} asks for {most} GPUs, and --resources gpus={run.allowed} allows no more: raise it, or lower {key}"
+        )
+    elif run.allowed > there >= most:
+        found.append(f"--resources gpus={run.allowed}, and this machine has {there}: give --resources gpus={there}")
+    elif run.allowed > most > 1:
+        found.append(
+            f"--resources gpus={run.allowed} lets other jobs run beside {rule}, which takes the first GPUs: give "
+            f"--resources gpus={most}"
+        )
+    return found
+
+
+def _memory(study: Study, run: Run, name: str, memory: float) -> list[str]:
+    """A sentence for each reason why the study's card, or a job that is left, does not fit into so many GiB."""
+    card, fitting = study.cards.get(study.card), fitting_card(study, memory)
+    if card is not None and memory < _ENOUGH * card.memory:
+        remedy = (
+            f"--config card={fitting}" if fitting else "take a larger GPU, for none of the study's cards is as small"
+        )
+        return [f"the study is set for {card.label} of {card.memory:g} GiB, and {name} has {memory:.1f} GiB: {remedy}"]
+    return [f"{name}: {reason}" for reason in too_small(study, memory, run.gpus)]

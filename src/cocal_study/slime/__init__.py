@@ -1,0 +1,1 @@
+"""Training by slime, the paper's engine: its command and the hooks that it calls."""

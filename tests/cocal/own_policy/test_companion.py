@@ -1,0 +1,292 @@
+"""A companion of one's own: fitted on anybody's rollouts, saved in the Hub's convention, applied to responses."""
+
+import copy
+import json
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from huggingface_hub import HfApi, ModelCard
+
+import dumps
+from cocal import Companion
+from cocal.cli import main
+from cocal.companion.companions import load_companions, save_companions
+from cocal.companion.settings import CompanionSettings
+from cocal.errors import ConfigError, ContractError
+from cocal.features.store import open_features
+from cocal.integrations.sample import Sample
+from cocal.own_policy import states as states_module
+from cocal.store import read_frame, write_frame
+from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
+from cocal_study.generation import evaluated
+from cocal_study.methods import companion_scores
+from cocal_study.questions.prompts import Prompts
+
+SETTINGS = CompanionSettings(
+    targets=("group", "binary"), widths=(16, 12, 8, 4), batch_size=16, passes=3, seeds=(42, 137), learning_rate=0.002
+)
+
+FLOAT32 = '{"dtype":"float32"}'
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory, own, micro_checkpoint):
+    """Features and companions that the workflow's commands make of these rollouts."""
+    folder = tmp_path_factory.mktemp("study")
+    for step, rows in own.rollouts.groupby("step"):
+        write_frame(folder / "rollouts" / f"step-{step:05d}.parquet", rows, RESPONSES, {})
+    write_frame(folder / "questions.parquet", own.questions, QUESTIONS, {})
+    write_frame(folder / "responses/micro-train.parquet", own.rollouts.assign(step=3), RESPONSES, {})
+    step, samples = folder / "step-3", f'{{"micro-train":{dumps.GROUP}}}'
+    step.symlink_to(micro_checkpoint)
+    given, responses, features = folder / "rollouts", folder / "responses", folder / "features"
+    commands = [
+        f"replay --settings {FLOAT32} --rollouts {given} --checkpoints {step} --run-folder {folder}/run "
+        f"--output {folder}/rollouts.zarr",
+        f"companions --settings {SETTINGS.model_dump_json()} --rollouts {given} --questions {folder}/questions.parquet "
+        f"--features {folder}/rollouts.zarr --steps 3 --output {folder}/companions",
+        f"features --settings {FLOAT32} --samples {samples} --responses {responses} --checkpoint {step} "
+        f"--output {features}",
+        f"predictions --samples {samples} --methods cocal-group,cocal-binary --backbone micro --algorithm grpo --step 3"
+        f" --responses answer={responses} --features answer={features} --companions"
+        f" rollouts={folder}/companions/steps-3 "
+        f"--output {folder}/predictions.parquet",
+    ]
+    for command in commands:
+        assert main(command.split()) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def table(own) -> pd.DataFrame:
+    """The same rollouts as a table of one's own, with exact ids."""
+    kept = own.rollouts[["prompt_ids", "response_ids", "correct", "step", "truncated"]]
+    groups = np.arange(len(kept)) // dumps.GROUP
+    return kept.assign(question=own.rollouts["question_id"].map(own.texts), group=groups)
+
+
+@pytest.fixture(scope="module")
+def fitted(micro_policy, table, own) -> Companion:
+    return Companion.fit(
+        *micro_policy, table, settings=SETTINGS, questions=own.questions["question"], number_format="float32"
+    )
+
+
+def test_importing_the_package_loads_no_library():
+    code = "import sys, cocal; print(sorted({'torch', 'numpy', 'pandas', 'huggingface_hub'} & {*sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_weights_are_those_that_the_workflow_fits(fitted, study):
+    """The micro policy sampled every step, so its states are those of a recorder."""
+    expected = load_companions(study / "companions/steps-3").model.state_dict()
+    for name, weights in fitted.companions.model.state_dict().items():
+        np.testing.assert_array_equal(weights, expected[name])
+    assert fitted.about.spec == load_companions(study / "companions/steps-3").spec
+
+
+def test_states_from_a_recorder_give_the_same_weights(fitted, micro_policy, table, own, study):
+    """States that were captured while the policy trained are as good as states that are read again."""
+    states = open_features(study / "rollouts.zarr").read(0, len(table))
+    given = Companion.fit(
+        *micro_policy,
+        table,
+        settings=SETTINGS,
+        questions=own.questions["question"],
+        number_format="float32",
+        states=states,
+    )
+    for name, weights in given.companions.model.state_dict().items():
+        np.testing.assert_array_equal(weights, fitted.companions.model.state_dict()[name])
+
+
+def test_confidences_are_those_of_the_workflow_to_the_last_bit(fitted, study, micro_policy, table):
+    stored = read_frame(study / "predictions.parquet", PREDICTIONS).sort_values("response_id")
+    expected = {key: rows["confidence"].to_numpy() for key, rows in stored.groupby(["method", "seed"])}
+    for target, seed in fitted.members:
+        found = fitted.score(*micro_policy, table["prompt_ids"], table["response_ids"], target=target, seed=seed)
+        np.testing.assert_array_equal(found, expected[f"cocal-{target}", seed])
+    mean = fitted.score(*micro_policy, table["prompt_ids"], table["response_ids"])
+    np.testing.assert_array_equal(mean, np.mean([expected["cocal-binary", seed] for seed in (42, 137)], axis=0))
+    assert len(np.unique(mean)) > 10
+
+
+def test_blocks_are_as_large_as_those_of_the_workflow():
+    """The last digits of a state depend on the responses that are passed through the model with it."""
+    assert states_module.BLOCK == evaluated._ROWS_PER_WRITE
+    assert states_module.ROWS == companion_scores._ROWS
+    assert states_module.ROWS % states_module.BLOCK == 0
+
+
+def test_states_need_rollouts_in_the_order_of_their_steps(micro_policy, table):
+    states = np.zeros((len(table), 64), dtype=np.float32)
+    with pytest.raises(ContractError, match="not in the order of their steps; sort both"):
+        Companion.fit(*micro_policy, table[::-1], settings=SETTINGS, states=states)
+    with pytest.raises(ContractError, match=r"states have shape \(60, 32\), but 60 responses .* need \(60, 64\)"):
+        Companion.fit(*micro_policy, table, settings=SETTINGS, states=states[:, :32])
+
+
+def test_a_study_s_companions_score_the_same(study, micro_policy, table, fitted):
+    own = Companion.from_study(study / "companions/steps-3", micro_policy[0], "float32")
+    given = table["prompt_ids"][:9], table["response_ids"][:9]
+    expected = fitted.score(*micro_policy, *given, seed=42)
+    np.testing.assert_array_equal(own.score(*micro_policy, *given, seed=42), expected)
+
+
+def test_a_saved_companion_is_the_same_companion(tmp_path, fitted, micro_policy, table):
+    fitted.save_pretrained(tmp_path / "saved")
+    assert {file.name for file in (tmp_path / "saved").iterdir()} == {"model.safetensors", "config.json", "README.md"}
+    loaded = Companion.from_pretrained(tmp_path / "saved")
+    assert loaded.about == fitted.about
+    given = table["prompt_ids"], table["response_ids"]
+    np.testing.assert_array_equal(loaded.score(*micro_policy, *given), fitted.score(*micro_policy, *given))
+    loaded.save_pretrained(tmp_path / "again")
+    for file in (tmp_path / "saved").iterdir():
+        assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes()
+    card, spec = ModelCard.load(tmp_path / "saved/README.md"), fitted.about.spec
+    assert (card.data.library_name, card.data.license, card.data.license_name) == ("cocal", "other", "unknown")
+    assert "Nobody has said under which licence" in card.text
+    assert f"{spec.training_responses} responses of rollout steps 1 to 3" in card.text
+    assert json.loads((tmp_path / "saved/config.json").read_text())["spec"]["layer"] == 1
+
+
+def test_a_companion_is_pushed_by_the_hub_s_own_client(fitted, monkeypatch):
+    """The Hub itself is not reached; what would be uploaded is what `save_pretrained` writes."""
+    pushed = {}
+
+    def uploaded(self, *, repo_id, folder_path, **options):
+        pushed[repo_id] = sorted(file.name for file in folder_path.iterdir())
+
+    created = type("Created", (), {"repo_id": "me/companion"})
+    monkeypatch.setattr(HfApi, "create_repo", lambda self, **options: created)
+    monkeypatch.setattr(HfApi, "upload_folder", uploaded)
+    fitted.push_to_hub("me/companion")
+    assert pushed == {"me/companion": ["README.md", "config.json", "model.safetensors"]}
+
+
+@pytest.mark.parametrize(
+    ("width", "given", "error", "message"),
+    [
+        (64, {"target": "question"}, ConfigError, "no target 'question'; it was fitted for group, binary"),
+        (64, {"seed": 7}, ConfigError, "no seed 7; it has 42, 137"),
+        (10, {}, ContractError, r"features have shape \(3, 10\), but the companions need width 64"),
+    ],
+)
+def test_states_that_no_member_reads_are_refused(fitted, width, given, error, message):
+    with pytest.raises(error, match=message):
+        fitted.score_states(np.zeros((3, width), dtype=np.float32), **given)
+
+
+def test_a_companion_of_another_model_is_refused(fitted, micro_policy):
+    base = fitted.about.base_model.model_copy(update={"name": "other", "hidden": 48})
+    other = Companion(fitted.companions, fitted.about.model_copy(update={"base_model": base}))
+    message = r"the model's hidden width is 32, but the companion reads .* of other, where"
+    with pytest.raises(ContractError, match=message):
+        other.score(*micro_policy, ["1 + 1"], ["2"])
+
+
+@pytest.mark.parametrize("given", [("", "2"), (" ", "2"), ("1 + 1", ""), ([5, 900], [6]), ([], [6]), ([5], ["a"])])
+def test_a_prompt_or_response_that_is_none_is_refused(fitted, micro_policy, given):
+    with pytest.raises(ContractError, match=r"^response 1: "):
+        fitted.score(*micro_policy, ["1 + 1", given[0]], ["2", given[1]])
+
+
+def _flip(file: Path, after: bytes, bit: int = 1) -> None:
+    """Flip a bit of the fourth byte after a text, or of the last but two."""
+    content = bytearray(file.read_bytes())
+    content[content.rindex(after) + len(after) + 3 if after else len(content) - 3] ^= bit
+    file.write_bytes(content)
+
+
+DAMAGES = {
+    "no settings": ("config.json", Path.unlink, "the file is missing; is"),
+    "no weights": ("model.safetensors", Path.unlink, "model.safetensors: the file is missing"),
+    "no fields": ("config.json", lambda file: file.write_text("{}"), "a companion's settings .spec: Field required"),
+    **{
+        f"a bit of {name} after {text}": (name, partial(_flip, after=text), rf"{name}: (the file has|not a readable)")
+        for name, text in (
+            ("model.safetensors", b""),
+            ("model.safetensors", b"data_offsets"),
+            ("config.json", b'"dropout": ['),
+            ("config.json", b'"seal": "'),
+            ("config.json", b'"weights": "'),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damage_is_noticed(tmp_path, fitted, name):
+    file, damage, message = DAMAGES[name]
+    fitted.save_pretrained(tmp_path)
+    damage(tmp_path / file)
+    with pytest.raises(ContractError, match=message):
+        Companion.from_pretrained(tmp_path)
+
+
+def test_a_companion_of_the_hub_is_found_in_its_client_s_cache(tmp_path, fitted):
+    folder = tmp_path / "models--me--companion"
+    fitted.save_pretrained(folder / "snapshots/0123abc")
+    (folder / "refs").mkdir()
+    (folder / "refs/main").write_text("0123abc")
+    of_cache = {"cache_dir": tmp_path, "local_files_only": True}
+    assert Companion.from_pretrained("me/companion", **of_cache).about == fitted.about
+    (folder / "snapshots/0123abc/model.safetensors").unlink()
+    with pytest.raises(ContractError, match="make one by `cocal fit`"):
+        Companion.from_pretrained("me/companion", **of_cache)
+
+
+def test_an_older_companion_is_loaded_with_a_warning(tmp_path, fitted, caplog):
+    """Version 1 wrote neither digests nor what this version keeps of the rollouts."""
+    fitted.save_pretrained(tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text())
+    for name in ("provenance", "fields", "correct_above", "max_response_length", "held_out_all_steps", "rollouts"):
+        del content[name]
+    del content["held_out"]["steps"], content["held_out"]["cut"]
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    states = np.random.default_rng(5).normal(size=(6, 64)).astype(np.float32)
+    found = Companion.from_pretrained(tmp_path)
+    np.testing.assert_array_equal(found.score_states(states), fitted.score_states(states))
+    assert "an older companion without digests" in caplog.text
+    assert found.about.in_words().startswith(f"On {fitted.about.held_out.responses} responses to ")
+    assert "### All responses" in found.about.card()
+
+
+def test_weights_that_are_no_finite_numbers_are_refused(tmp_path, fitted, micro_policy):
+    """Also those of a study."""
+    companions = copy.deepcopy(fitted.companions)
+    name, weights = next(iter(companions.model.named_parameters()))
+    with torch.no_grad():
+        weights.view(-1)[7] = float("nan")
+    Companion(companions, fitted.about).save_pretrained(tmp_path)
+    with pytest.raises(ContractError, match=rf"model.safetensors: weights of {name} are not finite numbers"):
+        Companion.from_pretrained(tmp_path)
+    save_companions(tmp_path / "companions.safetensors", companions, {})
+    with pytest.raises(ContractError, match=rf"companions.safetensors: weights of {name} are not finite numbers"):
+        Companion.from_study(tmp_path, micro_policy[0], "float32")
+
+
+def test_texts_get_the_ids_that_were_sampled(fitted, micro_policy, own):
+    """A question in the policy's chat, and a response as text: the same ids, where the text says all."""
+    prompts, rollouts = Prompts("tiny"), own.rollouts
+    given = [
+        {
+            "prompt": prompts.message("answer", own.texts[row.question_id]),
+            "response": row.text,
+            "truncated": row.truncated,
+        }
+        for row in rollouts.itertuples()
+    ]
+    found = fitted.encoder(micro_policy).encode([Sample.read("row", **one) for one in given])
+    for one, row in zip(found, rollouts.itertuples(), strict=True):
+        assert one.prompt.tolist() == list(row.prompt_ids)
+        assert (one.origin, one.exact, one.truncated) == ("chat", False, row.truncated)
+    same = [one.response.tolist() == list(ids) for one, ids in zip(found, rollouts["response_ids"], strict=True)]
+    assert np.mean(same) > 0.5

@@ -1,0 +1,396 @@
+"""The parts of `cocal serve` that need no vLLM: what is refused at the start, its command, and how answers change."""
+
+import asyncio
+import json
+import re
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+from pydantic import ValidationError
+
+from cocal.engines.states import asking
+from cocal.errors import ContractError
+from cocal.models.loading import read_vocabulary
+from cocal.own_policy.companion import Companion
+from cocal.own_policy.models import Checkpoint
+from cocal.own_policy.states import Encoder
+from cocal.serving import launch
+from cocal.serving.bodies import ConfidenceBody, encoded
+from cocal.serving.choices import Shown, streamed, whole
+from cocal.serving.launch import Served, command, environment
+from cocal.serving.scoring import (
+    CONFIDENCES,
+    CUT,
+    FAILED,
+    NO_END,
+    NO_ROOM,
+    NOT_FOLLOWED,
+    OTHER_MODE,
+    RECORDER,
+    STOPPED,
+    FollowedEngine,
+    Recorder,
+    Scorer,
+)
+from cocal.serving.scoring import Verdict as V
+from micro import own_copy
+from own_rollouts import run
+
+MEMBERS = [("binary", 42), ("binary", 137), ("group", 42)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--enable-lora"], "--enable-lora: this flag of vLLM cannot be given here: the companion was fitted for"),
+        (["--speculative_config.method=ngram"], "a speculative method computes some that are thrown away"),
+        (["--worker-cls", "mine"], "the companion has a worker of its own"),
+        (["--additional-config={}"], "it names the companion's block"),
+        (["--kv-transfer-config", "{}"], "the companion is a KV connector"),
+        (["--pipeline-parallel-size=2"], "use --tensor-parallel-size"),
+        (["--trust-remote-code"], "code that a checkpoint brings is never run"),
+        (["--target", "group"], "the companion has no target 'group'; it was fitted for binary"),
+        (["--abstain-below", "2"], "is not a number from 0 to 1"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(own, capsys, flags, message):
+    with pytest.raises(SystemExit) if "--abstain-below" in flags else _nothing():
+        assert run("serve", "--companion", own.companion, "--model", own.checkpoint, *flags) == 2
+    assert message in capsys.readouterr().err
+
+
+def _nothing():
+    from contextlib import nullcontext
+
+    return nullcontext()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("num_hidden_layers", 3, "number of blocks is 3"),
+        ("vocab_size", 400, "vocabulary is 400"),
+        ("hidden_size", 64, "hidden width is 64"),
+        ("model_type", "llama", "type is llama"),
+    ],
+)
+def test_a_companion_of_another_model_is_refused_with_the_remedy(own, tmp_path, capsys, name, value, message):
+    other = own_copy(own.checkpoint, tmp_path / "other")
+    config = json.loads((other / "config.json").read_text())
+    config.pop("layer_types", None)
+    (other / "config.json").write_text(json.dumps({**config, name: value}))
+    assert run("serve", "--companion", own.companion, "--model", other) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "give that model, or fit a companion for this one (cocal fit)" in said
+
+
+def test_a_companion_of_another_block_or_width_is_refused(own):
+    about = Companion.from_pretrained(own.companion).about
+    checkpoint = Checkpoint.find(str(own.checkpoint))
+    checkpoint.check_fit(about)
+    for change, message in (
+        ({"layer": 2}, "reads block 2, but the model has blocks 0 to 1"),
+        ({"inputs": 32}, "width"),
+    ):
+        spec = about.spec.model_copy(update=change)
+        with pytest.raises(ContractError, match=message):
+            checkpoint.check_fit(about.model_copy(update={"spec": spec}))
+
+
+def test_without_vllm_or_with_another_version_the_remedy_is_named(own, monkeypatch, capsys):
+    monkeypatch.setattr(launch, "find_spec", lambda name: None)
+    assert run("serve", "--companion", own.companion, "--model", own.checkpoint) == 2
+    assert "vLLM is not installed for this Python: `pip install 'cocal[serve]'`" in capsys.readouterr().err
+    monkeypatch.setattr(launch, "find_spec", lambda name: name)
+    monkeypatch.setitem(__import__("sys").modules, "vllm", SimpleNamespace(__version__="0.33.1"))
+    assert run("serve", "--companion", own.companion, "--model", own.checkpoint) == 2
+    assert "install vllm==0.32.0" in capsys.readouterr().err
+
+
+def test_the_command_of_vllm_reads_the_companion_s_block_and_the_user_s_flags_win(own):
+    about = Companion.from_pretrained(own.companion).about
+    checkpoint = Checkpoint.find(str(own.checkpoint))
+    served = Served(str(own.companion), abstain_below=0.25)
+    words = command(served, about, checkpoint, ["--dtype=bfloat16", "--port", "8001"])
+    value = dict(pairwise(words))
+    assert json.loads(value["--additional-config"]) == {"cocal_layers": [1]}
+    assert value["--model-impl"] == "vllm"
+    assert dict(pairwise(command(served, about, checkpoint, [], "transformers")))["--model-impl"] == "transformers"
+    extra = json.loads(value["--kv-transfer-config"])["kv_connector_extra_config"]
+    assert Served(**extra) == served
+    assert ("--dtype" in value, value["--port"]) == (False, "8001")
+    assert "--no-enable-chunked-prefill" in words
+    assert "--no-enable-chunked-prefill" not in command(served, about, checkpoint, ["--max-num-batched-tokens", "64"])
+    assert value["--served-model-name"] == str(own.checkpoint)
+    assert json.loads(value["--default-chat-template-kwargs"]) == {"enable_thinking": False}
+    template = r"{{ '\n' }}{% for m in messages %}{{ m.content }}{% endfor %} ü"
+    words = command(served, about.model_copy(update={"template": template}), checkpoint, [])
+    with open(words[words.index("--chat-template") + 1], encoding="utf-8") as file:  # noqa: PTH123
+        assert file.read() == template
+
+
+def test_other_plugins_of_vllm_stay_loaded(monkeypatch):
+    groups = {"vllm.general_plugins": ["mine"], "vllm.platform_plugins": ["card"]}
+    monkeypatch.setattr(launch, "entry_points", lambda group: SimpleNamespace(names=set(groups.get(group, ()))))
+    assert environment({})["VLLM_PLUGINS"] == "card,cocal,mine"
+    assert environment({"VLLM_PLUGINS": "mine"})["VLLM_PLUGINS"] == "cocal,mine"
+    assert environment({"VLLM_NO_USAGE_STATS": "0"})["VLLM_NO_USAGE_STATS"] == "0"
+    assert environment({"VLLM_USE_V2_MODEL_RUNNER": "1"})["VLLM_USE_V2_MODEL_RUNNER"] == "0"
+
+
+class Events:
+    """A recorder whose verdicts are known."""
+
+    def __init__(self, *verdicts):
+        self.verdicts = verdicts
+
+    def verdict(self, index):
+        return self.verdicts[index]
+
+
+def test_a_choice_below_the_threshold_is_withheld_or_marked():
+    verdicts = V(0.4, None, {"binary-42": 0.4}), V(0.5, None, {}), V(None, CUT)
+
+    def answered(shown):
+        choices = [
+            {
+                "index": k,
+                "message": {"role": "assistant", "content": f"text {k}"},
+                "logprobs": {"content": [1]},
+                "token_ids": [k],
+                "finish_reason": "stop",
+            }
+            for k in range(3)
+        ]
+        return whole({"choices": choices}, Events(*verdicts), shown)["choices"]
+
+    plain = answered(Shown())
+    assert [choice["confidence"] for choice in plain] == [0.4, 0.5, None]
+    assert [choice.get("confidence_reason") for choice in plain] == [None, None, CUT]
+    assert not any("abstained" in choice or "confidence_members" in choice for choice in plain)
+    assert answered(Shown(members=True))[0]["confidence_members"] == {"binary-42": 0.4}
+    marked = answered(Shown(abstain_below=0.5, withhold=False))
+    assert [choice["abstained"] for choice in marked] == [True, False, True]
+    assert [choice["message"]["content"] for choice in marked] == ["text 0", "text 1", "text 2"]
+    withheld = answered(Shown(abstain_below=0.5))
+    assert [choice["message"]["content"] for choice in withheld] == [None, "text 1", None]
+    assert withheld[0]["message"]["refusal"] == "Withheld: the confidence is not at least 0.5."
+    assert "text 0" not in json.dumps(withheld[0])
+    assert (withheld[0]["logprobs"], "token_ids" in withheld[0]) == ({"content": None, "confidence": 0.4}, False)
+
+
+def test_what_the_card_does_not_speak_of_is_marked_and_withheld():
+    def answered(shown):
+        choices = [{"index": 0, "message": {"content": "text"}, "finish_reason": "stop"}]
+        return whole({"choices": choices}, Events(V(0.9, STOPPED)), shown)["choices"][0]
+
+    assert answered(Shown())["message"] == {"content": "text", "confidence": 0.9}
+    assert answered(Shown())["confidence_reason"] == STOPPED
+    withheld = answered(Shown(abstain_below=0.1))
+    assert (withheld["abstained"], withheld["message"]["content"]) == (True, None)
+    assert withheld["message"]["refusal"] == f"Withheld: {STOPPED}."
+
+
+def test_clients_find_the_confidence_within_what_they_keep():
+    """OpenAI's helper for streams keeps the delta alone, LangChain the log-probabilities alone."""
+    logprobs = {"content": [{"token": "a"}], "refusal": None}
+    for name in ("message", "delta"):
+        choice = {"index": 0, name: {"content": "text"}, "finish_reason": "stop", "logprobs": logprobs}
+        (found,) = whole({"choices": [choice], "kv_transfer_params": {"a": 1}}, Events(V(0.7)), Shown())["choices"]
+        assert found["confidence"] == found[name]["confidence"] == found["logprobs"]["confidence"] == 0.7
+        assert found["logprobs"]["content"] == [{"token": "a"}]
+    found = whole({"output": [], "kv_transfer_params": {"a": 1}}, Recorder(scorer()), Shown())  # of /v1/responses
+    assert found == {"output": [], "confidence": None, "confidence_reason": NOT_FOLLOWED}
+
+
+def events_of(*pieces):
+    """Events of a stream with two choices, the last of which are its usage and its end."""
+
+    async def all_of_them():
+        for index, text, ended in pieces:
+            choice = {"index": index, "delta": {"content": text}, "finish_reason": "stop" if ended else None}
+            yield f"data: {json.dumps({'choices': [choice]}, separators=(',', ':'))}\n\n"
+        yield 'data: {"choices":[],"usage":{"total_tokens":3}}\n\n'
+        yield "data: [DONE]\n\n"
+
+    return all_of_them()
+
+
+PIECES = [(0, "a", 0), (1, 'x"finish_reason":"stop"', 0), (0, "b", 0), (1, "y", 1), (0, "c", 1)]
+
+
+@pytest.mark.parametrize("shown", [Shown(), Shown(abstain_below=0.5, withhold=False), Shown(abstain_below=0.5)])
+def test_the_last_event_of_each_choice_has_its_confidence(shown):
+    async def collected():
+        return [event async for event in streamed(events_of(*PIECES), recorder, shown)]
+
+    recorder = Events(V(0.25), V(0.75))
+    found = asyncio.run(collected())
+    assert found[-1] == "data: [DONE]\n\n"
+    assert "usage" in found[-2]
+    chunks = [json.loads(event[6:])["choices"][0] for event in found[:-2]]
+    assert [one["confidence"] for one in chunks if one["finish_reason"]] == [0.75, 0.25]
+    assert not any("confidence" in one for one in chunks if not one["finish_reason"])
+    texts = {k: "".join(one["delta"]["content"] or "" for one in chunks if one["index"] == k) for k in (0, 1)}
+    assert texts == {0: "" if shown.withholds else "abc", 1: 'x"finish_reason":"stop"y'}
+
+
+class Engine:
+    """An engine whose outputs are known, one list for each request in their order; it notes what it is asked."""
+
+    def __init__(self, *outputs):
+        self.outputs, self.asked, self.closed = iter(outputs), [], 0
+        self.vllm_config = SimpleNamespace(device_config=SimpleNamespace(device_type="cpu"))
+
+    async def generate(self, prompt, sampling_params, request_id, **options):
+        self.asked.append((request_id, prompt, sampling_params))
+        try:
+            for output in next(self.outputs):
+                await asyncio.sleep(0)
+                yield output
+        finally:
+            self.closed += 1
+
+
+def output(ids, finish=None, found=None):
+    """A request output of vLLM with one choice."""
+    one = SimpleNamespace(index=0, token_ids=ids, finish_reason=finish, stop_reason=None)
+    params = found and {CONFIDENCES: found}
+    return SimpleNamespace(prompt_token_ids=[5, 6], outputs=[one], kv_transfer_params=params)
+
+
+def scorer(engine=None):
+    return Scorer(engine, MEMBERS, "binary", frozenset({2, 7}), 12)
+
+
+def test_the_confidence_is_the_mean_over_the_seeds_of_one_target_and_what_has_no_end_has_none():
+    found = [0.1, 0.3, 0.9]
+    expected = V(0.2, None, {"binary-42": 0.1, "binary-137": 0.3, "group-42": 0.9})
+
+    def verdict(ids, finish="stop", prompt=3, found=found):
+        return asyncio.run(scorer().generated(output(ids, finish, found), [5] * prompt, ids))
+
+    assert verdict([8, 2]) == verdict([2]) == expected
+    assert verdict([8, 7]).confidence == 0.2  # a second end token
+    assert verdict([8, 2], "length") == V(None, CUT)
+    assert verdict([8]) == expected._replace(reason=STOPPED)  # by a token that the request named
+    assert verdict([8, 2], prompt=9) == expected
+    assert verdict([8, 2], prompt=10) == V(None, NO_ROOM)
+    assert verdict([8, 2], found=None) == V(None, FAILED)
+    assert scorer().of(None) == V(None, FAILED)
+    for prompt, response, reason in (([5], [], NO_END), ([5] * 11, [2], NO_ROOM)):
+        assert asyncio.run(scorer().score(prompt, response)) == V(None, reason)
+
+
+@pytest.mark.vllm
+def test_a_response_that_a_stop_string_ended_is_read_once_more():
+    """The server finds it in the text, and the engine is told to forget the request."""
+    ended = output([9], "stop")
+    ended.outputs[0].stop_reason = "word"
+    engine = Engine([output([8]), ended], [output([1], "length", [0.2, 0.6, 0.9])])
+    seen, found = answered(engine, "DELTA", 1, closed=2)
+    assert len(seen) == 2
+    assert found[0] == V(0.4, STOPPED, {"binary-42": 0.2, "binary-137": 0.6, "group-42": 0.9})
+    assert engine.asked[1][1] == {"prompt_token_ids": [5, 6, 8, 9]}
+    assert engine.asked[1][2].extra_args == asking(2)
+
+
+def test_the_reason_of_a_call_is_that_of_all_its_confidences():
+    recorder = Recorder(scorer(), OTHER_MODE)
+    recorder._verdicts = {0: V(0.4), 1: V(None, CUT), 2: V(0.4, STOPPED)}
+    assert [recorder.verdict(k).reason for k in range(3)] == [OTHER_MODE, CUT, STOPPED]
+
+
+def answered(engine, kind, n, closed=None, **more):
+    """What an API sees of an engine that gives n choices, and their verdicts and one more."""
+
+    async def answer():
+        recorder = Recorder(scorer(engine))
+        RECORDER.set(recorder)
+        kind_of_output = SimpleNamespace(name=kind)
+        parameters = SimpleNamespace(n=n, seed=3, extra_args={"a": 1}, top_k=5, top_p=1, output_kind=kind_of_output)
+        followed = FollowedEngine(engine)
+        seen = [one async for one in followed.generate({"cache_salt": "s"}, parameters, "request", **more)]
+        assert (parameters.n, parameters.extra_args) == (n, {"a": 1})  # the caller's own stay as they are
+        assert followed.closed == engine.closed == (closed or n)
+        return seen, [recorder.verdict(k) for k in range(n + 1)]
+
+    return asyncio.run(answer())
+
+
+def test_a_response_has_its_verdict_when_it_ends_and_an_adapter_s_is_not_followed():
+    parts = [output([8]), output([2], "stop", [0.2, 0.6, 0.9])]
+    engine = Engine(parts, parts)
+    seen, found = answered(engine, "DELTA", 1)
+    assert seen == parts
+    assert [(one.confidence, one.reason) for one in found] == [(0.4, None), (None, NOT_FOLLOWED)]
+    ((name, prompt, asked),) = engine.asked
+    assert (name, prompt, asked.n, asked.seed) == ("request", {"cache_salt": "s"}, 1, 3)
+    assert asked.extra_args == {"a": 1, **asking()}
+    assert (asked.top_k, asked.top_p) == (5, 1)
+    engine = Engine(parts)
+    seen, found = answered(engine, "DELTA", 1, lora_request="one")
+    assert (seen, found) == (parts, [V(None, NOT_FOLLOWED)] * 2)
+    assert engine.asked[0][2].extra_args == {"a": 1}
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize("kind", ["DELTA", "FINAL_ONLY"])
+def test_each_choice_is_a_request_of_its_own(kind):
+    parts = [[output([8]), output([2], "stop", [0.1, 0.3, 0.9])], [output([9]), output([9, 9], "length")]]
+    whole_ones = [[output([8, 2], "stop", [0.1, 0.3, 0.9])], [output([9, 9, 9], "length")]]
+    engine = Engine(*(parts if kind == "DELTA" else whole_ones))
+    seen, found = answered(engine, kind, 2)
+    outputs = [(one.index, one.token_ids) for part in seen for one in part.outputs]
+    if kind == "DELTA":
+        assert sorted(outputs) == [(0, [2]), (0, [8]), (1, [9]), (1, [9, 9])]
+    else:
+        assert (len(seen), outputs) == (1, [(0, [8, 2]), (1, [9, 9, 9])])
+    assert [(one.confidence, one.reason) for one in found] == [(0.2, None), (None, CUT), (None, NOT_FOLLOWED)]
+    asked = [(name, one.n, one.seed, one.extra_args) for name, _, one in engine.asked]
+    assert asked == [(f"{k}_request", 1, 3 + k, {"a": 1, **asking()}) for k in range(2)]
+
+
+def test_rows_of_texts_chats_and_ids_become_token_ids(own):
+    policy = own.policy
+    encoder = Encoder(read_vocabulary(own.checkpoint, plain=True))
+    question = own.texts.iloc[0]
+    rows = [
+        {"prompt": question, "response": "19"},
+        {"messages": [{"role": "user", "content": question}], "response": "19"},
+        {"prompt_ids": [5, 6], "response_ids": [8, min(policy.ends)]},
+        {"prompt": question, "response": "19", "truncated": True},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": question}]}], "response": "19"},
+    ]
+    found = encoded(encoder, ConfidenceBody(rows=rows).samples(), 100)
+    assert found[0].prompt.tolist() == found[1].prompt.tolist() == found[4].prompt.tolist()
+    assert [one.response[-1] in policy.ends for one in found] == [True, True, True, False, True]
+    assert [one.exact for one in found] == [False, False, True, False, False]
+    with pytest.raises(ContractError, match=re.escape("rows[0]: prompt and response have")):
+        encoded(encoder, ConfidenceBody(rows=rows).samples(), 10)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({}, "body: give exactly one of prompt, messages, prompt_ids"),
+        ({"prompt": "", "response": "1"}, "which is not empty"),
+        ({"prompt": "1", "messages": [{}], "response": "1"}, "exactly one of prompt, messages"),
+        ({"rows": [{"prompt": "1", "response": "1"}, {"prompt": "1"}]}, "exactly one of response, response_ids"),
+        ({"messages": [{"role": "user"}], "response": "1"}, "without a text as 'role' and 'content'"),
+        ({"prompt_ids": [-1], "response": "1"}, "is no token id"),
+        ({"prompt_ids": [True], "response": "1"}, "valid integer"),
+        ({"prompt_ids": [5], "response_ids": [6.0]}, "valid integer"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}], "response": "1"}, "without a text"),
+        ({"messages": [{"role": "user", "content": []}], "response": "1"}, "without a text"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}], "response": "1"}, "without a text"),
+        ({"rows": [], "prompt": "1"}, "one response, or several in rows"),
+        ({"rows": []}, "rows has 0 responses"),
+        ({"prompt": "1", "response": "1", "prmopt": "1"}, "Extra inputs are not permitted"),
+    ],
+)
+def test_a_wrong_body_is_refused_with_its_place(body, message):
+    with pytest.raises((ContractError, ValidationError), match=re.escape(message)):
+        ConfidenceBody(**body).samples()

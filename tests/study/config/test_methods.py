@@ -1,0 +1,210 @@
+"""The registry of methods: a method is one module, of this package or of another one."""
+
+import re
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from cocal.cli import main
+from cocal.metrics.settings import MetricSettings
+from cocal.store import read_frame, write_dataset
+from cocal.store.contracts import PREDICTIONS
+from cocal_study.config import ConfigError, load_study, parse_settings
+from cocal_study.config import methods as registry
+from cocal_study.config.evaluation import EstimatorSettings
+from cocal_study.config.method import Method
+from cocal_study.config.methods import METHODS, built_in, declarations
+from cocal_study.cubes.cube import metric_cube
+from cocal_study.exhibits.typesetting.accuracy import AccuracyLayout
+from cocal_study.provenance import code
+from cocal_study.provenance.code import code_digest
+from evaluated_study import QUESTIONS, SAMPLES, EvaluatedStudy, command, write_responses
+from exhibits_by_name import make
+from sample_predictions import OURS, sample_predictions
+
+COIN = '''"""Coin: a coin is tossed for every response."""
+
+from cocal_study.config.method import Method
+
+METHOD = Method(
+    name="coin",
+    label="Coin toss",
+    position=15,
+    group=1,
+    prompt_format="answer",
+    policy="grpo",
+    estimate=f"{__name__}:estimate",
+    colour="#123456",
+    marker="*",
+)
+
+
+def estimate(methods, responses, inputs):
+    from cocal_study.methods.responses import Estimator
+    from fair.heads import HEADS
+
+    return {Estimator(method.name): HEADS[responses.evaluated["response_id"] % 2] for method in methods}
+'''
+SHOWN = ["verbal", "coin", "cocal-binary"]
+HEADS = "import numpy as np\n\nHEADS = np.array([0.25, 0.75])\nUNUSED = 1\n"
+
+
+def _install(folder, modules, place="fair"):
+    """A package `fair` of these modules with an entry point, as pip would leave it."""
+    (folder / "fair").mkdir(parents=True)
+    for name, text in {"__init__": "", **modules}.items():
+        (folder / "fair" / f"{name}.py").write_text(text)
+    about = folder / "fair_methods-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: fair-methods\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[cocal_study.methods]\ntosses = {place}\n")
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Installs modules as another package; they are gone after the test."""
+
+    def forget():
+        registry._found.cache_clear()
+        for cached in (code._module, code._looked_up):
+            cached.cache_clear()
+        # each test installs another package of this name, and Python would give it the one that it has imported before
+        for name in [name for name in sys.modules if name.split(".")[0] == "fair"]:
+            del sys.modules[name]
+
+    def installed(place="fair", **modules):
+        _install(tmp_path / "site", modules, place)
+        monkeypatch.syspath_prepend(tmp_path / "site")
+        forget()
+        return tmp_path / "site/fair"
+
+    yield installed
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.fixture
+def coin(install):
+    return install(coin=COIN, heads=HEADS)
+
+
+# Ours
+
+
+def test_each_method_is_in_a_module_of_its_name_with_an_estimate():
+    for name, declaration in zip(METHODS, declarations(METHODS), strict=True):
+        own, target = name.replace("-", "_"), re.fullmatch("(.*)-(?:binary|group)", name)
+        assert declaration == f"cocal_study.methods.{target[1] if target else own}:METHOD"
+        declared = import_module(declaration.removesuffix(":METHOD")).METHOD
+        assert (METHODS[name] in declared) if target else (declared is METHODS[name])
+        module, _, function = METHODS[name].estimate.partition(":")
+        assert callable(getattr(import_module(module), function))
+
+
+def test_the_order_is_that_of_the_papers_table():
+    """Others may stand between them."""
+    found = {name: method.group for name, method in METHODS.items() if name in OURS}
+    assert list(found.items()) == list(OURS.items())
+
+
+def test_the_registry_loads_nothing_heavy():
+    """Hundreds of short processes import it. A module that declares a method may be imported first, too."""
+    script = (
+        "import sys, cocal_study.methods.rlcr; from cocal_study.config.methods import METHODS; print(len(METHODS),"
+        "*{'numpy', 'pandas', 'torch'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(len(METHODS))]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"colour": "red"}, "colour\n.*should match pattern"),
+        ({"estimate": "estimate"}, "estimate\n.*should match pattern"),
+        ({"prompt_format": "verball"}, "prompt_format\n.*should be 'answer', 'verbal', 'rlcr' or 'dcpo'"),
+        ({"experience": "rollouts"}, "a companion needs both"),
+    ],
+)
+def test_a_wrong_declaration_is_refused(change, message):
+    fields = {"name": "x", "label": "X", "position": 1, "prompt_format": "answer", "policy": "grpo"}
+    with pytest.raises(ValueError, match=message):
+        Method(**fields | {"estimate": "m:estimate", "colour": "#000000", "marker": "o"} | change)
+
+
+# Other packages'
+
+
+def test_another_packages_method_is_predicted_and_shown(coin, tmp_path):
+    study = EvaluatedStudy(tmp_path)
+    write_responses(tmp_path / "answer", study.frame)
+    settings = EstimatorSettings(methods=("coin", "token-probability")).model_dump_json()
+    assert main(command(tmp_path, tmp_path / "x.parquet", "--settings", settings)) == 0
+    table = read_frame(tmp_path / "x.parquet", PREDICTIONS)
+    assert list(table["method"].unique()) == ["coin", "token-probability"]
+    mine = table[table["method"] == "coin"]
+    assert len(mine) == QUESTIONS * SAMPLES
+    assert mine["confidence"].tolist() == [0.25, 0.75] * QUESTIONS
+
+    predictions = sample_predictions("amc", methods=SHOWN)
+    cube = metric_cube(predictions, MetricSettings(resamples=0), {"macro": ["amc"]})
+    write_dataset(tmp_path / "m.nc", cube, {"digest": "aaaa"})
+    layout = {"study": "s", "caption": "c", "backbone": "tiny-a", "backbone_label": "Tiny A", "methods": SHOWN}
+    layout |= {"datasets": [{"name": "amc", "label": "AMC"}], "step": 60}
+    table = AccuracyLayout(**layout, macro="macro")
+    assert make("main", tmp_path / "m.tex", table, metrics=tmp_path / "m.nc") == 0
+    assert "Coin toss & " in (tmp_path / "m.tex").read_text()
+
+
+def test_configuration_admits_it_and_no_study_changes(repository, coin):
+    path = repository / "config/config.yaml"
+    assert "coin" not in load_study(path).estimators.methods
+    assert load_study(path).estimators.methods == built_in()
+    assert load_study(path, {"estimators": {"methods": ["coin"]}}).estimators.methods == ("coin",)
+    with pytest.raises(ConfigError) as caught:
+        load_study(path, {"estimators": {"methods": ["verbal", "coyn"]}})
+    assert "estimators.methods.1: " in str(caught.value)
+    assert "there is no method 'coyn'; did you mean 'coin'? there are base-verbal, verbal, coin" in str(caught.value)
+
+
+def test_its_code_is_digested(coin):
+    def digests():
+        code._module.cache_clear()
+        code._looked_up.cache_clear()
+        code.code_digest.cache_clear()
+        return code_digest("fair.coin:estimate"), code_digest(*declarations(["coin"]))
+
+    estimate, look = digests()
+    (coin / "heads.py").write_text(HEADS.replace("UNUSED = 1", "UNUSED = 2"))
+    assert digests() == (estimate, look)
+    (coin / "heads.py").write_text(HEADS.replace("0.75", "0.5"))
+    assert digests()[0] != estimate
+    assert digests()[1] == look
+    (coin / "heads.py").write_text(HEADS)
+    (coin / "coin.py").write_text(COIN.replace("Coin toss", "Coin"))
+    assert digests()[0] == estimate
+    assert digests()[1] != look
+
+
+@pytest.mark.parametrize(
+    ("modules", "message"),
+    [
+        ({"coin": "METHOD = 1 / 0"}, r"the methods of fair cannot be loaded; .*\(ZeroDivisionError: division"),
+        ({"coin": "METHOD = 1"}, r"fair\.coin: METHOD is not a cocal_study\.config\.method\.Method but 1"),
+        ({"coin": COIN.replace('"coin"', '"rlcr"')}, r"coin declares the method 'rlcr', which cocal_study\.methods"),
+        ({"__init__": "import gone"}, "No module named 'gone'"),
+    ],
+)
+def test_a_broken_package_is_named(install, modules, message):
+    install(**modules)
+    with pytest.raises(ConfigError, match=rf"^entry point 'tosses' of fair-methods: .*{message}"):
+        len(METHODS)
+    with pytest.raises(ConfigError, match="entry point 'tosses' of fair-methods"):
+        parse_settings(EstimatorSettings, '{"methods": ["verbal"]}')
+
+
+def test_an_entry_point_may_name_a_single_module(install):
+    install("fair.coin", coin=COIN, heads=HEADS)
+    assert METHODS["coin"].label == "Coin toss"

@@ -1,0 +1,88 @@
+"""Which study a configuration file is, and where its relative paths lead."""
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cocal.settings.parse import validate
+from cocal_study.config import ConfigError
+from cocal_study.config.load import configured_study
+from cocal_study.config.paths import located
+from cocal_study.config.study import Study
+
+
+@pytest.fixture
+def content(repository) -> dict:
+    """A study with every kind of path."""
+    content = yaml.safe_load((repository / "config/smoke.yaml").read_text())
+    own = {"source": "checkpoint", "label": "A", "depth": 2, "width": 8}
+    rollouts = {"format": "slime", "path": "runs/dump", "weights": "/far/weights"}
+    imported = {"grpo": {"stages": {2: "runs/iter1", 4: "/far/iter3"}, "rollouts": rollouts}}
+    content["backbones"] = {
+        "folder": own | {"path": "./owner/name", "imported": imported},
+        "hub": own | {"path": "owner/name", "revision": "0" * 40},
+        "trained": content["backbones"]["smoke"],
+    }
+    content["sources"] = {"registry": "config/datasets.yaml", "cache": "results/sources"}
+    vllm = {"kind": "vllm", "python": "venv/bin/python"}
+    content["judge"] = {"kind": "llm", "checkpoint": "./judge", "prompts": "wording", "engine": vllm}
+    content["generation"]["engine"] = {"kind": "vllm", "python": "python3"}
+    content["datasets"]["mine"] = content["datasets"]["smoke-small"] | {
+        "source": {"kind": "file", "path": "data/mine.jsonl"}
+    }
+    content["policy"]["slime"] = {"torch_dist": {"folder": "runs/torch"}}
+    return content
+
+
+def test_relative_paths_start_at_the_repository(tmp_path, content):
+    root, folder = tmp_path / "checkout", tmp_path / "checkout/studies/mine"
+    folder.mkdir(parents=True)
+    study = validate(Study, content, "study.yaml")
+    assert located(study, root, root) == study
+    moved = located(study, root, folder)
+    backbone = moved.backbones["folder"]
+    training = backbone.imported["grpo"]
+    found = {
+        backbone.path: "owner/name",
+        training.stages[2]: "runs/iter1",
+        training.rollouts.path: "runs/dump",
+        moved.datasets["mine"].source.path: "data/mine.jsonl",
+        moved.sources.registry: "config/datasets.yaml",
+        moved.judge.checkpoint: "judge",
+        moved.judge.prompts: "wording",
+        moved.judge.engine.python: "venv/bin/python",
+        moved.policy.slime.torch_dist["folder"]: "runs/torch",
+    }
+    for seen, path in found.items():
+        assert not Path(seen).is_absolute(), "a checkout that is moved has nothing to run again"
+        assert os.path.normpath(folder / seen) == str(root / path)
+    assert (training.stages[4], training.rollouts.weights) == ("/far/iter3", "/far/weights")
+    assert moved.backbones["hub"] == study.backbones["hub"]
+    assert moved.backbones["trained"] == study.backbones["trained"]
+    assert moved.sources.cache == "results/sources"
+    assert moved.generation == study.generation, "python3 is looked up in PATH"
+    above = located(study, root, tmp_path).backbones["folder"]
+    assert above.path == "./checkout/owner/name"
+    assert not above.on_hub
+    assert located(study, root / "a", root).backbones["folder"].path == "./a/owner/name", "not a name on the hub"
+
+
+def test_a_file_is_a_whole_study_and_keys_change_in_it(repository, tmp_path):
+    default, smoke = repository / "config/config.yaml", repository / "config/smoke.yaml"
+    change = {"companion": {"passes": "7"}, "policy": {"trl": {"devices": "2"}}, "seed": 9}
+    for path, name in ((default, "embedded"), (smoke, "smoke")):
+        plain, study = configured_study([path], {}), configured_study([path], change)
+        assert study.study == name
+        assert (study.companion.passes, study.policy.trl.devices, study.seed) == (7, 2, 9)
+        assert study.companion.widths == plain.companion.widths
+        assert study.policy.steps == plain.policy.steps
+    part = tmp_path / "part.yaml"
+    part.write_text("companion: {passes: 3}\n")
+    with pytest.raises(ConfigError, match=r"part\.yaml: no key `study:`.*--config 'companion=\{passes: 10\}'"):
+        configured_study([part], {"study": "named"})
+    with pytest.raises(ConfigError, match=r"smoke\.yaml .*part\.yaml: a run has one study, and files are never merged"):
+        configured_study([smoke, part], {})
+    with pytest.raises(ConfigError, match=r"smoke\.yaml: 1 problem.*\n  compnion: unknown key"):
+        configured_study([smoke], {"compnion": {"passes": 3}})

@@ -1,0 +1,83 @@
+"""The paper study trains the rivals as the table of the protocol says that their authors do."""
+
+import json
+import re
+
+import pytest
+import yaml
+
+from cocal_study.config.load import load_study
+from planned_jobs import jobs_of, study_of
+
+COLUMNS = ("algorithm", "key", "authors", "where", "here", "why")
+SAME_MEANING = {"bnpo": "dapo", "token-mean": "dapo"}
+"""Names that the authors' code has for our averages, which are taken over other batches."""
+
+
+@pytest.fixture(scope="module")
+def rows(repository) -> list[dict[str, str]]:
+    page = (repository / "docs/protocol.md").read_text(encoding="utf-8")
+    section = page.partition("## How the rivals' authors train")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    found = [dict(zip(COLUMNS, (cell.strip() for cell in line.split("|")[1:-1]), strict=True)) for line in lines]
+    return [row | {"key": row["key"].strip("`"), "algorithm": row["algorithm"].lower()} for row in found]
+
+
+def value(cell: str):
+    return yaml.safe_load(cell.strip("`"))
+
+
+@pytest.fixture(scope="module")
+def paper(repository):
+    return load_study(repository / "config/paper.yaml").policy
+
+
+def test_here_is_what_the_paper_study_trains_with(rows, paper):
+    for row in rows:
+        found = getattr(paper.for_training(row["algorithm"]), row["key"])
+        assert (list(found) if isinstance(found, tuple) else found) == value(row["here"]), row
+
+
+def test_what_differs_from_the_authors_has_a_reason_and_nothing_else_has(rows):
+    for row in rows:
+        assert (value(row["authors"]) != value(row["here"])) == bool(row["why"]), row
+        if row["key"] == "loss":
+            assert SAME_MEANING[value(row["authors"])] == value(row["here"])
+
+
+def test_every_line_of_a_rivals_own_settings_is_a_row_with_the_same_source(rows, paper, repository):
+    text = (repository / "config/paper.yaml").read_text(encoding="utf-8").partition("  own:\n")[2].partition("\n\n")[0]
+    by_key = {(row["algorithm"], row["key"]): row for row in rows}
+    own, cited = {}, {}
+    for line in text.splitlines():
+        if found := re.match(r"    (\w+):$", line):
+            algorithm = found[1]
+        elif found := re.match(r"      (\w+): (\S+)  # ([\w.-]+:\d+)", line):
+            own[algorithm, found[1]], cited[algorithm, found[1]] = yaml.safe_load(found[2]), found[3]
+    written = {(name, key) for name, settings in paper.own.items() for key in settings.model_dump(exclude_none=True)}
+    assert own.keys() == written, "each on a line of its own, with its source"
+    for place, source in cited.items():
+        assert by_key[place]["where"].startswith(source)
+        assert own[place] == value(by_key[place]["here"])
+    assert {row["algorithm"] for row in rows} == {"grpo", "rlcr", "dcpo"}
+
+
+def test_each_setting_of_the_update_is_in_the_table_for_both_rivals(rows, paper):
+    """So that a key that is added to `policy.own` is compared with the authors' code, too."""
+    shared = {*type(paper.own["rlcr"]).model_fields} - {"clip_low", "clip_high"}
+    for algorithm in ("rlcr", "dcpo"):
+        assert shared <= {row["key"] for row in rows if row["algorithm"] == algorithm}
+
+
+def test_the_planned_trainings_of_the_paper_study_are_told_these_settings(rows):
+    """As a dry run plans them: the words of the commands that train."""
+    seen = []
+    for job in {id(job): job for job in jobs_of(study_of("paper")).values()}.values():
+        if job.rule.startswith("train_"):
+            told = dict(zip(job.words[::2], job.words[1::2], strict=True))
+            settings, algorithm = json.loads(told["--settings"]), told["--algorithm"]
+            seen.append(algorithm)
+            for row in rows:
+                if row["algorithm"] == algorithm:
+                    assert settings[row["key"]] == value(row["here"]), row
+    assert sorted(seen) == sorted(["grpo", "rlcr", "dcpo"] * 2), "on each of two backbones"

@@ -1,0 +1,81 @@
+"""Cells of a metric cube, what is said of those that it lacks, and the rates on which their numbers rest."""
+
+import numpy as np
+import pytest
+
+from cocal.errors import ContractError
+from cocal.metrics.calibration import METRICS
+from cocal.metrics.scores import ALL
+from cocal.metrics.settings import MetricSettings
+from cocal_study.config.evaluation import QualitySettings
+from cocal_study.cubes.cells import RATES, RESTS_ON, policy_cell, read_cell, read_cells, shortfalls
+from cocal_study.cubes.cube import metric_cube
+from sample_predictions import doubtful_predictions, sample_predictions
+
+CUBE = metric_cube(sample_predictions("math500", methods=("verbal", "cocal-binary")), MetricSettings(resamples=9))
+CELL = {"backbone": "tiny-a", "algorithm": "grpo", "step": 60, "dataset": "math500", "method": "cocal-binary"}
+CELL |= {"seed": "mean"}
+
+
+def test_a_cell_is_read_with_its_intervals_rates_and_seeds():
+    assert policy_cell("base-verbal", 120) == ("base", 0)
+    assert policy_cell("cocal-binary", 120) == ("grpo", 120)
+    one = CUBE.sel(CELL)
+    rows = read_cell(CUBE, CELL, ("ece", "accuracy")).set_index("metric")
+    assert rows.columns.tolist() == ["value", "lower", "upper", "n", *RATES, "seed_sd"]
+    for name in ("value", "lower", "upper", "seed_sd"):
+        assert rows[name].tolist() == [float(one[name].sel(metric=metric)) for metric in ("ece", "accuracy")]
+    assert rows["n"].tolist() == [40, 40]
+    assert rows["valid_rate"].tolist() == [1.0, 1.0]
+
+
+def test_cells_are_stacked_under_the_parts_of_their_keys():
+    cells = {("first", 2): CELL, ("second", 1): CELL | {"method": "verbal"}}
+    rows = read_cells(CUBE, cells, ["name", "place"])
+    assert rows[["name", "place", "metric"]].to_numpy().tolist() == [
+        [name, place, metric] for name, place in cells for metric in METRICS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "metrics", "message"),
+    [
+        ({"layer": 2}, METRICS, "the cube has the dimensions backbone, .* are needed. A sweep over companions has its"),
+        ({}, ALL, "^metrics: the cube has no metric brier; make it anew with `cocal metrics --scores`"),
+        (
+            {"dataset": "amc23"},
+            METRICS,
+            r"nothing for backbone tiny-a, .* method cocal-binary: no such dataset \(there are: math500\)",
+        ),
+        ({"method": "verbal", "seed": "42"}, METRICS, "nothing for .* method verbal; run its predictions"),
+    ],
+)
+def test_what_a_cube_lacks_is_said(changes, metrics, message):
+    with pytest.raises(ContractError, match=message):
+        read_cell(CUBE, CELL | changes, metrics)
+
+
+def test_shares_of_a_cell_and_of_the_macro_average():
+    frame = doubtful_predictions().assign(truncated=lambda f: f["response_id"] % 5 < 2)
+    cube = metric_cube(frame, MetricSettings(resamples=0), {"macro-mathematics": ["amc23", "amc24"]})
+    at = {"backbone": "tiny-a", "algorithm": "grpo", "step": 60, "seed": "mean"}
+    verbal, asked_true, companion = (cube.sel({**at, "method": m}) for m in ("verbal", "p-true", "cocal-binary"))
+    assert float(verbal["valid_rate"].sel(dataset="amc23")) == 0.75
+    assert float(companion["valid_rate"].sel(dataset="amc23")) == 1.0
+    for one in (verbal, asked_true, companion):
+        answered = one["answered_rate"].sel(dataset=["amc23", "amc24", "macro-mathematics"])
+        assert answered.values.tolist() == [0.8, 1, 0.9]
+        assert float(one["decided_rate"].sel(dataset="amc23")) == 0.975
+        assert float(one["truncation_rate"].sel(dataset="amc23")) == 0.4
+        assert np.isnan(one["exact_match_accuracy"]).all()
+    np.testing.assert_allclose(asked_true["p_true_mass"].sel(dataset=["amc23", "macro-mathematics"]), [0.2, 0.55])
+    assert np.isnan(verbal["p_true_mass"]).all()
+
+
+def test_shortfalls_name_what_is_known_and_too_little():
+    rates = {"valid_rate": 0.89, "answered_rate": 0.9, "decided_rate": float("nan"), "truncation_rate": 0.0}
+    assert shortfalls(rates, QualitySettings()) == {"valid_rate": 0.89}
+    assert shortfalls({"p_true_mass": 0.3}, QualitySettings(p_true_mass=0.3)) == {}
+    rounded = {"valid_rate": np.nextafter(0.9, 0)}  # as a mean over seeds may be
+    assert shortfalls(rounded, QualitySettings()) == {}
+    assert set(QualitySettings.model_fields) == set().union(*RESTS_ON.values()) < set(RATES)

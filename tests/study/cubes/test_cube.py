@@ -1,0 +1,279 @@
+"""The metric cube: seeds, macro averages, intervals, sweeps (appendix A.2; section 5, evaluation protocol)."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from cocal.cli import main
+from cocal.errors import ContractError
+from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
+from cocal.metrics.calibration import evaluate
+from cocal.metrics.scores import Sample
+from cocal.metrics.settings import MetricSettings
+from cocal.store import read_dataset, write_frame
+from cocal.store.contracts import PREDICTIONS
+from cocal_study.cubes.cube import metric_cube, on_common_responses
+from sample_predictions import sample_predictions
+
+SEEDS = (42, 137, 500)
+QUICK = MetricSettings(resamples=40)
+
+
+def rows(method: str, dataset: str = "easy", seed: int = -1, stream: int = 0, **changes) -> pd.DataFrame:
+    """Predictions of one method and seed: 20 questions, two responses each, the same outcomes for all methods."""
+    outcome = np.random.default_rng([len(dataset), ord(dataset[0])])
+    correct = outcome.random(40) < np.repeat(outcome.random(20), 2)
+    noise = np.random.default_rng([stream, max(seed, 0)]).random(40)
+    columns = {
+        "backbone": "tiny",
+        "algorithm": "grpo",
+        "step": 20,
+        "dataset": dataset,
+        "question_id": [f"{dataset}-{i // 2:02d}" for i in range(40)],
+        "response_id": np.arange(40),
+        "method": method,
+        "seed": seed,
+        "source_step": 20 if seed >= 0 else -1,
+        "validation_step": 20 if seed >= 0 else -1,
+        "layer": 2 if seed >= 0 else -1,
+        "pooling": "last+mean" if seed >= 0 else "",
+        "confidence": 0.3 * correct + 0.7 * noise,
+        "valid": True,
+        "correct": correct,
+        "truncated": np.arange(40) < 4,
+        "answered": True,
+        "decided": True,
+        "exact_match": None,
+        "p_true_mass": np.nan,
+    }
+    return pd.DataFrame(columns | changes)
+
+
+def seeded(**changes) -> pd.DataFrame:
+    """One method with a companion, of all seeds."""
+    return pd.concat([rows("cocal-binary", seed=seed, **changes) for seed in SEEDS], ignore_index=True)
+
+
+def table(*datasets: str) -> pd.DataFrame:
+    """One method without seeds and one with three, on each dataset."""
+    parts = [part for name in datasets for part in (rows("verbal", name), seeded(dataset=name, stream=1))]
+    return pd.concat(parts, ignore_index=True)
+
+
+def cell(cube, method: str, dataset: str = "easy", *, seed: str = "mean", algorithm: str = "grpo", step: int = 20):
+    labels = {"backbone": "tiny", "algorithm": algorithm, "step": step, "dataset": dataset}
+    return cube.sel(labels | {"method": method, "seed": seed})
+
+
+# Values
+
+
+def test_the_mean_over_seeds_averages_metrics_not_confidences():
+    """It has as many valid confidences as the worst seed; methods without seeds fill it alone."""
+    frame = table("easy")
+    silent = frame.index[frame["seed"] == 137][:3]
+    frame.loc[silent, ["confidence", "valid"]] = [np.nan, False]
+    cube = metric_cube(frame, QUICK)
+    per_seed = []
+    for seed in SEEDS:
+        one = frame[frame["seed"] == seed]
+        confidence, valid, correct = (one[name].to_numpy() for name in ("confidence", "valid", "correct"))
+        expected = list(evaluate(confidence, valid, correct).values())
+        np.testing.assert_allclose(cell(cube, "cocal-binary", seed=str(seed))["value"], expected)
+        per_seed.append(expected)
+    mean = cell(cube, "cocal-binary")
+    np.testing.assert_allclose(mean["value"], np.mean(per_seed, axis=0))
+    np.testing.assert_allclose(mean["seed_sd"], np.std(per_seed, axis=0, ddof=1))
+    assert (mean["lower"] <= mean["value"]).all()
+    assert (mean["value"] <= mean["upper"]).sel(metric=["accuracy", "mean_confidence", "auroc"]).all()
+    counts = [int(cell(cube, "cocal-binary", seed=seed)["n_valid"]) for seed in ("mean", *map(str, SEEDS))]
+    assert (int(mean["n"]), counts) == (40, [37, 40, 37, 40])
+    assert cube["seed"].values.tolist() == ["mean", "42", "137", "500"]
+    verbal = cube["value"].sel({"method": "verbal"})
+    assert verbal.sel(seed="mean").notnull().all()
+    assert verbal.sel(seed=["42", "137", "500"]).isnull().all()
+    assert cell(cube, "verbal")["seed_sd"].isnull().all()
+    assert float(mean["truncation_rate"]) == pytest.approx(0.1)
+
+
+def test_macro_averages_are_unweighted_and_absent_when_a_dataset_is_missing():
+    groups = {"macro-both": ["easy", "hard"], "macro-more": ["easy", "missing"]}
+    frame = table("easy", "hard")
+    frame = frame[~((frame["dataset"] == "hard") & frame["question_id"].str.endswith(("0", "1", "2", "3")))]
+    cube = metric_cube(frame, QUICK, groups)
+    assert cube["dataset"].values.tolist() == ["easy", "hard", "macro-both", "macro-more"]
+    parts = [cell(cube, "cocal-binary", name) for name in ("easy", "hard")]
+    macro = cell(cube, "cocal-binary", "macro-both")
+    assert int(parts[0]["n"]) != int(parts[1]["n"])
+    np.testing.assert_allclose(macro["value"], (parts[0]["value"] + parts[1]["value"]) / 2)
+    assert int(macro["n"]) == sum(int(part["n"]) for part in parts)
+    widths = [float((one["upper"] - one["lower"]).sel(metric="accuracy")) for one in (*parts, macro)]
+    assert widths[2] < max(widths[:2])
+    more = cell(cube, "cocal-binary", "macro-more")
+    assert more["value"].isnull().all()
+    assert int(more["n"]) == 0
+
+
+# Intervals
+
+
+@pytest.mark.parametrize("dataset", ["easy", "hard"])
+def test_intervals_are_those_of_the_settings_and_of_resampled_questions(dataset):
+    settings = MetricSettings(bins=4, resamples=30, level=0.5, seed=3)
+    frame = rows("verbal", dataset)
+    confidence, valid, correct = (frame[name].to_numpy() for name in ("confidence", "valid", "correct"))
+    value = np.array(list(evaluate(confidence, valid, correct, bins=4).values()))
+    sample = Sample(np.repeat(np.arange(20), 2), confidence, correct)
+    (resampled,) = resampled_metrics([sample], 20, bins=4, resamples=30, generator=generator_for(3, dataset))
+    lower, upper = centred_interval(value, resampled.T, 0.5)
+    found = cell(metric_cube(frame, settings), "verbal", dataset)
+    for name, expected in (("value", value), ("lower", lower), ("upper", upper)):
+        np.testing.assert_allclose(found[name], expected)
+    without = cell(metric_cube(frame, MetricSettings(resamples=0)), "verbal", dataset)
+    assert without["value"].notnull().all()
+    assert without["lower"].isnull().all()
+
+
+def test_neither_the_order_of_the_rows_nor_other_methods_matter():
+    frame, groups = table("easy", "hard"), {"macro": ["easy", "hard"]}
+    cube = metric_cube(frame, QUICK, groups)
+    assert cube.identical(metric_cube(frame.sample(frac=1, random_state=0), QUICK, groups))
+    alone = metric_cube(rows("verbal"), QUICK)
+    for name in ("lower", "upper"):
+        np.testing.assert_array_equal(cell(cube, "verbal")[name], cell(alone, "verbal")[name])
+
+
+# Sweeps
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "kinds"),
+    [
+        (["source_step"], [{"source_step": 2}, {"source_step": 5}, {"source_step": 20}]),
+        (["validation_step"], [{"validation_step": 2}, {"validation_step": 20}]),
+        (
+            ["layer", "pooling"],
+            [{"layer": 0, "pooling": "last"}, {"layer": 0, "pooling": "mean"}, {"layer": 2, "pooling": "last"}],
+        ),
+    ],
+)
+def test_a_sweep_has_the_cube_of_each_kind_of_companion(dimensions, kinds):
+    frames = [seeded(stream=place, **kind) for place, kind in enumerate(kinds)]
+    other = pd.concat([rows("postcal-binary", seed=seed, stream=9) for seed in SEEDS])
+    cube = metric_cube(pd.concat([*frames, other]), QUICK, sweep=dimensions)
+    names = ("backbone", "algorithm", "step", *dimensions, "dataset", "method", "seed")
+    assert cube["n"].dims == names
+    assert cube["value"].dims == (*names, "metric")
+    for kind, frame in zip(kinds, frames, strict=True):
+        alone = metric_cube(frame, QUICK)
+        assert not {*dimensions} & {*alone.coords}
+        xr.testing.assert_identical(cube.sel({**kind, "method": ["cocal-binary"]}, drop=True), alone)
+    absent = cube.sel({**kinds[0], "method": "postcal-binary"})
+    assert absent["value"].isnull().all()
+    assert (absent["n"] == 0).all()
+    accuracy = cube["lower"].sel({"metric": "accuracy", "seed": "mean", "method": "cocal-binary"}).values
+    assert np.unique(accuracy[~np.isnan(accuracy)]).size == 1, "all see the same resamples"
+    for missing in dimensions:
+        rest = [name for name in dimensions if name != missing]
+        words = missing.replace("_", " ")
+        with pytest.raises(ContractError, match=rf"'cocal-binary'.*several {words}s, .*metrics --sweep {missing}"):
+            metric_cube(pd.concat(frames), QUICK, sweep=rest)
+
+
+# Refusals
+
+
+def without(frame, **labels):
+    return frame[~np.logical_and.reduce([frame[name] == value for name, value in labels.items()])]
+
+
+@pytest.mark.parametrize(
+    ("frame", "options", "message"),
+    [
+        (table("easy"), {"groups": {"easy": ["easy"]}}, "'easy' has the name of a dataset"),
+        (without(table("easy", "hard"), seed=137, dataset="hard"), {}, r"'cocal-binary'.* on hard lacks seed\(s\) 137"),
+        (table("easy"), {"seeds": (*SEEDS, 700)}, r"lacks seed\(s\) 700"),
+        (table("easy"), {"seeds": (42, 137)}, r"unexpected seed\(s\) 500"),
+        (
+            without(pd.concat([seeded(source_step=2), seeded()]), seed=137, source_step=2),
+            {"sweep": ["source_step"]},
+            r"'cocal-binary'.*source step 2\) on easy lacks seed\(s\) 137",
+        ),
+        (pd.concat([table("easy"), rows("verbal")]), {}, "must be unique"),
+    ],
+)
+def test_tables_that_do_not_do_are_refused(frame, options, message):
+    with pytest.raises(ContractError, match=message):
+        metric_cube(frame, QUICK, **options)
+
+
+@pytest.mark.parametrize("column", ["correct", "truncated"])
+def test_the_seeds_of_a_method_are_about_the_same_responses(column):
+    frame = table("easy")
+    frame.loc[frame.index[frame["seed"] == 500][0], column] ^= True
+    with pytest.raises(ContractError, match="seed 500 has other responses than seed 42"):
+        metric_cube(frame, QUICK)
+
+
+# The same responses for several methods
+
+
+def test_methods_are_compared_where_all_have_a_confidence():
+    frame = sample_predictions("amc23", "amc24", methods=("rlcr", "cocal-on-rlcr", "dcpo"))
+    for method, ids in {"rlcr": (3, 5), "cocal-on-rlcr": (5, 8)}.items():
+        lost = (frame["method"] == method) & frame["response_id"].isin(ids) & (frame["dataset"] == "amc23")
+        frame["confidence"] = frame["confidence"].mask(lost)
+    frame["valid"] = frame["confidence"].notna()
+    earlier = sample_predictions("amc23", "amc24", methods=("rlcr", "cocal-on-rlcr"), step=20)
+    both = on_common_responses(pd.concat([frame, earlier], ignore_index=True))
+    assert both.loc[both["step"] == 20, "valid"].all(), "another step has other responses"
+    common = PREDICTIONS.check(on_common_responses(frame), "common")
+    for (method, dataset), part in common.groupby(["method", "dataset"]):
+        invalid = set(part.loc[~part["valid"], "response_id"])
+        assert invalid == (set() if method == "dcpo" or dataset == "amc24" else {3, 5, 8}), method
+    kept = common["valid"]
+    pd.testing.assert_series_equal(common["confidence"][kept], frame["confidence"][kept])
+    verbal = on_common_responses(sample_predictions("amc23", methods=("verbal", "token-probability")))
+    assert verbal[verbal["method"] == "token-probability"]["valid"].all(), "another format has other responses"
+
+
+# The command
+
+
+def cube_of(folder, *flags, **files):
+    """The cube that `cocal metrics` writes from tables of these names, and its bytes."""
+    for name, frame in files.items():
+        write_frame(folder / f"{name}.parquet", frame, PREDICTIONS, {})
+    output = folder / "cube.nc"
+    tables = [str(folder / f"{name}.parquet") for name in files]
+    command = ["metrics", "--settings", '{"resamples": 20}', *flags, "--predictions", *tables, "--output", str(output)]
+    assert main(command) == 0
+    return read_dataset(output), output.read_bytes()
+
+
+def test_the_command_writes_the_same_bytes_again(tmp_path):
+    groups = {"macro-mathematics": ["easy", "hard"]}
+    flags = ["--groups", json.dumps(groups), "--seeds", *map(str, SEEDS)]
+    cube, written = cube_of(tmp_path, *flags, easy=table("easy"), hard=table("hard"))
+    assert cube_of(tmp_path, *flags, hard=table("hard"), easy=table("easy"))[1] == written
+    assert cube.drop_attrs().equals(metric_cube(table("easy", "hard"), MetricSettings(resamples=20), groups))
+    assert cube.attrs["stage"] == "metrics"
+
+
+def test_the_command_writes_a_sweep_and_common_responses(tmp_path, capsys):
+    swept = pd.concat([seeded(source_step=2), seeded(stream=3)])
+    with pytest.raises(AssertionError):
+        cube_of(tmp_path, swept=swept)
+    assert "metrics --sweep" in capsys.readouterr().err
+    assert not (tmp_path / "cube.nc").exists()
+    cube, _ = cube_of(tmp_path, "--sweep", "source_step", swept=swept)
+    assert cube.drop_attrs().equals(metric_cube(swept, MetricSettings(resamples=20), sweep=["source_step"]))
+    silent = table("easy").assign(method=lambda frame: frame["method"].replace("verbal", "p-true"))
+    silent.loc[:2, ["confidence", "valid"]] = [np.nan, False]
+    common, _ = cube_of(tmp_path, "--common-responses", common=silent)
+    expected = metric_cube(on_common_responses(silent), MetricSettings(resamples=20))
+    assert common.drop_attrs().equals(expected)
+    assert int(cell(common, "cocal-binary")["n_valid"]) == 37

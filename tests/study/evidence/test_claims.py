@@ -1,0 +1,180 @@
+"""The ledger of the paper's claims: its words, what each claim reads, and the verdicts of the published numbers."""
+
+import re
+import shutil
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import paper_tex
+from cocal.errors import ConfigError
+from cocal_study.evidence.claims import read_claims
+from cocal_study.evidence.estimates import Estimate
+from cocal_study.evidence.predicates import OBSERVED, UNOBSERVED, Quantity, Reader
+from cocal_study.evidence.published import read_published
+from cocal_study.evidence.sources import PublishedSource
+from cocal_study.evidence.verdicts import NOT_ASSESSABLE, UNDER_SPECIFIED, cases_of, judge
+from paper_tex import NUMBERS, TEX, needs_tex
+
+LEDGER = read_claims(NUMBERS / "claims.yaml")
+PAPER_SAYS_NO = {"declining-accuracy", "pre-generation-10-2-to-10-3", "cocal-stable"}
+"""The claims that the paper's own numbers contradict."""
+IN_FIGURES = {
+    *("errors-become-scarce", "rlcr-polarised-99", "cocal-spreads", "seven-of-eight-budgets", "cross-iteration-auroc"),
+    *("cross-iteration-ece", "transfer-to-dcpo", "transfer-to-rlcr-early", "transfer-to-rlcr-late"),
+    *("middle-to-late-layers", "retained-responses", "retained-validation", "early-ece-0.090", "early-auroc-0.868"),
+    *("more-errors-in-training", "generally-lower-test-confidence", "lowest-ece-layer-30", "lowest-ece-layer-38"),
+    *("highest-auroc-layer-35", "highest-auroc-layer-27", "dcpo-concentrated-high", "stated-high-everywhere"),
+    *("rlcr-extremes-everywhere", "cocal-more-bins", "useful-on-other-policies"),
+}
+"""The claims whose numbers no table of the paper has."""
+
+
+EXPECTED = pd.read_csv(Path(__file__).with_name("claims_scopes.csv"), index_col="claim", dtype=str)
+"""By claim: methods and metrics in the order in which they are read, the better first; backbones, comparison, sets,
+and the steps of the policies with those that companions learnt from; how many cases have to hold."""
+
+
+@cache
+def of_paper(folder: Path = NUMBERS) -> dict[str, str]:
+    """The verdicts of the published numbers."""
+    reader = PublishedSource(read_published(folder)).reader
+    return {claim.id: judge(claim, reader)[1] for claim in read_claims(folder / "claims.yaml")}
+
+
+@needs_tex
+def test_every_quotation_stands_in_its_section_of_the_source():
+    text = paper_tex.running_text(TEX.read_text(encoding="utf-8"))
+    headings = paper_tex.headings(text)
+    for claim in LEDGER:
+        words = " ".join(claim.quotation.split())
+        places = [found.start() for found in re.finditer(re.escape(words), text)]
+        assert places, f"{claim.id}: the source does not have {words!r}"
+        above = [([title for start, title in headings if start <= place] or ["Abstract"])[-1] for place in places]
+        assert claim.section in above, f"{claim.id}: it stands in {above}"
+
+
+def test_the_ledger_is_whole():
+    assert 40 <= len(LEDGER) <= 100
+    assert {claim.kind for claim in LEDGER} == {"direction", "ranking", "count", "range", "ratio", "value"}
+    kinds = {claim.predicate.predicate for claim in LEDGER if claim.predicate}
+    assert kinds == {"better", "greater", "changes", "widens", "steadier", "above", "alike", "value", "between"}
+    assert len({claim.title for claim in LEDGER}) == len(LEDGER)
+    for claim in LEDGER:
+        values = claim.predicate is not None and claim.predicate.predicate == "value"
+        assert not values or claim.kind == "value", claim.id
+        assert "Qwen3-14B" not in claim.title or claim.kind == "value", f"{claim.id}: it is the second backbone"
+    members = Counter(claim.family for claim in LEDGER if claim.family)
+    assert min(members.values()) > 1, "a family has several members"
+    generally = {claim.predicate.share for claim in LEDGER if "generally" in claim.id}
+    assert generally == {0.75}, "one share for all that is general"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("predicate: better,", "predicate: nicer,", "nicer"),
+        ("id: both-scales", "id: generalises", "several claims have the id generalises"),
+        ("    reason: no quality", "    note: no quality", "a predicate, or a reason"),
+    ],
+)
+def test_a_wrong_ledger_is_refused(tmp_path, old, new, message):
+    path = tmp_path / "claims.yaml"
+    text = (NUMBERS / "claims.yaml").read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        read_claims(path)
+
+
+# What a claim reads
+
+
+def asked(claim) -> tuple[list[Quantity], str]:
+    """The quantities that a claim reads, and in how many of its cases it has to hold."""
+    read: list[Quantity] = []
+    reader = Reader(lambda one: read.append(one) or Estimate(0.5), lambda name, case: [name])
+    count = len(list(claim.predicate.cases(cases_of(claim), reader)))
+    needed = claim.predicate.needed(count)
+    return read, f"{'all' if needed == count else needed} of {count}"
+
+
+@pytest.mark.parametrize("claim", [claim for claim in LEDGER if claim.predicate], ids=lambda claim: claim.id)
+def test_a_claim_reads_what_its_words_name(claim):
+    read, cases = asked(claim)
+
+    def all_of(name):
+        return " ".join(dict.fromkeys(map(name, read)))
+
+    assert EXPECTED.loc[claim.id].to_dict() == {
+        "methods": all_of(lambda one: one.method),
+        "metrics": all_of(lambda one: one.metric),
+        "backbones": all_of(lambda one: one.case.backbone),
+        "comparison": all_of(lambda one: one.case.comparison),
+        "sets": all_of(lambda one: one.case.dataset.removeprefix("macro-")),
+        "steps": all_of(lambda one: "<".join(map(str, filter(None, (one.case.step, one.case.learnt_from))))),
+        "cases": cases,
+    }
+
+
+def test_every_claim_with_a_predicate_has_its_scope():
+    assert list(EXPECTED.index) == [claim.id for claim in LEDGER if claim.predicate]
+
+
+# Verdicts of the published numbers
+
+
+def test_the_papers_own_numbers_contradict_three_claims():
+    found = of_paper()
+    assert {name for name, verdict in found.items() if verdict == UNOBSERVED} == PAPER_SAYS_NO
+    cannot_fail = {claim.id for claim in LEDGER if claim.cannot_fail}
+    assert {name for name, verdict in found.items() if verdict == NOT_ASSESSABLE} == IN_FIGURES | cannot_fail
+    assert {name for name, verdict in found.items() if verdict == UNDER_SPECIFIED} == {
+        claim.id for claim in LEDGER if claim.reason
+    }
+    assert set(found.values()) == {OBSERVED, UNOBSERVED, NOT_ASSESSABLE, UNDER_SPECIFIED}, "no number has an interval"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "claim", "verdict"),
+    [
+        ("main.csv", "0.644,**0.096**", "0.644,**0.106**", "lowest-ece-of-concurrent", UNOBSERVED),
+        ("main.csv", "0.644,**0.096**", "0.644,**0.097**", "ece-0.096", UNOBSERVED),
+        ("main.csv", "**63.8**,0.644", "**58.8**,0.644", "coupled-trail-in-accuracy", UNOBSERVED),
+        ("ood.csv", "31.1,0.353,**0.104**", "31.1,0.353,**0.204**", "group-ece-on-facts", UNOBSERVED),
+        ("main_step80.csv", "_62.2_,0.846,0.220", "_62.2_,0.846,0.420", "coupled-improve-by-80", UNOBSERVED),
+        ("scale.csv", "0.679,**0.082**", "0.679,**0.092**", "scale-both-beat-coupled", UNOBSERVED),
+        ("cost.csv", "14.22", "12.22", "sampling-14.22-h", UNOBSERVED),
+        ("time_to_confidence.csv", "1508×", "908×", "pre-generation-three-to-four-orders", UNOBSERVED),
+        ("token_aggregation.csv", "**0.900**", "0.890", "last-token-best-8b", UNOBSERVED),
+        ("pre_generation.csv", "0.268,0.650", "0.068,0.650", "post-generation-better", UNOBSERVED),
+    ],
+)
+def test_a_planted_wrong_number_changes_a_verdict(tmp_path, file, old, new, claim, verdict):
+    folder = shutil.copytree(NUMBERS, tmp_path / "paper")
+    text = (folder / file).read_text(encoding="utf-8")
+    assert old in text
+    (folder / file).write_text(text.replace(old, new, 1), encoding="utf-8")
+    assert of_paper()[claim] == OBSERVED
+    assert of_paper(folder)[claim] == verdict
+
+
+def test_margins_are_those_of_the_tables():
+    reader, by_id = PublishedSource(read_published(NUMBERS)).reader, {claim.id: claim for claim in LEDGER}
+    expected = {
+        "coupled-trail-in-accuracy": 0.638 - 0.588,
+        "both-scales": 0.090 - 0.082,
+        "widens-under-transfer": (0.726 - 0.666) - (0.896 - 0.857),
+        "declining-accuracy": 0.577 - 0.622,
+        "selfconsis-comparable-auroc": 0.02 - (0.904 - 0.896),
+        "often-above-accuracy": 0.714 - 0.589 + 0.02,
+        "generally-beats-postcal": 0.896 - 0.872,
+        "cocal-stable": 0.022 - 0.04,
+        "learns-its-task": 0.662 - 0.526,
+        "pre-generation-informative": 0.65 - 0.5,
+    }
+    for name, value in expected.items():
+        assert judge(by_id[name], reader)[0].value == pytest.approx(value), name

@@ -1,0 +1,335 @@
+"""The paper's published numbers as data: compared with its TeX source, with one another, and with our own marks."""
+
+import math
+import re
+import shutil
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+import yaml
+
+import paper_tex
+from cocal.errors import ConfigError, ContractError
+from cocal_study.config import load_study
+from cocal_study.cubes.cells import RATES
+from cocal_study.evidence.published import Place, read_published
+from cocal_study.exhibits.typesetting.accuracy import grid
+from exhibits_by_name import exhibits_by_name
+from paper_tex import NUMBERS, TEX, needs_tex
+
+PUBLISHED = read_published(NUMBERS)
+CELLS = PUBLISHED.cells
+QUALITY = CELLS[CELLS["metric"] != ""]
+"""The five tables of accuracy and confidence quality."""
+BY_PLACE = CELLS.set_index(["table", "row", "column"])["text"]
+HALF = {"Acc.": Fraction(1, 20), "MeanConf": Fraction(1, 2000), "ECE": Fraction(1, 2000), "AUROC": Fraction(1, 2000)}
+"""The largest error of a rounded number, by the title of its column."""
+
+
+INCONSISTENCIES = yaml.safe_load((NUMBERS / "inconsistencies.yaml").read_text(encoding="utf-8"))["inconsistencies"]
+"""Places where the paper does not agree with itself. Kinds: macro averages that do not follow from their sets; marks
+that do not follow from their column; sentences that tables contradict; numbers that are rounded in two ways; an ECE
+below the difference between mean confidence and accuracy, which no binning allows if all confidences are valid, with
+the largest share of valid ones that the cells allow."""
+
+
+def of_kind(kind: str) -> list[SimpleNamespace]:
+    return [
+        SimpleNamespace(cells=[Place(**cell) for cell in one.get("cells", ())], share=one.get("valid_share"))
+        for one in INCONSISTENCIES
+        if one["kind"] == kind
+    ]
+
+
+def number(place: Place) -> Fraction:
+    return Fraction(BY_PLACE[place.table, place.row, place.column].strip("×≈"))
+
+
+# The source
+
+
+def differences(folder: Path) -> Iterator[str]:
+    """Where the data and the paper's source differ, in words."""
+    source = TEX.read_text(encoding="utf-8")
+    printed, text = paper_tex.tables(source), paper_tex.running_text(source)
+    published = read_published(folder)
+    cells, tables = published.cells, published.tables
+    if labels := printed.keys() ^ {table.label for table in tables.values()}:
+        yield f"tables that only one of both has: {labels}"
+    for name, table in tables.items():
+        if rf"\caption{{{table.caption}}}" not in paper_tex.one_line(source):
+            yield f"{name}: no such caption"
+        ours = {(c.row, c.column): (c.text, c.mark) for c in cells[cells["table"] == name].itertuples()}
+        theirs = {(c.row, c.column): (c.text, c.mark) for c in printed[table.label]}
+        places = [*ours, *(place for place in theirs if place not in ours)]
+        yield from (f"{name}: {place}" for place in places if ours.get(place) != theirs.get(place))
+    rest, headings = text, paper_tex.headings(text)
+    for one in published.sentences:
+        if text.count(one.sentence) != 1:
+            yield f"not once in the text: {one.sentence}"
+            continue
+        above = [title for start, title in headings if start <= text.index(one.sentence)]
+        if above[-1] != one.section:
+            yield f"not in section {one.section}: {one.sentence}"
+        numbers = [number.text for number in one.numbers]
+        if paper_tex.numbers(one.sentence) != [text for text in numbers if text[0].isdigit()]:
+            yield f"other numbers: {one.sentence}"
+        yield from (f"{words}: {one.sentence}" for words in numbers if words not in one.sentence)
+        rest = rest.replace(one.sentence, " ")
+    yield from (f"not listed: {found}" for found in paper_tex.numbers(rest))
+
+
+@needs_tex
+def test_every_number_and_mark_is_that_of_the_source():
+    assert list(differences(NUMBERS)) == []
+
+
+@needs_tex
+@pytest.mark.parametrize(
+    ("file", "old", "new", "found"),
+    [
+        ("main.csv", "0.059,0.548", "0.059,0.549", "main: ('Verbal', 'MATH500: AUROC')"),
+        ("ood.csv", "**0.037**", "_0.037_", "ood: ('CoCal (group)', 'SQuAD: ECE')"),
+        ("time_to_confidence.csv", "3162×", "3161×", "time_to_confidence: ('AMC 2024', 'Post/Pre')"),
+        (
+            "tables.yaml",
+            "eight questions per dataset",
+            "ten questions per dataset",
+            "time_to_confidence: no such caption",
+        ),
+        ("text.yaml", "152,065 training", "152,056 training", "not once in the text"),
+        ("text.yaml", 'text: "seven of eight"', 'text: "six of eight"', "six of eight"),
+        ("text.yaml", "section: Layer Selection", "section: Model Scale", "not in section Model Scale"),
+    ],
+)
+def test_a_planted_wrong_number_is_found(tmp_path, file, old, new, found):
+    folder = shutil.copytree(NUMBERS, tmp_path / "paper")
+    planted = (folder / file).read_text(encoding="utf-8")
+    assert old in planted
+    (folder / file).write_text(planted.replace(old, new, 1), encoding="utf-8")
+    reported = list(differences(folder))
+    assert reported
+    assert reported[0].startswith(found)
+
+
+@needs_tex
+def test_a_sentence_that_is_left_out_is_found(tmp_path):
+    folder = shutil.copytree(NUMBERS, tmp_path / "paper")
+    head, _, _ = (folder / "text.yaml").read_text(encoding="utf-8").rpartition("  - section:")
+    head, _, _ = head.rpartition("  - section:")
+    (folder / "text.yaml").write_text(head, encoding="utf-8")
+    assert list(differences(folder)) == ["not listed: 25", "not listed: 44"]
+
+
+@needs_tex
+def test_the_sentences_of_an_inconsistency_are_in_the_source():
+    text = paper_tex.running_text(TEX.read_text(encoding="utf-8"))
+    quoted = [sentence for one in INCONSISTENCIES for sentence in one.get("sentences", ())]
+    assert quoted
+    assert [sentence for sentence in quoted if sentence not in text] == []
+
+
+# Agreement of the numbers with one another
+
+
+def test_there_are_936_numbers_of_accuracy_and_confidence_quality():
+    assert len(QUALITY) == 936
+    assert (QUALITY["dataset"].str.startswith("macro-")).sum() == 156
+    assert QUALITY["value"].notna().all()
+    sizes = QUALITY.groupby("table", sort=False)["method"].nunique().to_dict()
+    assert sizes == {"main": 11, "ood": 11, "main_step40": 4, "main_step80": 4, "scale": 9}
+
+
+def test_the_macro_averages_follow_from_their_sets():
+    """Both the average and its parts are rounded, so they may lie as far apart as the last digit counts."""
+    astray = set()
+    for (table, method, _), rows in QUALITY.groupby(["table", "row", "metric"], sort=False):
+        of_macro = rows["dataset"].str.startswith("macro-")
+        (average,), parts = rows.loc[of_macro, "text"].map(Fraction), rows.loc[~of_macro, "text"].map(Fraction)
+        assert len(parts) == 5
+        column = rows.loc[of_macro, "column"].item()
+        if abs(sum(parts) / 5 - average) > 2 * HALF[column.rpartition(": ")[2]]:
+            astray.add((table, method, column))
+    assert astray == {(cell.table, cell.row, cell.column) for one in of_kind("macro") for cell in one.cells}
+
+
+def published_numbers(table: str) -> pd.DataFrame:
+    """The table as `cocal_study.exhibits.typesetting.accuracy.prepare` would return it."""
+    rows = QUALITY[QUALITY["table"] == table]
+    percent = rows["metric"] == "accuracy"
+    rows = rows.assign(value=rows["value"].where(~percent, rows["value"] / 100), lower=np.nan, upper=np.nan, n=1)
+    return rows.assign(**dict.fromkeys(RATES, 1.0), seed_sd=np.nan)
+
+
+def test_our_tables_print_and_mark_the_published_numbers_as_published():
+    shown = exhibits_by_name(load_study(paper_tex.ROOT / "config/paper.yaml"))
+    five_seeds = xr.Dataset(coords={"seed": ["mean", *"12345"]})
+    astray, cells = set(), 0
+    for table in QUALITY["table"].unique():
+        numbers = published_numbers(table)
+        layout = shown[table].layout
+        published = tuple(name for name in layout.methods if name in set(numbers["method"]))  # no PostCal in tab. scale
+        made = grid(numbers, layout.model_copy(update={"methods": published}), metrics=five_seeds)
+        printed = numbers.set_index(["row", "column"])
+        for block in made.blocks:
+            sets = [head.text for head in block.heads[0] for _ in range(head.span)]
+            titles = [f"{name}: {head.text.strip('↑↓')}" for name, head in zip(sets, block.heads[1], strict=True)]
+            for row in (row for group in block.groups for row in group.rows):
+                for column, cell in zip(titles, row.cells, strict=True):
+                    cells += 1
+                    text, mark = printed.loc[(row.label, column), ["text", "mark"]]
+                    assert cell.text == text
+                    if (cell.mark or "") != mark:
+                        astray.add((table, row.label, column))
+    assert cells == 936
+    assert astray == {(cell.table, cell.row, cell.column) for one in of_kind("mark") for cell in one.cells}
+
+
+def test_the_text_repeats_the_numbers_of_the_tables():
+    repeated = [number for one in PUBLISHED.sentences for number in one.numbers if number.cell or number.difference]
+    assert len(repeated) > 30
+    for one in repeated:
+        first, *rest = [number(place) for place in (one.difference or [one.cell])]
+        stated = Fraction(one.text)
+        last_digit = Fraction(1, 10 ** len(one.text.partition(".")[2]))
+        assert abs(first - sum(rest) - stated) <= last_digit / 2, one.meaning
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "columns", "of_table", "of_row"),
+    [
+        ("token_aggregation", "Last + mean", "Qwen3-8B", "main", "CoCal (binary)"),
+        ("token_aggregation", "Last + mean", "Qwen3-14B", "scale", "CoCal (binary)"),
+        ("pre_generation", "Post-generation (group)", "Math", "main", "CoCal (group)"),
+        ("pre_generation", "Post-generation (group)", "HonestyBench", "ood", "CoCal (group)"),
+    ],
+)
+def test_tables_repeat_one_another(table, row, columns, of_table, of_row):
+    for metric in ("ECE", "AUROC"):
+        assert BY_PLACE[table, row, f"{columns}: {metric}"] == BY_PLACE[of_table, of_row, f"Macro Average: {metric}"]
+
+
+def test_the_ratios_of_times_follow_from_the_times():
+    table = CELLS[CELLS["table"] == "time_to_confidence"].pivot(index="row", columns="column", values="value")
+    least = (table["Post (s)"] - 0.005) / (table["Pre (ms)"] + 0.005) * 1000
+    most = (table["Post (s)"] + 0.005) / (table["Pre (ms)"] - 0.005) * 1000
+    assert table["Post/Pre"].between(least - 0.5, most + 0.5).all()
+
+
+# Inconsistencies
+
+
+def test_ece_is_below_the_gap_where_the_data_say_so():
+    """With all confidences valid, the ECE is at least |mean confidence - accuracy|. Where it is less, only responses
+    without a valid confidence explain it, and accuracy over all responses bounds the share of the valid ones."""
+    found = {}
+    for (table, row, _), cells in QUALITY.groupby(["table", "row", "dataset"], sort=False):
+        if cells["dataset"].iloc[0].startswith("macro-"):
+            continue
+        values = dict(zip(cells["metric"], map(Fraction, cells["text"]), strict=True))
+        accuracy, confidence, ece = values["accuracy"] / 100, values["mean_confidence"], values["ece"]
+        error = Fraction(1, 2000)
+        if ece + 3 * error < abs(confidence - accuracy):
+            share = (accuracy + error) / (confidence - ece - 2 * error)
+            found[table, row, cells["column"].iloc[0].partition(": ")[0]] = math.ceil(10_000 * share) / 10_000
+    listed = {
+        (one.cells[0].table, one.cells[0].row, one.cells[0].column.partition(": ")[0]): one.share
+        for one in of_kind("ece-below-gap")
+    }
+    assert found == listed
+    assert {method for _, method, _ in found} == {"Base + Verbal", "Verbal", "RLCR", "DCPO"}, "all state confidence"
+
+
+def test_accuracies_are_shares_of_the_responses_and_halves_are_rounded_in_two_ways():
+    responses = {"MATH500": 500, "AIME24": 300, "AIME25": 300, "AMC23": 400, "AMC24": 450}
+    down, up = [], []
+    for cell in CELLS[CELLS["metric"] == "accuracy"].itertuples():
+        dataset = cell.column.partition(": ")[0]
+        if dataset in responses:
+            n, shown = responses[dataset], Fraction(cell.text)
+            near = [Fraction(100 * k, n) for k in range(n + 1) if abs(Fraction(100 * k, n) - shown) <= Fraction(1, 20)]
+            assert near, f"{cell.table}, {cell.row}, {cell.column}: no share of {n} responses is printed as {cell.text}"
+            (down if max(near) - shown == Fraction(1, 20) else up).append(cell)
+    down = [Place(table=cell.table, row=cell.row, column=cell.column) for cell in down]
+    (listed,) = of_kind("rounding")
+    assert down == [listed.cells[0]]
+    assert [number(cell) for cell in listed.cells] == [Fraction("86.2"), Fraction("68.3")]
+
+
+def test_the_statements_that_tables_contradict():
+    times, declining, optimisers = of_kind("statement")
+    assert [math.floor(math.log10(number(cell))) for cell in times.cells] == [3] * 5, "not 10^2 to 10^3"
+    values = {(cell.row, cell.table, cell.column.partition(": ")[2]): number(cell) for cell in declining.cells}
+    for method in ("RLCR", "DCPO"):
+        assert values[method, "main_step40", "Acc."] < values[method, "main_step80", "Acc."]
+        assert values[method, "main_step40", "ECE"] > values[method, "main_step80", "ECE"]
+    assert values["RLCR", "main_step80", "Acc."] > values["RLCR", "main", "Acc."]
+    assert values["RLCR", "main_step80", "ECE"] < values["RLCR", "main", "ECE"]
+    assert {cell.row.partition(": ")[2].split()[0] for cell in optimisers.cells} == {"CoCal"}
+    assert not CELLS.loc[CELLS["table"] == "hyperparameters", "row"].str.contains("PostCal").any()
+
+
+# Reading
+
+
+def test_a_cell_has_its_value_and_what_it_belongs_to():
+    cell = CELLS.set_index(["table", "row", "column"]).loc[("ood", "CoCal (binary)", "ComplexWebQuestions: ECE")]
+    assert cell[["text", "mark", "value", "backbone", "step"]].to_list() == ["0.044", "second", 0.044, "qwen3-8b", 120]
+    assert cell[["dataset", "method", "metric"]].to_list() == ["cwq", "cocal-binary", "ece"]
+    cost = CELLS[CELLS["table"] == "cost"].set_index(["row", "column"])
+    assert cost.loc[("PostCal", "Training: MLP (s)"), ["text", "value"]].to_list() == ["≈15.1", 15.1]
+    assert math.isnan(cost.loc[("CoCal", "Training: Sampling (h)"), "value"])
+    settings = CELLS[CELLS["table"] == "hyperparameters"].set_index("row")["value"]
+    assert settings["Evaluation: Maximum response length (AIME / AMC)"] == 16_384
+    assert math.isnan(settings["Policy training: Clip ratio (lower / upper)"])
+
+
+def test_data_sets_and_backbones_are_those_of_the_paper_study():
+    study = load_study(paper_tex.ROOT / "config/paper.yaml")
+    assert set(QUALITY["backbone"]) == {*study.backbones}
+    assert {*QUALITY["dataset"]} - {"macro-mathematics", "macro-factual"} == {
+        *study.evaluation_sets("mathematics"),
+        *study.evaluation_sets("factual"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("85.6,0.908", "85.6", "main.csv: line 7 has 23 values in 24 columns"),
+        ("MATH500: ECE", "MATH5000: ECE", "in column 'MATH5000: ECE': 'Base + Verbal' is no known"),
+        ("RLCR", "RLCRR", "'RLCRR' is no known value there"),
+        (
+            "0.908",
+            "1.908",
+            "in column 'AIME24: AUROC': accuracies are percentages, and other metrics lie in [0, 1]",
+        ),
+        ("0.908", "?", "in column 'AIME24: AUROC': accuracies are percentages"),
+        ("85.6,0.908", "85.6,**0.908**", "'**0.908**' in column 'MATH500: MeanConf': mean confidence has no mark"),
+        ("**0.945**", "**0.945", "'**0.945' in column"),
+    ],
+)
+def test_a_table_that_breaks_its_contract_is_refused(tmp_path, old, new, message):
+    folder = shutil.copytree(NUMBERS, tmp_path / "paper")
+    path = folder / "main.csv"
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(ContractError, match=re.escape(message)):
+        read_published(folder)
+
+
+def test_missing_files_and_unknown_keys_are_named(tmp_path):
+    folder = shutil.copytree(NUMBERS, tmp_path / "paper")
+    (folder / "ood.csv").unlink()
+    with pytest.raises(ContractError, match=r"ood\.csv: no such table"):
+        read_published(folder)
+    shutil.copy(NUMBERS / "ood.csv", folder)
+    text = folder / "text.yaml"
+    text.write_text(text.read_text(encoding="utf-8").replace("meaning:", "means:", 1), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"text\.yaml"):
+        read_published(folder)

@@ -1,0 +1,387 @@
+"""Verdicts on the claims by the paper, a study and its replicates, and where readers see them."""
+
+import importlib.util
+import re
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from claims_study import SCOPE, study_files, study_frame
+from cocal.drawing.style import paper_style
+from cocal_study.config import load_study
+from cocal_study.evidence.claims import OF_THE_PAPER, read_claims
+from cocal_study.evidence.comparisons import holm
+from cocal_study.evidence.estimates import Estimate
+from cocal_study.evidence.predicates import DEGENERATE, FAILS, FAVOUR, HOLDS, OBSERVED, OPEN, UNOBSERVED, Reader
+from cocal_study.evidence.published import read_published
+from cocal_study.evidence.sources import PublishedSource, StudyFiles, StudySource
+from cocal_study.evidence.verdicts import (
+    AGREES,
+    CONTRADICTS,
+    LANGUAGE_MODEL,
+    MIXED,
+    NOT_ASSESSABLE,
+    NOT_GATHERED,
+    PAPER,
+    REPLICATES,
+    SCORES,
+    STUDY,
+    UNDER_SPECIFIED,
+    UNITS,
+    holding,
+    is_measured,
+    judge_all,
+    of_claims,
+    of_families,
+)
+from cocal_study.exhibits import claims, claims_forest
+from cocal_study.exhibits.base.ledger import claims_inputs, claims_layout
+from cocal_study.exhibits.typesetting.html import page
+from cocal_study.exhibits.typesetting.latex import latex
+from paper_tex import NUMBERS, ROOT
+
+LEDGER = read_claims(NUMBERS / "claims.yaml")
+BY_ID = {claim.id: claim for claim in LEDGER}
+OF_PAPER = PublishedSource(read_published(NUMBERS)).reader
+
+
+@pytest.fixture(scope="module")
+def files() -> StudyFiles:
+    return study_files(study_frame())
+
+
+@pytest.fixture(scope="module")
+def judged(files) -> pd.DataFrame:
+    return judge_all(LEDGER, OF_PAPER, StudySource(SCOPE, files).reader, False)
+
+
+def test_every_claim_has_a_verdict_or_a_reason_from_every_source(judged):
+    whole = of_claims(judged)
+    assert len(whole) == 3 * len(LEDGER)
+    silent = whole["verdict"].isin([UNDER_SPECIFIED, NOT_ASSESSABLE, NOT_GATHERED])
+    assert (whole.loc[silent, "reason"] != "").all()
+    words = {PAPER: {AGREES, CONTRADICTS}, STUDY: set(FAVOUR), REPLICATES: set()}
+    for source, rows in whole[~silent].groupby("source"):
+        assert set(rows["verdict"]) <= words[source], "one word for each kind of evidence"
+    of_study = whole[whole["source"] == STUDY].set_index("claim")
+    assert {HOLDS, FAILS, OPEN} <= set(of_study["verdict"])
+    for claim in LEDGER:
+        if claim.kind in OF_THE_PAPER:
+            assert "only the paper study" in of_study.loc[claim.id, "reason"]
+        if is_measured(claim):
+            assert np.isnan(of_study.loc[claim.id, "value"]), "times differ from run to run"
+    for name in ("negligible-overhead", "sampling-outweighs-training", "more-errors-in-training"):
+        assert of_study.loc[name, "verdict"] == OBSERVED, "a number without an interval never holds"
+    assert of_study.loc["more-errors-in-training", "value"] == pytest.approx(0.2)
+    assert of_study.loc["leaves-learning-unchanged", "verdict"] == NOT_ASSESSABLE
+
+
+def test_verdicts_follow_from_the_margins(judged):
+    """A planted wrong verdict is found: each is computed once more from the numbers of the claim's margins."""
+    margins = judged[(judged["source"] == STUDY) & (judged["case"] > 0)]
+    of_study = judged[(judged["source"] == STUDY) & (judged["case"] == 0)].set_index(["claim", "score"])
+    assert len(margins) > 40
+    for (name, score), rows in margins.groupby(["claim", "score"]):
+        ranks = rows["verdict"].map(FAVOUR).groupby(rows["case"]).min().sort_values(ascending=False)
+        needed = BY_ID[name].predicate.needed(len(ranks))
+        assert FAVOUR[of_study.loc[(name, score), "verdict"]] == ranks.iloc[needed - 1], name
+        adjusted = holm(rows["p"])
+        for row, p in zip(rows.itertuples(), adjusted, strict=True):
+            assert row.lower <= row.value <= row.upper
+            if row.verdict in (HOLDS, FAILS):
+                assert p < 0.05
+                assert (row.value > 0) == (row.verdict == HOLDS)
+            elif row.verdict == OPEN:
+                assert p >= 0.05
+            elif row.verdict != DEGENERATE:
+                assert np.isnan(row.p)
+
+
+def test_a_claim_about_ece_is_judged_with_proper_scores_too(judged):
+    scored = {claim.id for claim in LEDGER if claim.scored_by("brier")}
+    assert {"beats-postcal", "coupled-improve-by-80", "selfconsis-ece-rises"} <= scored
+    assert "auroc-above-coupled" not in scored
+    for score in ("brier", "log_loss"):
+        assert set(of_claims(judged, score)["claim"]) == scored
+    pair = {score: BY_ID["selfconsis-higher-ece"].scored_by(score).predicate for score in ("brier", "log_loss")}
+    assert {score: one.metrics for score, one in pair.items()} == {"brier": ("brier",), "log_loss": ("log_loss",)}
+
+
+def test_the_paper_study_judges_values(files):
+    found = of_claims(judge_all([BY_ID["ece-0.096"]], OF_PAPER, StudySource(SCOPE, files).reader, True))
+    assert found.loc[found["source"] == STUDY, "verdict"].item() in (OBSERVED, UNOBSERVED)
+
+
+def test_a_published_difference_below_a_hundredth_is_marked(judged):
+    of_paper = judged[judged["source"] == PAPER].set_index("claim")
+    assert "below 0.01" in of_paper.loc["lowest-ece-of-concurrent", "reason"]
+    assert of_paper.loc["lowest-ece-of-concurrent", "value"] == pytest.approx(0.103 - 0.096)
+    assert of_paper.loc["coupled-trail-in-accuracy", "reason"] == ""
+
+
+def gathered(rows: list[tuple]) -> pd.DataFrame:
+    """Gathered rows of a study: claim, case, margin, the values and the verdicts of four replicates."""
+    columns = ["claim", "case", "margin", *(f"replicate_{n}" for n in (1, 2, 3, 4))]
+    found = pd.DataFrame([(*row[:3], *row[3]) for row in rows], columns=columns)
+    for n in (1, 2, 3, 4):
+        found[f"verdict_{n}"] = [row[4][n - 1] for row in rows]
+    return pd.concat([found.assign(source=STUDY, score=""), found.assign(source=PAPER, score="", replicate_1=-9.0)])
+
+
+READER = Reader(lambda one: Estimate(0.5), lambda name, case: [name])
+
+
+def together(name: str, rows: list[tuple]) -> pd.Series:
+    found = of_claims(judge_all([BY_ID[name]], READER, READER, False, gathered(rows)))
+    return found[found["source"] == REPLICATES].squeeze()
+
+
+def test_replicates_are_judged_together_with_replicates_as_the_unit():
+    """By hand: 0.02, 0.03, 0.05 and 0.10 have mean 0.05, standard error 0.01780 and t(3, 0.975) = 3.1824."""
+    values, verdicts = (0.02, 0.03, 0.05, 0.10), (OPEN, OPEN, HOLDS, HOLDS)
+    name, other = "group-conservative", ("both-scales", 0, "", (9.0,) * 4, (FAILS,) * 4)
+    row = together(name, [other, (name, 0, "", values, verdicts), (name, 1, "a", values, verdicts)])
+    assert [row["value"], row["lower"], row["upper"]] == pytest.approx([0.05, 0.05 - 0.05664, 0.05 + 0.05664], abs=1e-5)
+    assert (row["verdict"], row["p"]) == (OPEN, pytest.approx(0.0673, abs=1e-4))
+    assert row["count"] == "2 not separable, 2 holds; positive in 4 of 4 (one-sided sign test, p = 0.06)"
+    assert holding(row["count"]) == "2 of 4"
+    closer = (0.04, 0.05, 0.05, 0.06)
+    assert together(name, [(name, 0, "", closer, verdicts), (name, 1, "a", closer, verdicts)])["verdict"] == HOLDS
+
+
+def test_the_margins_of_replicates_are_adjusted_and_combined_like_those_of_a_study():
+    name, sure, open_ = "coupled-trail-in-accuracy", (0.04, 0.05, 0.05, 0.06), (0.03, 0.06, 0.02, 0.09)
+    verdicts = (HOLDS,) * 4
+    both = [(name, 0, "", sure, verdicts), (name, 1, "a", sure, verdicts), (name, 1, "b", open_, verdicts)]
+    alone = together(name, both[:1] + both[2:])
+    assert (alone["verdict"], round(alone["p"], 2)) == (OPEN, 0.05)
+    assert together(name, both)["verdict"] == OPEN
+    assert together(name, [*both[:2], (name, 1, "b", tuple(-one for one in sure), verdicts)])["verdict"] == FAILS
+    set_aside = (name, 1, "b", tuple(-one for one in sure), (DEGENERATE, FAILS, DEGENERATE, FAILS))
+    assert together(name, [*both[:2], set_aside])["verdict"] == DEGENERATE, "in half of the replicates"
+    rarely = (*set_aside[:4], (DEGENERATE, FAILS, FAILS, FAILS))
+    assert together(name, [*both[:2], rarely])["verdict"] == FAILS
+
+
+def test_files_gathered_without_margins_tell_what_they_can(files):
+    """Those that hold the deciding margins alone: claims of one margin are judged, the others counted by their sign."""
+    wanted = [BY_ID[name] for name in ("group-conservative", "beats-coupled-and-post-hoc", "transfers-to-facts")]
+    rows = [("group-conservative", STUDY, 0.04, 0.05, 0.05), ("beats-coupled-and-post-hoc", STUDY, -0.3, 0.05, -0.2)]
+    old = pd.DataFrame(rows, columns=["claim", "source", *(f"replicate_{number}" for number in (1, 2, 3))])
+    found = of_claims(judge_all(wanted, READER, READER, False, old))
+    found = found[found["source"] == REPLICATES].set_index("claim")
+    assert found["verdict"].to_dict() == {
+        "group-conservative": HOLDS,
+        "beats-coupled-and-post-hoc": NOT_GATHERED,
+        "transfers-to-facts": NOT_GATHERED,
+    }
+    assert "positive in 1 of 3" in found.loc["beats-coupled-and-post-hoc", "count"]
+    assert holding(found.loc["group-conservative", "count"]) == "positive in 3 of 3"
+    assert found.loc["transfers-to-facts", "reason"].startswith("the replicates were gathered without this claim")
+    timed = judge_all(
+        [BY_ID["selfconsis-costs-more"]],
+        OF_PAPER,
+        StudySource(SCOPE, files).reader,
+        False,
+        old.assign(claim="selfconsis-costs-more", replicate_1=np.nan),
+    ).set_index("source")
+    assert timed.loc[REPLICATES, "reason"] == "measured times are not gathered"
+
+
+def test_a_family_has_the_verdict_that_its_members_share(judged):
+    whole = of_claims(judged).copy()
+    kinds = whole["kind"].isin(OF_THE_PAPER)
+    families = of_families(judged)
+    assert len(families) == len({claim.family or claim.title for claim in LEDGER if claim.kind not in OF_THE_PAPER})
+    assert not set(whole.loc[kinds, "title"]) & set(families.index)
+    members = (whole["family"] == "CoCal's confidence beats that of PostCal") & (whole["source"] == STUDY)
+    whole.loc[members, "verdict"] = [FAILS, NOT_ASSESSABLE, FAILS]
+    assert of_families(whole).loc["CoCal's confidence beats that of PostCal", STUDY] == FAILS
+    whole.loc[members, "verdict"] = [FAILS, NOT_ASSESSABLE, HOLDS]
+    assert of_families(whole).loc["CoCal's confidence beats that of PostCal", STUDY] == MIXED
+
+
+# The table and the figure
+
+
+@pytest.fixture(scope="module")
+def layout():
+    return claims.Layout(study="embedded", caption="Made up.", labels=("Tiny A",), scope=SCOPE)
+
+
+def arguments(files: StudyFiles) -> dict:
+    return {
+        "resamples": files.resamples,
+        "published": read_published(NUMBERS),
+        "ledger": LEDGER,
+        "companions": files.companions,
+        "predictions": files.predictions,
+        "sampling": files.costs["sampling"],
+        "fit": files.costs["fit"],
+        "latency": files.latency,
+    }
+
+
+def test_the_table_shows_every_claim_and_its_words(layout, files, judged):
+    numbers = claims.prepare(layout, **arguments(files))
+    pd.testing.assert_frame_equal(numbers, judged)
+    made = claims.grid(numbers, layout, source="", **arguments(files))
+    text, html = latex(made), page(made)
+    fails = [(of_claims(numbers, score)["verdict"] == FAILS).sum() for score in SCORES]
+    assert text.count("textbf{does not hold}") == fails[0]
+    assert html.count("<b>does not hold</b>") == sum(fails)
+    assert "families of claims that restate one another, and 26 transcribed values apart" in made.caption
+    for claim in LEDGER:
+        assert (
+            sum(row.label == claim.title for block in made.blocks for group in block.groups for row in group.rows) == 1
+        )
+    assert "seven of eight settings" in html
+    assert "only the paper study can judge it" in html
+
+
+def test_the_verdicts_of_a_language_model_stand_beside_those_of_the_study(layout, files, judged):
+    """They are that study's own, whatever this one has found, and a claim that it has not judged says so."""
+    there = judged[judged["claim"] != "pre-generation-informative"].copy()
+    own = (there["source"] == STUDY) & (there["case"] == 0) & (there["score"] == "")
+    assert "pre-generation-informative" in set(judged["claim"])
+    there.loc[own & (there["claim"] == "beats-postcal"), ["value", "verdict"]] = [0.123, HOLDS]
+    numbers = claims.prepare(layout, **arguments(files), language_model=there)
+    found = of_claims(numbers)[of_claims(numbers)["source"] == LANGUAGE_MODEL].set_index("claim")
+    assert found.loc["beats-postcal", ["value", "verdict"]].tolist() == [0.123, HOLDS]
+    assert found.loc["pre-generation-informative", "verdict"] == NOT_GATHERED
+    pd.testing.assert_frame_equal(
+        numbers[numbers["source"] != LANGUAGE_MODEL].reset_index(drop=True), judged, check_dtype=False
+    )
+    made = claims.grid(numbers, layout, source="", **arguments(files))
+    assert [head.text for head in made.blocks[0].heads[0]][-1] == "Language model"
+    pages = gallery()
+    assert f"{TITLE} holds (margin +0.123); of the families" in " ".join(pages.in_words(numbers).split())
+    heads = pages.what_holds(numbers).split("| claim |")[1].splitlines()[0]
+    assert "| embedded study | laptop study | the paper's numbers |" in heads
+
+
+TITLE = "In a study of a pre-trained language model, the same claim"
+
+
+def replicated(judged, shifts):
+    """What `cocal spread` gathers of studies with these margins."""
+    frame = judged.drop(columns=["value", "lower", "upper", "p", "verdict"])
+    values = {f"replicate_{number}": judged["value"] + shift for number, shift in shifts.items()}
+    verdicts = {f"verdict_{number}": judged["verdict"] for number in shifts}
+    return frame.assign(**values, **verdicts)
+
+
+@pytest.mark.parametrize("shifts", [{}, {2: -0.05, 7: 0.01}, {1: 0.0, 3: 0.02, 4: 0.03}])
+def test_the_figure_draws_each_unit_in_its_panel_with_every_replicate(layout, files, judged, shifts):
+    replicates = replicated(judged, shifts) if shifts else None
+    numbers = claims_forest.prepare(layout, **arguments(files), replicates=replicates)
+    assert [*numbers.columns] == [*judged.columns[:10], "title", "family"]
+    shown = set(numbers["claim"])
+    assert {"declining-accuracy", "more-errors-in-training"} <= shown
+    assert not any(BY_ID[name].kind in OF_THE_PAPER or is_measured(BY_ID[name]) for name in shown)
+    ones, first = [f"replicate {number}" for number in shifts], next(iter(shifts.values()), 0)
+    for _, rows in numbers.groupby(["claim", "margin"]):
+        values = rows.set_index("source")["value"]
+        if shifts and STUDY in values:
+            assert values[ones].mean() == pytest.approx(values[REPLICATES])
+            assert (values[ones] - values[ones[0]]).tolist() == pytest.approx(
+                [shift - first for shift in shifts.values()]
+            )
+    units = {name: {*one["margin"]} for name, one in numbers.groupby("claim")}
+    assert units["beats-postcal"] == {"ece", "auroc"}
+    assert units["declining-accuracy"] == {"ece", "auroc", "share"}
+    assert units["more-errors-in-training"] == {"share"}
+    alone = judged[(judged["source"] == STUDY) & (judged["case"] == 0) & (judged["score"] == "")].set_index("claim")
+    single = numbers[(numbers["source"] == STUDY) & numbers["claim"].map(lambda name: len(units[name]) == 1)]
+    assert single["value"].tolist() == alone.loc[single["claim"], "value"].tolist()
+    assert single["verdict"].tolist() == alone.loc[single["claim"], "verdict"].tolist()
+    with paper_style():
+        figure = claims_forest.draw(numbers, layout)
+    assert [ax.get_title() for ax in figure.axes[:2]] == ["ECE", "AUROC"]
+    titles = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert "Tiny A: the last token is best on both" in titles
+    assert not any("First backbone" in title for title in titles)
+    assert len(titles) == len(shown)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    boxes = [label.get_window_extent(renderer) for label in figure.axes[0].get_yticklabels()]
+    assert all(box.x0 >= 0 for box in boxes)
+    assert not any(above.overlaps(below) for above, below in pairwise(boxes))
+    assert figure.get_figheight() <= claims_forest.PAGE_HEIGHT
+    points = numbers[numbers["source"] != REPLICATES]
+    for unit, ax in zip([unit for unit in UNITS if unit in set(numbers["margin"])], figure.axes, strict=True):
+        assert points.loc[points["margin"] == unit, "value"].abs().max() < ax.get_xlim()[1] == -ax.get_xlim()[0]
+
+
+# The pages
+
+
+def gallery():
+    found = importlib.util.spec_from_file_location("gallery", ROOT / "docs/gallery.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def told(page: str) -> dict[str, str]:
+    """The verdicts of the paper's numbers in the page's table, by the titles of the claims."""
+    section = page.partition("<!-- ledger -->")[2].partition("<!-- end of ledger -->")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    return {title: paper for title, *_, paper in rows[1:]}
+
+
+def test_the_documentation_tells_the_verdicts_in_plain_words(judged):
+    page = (ROOT / "docs/what-holds.md").read_text(encoding="utf-8")
+    published = judged[judged["source"] == PAPER].set_index("title")["verdict"].to_dict()
+    assert told(page).items() <= published.items(), "`make gallery` renews docs/what-holds.md"
+    pages = gallery()
+    made = pages.with_section(page, "ledger", pages.what_holds(judged))
+    assert 40 < len(told(made)) < len(LEDGER)
+    assert told(made).items() <= published.items()
+    contradicted = ("declining-accuracy", "cocal-stable", "pre-generation-10-2-to-10-3")
+    said = "contradict: " + "; ".join(f'"{BY_ID[name].title}"' for name in contradicted)
+    assert said in " ".join(made.split())
+    planted = made.replace("stated: agrees |", "holds |", 1)
+    assert not told(planted).items() <= published.items()
+    assert pages.with_section(made, "ledger", pages.what_holds(judged)) == made
+    with pytest.raises(SystemExit, match="the marks of the section 'ledger' are missing"):
+        pages.with_section("# Another", "ledger", "x")
+
+
+def test_the_readme_has_the_numbers_of_the_replicates_beside_the_paper_s():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    gathered = pd.read_csv(ROOT / "studies/replicates/spread/tables/main.csv")
+    cells = read_published(ROOT / "config/paper").cells
+    made = gallery().main_numbers(gathered, cells[cells["table"] == "main"])
+    assert made in readme, "`make gallery` renews README.md"
+    rows = {
+        row.split(" | ")[0].strip("| "): re.findall(r"[\d.]+", row.partition(" | ")[2]) for row in made.splitlines()
+    }
+    values = gathered.query("dataset == 'macro-mathematics' and method == 'rlcr' and metric == 'ece'").iloc[0]
+    ones = values[[name for name in gathered.columns if name.startswith("replicate_")]].astype(float)
+    assert rows["RLCR"][3:6] == [f"{ones.mean():.3f}", f"{ones.std():.3f}", "0.105"]
+
+
+@pytest.mark.parametrize("name", ["config", "paper", "smoke", "rehearsal"])
+def test_every_study_declares_what_its_claims_need(name):
+    study = load_study(ROOT / f"config/{name}.yaml")
+    scope = claims_layout(study).scope
+    assert scope.of_paper == (name == "paper")
+    inputs = claims_inputs(study)
+    assert {"resamples", "published", "ledger", "companions", "predictions", "latency"} <= set(inputs)
+    assert (ROOT / inputs["ledger"]).is_file()
+
+
+def test_the_readme_leads_with_the_joint_verdicts_of_the_replicates(judged):
+    replicated = judged.copy()
+    whole = (replicated["source"] == REPLICATES) & (replicated["case"] == 0) & (replicated["score"] == "")
+    replicated.loc[whole, ["verdict", "count"]] = [FAILS, "2 does not hold; positive in 0 of 2 (p = 1)"]
+    said = " ".join(gallery().in_words(replicated).split())
+    assert said.startswith("* Does it reproduce? No: that CoCal beats PostCal")
+    count = len(of_families(judged))
+    assert f"Of {count} families of claims" in said
+    assert f"none holds, {count} do not and none is not separable by two replicates together; by the embedded" in said
+    table = gallery().what_holds(replicated)
+    assert "| claim | replicates together | hold | embedded study | the paper's numbers |" in table

@@ -1,0 +1,172 @@
+"""The tables of accuracy and confidence quality: marks, layout, captions, and values that rest on too little."""
+
+import re
+
+import pytest
+
+from cocal.metrics.settings import MetricSettings
+from cocal.metrics.shown import metric_text
+from cocal_study.config import load_study
+from cocal_study.config.evaluation import QualitySettings
+from cocal_study.cubes.cube import metric_cube
+from cocal_study.exhibits.typesetting.accuracy import AccuracyLayout, grid, prepare
+from cocal_study.exhibits.typesetting.grid import marks
+from cocal_study.exhibits.typesetting.html import page
+from cocal_study.exhibits.typesetting.latex import latex
+from exhibits_by_name import exhibit_of
+from sample_predictions import OURS, STAGES, doubtful_predictions, sample_predictions
+from sample_tables import accuracy_layout as layout
+
+DATASETS = ("math500", "aime24", "aime25", "amc23", "amc24")
+
+
+@pytest.fixture(scope="module")
+def cube():
+    return metric_cube(sample_predictions(*DATASETS), MetricSettings(resamples=20), {"macro-mathematics": DATASETS})
+
+
+def grid_of(cube, chosen: AccuracyLayout):
+    return grid(prepare(chosen, cube), chosen, metrics=cube)
+
+
+def tex(frame, chosen: AccuracyLayout) -> str:
+    groups = {chosen.macro: [one.name for one in chosen.datasets]}
+    return latex(grid_of(metric_cube(frame, MetricSettings(resamples=0), groups), chosen))
+
+
+def test_ties_are_decided_on_the_rounded_values_and_undefined_ones_are_never_ranked():
+    shown = [metric_text("ece", value) for value in (0.1004, 0.0996, 0.1249, 0.1251)]
+    assert marks(shown, "lower") == ["best", "best", "second", "second"]
+    assert marks(["–", "0.700", "0.900"], "higher") == [None, "second", "best"]
+    assert marks(["–", "–"], "lower") == [None, None]
+
+
+def test_print_has_two_blocks_with_the_macro_average_last_and_the_page_begins_with_it(cube):
+    shown = grid_of(cube, layout(*DATASETS))
+    text = latex(shown)
+    heads = re.findall(r"\\multicolumn\{4\}\{c\}\{(.+?)\}", text)
+    sets = ["MATH500", "AIME24", "AIME25", "AMC23", "AMC24"]
+    assert heads == [*sets, "Macro Average"]
+    assert text.count(r"\begin{tabular}{l*{12}{c}}") == 2
+    first = text.split(r"\end{tabular}")[0]
+    body = [line for line in first.splitlines() if " & " in line and "Acc." not in line]
+    assert body[0].startswith("Base + Verbal & ")
+    assert body[-1].startswith(r"\textbf{CoCal (binary)} & ")
+    assert first.count(r"\midrule") == 3  # below the head, and between the groups of the methods chosen
+    heads = re.findall(r'<th colspan="4">(.+?)</th>', page(shown))
+    assert heads == ["Macro Average", *sets] * 2, "values, then shares"
+    assert "five mathematical sets using Tiny A after 60 training steps." in text
+    assert r"Tiny policies of 0.4 M parameters \& synthetic questions." in text
+    assert "Companion results average two seeds." in text
+    assert "Base + Verbal uses the pre-RL model" in text
+
+
+PUBLISHED_NAMES = {
+    "main": r"\textbf{\coco{} (binary)}",  # tab:main_iter119
+    "main_step40": r"\coco{} (binary)",  # tab:appendix_iter39
+    "main_step80": r"\coco{} (binary)",  # tab:appendix_iter79
+    "ood": r"\textbf{\coco{} (binary)}",  # tab:honestybench_ood_iter119_8b_all
+    "scale": r"\coco{} (binary)",  # tab:main_iter119_14b_compact
+}
+"""The form in which the paper prints the name of CoCal (binary) in each of its tables of methods."""
+
+
+@pytest.mark.parametrize(("name", "published"), PUBLISHED_NAMES.items())
+def test_the_name_of_cocal_is_bold_where_it_is_in_the_paper(repository, name, published):
+    chosen = exhibit_of(load_study(repository / "config/paper.yaml"), name).layout
+    frame = sample_predictions(*(one.name for one in chosen.datasets), methods=chosen.methods, step=chosen.step)
+    lines = tex(frame.assign(backbone=chosen.backbone), chosen).splitlines()
+    names = {line.split(" & ")[0] for line in lines if "CoCal (binary)" in line}
+    assert names == {published.replace(r"\coco{}", "CoCal")}
+    assert not any(r"\textbf" in line.split(" & ")[0] for line in lines if "CoCal (binary)" not in line)
+
+
+def test_unknown_and_repeated_methods_and_sets_are_refused():
+    for sets, change, message in (
+        (["math500"], {"methods": ["verbl"]}, "methods"),
+        (["math500"], {"methods": ["rlcr", "rlcr"]}, "methods repeats a name"),
+        (["math500", "math500"], {}, "repeats a name"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            layout(*sets, **change)
+
+
+def test_all_eleven_methods_stand_in_the_papers_groups():
+    methods = [name for name, group in OURS.items() if group is not None]
+    lines = tex(sample_predictions("math500", methods=methods), layout("math500", methods=methods)).splitlines()
+    body = lines[lines.index(r"\midrule") + 1 : lines.index(r"\bottomrule")]
+    assert [line.split(" & ")[0] for line in body] == [
+        *("Base + Verbal", r"\midrule"),
+        *("Verbal", "SelfConsis", "TokenProb", "P(True)", r"\midrule"),
+        *("RLCR", "DCPO", "PostCal (group)", "PostCal (binary)", r"\midrule"),
+        *("CoCal (group)", r"\textbf{CoCal (binary)}"),
+    ]
+
+
+def test_an_earlier_stage_says_its_own_step_and_nothing_of_the_prerl_model():
+    frame = sample_predictions("math500", methods=STAGES, step=20)
+    text = tex(frame, layout("math500", methods=STAGES, label="main_step20", step=20))
+    assert r"\label{tab:main_step20}" in text
+    assert "using Tiny A after 20 training steps." in text
+    assert "pre-RL" not in text
+
+
+# Values that rest on too few usable responses
+
+
+def doubted(**floors: float):
+    chosen = layout("amc23", "amc24", methods=["verbal", "p-true", "cocal-binary"], quality=QualitySettings(**floors))
+    cube = metric_cube(doubtful_predictions(), MetricSettings(resamples=5), {chosen.macro: ["amc23", "amc24"]})
+    return grid_of(cube, chosen)
+
+
+def test_values_that_rest_on_too_little_are_marked_and_explained():
+    shown = doubted(answered_rate=0.5, decided_rate=0.9)
+    rows = [row for block in shown.blocks for group in block.groups for row in group.rows]
+    marked = {(row.label, place) for row in rows for place, cell in enumerate(row.cells) if cell.doubtful}
+    # mean confidence, ECE and AUROC on the first set and in the macro average; not accuracy, not the second set
+    assert marked == {(label, place) for label in ("Verbal", "P(True)") for place in (1, 2, 3, 9, 10, 11)}
+    sentence = (
+        "marks values for which less than 90 % of the responses have a valid confidence, or the two words of "
+        "P(True) have less than 50 % of the probability on average."
+    )
+    assert f"† {sentence}" in shown.caption
+    assert latex(shown).count(r"$^{\dagger}$") == 12 + 1
+    assert page(shown).count("<sup>†</sup>") == 12
+    none = doubted(**dict.fromkeys(QualitySettings.model_fields, 0.0))
+    assert "†" not in none.caption + page(none)
+
+
+def test_an_answer_that_is_missing_casts_doubt_on_accuracy_too():
+    shown = doubted(valid_rate=0, p_true_mass=0)
+    row = shown.blocks[0].groups[0].rows[0]
+    assert [cell.doubtful for cell in row.cells[:8]] == [True, False, True, True] + [False] * 4
+    assert "90 % of the responses have an answer, or less than 99 % of the responses have a verd" in shown.caption
+
+
+def test_the_page_alone_lists_the_shares():
+    shown = doubted()
+    (block,) = shown.details
+    assert [head.text for head in block.heads[1]] == ["Valid", "Answered", "Decided", "Truncated", "True or False"] * 3
+    assert [cell.text for cell in block.groups[0].rows[1].cells[5:10]] == ["100.0", "80.0", "97.5", "0.0", "20.0"]
+    assert "Answered" in page(shown)
+    assert "Answered" not in latex(shown)
+
+
+def test_a_confidence_that_is_constant_or_at_chance_is_marked_and_explained():
+    frame = doubtful_predictions()
+    frame.loc[frame["method"] == "verbal", "confidence"] = 0.7
+    frame = frame.assign(valid=True).fillna({"confidence": 0.2})
+    chosen = layout("amc23", "amc24", methods=["verbal", "p-true", "cocal-binary"])
+    cube = metric_cube(frame, MetricSettings(resamples=50), {chosen.macro: ["amc23", "amc24"]})
+    numbers = prepare(chosen, cube).set_index(["dataset", "method", "metric"])
+    numbers.loc[(slice(None), "p-true", "auroc"), ["lower", "upper"]] = 0.51, 0.62
+    numbers.loc[("amc24", "p-true", "auroc"), ["lower", "upper"]] = 0.45, 0.52
+    numbers.loc[(slice(None), "cocal-binary", "auroc"), ["lower", "upper"]] = 0.3, 0.49
+    shown = grid(numbers.reset_index(), chosen, metrics=cube)
+    rows = [row for block in shown.blocks for group in block.groups for row in group.rows]
+    marked = {(row.label, place) for row in rows for place, cell in enumerate(row.cells) if cell.degenerate}
+    # ECE and AUROC of the constant everywhere; of the one at chance on the second set alone
+    assert marked == {*(("Verbal", place) for place in (2, 3, 6, 7, 10, 11)), ("P(True)", 6), ("P(True)", 7)}
+    assert latex(shown).count(r"$^{\ddagger}$") == page(shown).count("<sup>‡</sup>") + 1 == 8 + 1
+    assert "‡ marks values of a confidence that is constant" in shown.caption

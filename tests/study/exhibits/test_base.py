@@ -1,0 +1,241 @@
+"""Every exhibit is one module that says everything about it; its command refuses what it cannot take."""
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from docutils.core import publish_parts
+
+from cocal.cli import main
+from cocal_study.config import load_study
+from cocal_study.exhibits.base.exhibit import CHAPTERS, FigureExhibit, TableExhibit
+from cocal_study.exhibits.base.inputs import READERS
+from cocal_study.exhibits.base.registry import MODULES, exhibits_of, module_of, report_entry
+from smoke_study import ROOT
+
+STUDIES = ("config", "smoke", "paper", "rehearsal")
+
+
+@pytest.fixture(scope="module", params=STUDIES)
+def shown(repository, request):
+    """The exhibits of a study."""
+    return exhibits_of(load_study(repository / f"config/{request.param}.yaml"), {})
+
+
+# Declarations
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_prepares_numbers_and_makes_a_table_or_a_figure_of_them(name):
+    module = module_of(name)
+    assert module.__doc__
+    assert list(inspect.signature(module.of_study).parameters) == ["study", "wrong"]
+    assert hasattr(module, "grid") != hasattr(module, "draw"), "a table has a grid, a figure is drawn"
+    assert hasattr(module, "prepare") == hasattr(module, "Layout"), "numbers have a layout; a diagram has neither"
+    if hasattr(module, "grid"):
+        numbers, layout, *_ = inspect.signature(module.grid).parameters
+        assert (numbers, layout) == ("numbers", "layout")
+    else:
+        drawn = ["numbers", "layout"] if hasattr(module, "Layout") else []
+        assert list(inspect.signature(module.draw).parameters) == drawn
+    if hasattr(module, "prepare"):
+        first, *kinds = inspect.signature(module.prepare).parameters
+        assert first == "layout"
+        assert set(kinds) <= set(READERS)
+
+
+def test_every_module_is_shown_by_the_paper_study_or_by_one_with_regimes(repository):
+    shown = {one.module for one in exhibits_of(load_study(repository / "config/paper.yaml"), {})}
+    assert shown == {*MODULES} - {"regimes", "regimes_forest"}, "regimes have a test of their own"
+
+
+def test_a_declaration_fits_its_module(shown):
+    for one in shown:
+        module = module_of(one.module)
+        assert isinstance(one, TableExhibit if hasattr(module, "grid") else FigureExhibit), one.name
+        assert isinstance(one.layout, getattr(module, "Layout", type(None))), one.name
+        parameters = inspect.signature(module.prepare).parameters if one.layout else {}
+        needed = {name for name, given in parameters.items() if given.default is inspect.Parameter.empty}
+        assert {"layout", *needed} <= {"layout", *one.inputs} <= {"layout", *parameters}, one.name
+        assert set(one.products) <= set(one.inputs), one.name
+        assert bool(one.backbones) == bool(one.inputs), f"{one.name} shows measured numbers only after the checks"
+
+
+FILES = {
+    "main": "metrics/8b resamples/8b",
+    "main_step40": "metrics/8b",
+    "main_step80": "metrics/8b",
+    "scale": "metrics/14b",
+    "ood": "metrics/8b",
+    "comparisons": "resamples/8b",
+    "recalibrated": "metrics/8b-recalibrated",
+    "proper_scores": "metrics/8b",
+    "training_dynamics": "metrics/8b",
+    "cross_iteration": "metrics/8b-sweep",
+    "cross_policy": "metrics/8b-cross-policy",
+    "budgets": "metrics/8b-budgets",
+    "composition": "metrics/8b-budgets",
+    "early_steps": "metrics/8b-sweep",
+    "token_aggregation": "metrics/8b-ablations metrics/14b-ablations",
+    "layers": "metrics/8b-ablations metrics/14b-ablations",
+    "pre_generation": "metrics/8b",
+    "conditions": "metrics/8b",
+    "time_to_confidence": "costs/8b/latency",
+    "cost": " ".join(
+        f"costs/8b/{name}" for name in ("train-grpo", "resample", "companions-grpo", "companions-postcal", "latency")
+    ),
+}
+STEPS = {
+    "budgets": ((1, 2, 5, 10, 20, 40, 80, 120), 120),
+    "composition": ((1, 2, 5, 10, 20, 40, 80, 120), 120),
+    "early_steps": ((5, 10, 20, 30, 40), 40),
+    "cross_iteration": ((40, 80, 120), None),
+    "main_step80": (None, 80),
+    "scale": (None, 120),
+}
+
+
+def test_the_paper_study_shows_these_numbers_at_these_steps(repository):
+    """Metric cubes, resamples and costs that each table and figure of the paper study reads."""
+    found = {one.name: one for one in exhibits_of(load_study(repository / "config/paper.yaml"), {})}
+    for name, expected in FILES.items():
+        files = [
+            file for given in found[name].inputs.values() for file in ([given] if isinstance(given, str) else given)
+        ]
+        read = [re.sub(r"results/(\w+)/qwen3-(.*)\.(nc|json)", r"\1/\2", file) for file in files if "qwen3" in file]
+        assert [file for file in read if re.match("metrics|resamples|costs", file)] == expected.split(), name
+    for name, (steps, step) in STEPS.items():
+        layout = found[name].layout
+        assert (getattr(layout, "steps", None), layout.step) == (steps, step), name
+
+
+def test_names_positions_and_titles_are_distinct(shown):
+    files = [(type(one), one.name) for one in shown]  # tables/claims and figures/claims
+    for values in (files, [one.position for one in shown], [one.title for one in shown]):
+        assert len(set(values)) == len(values)
+    assert [one.position for one in shown] == sorted(one.position for one in shown)
+
+
+def test_a_caption_is_of_whole_sentences_and_without_markup(shown):
+    for one in shown:
+        assert one.chapter in CHAPTERS, one.name
+        assert one.caption.endswith("."), one.name
+        for sentence in re.split(r"(?<=\w[.)])\s+(?=[A-Z])", one.caption):
+            assert sentence[0].isupper(), (one.name, sentence)
+            assert " " in sentence, (one.name, sentence)
+        # the report reads it as reStructuredText, and shows what it cannot read as an error
+        page = publish_parts(one.caption, writer="html", settings_overrides={"report_level": 1})["body"]
+        assert "system-message" not in page, one.name
+
+
+@pytest.mark.slow
+def test_declaring_loads_no_drawing_and_no_tensors():
+    """The workflow declares all exhibits before every plan."""
+    script = (
+        "import sys; from cocal_study.config import load_study\n"
+        "from cocal_study.exhibits.base.registry import exhibits_of\n"
+        "print(len(exhibits_of(load_study('config/paper.yaml'), {})), *{'matplotlib', 'torch'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == [str(len(exhibits_of(load_study(ROOT / "config/paper.yaml"), {})))]
+
+
+# Report
+
+
+def listing(study) -> dict[str, list[str]]:
+    """Entries by chapter, both as the page sorts them."""
+    shown, found = exhibits_of(study, {}), {}
+    for exhibit in shown:
+        chapter, labels = report_entry(exhibit, shown)
+        assert len(labels) == 1, "a second label that halves a chapter would hide one half"
+        found.setdefault(chapter, []).extend(labels.values())
+    return {chapter: sorted(found[chapter]) for chapter in sorted(found)}
+
+
+def test_entries_are_numbered_so_that_more_than_nine_sort_too(repository):
+    study = load_study(repository / "config/config.yaml")
+    stages = (10, 20, 30, 40, 50, 60)
+    changes = {"policy": {"stages": stages}, "reports": {"early_steps": (2, 5, 10)}}
+    longer = {key: getattr(study, key).model_copy(update=change) for key, change in changes.items()}
+    chapters = listing(study.model_copy(update=longer))
+    assert list(chapters) == [f"{place} {chapter}" for place, chapter in enumerate(CHAPTERS, start=1)]
+    found = chapters["2 Main results"]
+    assert [entry[:4] for entry in found] == [f"2.{place:02d}" for place in range(1, 15)]
+    assert [entry for entry in found if "step" in entry][1:] == [
+        f"2.{place:02d} Main table, step {step}" for place, step in enumerate(stages[:-1], start=9)
+    ]
+    none = study.reports.model_copy(update={"reliability_methods": ()})  # what is not shown leaves no gap
+    found = listing(study.model_copy(update={"reports": none}))["2 Main results"]
+    assert [entry.split(" ")[0] for entry in found] == [f"2.{place:02d}" for place in range(1, 11)]
+    assert not any("Reliability" in entry for entry in found)
+
+
+# Commands
+
+LAYOUT = json.dumps(
+    {
+        "study": "embedded",
+        "caption": "Tiny policies.",
+        "backbone": "tiny-a",
+        "backbone_label": "Tiny A",
+        "methods": ["cocal-binary"],
+        "steps": [20, 60],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "cross_iteration --output x.pdf",
+            "--layout: cross_iteration needs one; `snakemake --printshellcmds` prints",
+        ),
+        ("overview --output x.pdf --layout {}", "--layout: overview is a diagram and shows no numbers; leave it out"),
+        ("overview --output x.pdf --input metrics=m.nc", "overview has no kind of input 'metrics'; it reads no files"),
+        ("cross_iteration --output x.pdf --layout LAYOUT --input m.nc", "'m.nc' is not KIND=FILE, such as metrics="),
+        (
+            "cross_iteration --output x.pdf --layout LAYOUT --input metric=m.nc",
+            "--input: cross_iteration has no kind of input 'metric'; it reads metrics",
+        ),
+        (
+            "cross_iteration --output x.pdf --layout LAYOUT",
+            "--input: cross_iteration also reads metrics, which is missing",
+        ),
+        (
+            "cross_iteration --output x.pdf --layout LAYOUT --inputs metrics m.nc n.nc",
+            "metrics: cross_iteration takes it as --input metrics=FILE",
+        ),
+        (
+            "composition --output x.pdf --layout LAYOUT --input metrics=m.nc --input companions=a",
+            "companions: composition takes it as --inputs companions FILE...",
+        ),
+        (
+            "composition --output x.pdf --layout LAYOUT --input metrics=m.nc --inputs companions",
+            "--inputs: no file of the kind companions is given",
+        ),
+        ("cross_iteration --output x.png", "--output: x.png must end in .pdf; the other files are written beside it"),
+        ("main --output x.pdf", "--output: x.pdf must end in .tex; the other files are written beside it"),
+        ("cross_iteration --output x.pdf --layout LAYOUT --input metrics=m.nc", "m.nc: no such file"),
+    ],
+)
+def test_what_an_exhibit_cannot_take_is_refused_in_one_sentence(tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["exhibit", *(LAYOUT if word == "LAYOUT" else word for word in words.split())]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("cocal exhibit: error: ")
+    assert message in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_that_no_exhibit_has_is_refused_with_those_that_there_are(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["exhibit", "mian", "--output", "x.tex"])
+    assert stopped.value.code == 2
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert "'mian'" in message
+    assert all(name in message for name in MODULES)

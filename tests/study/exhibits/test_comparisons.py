@@ -1,0 +1,289 @@
+"""Paired tests of differences: their rates on simulated studies, pairing, seeds, Holm, and the tables and command."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cocal.cli import main
+from cocal.errors import ContractError
+from cocal.metrics.bootstrap import resampled_metrics
+from cocal.metrics.calibration import METRICS
+from cocal.metrics.scores import Sample
+from cocal.metrics.settings import MetricSettings
+from cocal.store import write_frame
+from cocal.store.contracts import PREDICTIONS
+from cocal_study.cubes.cube import evaluate_cells
+from cocal_study.cubes.resamples import MAIN, Resamples, read_resamples, resamples_of
+from cocal_study.evidence.comparisons import compare, final_key, holm, separable_from_best, with_holm
+from cocal_study.evidence.estimates import Estimate
+from cocal_study.exhibits import comparisons
+from cocal_study.exhibits import main as main_table
+from cocal_study.exhibits.typesetting.html import page
+from cocal_study.exhibits.typesetting.latex import latex
+from sample_predictions import METHODS, SEEDS, sample_predictions
+
+QUESTIONS, EACH, RESAMPLES = 100, 3, 199
+SETTINGS = MetricSettings(resamples=999)
+
+
+def simulated(
+    generator: np.random.Generator, sharper: float = 0.0, shift: float = 0.0, own: bool = False
+) -> list[Estimate]:
+    """Accuracy, mean confidence, ECE and AUROC of two methods on clustered responses, as differences.
+
+    Each question has its own difficulty, which both methods know with errors of the same kind; the first method's are
+    smaller by `sharper`, and the second one is over-confident by `shift`. With `own`, each has responses of its own.
+    """
+    question = np.repeat(np.arange(QUESTIONS), EACH)
+    difficulty = np.clip(generator.beta(1.5, 1.2, QUESTIONS), 0.02, 0.98)
+    shared = generator.random(len(question)) < difficulty[question]
+    samples = []
+    for noise, excess in ((0.25 - sharper, 0.0), (0.25, shift)):
+        correct = generator.random(len(question)) < difficulty[question] if own else shared
+        known = difficulty[question] + 0.3 * (correct - difficulty[question])
+        confidence = np.clip(known + excess + noise * generator.normal(size=len(question)), 0, 1)
+        samples.append(Sample(question, confidence, correct))
+    resampled = resampled_metrics(
+        samples, QUESTIONS, bins=10, resamples=RESAMPLES, generator=np.random.default_rng(generator.integers(1 << 30))
+    )
+    whole = resampled_metrics(
+        [Sample(np.arange(len(question)), one.confidence, one.correct) for one in samples],
+        len(question),
+        bins=10,
+        resamples=1,
+        generator=_EveryOnce(),
+    )
+    both = [[Estimate(whole[i, 0, m], resampled[i, :, m], questions="q") for m in range(4)] for i in (0, 1)]
+    return [first - second for first, second in zip(*both, strict=True)]
+
+
+class _EveryOnce:
+    """Draws every question once, so that a resample is the sample."""
+
+    def integers(self, questions: int, size: tuple[int, int]) -> np.ndarray:
+        return np.tile(np.arange(questions), (size[0], 1))
+
+
+@pytest.mark.parametrize(("own", "metrics"), [(False, ("ece", "auroc")), (True, ("accuracy", "ece", "auroc"))])
+def test_of_equal_methods_one_in_twenty_is_found_different(own, metrics):
+    """The rate of false alarms at 5 %: with 300 studies, 0.013 is its standard error.
+
+    The ECE of own responses may be found different less often: resampled bins are noisier than those of the sample.
+    """
+    generator = np.random.default_rng(7 + own)
+    p_values, inside = {m: [] for m in metrics}, {m: [] for m in metrics}
+    for _ in range(300):
+        for metric, difference in zip(METRICS, simulated(generator, own=own), strict=True):
+            if metric in metrics:
+                p_values[metric].append(difference.p_value())
+                lower, upper = difference.interval(0.95)
+                inside[metric].append(lower <= 0 <= upper)
+    for metric in metrics:
+        cautious = own and metric == "ece"
+        assert (0.0 if cautious else 0.015) <= np.mean(np.array(p_values[metric]) < 0.05) <= 0.09, metric
+        assert 0.91 <= np.mean(inside[metric]) <= (1.0 if cautious else 0.985), metric
+        assert abs(np.median(p_values[metric]) - 0.5) < 0.12, metric
+
+
+def test_a_known_effect_is_found_with_its_sign():
+    generator = np.random.default_rng(11)
+    sharper = [simulated(generator, sharper=0.12)[METRICS.index("auroc")] for _ in range(40)]
+    assert np.mean([one.p_value() < 0.05 and one.value > 0 for one in sharper]) > 0.9
+    calibrated = [simulated(generator, shift=0.3)[METRICS.index("ece")] for _ in range(40)]
+    assert np.mean([one.p_value() < 0.05 and one.value < 0 for one in calibrated]) > 0.9
+
+
+def test_p_values_have_a_floor_and_count_resamples_beyond_zero():
+    draws = np.linspace(0.01, 1.0, 99)
+    assert Estimate(float(draws.mean()), draws).p_value() == 2 / 100
+    draws = np.array([-1.0, -1.0, *np.ones(97)]) + 0.5 - np.mean([-1.0, -1.0, *np.ones(97)])
+    assert Estimate(0.5, draws).p_value() == pytest.approx(2 * 3 / 100)
+    assert np.isnan(Estimate(0.5).p_value())
+    assert np.isnan(Estimate(float("nan"), np.full(5, np.nan)).p_value())
+
+
+def two_methods(shuffle: bool) -> pd.DataFrame:
+    """TokenProb and CoCal on the same responses; the questions of one of them may be in another order."""
+    generator = np.random.default_rng(5)
+    frame = sample_predictions("math500", methods=("token-probability", "cocal-binary"))
+    ours = frame["method"] == "cocal-binary"
+    base = frame.loc[~ours].set_index("response_id")
+    shared = base["confidence"].reindex(frame.loc[ours, "response_id"]).to_numpy()
+    frame.loc[ours, "confidence"] = np.clip(0.9 * shared + 0.02 + 0.01 * generator.normal(size=ours.sum()), 0, 1)
+    if shuffle:
+        order = generator.permutation(40)
+        frame.loc[ours, "question_id"] = [f"math500-{order[i]:03d}" for i in frame.loc[ours, "response_id"]]
+    return frame
+
+
+def width(frame: pd.DataFrame) -> float:
+    resamples = Resamples.of(resamples_of(evaluate_cells(frame, SETTINGS)), "here")
+    pair = [final_key(name, 60, "math500") for name in ("cocal-binary", "token-probability")]
+    (found,) = compare(resamples, [pair]).query("metric == 'auroc'").itertuples()
+    assert found.paired == "responses"
+    return found.upper - found.lower
+
+
+def test_pairing_matters():
+    assert width(two_methods(shuffle=True)) > 3 * width(two_methods(shuffle=False))
+
+
+def test_holm_by_hand():
+    adjusted = holm([0.01, 0.04, np.nan, 0.03, 0.005])
+    np.testing.assert_allclose(adjusted, [0.03, 0.06, np.nan, 0.06, 0.02])
+    np.testing.assert_allclose(holm([0.9, 0.8]), [1, 1])
+    np.testing.assert_allclose(holm([0.02]), [0.02])
+
+
+def test_families_are_the_columns_of_a_table():
+    frame = pd.DataFrame(
+        {"dataset": ["a", "a", "b"], "metric": ["ece", "ece", "ece"], "p": [0.01, 0.02, 0.02], "rival": list("xyx")}
+    )
+    assert with_holm(frame)["p_holm"].tolist() == [0.02, 0.02, 0.02]
+    assert with_holm(frame, ["metric"])["p_holm"].tolist() == [0.03, 0.04, 0.04]
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    return sample_predictions("math500", "aime24", methods=(*METHODS, "rlcr"))
+
+
+@pytest.fixture(scope="module")
+def evaluated(frame):
+    return evaluate_cells(frame, SETTINGS, {"macro-mathematics": ["math500", "aime24"]}, SEEDS)
+
+
+@pytest.fixture(scope="module")
+def resamples(evaluated) -> Resamples:
+    return Resamples.of(resamples_of(evaluated), "here")
+
+
+def test_differences_are_those_of_the_cube_and_its_resamples(evaluated, resamples):
+    cube = evaluated.cube()
+    for dataset in ("aime24", "macro-mathematics"):
+        keys = [final_key(name, 60, dataset) for name in ("cocal-binary", "rlcr")]
+        found = compare(resamples, [keys]).set_index("metric")
+        cell = {"backbone": "tiny-a", "step": 60, "dataset": dataset, "metric": "ece"}
+        ours = cube["value"].sel(cell | {"algorithm": "grpo", "method": "cocal-binary"}).to_series()
+        theirs = cube["value"].sel(cell | {"algorithm": "rlcr", "method": "rlcr", "seed": "mean"}).item()
+        assert found.loc["ece", "value"] == pytest.approx(ours["mean"] - theirs)
+        assert found.loc["ece", "seed_sd"] == pytest.approx(np.std([ours[str(s)] for s in SEEDS], ddof=1))
+        assert found["paired"].tolist() == ["questions"] * 3
+        assert np.isnan(found.loc["accuracy", "seed_sd"])
+        by_seed = resamples.data["by_seed"].isel(cell=resamples.places[keys[0]]).sel(metric="ece")
+        assert by_seed.to_series().to_dict() == {str(seed): ours[str(seed)] for seed in SEEDS}
+
+
+def test_resamples_are_shared_between_methods_and_files(frame, resamples):
+    alone = Resamples.of(resamples_of(evaluate_cells(frame[frame["method"] == "rlcr"], SETTINGS)), "alone")
+    key = final_key("rlcr", 60, "math500")
+    assert (compare(resamples, [(key, key)], alone)["p"] == 1).all()
+    assert (compare(resamples, [(key, key)], alone)["upper"] == 0).all()
+
+
+def test_seeds_with_seeds_are_paired_seed_by_seed(resamples, evaluated):
+    pair = [final_key(name, 60, "math500") for name in ("cocal-binary", "cocal-group")]
+    values = evaluated.cube()["value"].sel({"dataset": "math500", "metric": "ece", "algorithm": "grpo", "step": 60})
+    ours, theirs = (values.sel({"method": key.method, "seed": [str(s) for s in SEEDS]}).to_numpy() for key in pair)
+    found = compare(resamples, [pair]).set_index("metric")
+    assert found.loc["ece", "seed_sd"] == pytest.approx(np.std((ours - theirs).ravel(), ddof=1))
+    assert "accuracy" not in found.index, "both score the same responses"
+
+
+def test_other_questions_are_no_pair(frame, resamples):
+    fewer = frame[(frame["method"] == "rlcr") & (frame["response_id"] < 30)]
+    other = Resamples.of(resamples_of(evaluate_cells(fewer, SETTINGS)), "fewer")
+    key = final_key("rlcr", 60, "math500")
+    with pytest.raises(ContractError, match="the same questions"):
+        compare(resamples, [(key, key)], other)
+    with pytest.raises(ContractError, match=r"here: there is nothing for method p-true.*run its predictions"):
+        compare(resamples, [(final_key("p-true", 60, "math500"), key)])
+
+
+def test_what_is_separable_from_the_best(resamples, evaluated):
+    layout = main_layout()
+    numbers = main_table.prepare(layout, evaluated.cube(), resamples)
+    said = numbers.set_index(["dataset", "method", "metric"])["separable_from_best"]
+    values = numbers.set_index(["dataset", "method", "metric"])["value"]
+    of_grpo = ("self-consistency", "token-probability", "cocal-group", "cocal-binary")
+    assert {said["math500", name, "accuracy"] for name in of_grpo} == {"best"}, "equal accuracies share it"
+    assert values["macro-mathematics", "base-verbal", "ece"] > values["macro-mathematics", "cocal-binary", "ece"] + 0.2
+    assert said["macro-mathematics", "base-verbal", "ece"] == "yes"
+    assert {"yes", "no"} <= set(said)
+    again = separable_from_best(resamples, numbers, 60, level=0.0)
+    assert set(again.values()) == {"best", "no"}
+    html = page(main_table.grid(numbers, layout, metrics=evaluated.cube(), resamples=resamples))
+    assert "Separable from the best" in html
+    assert "Separable" not in latex(main_table.grid(numbers, layout, metrics=evaluated.cube(), resamples=resamples))
+
+
+STATED = {"study": "s", "caption": "Made up.", "backbone": "tiny-a", "backbone_label": "Tiny A", "step": 60}
+SETS = [{"name": "math500", "label": "MATH500"}, {"name": "aime24", "label": "AIME24"}]
+
+
+def main_layout() -> main_table.Layout:
+    return main_table.Layout(**STATED, methods=(*METHODS, "rlcr"), datasets=SETS)
+
+
+def table_layout() -> comparisons.Layout:
+    domains = [{"name": "macro-mathematics", "label": "mathematics", "datasets": SETS}]
+    return comparisons.Layout(**STATED, methods=(*METHODS, "rlcr"), domains=domains)
+
+
+def test_the_table_marks_what_is_separable(resamples):
+    layout = table_layout()
+    assert ("cocal-binary", "cocal-group") in layout.pairs
+    assert ("cocal-group", "cocal-binary") not in layout.pairs
+    assert len(layout.pairs) == 6 + 5
+    numbers = comparisons.prepare(layout, resamples)
+    assert numbers["dataset"].drop_duplicates().tolist() == ["math500", "aime24", "macro-mathematics"]
+    family = numbers[(numbers["dataset"] == "math500") & (numbers["metric"] == "ece")]
+    np.testing.assert_allclose(family["p_holm"], holm(family["p"]))
+    text = latex(comparisons.grid(numbers, layout, resamples=resamples))
+    macro = numbers[(numbers["dataset"] == "macro-mathematics")]
+    assert text.count(r"\textbf") == ((macro["p_holm"] < 0.05) & ~macro["degenerate"]).sum() > 0
+    assert text.count(r"$^{\ddagger}$") == macro["degenerate"].sum() + 1 > 1, "and once in the caption"
+    assert not macro.loc[macro["metric"] == "accuracy", "degenerate"].any()
+    assert "Verbal & " in text
+
+
+def test_the_command_compares_methods_and_tables(frame, tmp_path, capsys):
+    for name, rows in (("grpo", frame), ("rlcr", frame[frame["method"] == "rlcr"])):
+        write_frame(tmp_path / f"{name}.parquet", rows, PREDICTIONS, {})
+    settings, groups = json.dumps({"resamples": 50}), json.dumps({"macro-mathematics": ["math500", "aime24"]})
+    made = ["metrics", "--settings", settings, "--groups", groups, "--predictions", str(tmp_path / "grpo.parquet")]
+    made += ["--output", str(tmp_path / "tiny-a.nc"), "--resamples", str(tmp_path / "results/resamples/tiny-a.nc")]
+    assert main(made) == 0
+    assert read_resamples(tmp_path / "results/resamples/tiny-a.nc").comparison == MAIN
+    capsys.readouterr()
+    results = ["--results", str(tmp_path / "results"), "--output", str(tmp_path / "found.csv")]
+    assert main(["compare", "cocal-binary", "rlcr", *results]) == 0
+    shown = capsys.readouterr().out
+    assert "A: cocal-binary   B: rlcr, tiny-a, step 60" in shown
+    found = pd.read_csv(tmp_path / "found.csv")
+    assert found.groupby("metric").size().to_dict() == {"accuracy": 3, "auroc": 3, "ece": 3}
+    tables = [str(tmp_path / "grpo.parquet"), str(tmp_path / "rlcr.parquet")]
+    assert main(["compare", *tables, "--settings", settings, "--output", str(tmp_path / "same.csv")]) == 0
+    assert (pd.read_csv(tmp_path / "same.csv")["p"] == 1).all()
+    assert {*pd.read_csv(tmp_path / "same.csv")["dataset"]} == {"math500", "aime24"}
+    averaged = [*tables, "--settings", settings, "--output", str(tmp_path / "macro.csv"), "--groups"]
+    assert main(["compare", *averaged, groups]) == 0
+    assert {*pd.read_csv(tmp_path / "macro.csv")["dataset"]} == {"math500", "aime24", "macro-mathematics"}
+    capsys.readouterr()
+    assert main(["compare", *averaged, groups.replace("aime24", "aime25"), "--overwrite"]) == 2
+    assert f"--groups: {tables[0]} has no predictions on 'aime25'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["cocal-binary", "x.parquet"], "not one of each"),
+        (["cocal-binary", "nonsense"], "'nonsense' is no method"),
+        (["cocal-binary", "rlcr", "--results", "nowhere"], "run the study first"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(words, message, capsys):
+    assert main(["compare", *words]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,76 @@
+"""The composition figure: error shares of the right companions, mean confidence, the line of the task accuracy."""
+
+import pandas as pd
+import pytest
+
+from cocal.companion.spec import CompanionSpec
+from cocal.errors import ContractError
+from cocal_study.exhibits import composition
+from cocal_study.exhibits.composition import error_shares
+from coded_inputs import coded_specs
+from sample_predictions import sweep_cube
+from sample_tables import curves_layout
+
+DATASETS = ("amc23", "amc24")
+METHODS = ("postcal-binary", "cocal-binary")
+BUDGETS = (1, 5)
+SHARES = {("rollouts", 1): 0.7, ("rollouts", 5): 0.6, ("resampled", 1): 0.4, ("resampled", 5): 0.45}
+
+
+@pytest.fixture(scope="module")
+def cube():
+    return sweep_cube(*DATASETS, methods=METHODS, source_steps=BUDGETS)
+
+
+def specs_of(shares) -> list[CompanionSpec]:
+    """Specs of companions, not in the order of the budgets."""
+    known = {(spec.order, spec.steps): spec for spec in coded_specs(BUDGETS, last=BUDGETS[-1])}
+    orders = {"rollouts": "chronological", "resampled": "shuffled"}
+    return [
+        known[orders[kind], steps].model_copy(update={"training_error_share": share})
+        for (kind, steps), share in reversed(shares.items())
+    ]
+
+
+LAYOUT = curves_layout(METHODS, BUDGETS, step=60)
+
+
+def prepare(cube, shares=SHARES) -> pd.DataFrame:
+    return composition.prepare(LAYOUT, cube, specs_of(shares))
+
+
+def test_cocal_is_told_from_postcal_by_the_order_of_training():
+    assert error_shares(specs_of(SHARES)) == SHARES
+
+
+def test_a_second_fit_of_an_experience_and_companions_on_prompts_are_refused():
+    *others, last = specs_of(SHARES)
+    with pytest.raises(ContractError, match="two folders hold companions of rollouts, 1 steps"):
+        error_shares([*others, last, last])
+    prompts = last.model_copy(update={"settings": last.settings.model_copy(update={"targets": ("question",)})})
+    with pytest.raises(ContractError, match=r"\(rollouts, 1 steps\): they learnt from prompts"):
+        error_shares([prompts])
+
+
+def test_an_absent_share_is_named(cube):
+    shares = {key: share for key, share in SHARES.items() if key != ("resampled", 5)}
+    with pytest.raises(ContractError, match=r"none of postcal-binary \(resampled, 5 steps\)"):
+        prepare(cube, shares)
+
+
+def test_other_test_responses_are_refused(cube):
+    other = (cube["method"] == "postcal-binary") & (cube["metric"] == "accuracy")
+    moved = cube.assign(value=cube["value"].where(~other, cube["value"] + 0.01))
+    with pytest.raises(ContractError, match="same responses"):
+        prepare(moved)
+
+
+def test_the_panels_show_percent_and_the_task_accuracy(cube):
+    numbers = prepare(cube)
+    left, right = composition.draw(numbers, LAYOUT).axes
+    postcal, cocal = (box.lines[0].get_ydata() for box in left.containers)
+    assert postcal == pytest.approx([40, 45])
+    assert cocal == pytest.approx([70, 60])
+    (accuracy,) = numbers.loc[numbers["metric"] == "accuracy", "value"].unique()
+    (dashed,) = (line for line in right.lines if list(line.get_ydata()) == [accuracy, accuracy])
+    assert dashed.get_linestyle() == "--"

@@ -1,0 +1,234 @@
+"""The table of the paper's conditions beside those of a study."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cocal.errors import ContractError
+from cocal.metrics.settings import MetricSettings
+from cocal.metrics.shown import csv_text
+from cocal.store import write_text
+from cocal_study.config import load_study
+from cocal_study.cubes.cells import policy_cell
+from cocal_study.cubes.cube import metric_cube
+from cocal_study.evidence.published import MACRO, METRICS, read_published
+from cocal_study.exhibits import conditions
+from cocal_study.exhibits.typesetting.latex import latex
+from cocal_study.planning.regimes import read_regimes
+from cocal_study.planning.replicates import refusals
+from coded_inputs import coded_questions, coded_rollouts, coded_specs
+from exhibits_by_name import exhibits_by_name
+from sample_predictions import sample_predictions
+
+ROOT = Path(__file__).resolve().parents[3]
+METHODS = ("base-verbal", "token-probability", "rlcr", "dcpo")
+
+
+@pytest.fixture(scope="module")
+def published():
+    return read_published(ROOT / "config/paper")
+
+
+@pytest.fixture(scope="module")
+def layout():
+    """That of the paper study, with the names of the sample."""
+    found = exhibits_by_name(load_study(ROOT / "config/paper.yaml"))["conditions"].layout
+    return found.model_copy(update={"backbone": "tiny-a"})
+
+
+@pytest.fixture(scope="module")
+def cube(layout, published):
+    """A study that measures what the paper publishes."""
+    sets = {name: [one.name for one in domain] for name, domain in layout.domains.items()}
+    names = [name for group in sets.values() for name in group]
+    frame = sample_predictions(*names, methods=METHODS, step=layout.step)
+    cube = metric_cube(frame, MetricSettings(resamples=0), sets)
+    cells = published.cells[published.cells["table"].isin(["main", "ood"]) & published.cells["method"].isin(METHODS)]
+    for cell in cells.itertuples():
+        algorithm, step = policy_cell(cell.method, layout.step)
+        where = {"backbone": "tiny-a", "algorithm": algorithm, "step": step}
+        where |= {"dataset": cell.dataset, "method": cell.method, "metric": cell.metric, "seed": "mean"}
+        cube["value"].loc[where] = cell.value / (100 if cell.metric == "accuracy" else 1)
+    return cube
+
+
+def spec(training=152_065, validation=16_968):
+    counts = {"training_responses": training, "validation_responses": validation}
+    return coded_specs([120])[1].model_copy(update=counts)
+
+
+@pytest.fixture(scope="module")
+def inputs(cube, published):
+    found = {"metrics": cube, "rollouts": [*coded_rollouts().values()], "questions": coded_questions()}
+    return found | {"published": published, "companions": spec()}
+
+
+def test_a_study_with_the_papers_numbers_has_its_conditions(layout, inputs):
+    numbers = conditions.prepare(layout, **inputs)
+    stated = numbers.dropna(subset="paper")
+    assert (
+        len(stated) == 6 + 6 + 1 + 1 + 6 + 1 + 1 + 1 + 2 + 1 + 4
+    )  # with macro averages, share, counts, steps, sampling
+    np.testing.assert_allclose(stated["ratio"], 1, atol=1e-12)
+    places = stated["place"]
+    assert places.iloc[0] == "tab:main_iter119, Base + Verbal, MATH500: Acc."
+    assert not places.eq("").any()
+    text = latex(conditions.grid(numbers, layout))
+    for printed in (
+        r"MATH500 & 79.8 & 79.8 & 1.00 & reported",
+        "31.2 & 31.2 & 1.00 & required",
+        "152,065 & 1.00 & size",
+    ):
+        assert printed in text
+
+
+def test_what_is_required_has_bounds_and_nothing_else_has(layout, inputs):
+    """Macro averages over mathematics, and shares of which the paper states none."""
+    numbers = conditions.prepare(layout, **inputs).set_index(["condition", "of"])
+    required = numbers[numbers["matched"] == "required"]
+    bounds = {key: (row["least"], row["greatest"]) for key, row in required.iterrows()}
+    papers = {"Accuracy before training (%)": 0.473, "Accuracy after GRPO (%)": 0.638}
+    papers |= {"Stated confidence before training": 0.983, "Mean token probability after GRPO": 0.717}
+    cut = "Responses of GRPO's final policy (PostCal)"
+    expected = {(name, "Macro average"): (paper / 1.5, paper * 1.5) for name, paper in papers.items()}
+    expected["Cut at the length limit (%)", cut] = (0.31220 / 1.5, 0.31220 * 1.5)
+    expected["Valid stated confidences before training (%)", "Mathematics"] = (0.9, np.nan)
+    expected |= {
+        ("Right among the rollouts that are kept (%)", name): (0.5, np.nan) for name in ("GRPO", "RLCR", "DCPO")
+    }
+    assert bounds.keys() == expected.keys()
+    for key, pair in expected.items():
+        assert bounds[key] == pytest.approx(pair, abs=1e-5, nan_ok=True), key
+    assert numbers.loc[numbers["matched"] != "required", ["least", "greatest"]].isna().all(axis=None)
+    size = numbers.index[numbers["matched"] == "size"].get_level_values(0)
+    assert set(size) == {"Responses kept", "Sampling of the evaluation"}
+
+
+def test_the_numbers_of_the_rollouts_are_counted_by_algorithm_stage_and_level(layout, inputs):
+    numbers = conditions.prepare(layout, **inputs).set_index(["condition", "of"])["value"]
+    evaluated = {"grpo": 0.638, "rlcr": 0.539, "dcpo": 0.588}
+    for name, table in coded_rollouts().items():
+        of = name.upper()
+        for stage in (40, 80, 120):
+            steps = [*range(stage - 9, stage + 1)]
+            accuracy = np.mean([table["correct"][table["step"] == step].mean() for step in steps])
+            assert numbers["Accuracy of the rollouts (%)", f"{of}, step {stage}"] == pytest.approx(accuracy)
+        gap = numbers["Accuracy of the last rollouts less that of the evaluation (points)", of]
+        assert gap == pytest.approx(accuracy - evaluated[name])
+        kept = table[~table["truncated"]]
+        assert numbers["Responses kept", of] == len(kept)
+        assert numbers["Right among the rollouts that are kept (%)", of] == pytest.approx(kept["correct"].mean())
+        assert numbers["Cut at the length limit (%)", of] == pytest.approx(1 - len(kept) / len(table))
+    of_level, grpo = coded_questions().set_index("question_id")["level"], coded_rollouts()["grpo"]
+    for level in range(1, 6):
+        rows = grpo[grpo["question_id"].isin(of_level.index[of_level == level])]
+        found = numbers["Cut at the length limit (%)", f"GRPO, level {level}"]
+        assert found == pytest.approx(rows["truncated"].mean())
+    assert ("Cut at the length limit (%)", "GRPO, level 0") not in numbers, "0 is an unknown level"
+
+
+def test_a_replicate_is_judged_by_the_table_as_it_is_written(layout, inputs, tmp_path):
+    def written(**changes):
+        write_text(tmp_path / "tables/conditions.csv", csv_text(conditions.prepare(layout, **inputs | changes)))
+        return refusals(tmp_path)
+
+    assert written() == ()
+    grpo, rlcr, dcpo = inputs["rollouts"]
+    (reason,) = written(rollouts=[grpo, rlcr, dcpo.assign(correct=dcpo["correct"] & (dcpo["step"] > 70))])
+    assert reason.startswith("Right among the rollouts that are kept, DCPO: 0.3")
+    (reason,) = written(companions=spec(training=110_000))
+    assert reason.startswith("Cut at the length limit, Responses of GRPO's final policy (PostCal): 0.48")
+
+
+def test_a_study_without_postcal_or_with_imported_policies_shows_what_it_has(layout, inputs):
+    study = load_study(ROOT / "config/paper.yaml")
+    fewer = study.estimators.model_copy(update={"methods": METHODS})
+    imported = {"imported": {name: SimpleNamespace(stages={}) for name in ("grpo", "rlcr")}}
+    main = study.backbones["qwen3-8b"].model_copy(update=imported)
+    changed = {"estimators": fewer, "backbones": {**study.backbones, "qwen3-8b": main}}
+    (found,) = conditions.of_study(study.model_copy(update=changed), {})
+    assert found.layout.algorithms == ("grpo", "dcpo")
+    assert found.inputs["rollouts"] == [f"results/rollouts/qwen3-8b/{name}" for name in ("grpo", "dcpo")]
+    assert "companions" not in found.inputs
+    shown = layout.model_copy(update={"algorithms": found.layout.algorithms})
+    given = inputs | {"rollouts": inputs["rollouts"][::2], "companions": None}
+    numbers = conditions.prepare(shown, **given)
+    assert not numbers["of"].str.contains("RLCR|PostCal").any()
+    dcpo = numbers[numbers["of"] == "DCPO"].set_index("condition")["value"]
+    assert dcpo["Responses kept"] == (~coded_rollouts()["dcpo"]["truncated"]).sum()
+
+
+def test_conditions_stand_beside_those_of_the_set_that_they_mirror(layout, inputs):
+    swapped = layout.model_copy(update={"mirrors": {"aime24": "AIME25"}})
+    numbers = conditions.prepare(swapped, **inputs).set_index(["condition", "of"])
+    before = numbers.loc["Accuracy before training (%)"]
+    assert before.loc["AIME24", "paper"] == pytest.approx(0.187)
+    assert before.loc["AIME24", "ratio"] == pytest.approx(0.25 / 0.187)
+    assert before.loc["MATH500", ["paper", "ratio"]].isna().all()
+    assert before.loc["Macro average", "ratio"] == pytest.approx(1)
+
+
+def test_wrong_inputs_are_named(layout, inputs):
+    with pytest.raises(ContractError, match="retain more than the 245760 responses"):
+        conditions.prepare(layout, **inputs | {"companions": spec(training=300_000)})
+    other = layout.model_copy(update={"mirrors": {"aime24": "AIME26"}})
+    with pytest.raises(ContractError, match=r"config/paper/main\.csv: no value in row 'Base \+ Verbal'.*'AIME26: Acc"):
+        conditions.prepare(other, **inputs)
+
+
+def test_every_mirror_is_a_column_of_the_paper(published):
+    columns = set(published.cells["column"])
+    for name in ("config", "paper"):
+        study = load_study(ROOT / f"config/{name}.yaml")
+        assert set(study.reports.mirrors) == {
+            set_ for domain in ("mathematics", "factual") for set_ in study.evaluation_sets(domain)
+        }
+        assert all(f"{title}: Acc." in columns for title in study.reports.mirrors.values())
+    assert MACRO in {column.partition(":")[0] for column in columns}
+    assert METRICS["Acc."] == "accuracy"
+
+
+def test_the_accuracy_under_each_sampling_is_that_of_the_regimes(layout, inputs):
+    """A mean over replicates of one policy's accuracy, whatever the number of its methods."""
+    axis = next(one for one in read_regimes(ROOT / "config/regimes.yaml").axes if one.name == conditions.SAMPLING)
+    rows = [
+        (name, level.name, replicate, method, 0.5 + 0.1 * place + 0.02 * replicate**2)
+        for name in (conditions.SAMPLING, "Companion")
+        for place, level in enumerate(axis.levels)
+        for replicate in (1, 2)
+        for method in ("cocal-binary", "postcal-binary")[: 3 - replicate]
+    ]
+    regimes = pd.DataFrame(rows, columns=["axis", "level", "replicate", "method", "accuracy"])
+    numbers = conditions.prepare(layout, **inputs, regimes=regimes)
+    shown = numbers[(numbers["condition"] == conditions.SAMPLING) & (numbers["metric"] == "share")]
+    assert dict(zip(shown["of"], shown["value"], strict=True)) == pytest.approx(
+        {"Accuracy (%), as rollouts": 0.55, "Accuracy (%), without penalty": 0.65, "Accuracy (%), the paper's": 0.75}
+    )
+    assert not conditions.prepare(layout, **inputs)["of"].str.startswith("Accuracy (%),").any()
+
+
+def test_the_paper_stands_in_the_first_column_and_the_study_in_the_second(layout, inputs):
+    """Numbers that all differ from the paper's, by a factor of their own."""
+    numbers = conditions.prepare(layout, **inputs)
+    numbers["value"] = numbers["paper"].fillna(0.5) * np.linspace(1.05, 1.4, len(numbers))
+    numbers["ratio"] = numbers["value"] / numbers["paper"]
+    grid = conditions.grid(numbers, layout)
+    (heads,) = grid.blocks[0].heads
+    assert [head.text for head in heads] == ["Paper", "This study", "Ratio", "Match"]
+    printed = {
+        (group.title, row.label): row.cells for block in grid.blocks for group in block.groups for row in group.rows
+    }
+    compared = 0
+    for row in numbers.dropna(subset="paper").itertuples():
+        paper, study, ratio, match = (cell.text for cell in printed[row.condition, str(row.of)])
+        if row.metric in ("share", "accuracy"):
+            assert float(paper) == pytest.approx(100 * row.paper, abs=0.051)
+            assert float(study) == pytest.approx(100 * row.value, abs=0.051)
+            assert paper != study
+            compared += 1
+        assert ratio == f"{row.ratio:.2f}"
+        assert match == row.matched
+    assert compared > 5

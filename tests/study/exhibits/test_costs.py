@@ -1,0 +1,142 @@
+"""Tables of times: units, decimals, ratios, devices."""
+
+import pytest
+
+from cocal.errors import ContractError
+from cocal_study.config.engine import EngineChoice
+from cocal_study.exhibits import cost, time_to_confidence
+from cocal_study.exhibits.typesetting.latex import latex
+from cocal_study.exhibits.typesetting.wording import LONG, SHORT, ratios, times
+from cocal_study.planning.costs import Cost
+from sample_tables import CPU, GPU, cost_layout, costs, latency, paper_study, times_layout
+
+NOTHING = float("nan")
+TIMES = r"""
+Dataset & Pre (ms) & Post (s) & Post/Pre \\
+\midrule
+MATH500 & 38.78 & 58.46 & 1508$\times$ \\
+AIME 2024 & 43.76 & 230.11 & 5258$\times$ \\
+AIME 2025 & 41.78 & 184.56 & 4417$\times$ \\
+AMC 2023 & 24.71 & 62.94 & 2548$\times$ \\
+AMC 2024 & 25.22 & 79.72 & 3162$\times$ \\
+\bottomrule
+"""
+"""As published (tab:pre_generation_latency)."""
+COST = r"""
+\multirow{3}{*}{Method}
+& \multicolumn{3}{c}{Training}
+& \multicolumn{2}{c}{Inference}
+\\
+\cmidrule(lr){2-4}\cmidrule(lr){5-6}
+& LLM & Sampling & MLP & LLM & MLP \\
+& (h) & (h) & (s) & (s) & (ms) \\
+\midrule
+CoCal & 16.67 & -- & 15.10 & 0.372 & 0.199 \\
+PostCal & 16.67 & 14.22 & 14.86 & 0.372 & 0.199 \\
+SelfConsis & 16.67 & -- & -- & 3.225 & -- \\
+\bottomrule
+"""
+"""As published (tab:cost), but for the fits of the companions: two decimals, and PostCal's own."""
+
+
+# Units
+
+
+@pytest.mark.parametrize(
+    ("seconds", "units", "unit", "shown"),
+    [
+        ([7200.0, 5400.0], LONG, "h", ["2.00", "1.50"]),
+        ([3600.0], LONG, "h", ["1.00"]),
+        ([3599.0, 60.0], LONG, "min", ["59.98", "1.00"]),
+        ([59.5, NOTHING, 0.25], LONG, "s", ["59.500", "–", "0.250"]),
+        ([0.02], LONG, "s", ["0.0200"]),
+        ([1.0, 0.05], SHORT, "s", ["1.0000", "0.0500"]),
+        ([0.999], SHORT, "ms", ["999.00"]),
+        ([0.000199], SHORT, "ms", ["0.199"]),
+        ([7200.0], SHORT, "s", ["7,200.00"]),
+    ],
+)
+def test_one_unit_a_column_by_its_longest_time(seconds, units, unit, shown):
+    found, texts = times(seconds, units)
+    assert found.name == unit
+    assert texts == shown
+
+
+def test_ratios_have_a_decimal_where_one_is_small():
+    assert ratios([1507.6, 10.4]) == ["1508×", "10×"]
+    assert ratios([1507.6, 9.96]) == ["1507.6×", "10.0×"]
+
+
+# Time to confidence
+
+
+def test_the_published_table_of_times():
+    layout, measured = times_layout(), latency()
+    numbers = time_to_confidence.prepare(layout, measured)
+    text = latex(time_to_confidence.grid(numbers, layout, latency=measured))
+    assert TIMES in text
+    assert "Mean time to confidence on eight questions per dataset, one at a time, using Tiny A after 60" in text
+    assert "Measured on NVIDIA B200. Measured times differ from run to run.}" in text
+
+
+def test_a_set_that_was_not_timed_is_named():
+    layout = times_layout(datasets=[{"name": "math500", "label": "MATH500"}, {"name": "squad", "label": "SQuAD"}])
+    with pytest.raises(ContractError, match=r"latency: no time to confidence on squad \(there are: amc24, .*math"):
+        time_to_confidence.prepare(layout, latency())
+    with pytest.raises(ValueError, match="time_to_confidence repeats a dataset"):
+        latency(time_to_confidence=[{"dataset": "a", "pre_ms": 1, "post_s": 1}] * 2)
+
+
+# Cost
+
+
+def cost_tex(made) -> str:
+    return latex(cost.grid(cost.prepare(cost_layout(), **made), cost_layout(), **made))
+
+
+def test_the_published_table_of_costs():
+    text = cost_tex(costs())
+    assert COST in text
+    assert (
+        "Training costs, and inference costs per question, using Tiny A after 60 training steps. Tiny policies of 0.4 "
+        r"M parameters \& synthetic questions. Training: 60 rollout steps of the LLM, sampling of 245,760 responses, "
+        "and ten companions, all fitted together. Inference: the LLM on 500 MATH500 questions in one batch, one "
+        "response each, for SelfConsis ten responses each; the companion, an MLP, on one response at a time, "
+        "1,000 predictions. "
+        "Measured on NVIDIA B200. Measured times differ from run to run.}"
+    ) in text
+
+
+def test_passes_over_states_are_shown_apart():
+    """CoCal's within the training, PostCal's after the sampling; they are no part of the columns beside them."""
+    made = costs(
+        training=Cost(seconds=60012.0, items=60, states_seconds=2700.0, device=GPU),
+        sampling=Cost(seconds=51192.0, items=245760, states_seconds=3600.0, device=GPU),
+    )
+    text = cost_tex(made)
+    assert r"& \multicolumn{4}{c}{Training}" in text
+    assert r"& LLM & Sampling & States & MLP & LLM & MLP \\" in text
+    assert r"& (h) & (h) & (h) & (s) & (s) & (ms) \\" in text
+    assert r"CoCal & 16.67 & -- & 0.750 & 15.10 & 0.372 & 0.199 \\" in text
+    assert r"PostCal & 16.67 & 14.22 & 1.000 & 14.86 & 0.372 & 0.199 \\" in text
+    assert r"SelfConsis & 16.67 & -- & -- & -- & 3.225 & -- \\" in text
+
+
+def test_the_caption_says_how_often_prompts_are_encoded():
+    def caption(engine: dict) -> str:
+        study = paper_study()
+        generation = study.generation.model_copy(update={"engine": EngineChoice.model_validate(engine).root})
+        (table,) = cost.of_study(study.model_copy(update={"generation": generation}), {})
+        return table.caption
+
+    assert caption({"kind": "vllm"}).endswith("Every response encodes its own prompt: prefix caching is off.")
+    assert caption({"kind": "transformers"}).endswith("share the encoding of its prompt.")
+
+
+def test_several_devices_are_told_apart():
+    made = costs(fit=Cost(seconds=75.0, items=10, device=CPU), postcal_fit=Cost(seconds=5.0, items=10, device=CPU))
+    text = cost_tex(made)
+    assert (
+        f"Measured on {GPU} (LLM training, sampling and inference); {CPU} (fit of CoCal's companions and fit of "
+        "PostCal's companions). Measured times"
+    ) in text

@@ -1,0 +1,112 @@
+"""Tables of ECE and AUROC: recalibrated rivals, pooled states, and before against after the response."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cocal_study.config import load_study
+from cocal_study.exhibits import pre_generation, recalibrated, token_aggregation
+from cocal_study.exhibits.typesetting.latex import latex
+from cocal_study.planning import rivals
+from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, named
+from coded_inputs import DOMAINS, coded_cube
+from exhibits_by_name import exhibits_by_name
+from sample_tables import aggregation_cubes, aggregation_layout, pre_generation_layout
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def study():
+    return load_study(ROOT / "config/config.yaml")
+
+
+@pytest.fixture(scope="module")
+def layout(study):
+    """That of the embedded study, with the names of the sample."""
+    found = exhibits_by_name(study)["recalibrated"].layout
+    return found.model_copy(update={"backbone": "tiny-a", "step": 60, "domains": DOMAINS})
+
+
+@pytest.fixture(scope="module")
+def cube(layout):
+    methods = [named(rival, calibration) for rival in RIVALS for calibration in ("raw", *CALIBRATIONS)]
+    return coded_cube("tiny-a", methods)
+
+
+def test_length_alone_has_no_calibration_error_as_it_is(layout, cube):
+    numbers = recalibrated.prepare(layout, cube)
+    undefined = numbers[numbers["value"].isna()]
+    assert set(undefined["rival"]) == {"length"}
+    assert set(undefined["calibration"]) == {"raw"}
+    assert set(undefined["metric"]) == {"ece"}
+    assert undefined[["lower", "upper"]].isna().all(axis=None)
+    assert numbers[(numbers["rival"] == "length") & (numbers["metric"] == "auroc")]["value"].notna().all()
+    text = latex(recalibrated.grid(numbers, layout, metrics=cube))
+    assert r"Length (shorter is surer) & --" in text
+    parts = text.split(r"\caption{Continued.}")
+    of_basis = ["all rollouts", "rollouts of the last stage", "PostCal's responses"]
+    titles = [[f"Platt scaling, {basis}", f"Isotonic regression, {basis}"] for basis in of_basis]
+    assert [re.findall(r"textit\{(.*)\}\}", part) for part in parts] == [["As they are"], *titles]
+    assert [part.count("\nPostCal (group) &") for part in parts] == [1, 0, 0, 2]
+    assert [part.count("\nCoCal (group) &") for part in parts] == [1, 2, 2, 2]
+
+
+def test_a_study_has_the_rivals_of_its_methods(study):
+    def names(changed):
+        return [one.name for one in rivals.all_rivals(changed)]
+
+    def without(*methods):
+        left = tuple(name for name in study.estimators.methods if name not in methods)
+        return study.model_copy(update={"estimators": study.estimators.model_copy(update={"methods": left})})
+
+    assert names(study) == list(RIVALS)
+    assert {"self-consistency-loo", "semantic-entropy"}.isdisjoint(names(without("self-consistency")))
+    assert rivals.recalibrated_algorithms(without("rlcr")) == ["grpo", "dcpo"]
+    postcal, cocal = ("postcal-group", "postcal-binary"), ("cocal-group", "cocal-binary")
+    assert rivals.reader_folders(without(*postcal, *cocal), "grpo") == {}
+    assert rivals.reader_folders(study, "rlcr") == {}
+    assert set(rivals.reader_folders(without(*cocal), "grpo")) == {"resampled"}
+    assert set(rivals.reader_folders(without(*postcal), "grpo")) == {"rollouts", "one-layer"}
+    nothing = without(*(rival.method for rival in RIVALS.values()))
+    assert "recalibrated" not in exhibits_by_name(nothing)
+
+
+def test_a_study_has_the_calibrations_of_its_stages_and_of_postcal(study):
+    def kept(changed):
+        return {how.partition("-")[2]: names for how, names in rivals.calibrated(changed).items()}
+
+    found = kept(study)
+    assert list(found) == ["", "all", "last", "resampled"]
+    assert found["all"] == found["last"] == [name for name in RIVALS if not name.startswith("postcal")]
+    assert found["resampled"] == ["cocal-group", "cocal-binary", "postcal-group", "postcal-binary"]
+    left = tuple(name for name in study.estimators.methods if not name.startswith("postcal"))
+    without = study.model_copy(update={"estimators": study.estimators.model_copy(update={"methods": left})})
+    assert list(kept(without)) == ["", "all", "last"]
+    alone = study.policy.model_copy(update={"stages": study.policy.stages[-1:]})
+    assert list(kept(study.model_copy(update={"policy": alone}))) == ["", "all", "resampled"]
+
+
+def test_the_one_layer_companion_differs_in_its_depth_alone(study):
+    shallow, own = rivals.one_layer_companion(study), study.companion
+    assert (shallow.widths, shallow.dropout) == (own.widths[:1], own.dropout[:1])
+    assert shallow.model_copy(update={"widths": own.widths, "dropout": own.dropout}) == own
+
+
+def test_undefined_values_of_an_aggregation_are_explained():
+    layout, cubes = aggregation_layout(), aggregation_cubes()
+    numbers = token_aggregation.prepare(layout, cubes)
+    numbers.loc[[0, 1, 2, 3, 4, 5], "value"] = [0.1, float("nan"), 0.3, 0.2, 0.2, 0.4]  # of the first backbone
+    text = latex(token_aggregation.grid(numbers, layout, metrics=cubes))
+    assert r"Last token & \textbf{0.100} & -- &" in text
+    assert r"Last + mean & 0.200 & \textbf{0.400} &" in text
+    assert "-- marks an undefined value" in text
+
+
+def test_one_domain_alone_before_and_after_generation():
+    layout = pre_generation_layout(domains=[{"name": "macro-factual", "label": "Factual QA"}])
+    cube = coded_cube("tiny-a", ["cocal-group", "cocal-pre-generation"])
+    text = latex(pre_generation.grid(pre_generation.prepare(layout, cube), layout, metrics=cube))
+    assert text.count(r"\multicolumn{2}{c}") == 1
+    assert "and the evaluation sets of Factual QA." in text

@@ -1,0 +1,94 @@
+"""Rules of sampling that need no policy: identities of seeds, the presence penalty, prompts without thinking."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cocal.engines.engine import Completion, Sampling
+from cocal.integrations.recorded import sampled_rows, stated_confidences
+from cocal.models.text import chat_ids, plain_texts
+from cocal_study.backbones.pretraining import CHAT_TEMPLATE, train_tokenizer
+from cocal_study.config.evaluation import GenerationSettings
+from cocal_study.generation.evaluation import Evaluated
+from cocal_study.generation.responses import Sampler, sampling_seeds
+from cocal_study.planning.plan import ResponsePlan
+from cocal_study.questions.prompts import Prompts
+
+
+def test_every_set_format_and_checkpoint_has_its_own_noise():
+    cells = list(product(("a", "b"), ("base", "grpo"), (0, 60), ("answer", "verbal"), ("amc23", "amc24")))
+    names = [Evaluated(*cell[:4], ResponsePlan(sets={}), {}).identity(cell[4]) for cell in cells]
+    starts = {sampling_seeds(name, seed, 1, 10)[0] for name in names for seed in (42, 43)}
+    assert len(starts) == 2 * len(cells)
+    streams = {seed + j for seed in sampling_seeds(names[0], 42, 100, 10) for j in range(10)}
+    assert len(streams) == 1000
+    assert max(streams) < 2**63
+
+
+def test_the_settings_of_sampling_are_all_taken():
+    settings = GenerationSettings(temperature=0.3, top_k=7, top_p=0.4, presence_penalty=1.25)
+    assert Sampling.of(settings, 99, 5) == Sampling(0.3, 7, 0.4, 1.25, 99, 5)
+
+
+class Silent:
+    """An engine that ends every response at once."""
+
+    def generate(self, prompts, sampling, seeds):
+        return [[Completion([2], np.zeros(1, dtype=np.float32), "stop")] for _ in prompts]
+
+
+def test_questions_are_asked_in_the_words_of_their_domain(tokenizer):
+    questions = pd.DataFrame({"question": ["Why?"] * 2, "domain": ["mathematics", "factual"]})
+    prompts = Prompts("qwen")
+    questions = questions.assign(dataset="d", question_id=["p", "q"])
+    sampler = Sampler(Silent(), tokenizer, prompts)
+    found, _ = sampler.sample(questions, "answer", Sampling(1.0, 0, 1.0, 0.0, 9), [0, 1], step=3)
+    words = [prompts.message("answer", "Why?", domain=domain) for domain in questions["domain"]]
+    assert found["prompt_ids"].tolist() == chat_ids(tokenizer, words)
+    assert words[0] != words[1]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(["The sum of 1 and 2 is 3. " * 20, "user assistant think " * 20], 270, 512)
+
+
+def test_prompts_open_the_response_without_thinking(tokenizer):
+    """As Qwen3's template does, which writes an empty thought where thinking is switched off."""
+    empty = "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
+    tokenizer.chat_template = CHAT_TEMPLATE + empty
+    (ids,) = chat_ids(tokenizer, ["1?"])
+    assert tokenizer.decode(ids) == "<|im_start|>user\n1?<|im_end|>\n<|im_start|>assistant\n<think></think>"
+
+
+def test_plain_texts_have_no_end_token_and_keep_their_spaces(tokenizer):
+    ids = [*tokenizer(" 1 , 2 .")["input_ids"], tokenizer.eos_token_id]
+    assert plain_texts(tokenizer, [ids]) == [" 1 , 2 ."]
+
+
+def test_the_answer_format_states_no_confidence():
+    text = "\\boxed{1}\nCONFIDENCE: 0.5"
+    assert np.isnan(stated_confidences([text], "answer")).all()
+    assert stated_confidences([text], "verbal").tolist() == [0.5]
+
+
+def test_rows_of_completions():
+    completions = [Completion([5, 2], np.log([0.5, 0.125]).astype(np.float32), "stop")] * 3
+    completions += [Completion([5, 6], np.zeros(2, dtype=np.float32), "length")]
+    frame = sampled_rows(
+        completions,
+        ["\\boxed{1}"] * 4,
+        "answer",
+        dataset="d",
+        question_ids=["p", "p", "q", "q"],
+        prompt_ids=[[1]] * 4,
+        group_size=2,
+        step=3,
+        first=8,
+    )
+    assert frame["sample"].tolist() == [0, 1, 0, 1]
+    assert frame["response_id"].tolist() == [8, 9, 10, 11]
+    assert frame["truncated"].tolist() == [False] * 3 + [True]
+    assert frame["mean_logprob"].tolist() == pytest.approx([np.log(0.25)] * 3 + [0.0])

@@ -1,0 +1,331 @@
+"""Rivals that learn from the same rollouts: their scores, calibrators and probes, and what these may learn from."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+from sklearn.isotonic import IsotonicRegression
+
+from cocal.answers.equivalence import Verifier
+from cocal.answers.settings import VerifierSettings
+from cocal.cli import main
+from cocal.companion.companions import load_companions
+from cocal.errors import ContractError
+from cocal.features.store import open_features
+from cocal.store import read_provenance
+from cocal.store.lineage import PARENTS
+from cocal_study.config.evaluation import EstimatorSettings
+from cocal_study.methods.companion_scores import score_rows
+from cocal_study.methods.recalibration.confidences import fit_linear, read_experience, states_of, with_classes
+from cocal_study.methods.recalibration.fits import PENALTIES, Isotonic, LinearProbe, Platt, fit_rivals, read_fits
+from cocal_study.methods.responses import Estimator, function
+from cocal_study.planning.rivals import RIVALS, named
+from companion_run import GROUP, SETTINGS, STEPS, final_features
+from evaluated_study import SAMPLES
+from recalibrated_study import OF_GRPO, PREVIOUS, questions_of, small_study
+
+NAN = float("nan")
+KINDS = {"platt": Platt, "isotonic": Isotonic}
+OURS, POSTCAL = ("cocal-group", "cocal-binary"), ("postcal-group", "postcal-binary")
+
+
+def score(rival, table, **settings):
+    return function(RIVALS[rival].score)(table, EstimatorSettings(**settings))
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """The small study after `cocal recalibrate`."""
+    study = small_study(tmp_path_factory.mktemp("recalibrated")).write()
+    assert main(study.command()) == 0
+    return study
+
+
+@pytest.fixture(scope="module")
+def rollouts(done):
+    return experience_of(done)
+
+
+def experience_of(study, evaluated=None):
+    evaluated = questions_of(study.responses) if evaluated is None else evaluated
+    place = study.run.folder
+    return read_experience(place / "rollouts", place / "questions.parquet", STEPS, SETTINGS, evaluated)
+
+
+# Scores
+
+
+@pytest.mark.parametrize(("missing", "unanswered"), [("zero", 0.0), ("invalid", NAN)])
+def test_leave_one_out_counts_the_others_alone(missing, unanswered):
+    table = pd.DataFrame({"answer_class": [0, 0, 0, 1, -1, 0, 2, 0], "pool": [*"aaaaabb", "c"]})
+    expected = [2 / 4, 2 / 4, 2 / 4, 0, unanswered, 0, 0, NAN]
+    np.testing.assert_array_equal(score("self-consistency-loo", table, missing_answer=missing), expected)
+
+
+def test_semantic_entropy_is_that_of_the_classes():
+    classes = [0, 0, 1, 2, 0, 0, 0, 0, 0, 1, -1, -1, 0]
+    pools = [*np.repeat(["mixed", "agreed", "apart"], 4), "alone"]
+    entropy = -(0.5 * np.log(0.5) + 2 * 0.25 * np.log(0.25))
+    expected = [*np.repeat([1 - entropy / np.log(4), 1, 0], 4), NAN]
+    found = score("semantic-entropy", pd.DataFrame({"answer_class": classes, "pool": pools}))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+# Calibrators
+
+
+def test_platt_scaling_minimises_the_log_loss_of_platts_targets():
+    draw = np.random.default_rng(0)
+    scores = draw.random(400) * 50 - 200  # far from standard
+    correct = draw.random(400) < 1 / (1 + np.exp(-0.1 * (scores + 175)))
+    right = correct.sum()
+    targets = np.where(correct, (right + 1) / (right + 2), 1 / (400 - right + 2))
+
+    def loss(ab):
+        logits = ab[0] * (scores + 175) + ab[1]
+        return (np.logaddexp(0, logits) - targets * logits).mean()
+
+    best = minimize(loss, [0.0, 0.0], method="BFGS", options={"gtol": 1e-9}).x
+    found = Platt.fit(scores, correct)
+    np.testing.assert_allclose([found.slope, found.intercept + found.slope * -175], best, rtol=1e-5)
+    np.testing.assert_allclose(found.apply(scores).mean(), targets.mean(), rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("scores", "correct"),
+    [([0.1, 0.2, 0.8, 0.9], [0, 0, 1, 1]), ([0.1, 0.2], [1, 1]), ([0.3, 0.3, 0.3], [0, 1, 1]), ([0.5], [0])],
+    ids=["separable", "one class", "one score", "one response"],
+)
+def test_both_calibrators_are_finite_where_there_is_little_to_learn(scores, correct):
+    for kind in (Platt, Isotonic):
+        found = kind.fit(np.array(scores), np.array(correct, dtype=bool))
+        confidences = found.apply(np.array([*scores, -5.0, 5.0, np.nan]))
+        assert ((confidences[:-1] >= 0) & (confidences[:-1] <= 1)).all()
+        assert np.isnan(confidences[-1])
+        assert json.loads(found.model_dump_json()) == found.model_dump(mode="json"), "no infinite parameters"
+
+
+def test_isotonic_regression_is_that_of_scikit_learn_and_never_falls():
+    draw = np.random.default_rng(1)
+    scores = draw.integers(0, 20, 300) / 20
+    correct = draw.random(300) < scores**2
+    probes = np.linspace(-0.5, 1.5, 101)  # also beyond its scores
+    oracle = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, correct)
+    np.testing.assert_allclose(Isotonic.fit(scores, correct).apply(probes), oracle.predict(probes), atol=1e-12)
+    scores, correct = np.array([0.1, 0.2, 0.4, 0.5, 0.7, 0.9]), np.array([1, 1, 1, 0, 1, 0], dtype=bool)
+    np.testing.assert_allclose(Isotonic.fit(scores, correct).apply(scores), np.full(6, 4 / 6))
+    assert Platt.fit(scores, correct).slope < 0, "Platt scaling may fall"
+
+
+# The linear probe
+
+
+def test_the_linear_probe_finds_what_the_states_say():
+    draw = np.random.default_rng(2)
+    states = (draw.normal(size=(600, 5)) * [1, 10, 0.1, 1, 0] + [0, 50, 0, 0, 3]).astype(np.float32)
+    correct = draw.random(600) < 1 / (1 + np.exp(-(states[:, 1] - 50) / 4))
+    given = (states[:400], correct[:400], correct[:400].astype(float))
+    probe = LinearProbe.fit("binary", given, (states[400:500], correct[400:500]))
+    told = probe.apply(states[500:])
+    assert told[correct[500:]].mean() - told[~correct[500:]].mean() > 0.3
+    assert probe.weights[1] == pytest.approx(0.25, rel=0.4)
+
+
+def test_the_penalty_is_chosen_on_held_out_rows(done, rollouts):
+    """Held-out labels that agree with the freest probe choose it, their opposites the strictest one; training labels
+    would choose neither."""
+    features = open_features(done.run.folder / "features.zarr")
+    training, held_out = (np.flatnonzero(rollouts["part"] == part) for part in ("training", "held out"))
+    states, correct = final_features(done.run), rollouts["correct"].to_numpy()
+    probes = [LinearProbe._of("binary", one, states[training], correct[training].astype(float)) for one in PENALTIES]
+    errors = [np.mean((one.apply(states[training]) - correct[training]) ** 2) for one in probes]
+    assert min(PENALTIES) < PENALTIES[int(np.argmin(errors))] < max(PENALTIES)
+    freest = probes[-1].apply(states[held_out]) > 0.5
+    for labels, penalty in ((freest, min(PENALTIES)), (~freest, max(PENALTIES))):
+        changed = correct.copy()
+        changed[held_out] = labels
+        (probe,) = fit_linear(["linear-binary"], rollouts.assign(correct=changed), features)
+        assert probe.penalty == penalty
+        assert probe == probes[PENALTIES.index(penalty)]
+
+
+def test_the_group_target_weighs_both_outcomes():
+    states = np.array([[0.0], [0.0], [1.0], [1.0]], dtype=np.float32)
+    correct, accuracy = np.array([True, False, True, True]), np.array([0.5, 0.5, 0.75, 0.75])
+    probe = LinearProbe._of("group", 1e-6, states, np.array([0.5, 0, 0.75, 0.75]))
+    np.testing.assert_allclose(probe.apply(states), [0.25, 0.25, 0.75, 0.75], atol=0.01)
+    nothing = np.zeros(4, dtype=bool)
+    constant = LinearProbe.fit("binary", (states, nothing, accuracy), (states, nothing))
+    np.testing.assert_allclose(constant.apply(states), 1 / 6)
+    fitted = LinearProbe.fit("group", (states, correct, accuracy), (states, correct))
+    assert fitted == LinearProbe._of("group", min(PENALTIES), states, np.array([0.5, 0, 0.75, 0.75]))
+
+
+# What fits may learn from
+
+
+def test_the_parts_are_those_of_the_companions(done, rollouts):
+    complete = ~rollouts["truncated"].to_numpy()
+    np.testing.assert_array_equal(rollouts["part"] == "truncated", ~complete)
+    np.testing.assert_array_equal(rollouts["part"] == "held out", done.run.held_out(rollouts) & complete)
+    fits = read_fits(done.folder / "calibrators.json")
+    for basis, folder in (("all", "rollouts"), ("resampled", "resampled")):
+        spec = json.loads((done.folder / folder / f"steps-{STEPS}/spec.json").read_text())["spec"]
+        assert fits.learnt[basis].parts["training"].responses == spec["training_responses"]
+        assert fits.learnt[basis].parts["held out"].responses == spec["validation_responses"]
+    for fit in fits.fits:
+        learnt = fit.rival.startswith(("cocal", "one-layer", "linear", "postcal"))
+        assert fit.part == ("held out" if learnt else "training"), fit.rival
+        assert fit.responses == fits.learnt[fit.basis].parts[fit.part].responses
+
+
+def test_a_truncated_response_counts_in_its_group_and_in_no_fit(rollouts):
+    """Appendix A.1 takes group accuracies over all eight responses; so does the agreement."""
+    with Verifier(VerifierSettings()) as judge:
+        rollouts = with_classes(rollouts, judge)
+    group = rollouts[rollouts["pool"] == rollouts.loc[rollouts["truncated"], "pool"].iloc[0]]
+    assert len(group) == GROUP
+    right = group[group["answer"] == "1"]
+    scores = score("self-consistency-loo", rollouts)
+    np.testing.assert_allclose(scores[right.index], (len(right) - 1) / (GROUP - 1))
+    flipped = rollouts["correct"].where(~rollouts["truncated"], ~rollouts["correct"])
+    given = {Estimator("self-consistency-loo"): scores}
+    first, second = ((rollouts.assign(correct=labels), given) for labels in (rollouts["correct"], flipped))
+    assert fit_rivals({"all": first}) == fit_rivals({"all": second})
+
+
+def test_labels_of_held_out_questions_reach_no_fit_of_a_plain_score(rollouts):
+    scores = {Estimator("token-probability"): score("token-probability", rollouts)}
+    fits = [
+        fit_rivals({"all": (rollouts.assign(correct=rollouts["correct"] ^ (rollouts["part"] == part)), scores)})
+        for part in ("nothing", "held out", "training")
+    ]
+    assert fits[0] == fits[1] != fits[2]
+
+
+@pytest.mark.parametrize("text", ["What is 7 + 7?", "what  is $7 + 7$ ?"], ids=["same text", "other typesetting"])
+def test_an_evaluation_question_among_the_training_questions_is_refused(done, text):
+    evaluated = questions_of(done.responses)
+    evaluated.loc[2, "question"] = text
+    said = r"would learn from responses to 1 question\(s\).*'q2' of sums.*`sources: {overlap: exclude}`"
+    with pytest.raises(ContractError, match=said):
+        experience_of(done, evaluated)
+
+
+def test_rollouts_without_any_score_leave_the_calibrated_confidence_out(rollouts):
+    fits = fit_rivals({"all": (rollouts, {Estimator("rlcr"): np.full(len(rollouts), NAN)})})
+    assert fits.fits == ()
+    assert np.isnan(fits.apply("rlcr", -1, "platt-all", np.array([0.5]))).all()
+
+
+# The command
+
+
+def test_every_score_is_that_of_its_name(done, rollouts):
+    table, fits = done.predictions(), read_fits(done.folder / "calibrators.json")
+    evaluated = done.responses[done.responses["sample"] < SAMPLES]
+    bases = dict.fromkeys(OF_GRPO, ("all", "last")) | dict.fromkeys(OURS, ("all", "last", "resampled"))
+    bases |= dict.fromkeys(POSTCAL, ("resampled",))
+    calibrated = {f"{name}+{kind}-{basis}" for name in OF_GRPO for kind in KINDS for basis in bases[name]}
+    assert set(table["method"]) == {*OF_GRPO, *calibrated}
+    assert table["valid"].all()
+    assert evaluated["truncated"].any(), "truncated responses stay in evaluation"
+    raw = {key: rows["confidence"].to_numpy() for key, rows in table.groupby(["method", "seed"])}
+    np.testing.assert_array_equal(raw["token-probability", -1], np.exp(evaluated["mean_logprob"]))
+    np.testing.assert_allclose(raw["length", -1], 1 / evaluated["length"])
+    np.testing.assert_allclose(raw["least-token-probability", -1], [np.exp(one.min()) for one in evaluated["logprobs"]])
+    reader, rows = open_features(done.folder / "states/sums.zarr"), np.arange(len(evaluated))
+    for name, folder in (("cocal", "rollouts"), ("one-layer", "one-layer"), ("postcal", "resampled")):
+        companions = load_companions(done.folder / folder / f"steps-{STEPS}")
+        (scores,) = score_rows([companions], reader, rows)
+        for (target, seed), values in zip(companions.members, scores, strict=True):
+            np.testing.assert_allclose(raw[f"{name}-{target}", seed], values, atol=1e-6)
+    states = final_features(done.run)
+    training, held_out = (rollouts["part"] == part for part in ("training", "held out"))
+    correct, accuracy = (rollouts[name].to_numpy() for name in ("correct", "group_accuracy"))
+    for probe in fits.linear:
+        np.testing.assert_allclose(raw[f"linear-{probe.target}", -1], probe.apply(states_of(reader, rows)))
+        learnt = states[training], correct[training], accuracy[training]
+        expected = LinearProbe.fit(probe.target, learnt, (states[held_out], correct[held_out]))
+        assert probe.penalty == expected.penalty
+        np.testing.assert_allclose(probe.apply(states), expected.apply(states), rtol=1e-5)
+
+
+def test_calibrated_confidences_are_what_fits_on_the_rivals_part_give(done, rollouts):
+    table, fits = done.predictions(), read_fits(done.folder / "calibrators.json")
+    by_method = {key: rows["confidence"].to_numpy() for key, rows in table.groupby(["method", "seed"])}
+    probe = next(one for one in fits.linear if one.target == "binary")
+    last, training, held_out = (
+        rollouts["step"] > PREVIOUS,
+        rollouts["part"] == "training",
+        rollouts["part"] == "held out",
+    )
+    resampled = done.resampled.read()
+    theirs = done.resampled.held_out(resampled) & ~resampled["truncated"]
+    tokens, linear = np.exp(rollouts["mean_logprob"].to_numpy()), probe.apply(final_features(done.run))
+    ours = companion_scores(done, "rollouts", done.run)
+    learnt = {
+        ("token-probability", -1, "all"): (rollouts, training, tokens),
+        ("token-probability", -1, "last"): (rollouts, training & last, tokens),
+        ("linear-binary", -1, "all"): (rollouts, held_out, linear),
+        ("linear-binary", -1, "last"): (rollouts, held_out & last, linear),
+        ("cocal-binary", 137, "all"): (rollouts, held_out, ours),
+        ("cocal-binary", 137, "last"): (rollouts, held_out & last, ours),
+        ("cocal-binary", 137, "resampled"): (resampled, theirs, companion_scores(done, "rollouts", done.resampled)),
+        ("postcal-binary", 137, "resampled"): (resampled, theirs, companion_scores(done, "resampled", done.resampled)),
+    }
+    for (rival, seed, basis), (responses, rows, scores) in learnt.items():
+        for name, kind in KINDS.items():
+            fitted = kind.fit(scores[rows], responses["correct"].to_numpy()[rows])
+            found = by_method[named(rival, f"{name}-{basis}"), seed]
+            np.testing.assert_allclose(found, fitted.apply(by_method[rival, seed]), rtol=1e-4)
+    platt = [by_method[f"cocal-binary+platt-{basis}", 137] for basis in ("all", "last", "resampled")]
+    assert not any(np.allclose(platt[a], platt[b], atol=1e-3) for a, b in ((0, 1), (0, 2), (1, 2)))
+
+
+def companion_scores(study, folder, run):
+    """Scores of the companion of the binary target and seed 137 for all responses of a run."""
+    companions = load_companions(study.folder / folder / f"steps-{STEPS}")
+    reader = open_features(run.folder / "features.zarr")
+    (scores,) = score_rows([companions], reader, np.arange(len(reader)))
+    return scores[companions.members.index(("binary", 137))]
+
+
+def test_without_a_last_stage_and_postcal_there_are_no_fits_on_them(done, tmp_path):
+    words = [word for word in done.command(rivals=OF_GRPO[:3]) if not word.startswith("--previous")]
+    assert main([*words, f"--output={tmp_path / 'out.parquet'}", f"--output-calibrators={tmp_path / 'fits.json'}"]) == 0
+    assert read_fits(tmp_path / "fits.json").learnt.keys() == {"all"}
+
+
+def test_both_files_name_their_sources_and_are_the_same_bytes_again(done):
+    files = [done.folder / "out.parquet", done.folder / "calibrators.json"]
+    first = [file.read_bytes() for file in files]
+    assert main(done.command()) == 0
+    assert [file.read_bytes() for file in files] == first
+    parents = json.loads(read_provenance(files[1])[PARENTS])
+    names = {"sums.parquet", "answer/sums.parquet", "states/sums.zarr", "run/questions.parquet"}
+    names |= {f"{run}/{file}" for run in ("run", "postcal") for file in ("rollouts", "features.zarr")}
+    assert set(parents) == names | {f"{kind}/steps-{STEPS}" for kind in ("rollouts", "one-layer", "resampled")}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--rivals", "luck"], "there is no 'luck'"),
+        (["--rivals", "token-probability"], "--companions: these rivals need one folder of each of no kind"),
+        (["--companions", "rollouts=x"], "need one folder of each of one-layer, rollouts"),
+        (["--split", SETTINGS.model_copy(update={"split_seed": 1}).model_dump_json()], "split_seed 42"),
+        (["--pool", "4"], "self-consistency needs a pool of 4"),
+        (["--previous-stage", "3"], "no step up to 3 is after step 3"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(done, capsys, flags, message):
+    assert main(done.command(*flags)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_postcal_without_its_responses_is_refused(done, capsys):
+    assert main([word for word in done.command() if not word.startswith("--resampled")]) == 2
+    assert "--resampled and --resampled-features go together; PostCal needs them" in capsys.readouterr().err

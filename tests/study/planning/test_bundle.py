@@ -1,0 +1,292 @@
+"""Bundles of the smoke study: what they hold, that exhibits come out of them again, and what is refused."""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from cocal import Companion
+from cocal.cli import main
+from cocal.companion.companions import load_companions
+from cocal.errors import ContractError
+from cocal.store import label_folder, provenance, read_dataset, read_document, write_dataset, write_document
+from cocal.store.provenance import file_digest
+from cocal_study.config import load_study
+from cocal_study.planning.bundle import check_parents, open_bundle
+from cocal_study.questions.references import question_sets
+from cocal_study.questions.registry import registry_of
+from smoke_study import CONFIG, ROOT
+
+
+def _publish(results, folder, study=CONFIG):
+    flags = ["--snakefile", str(ROOT / "Snakefile")]
+    return main(["publish", str(folder), "--study", str(study), "--results", str(results), *flags])
+
+
+@pytest.fixture
+def bundle(published, tmp_path) -> Path:
+    """A copy of it that a test may spoil."""
+    return Path(shutil.copytree(published, tmp_path / "copy"))
+
+
+@pytest.fixture
+def finished(smoke, tmp_path) -> Path:
+    """The results of the smoke study with tables of their own, which a test may spoil."""
+    results = tmp_path / "study/results"
+    results.mkdir(parents=True)
+    for entry in (smoke / "results").iterdir():
+        if entry.name == "tables":
+            shutil.copytree(entry, results / "tables")
+        else:
+            (results / entry.name).symlink_to(entry)
+    return results
+
+
+@pytest.mark.parametrize("name", ["main.csv", "main.tex", "main.html"])
+def test_a_table_that_has_changed_is_not_published(finished, tmp_path, capsys, name):
+    file = finished / "tables" / name
+    file.write_bytes(file.read_bytes().replace(b"0.", b"1.", 1))
+    assert _publish(finished, tmp_path / "bundle") == 2
+    assert f"{name}: the file has changed since it was written" in capsys.readouterr().err
+    assert not (tmp_path / "bundle").exists()
+
+
+def _relist(folder):
+    """Write the list of a bundle anew, as somebody would who has changed it on purpose."""
+    stated = json.loads((folder / "provenance.json").read_text())
+    label_folder(folder, {name: text for name, text in stated["provenance"].items() if name != "seal"})
+
+
+def test_exhibits_come_out_of_a_moved_bundle_with_the_same_bytes(bundle, smoke, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rebuilt = tmp_path / "rebuilt"
+    assert main(["reanalyse", "copy", "--output", "rebuilt"]) == 0
+    first, second, *others = capsys.readouterr().out.splitlines()
+    shown = {*(smoke / "results").glob("tables/*.tex"), *(smoke / "results").glob("figures/*.pdf")}
+    count = len(shown) - 1  # the document of all tables shows nothing of its own
+    assert first == f"Rebuilt {count - 2} of {count} tables and figures, and 15 files of metrics before them."
+    made = [file for file in rebuilt.rglob("*") if file.parent.name in ("metrics", "resamples", "tables", "figures")]
+    assert second == f"{len(made)} of {len(made)} files have the same bytes as in the bundle."
+    assert others == [
+        "  not rebuilt: tables/decisions: it needs responses, which a bundle leaves out",
+        "  not rebuilt: tables/conditions: it needs rollouts and questions, which a bundle leaves out",
+    ]
+    for file in made:
+        assert file.read_bytes() == (smoke / file.relative_to(rebuilt)).read_bytes(), file
+    assert {"main.tex", "claims.csv"} <= {file.name for file in made}
+    (rebuilt / "mine.txt").write_text("a note")
+    assert main(["reanalyse", "copy", "--output", "rebuilt"]) == 2
+    assert "rebuilt: exists, and does not say that `cocal reanalyse` has made it" in capsys.readouterr().err
+    assert (rebuilt / "mine.txt").exists()
+
+
+def test_a_table_that_is_not_that_of_the_predictions_is_named(bundle, tmp_path, capsys):
+    """Nor is anything read outside of the bundle because its study names a place there."""
+    planted = tmp_path / "planted/tables/claims.csv"
+    planted.parent.mkdir(parents=True)
+    planted.write_text("claim\n")
+    study = yaml.safe_load((bundle / "study.yaml").read_text())
+    study["reports"]["replicates"] = str(tmp_path / "planted")
+    (bundle / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
+    table = bundle / "results/tables/ood.csv"
+    text = table.read_text()
+    table.write_text(text.replace("cocal-binary", "cocal-group", 1))
+    cube = bundle / "results/metrics/smoke-budgets.nc"
+    content = read_dataset(cube)
+    write_dataset(cube, content.assign(value=content["value"] + 1e-12), content.attrs)
+    _relist(bundle)
+    assert main(["reanalyse", str(bundle)]) == 0
+    _, second, *others = capsys.readouterr().out.splitlines()
+    assert second == "84 of 88 files have the same bytes as in the bundle."
+    changed = {"metrics/smoke-budgets.nc", "tables/ood.csv"}
+    changed |= {f"tables/hyperparameters.{ending}" for ending in ("tex", "html")}  # which show the study's file
+    assert {*others[:4]} == {f"  other bytes: results/{name}" for name in changed}
+    for name in ("tables/claims", "figures/claims"):
+        assert f"  not rebuilt: {name}: it needs {planted}, which this bundle does not hold" in others
+    assert "so the cause is the machine, or a file was changed" in others[-1]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("results/predictions/smoke/rlcr/step-2.parquet", "results/tables/main.html", "study.yaml", "README.md"),
+        *("companions/smoke-rollouts/model.safetensors", "results/lineage.json", "ro-crate-metadata.json"),
+    ],
+)
+def test_a_file_that_was_changed_or_removed_is_named(bundle, place, capsys):
+    file = bundle / place
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    assert main(["reanalyse", str(bundle)]) == 2
+    assert f"error: {file}: the file has changed since it was written" in capsys.readouterr().err
+    file.unlink()
+    assert main(["reanalyse", str(bundle)]) == 2
+    assert f"error: {file}: the file is missing" in capsys.readouterr().err
+
+
+def test_the_list_of_files_may_be_neither_changed_nor_absent(bundle, smoke):
+    file = bundle / "provenance.json"
+    text = file.read_text()
+    for changed, words in (
+        (text.replace('"size": ', '"size":  ', 1), "provenance.json: the file has changed"),
+        (text.replace("wrong", "right", 1), "provenance.json: the file has changed"),
+        (text.replace('"seal": "seal:', '"seal": "', 1), "is no list of files"),
+    ):
+        assert changed != text
+        file.write_text(changed)
+        with pytest.raises(ContractError, match=words):
+            open_bundle(bundle)
+    file.unlink()
+    for folder in (bundle, smoke / "results/policies/smoke/grpo/step-4", smoke):
+        with pytest.raises(ContractError, match="is no list of files; name a folder that `cocal publish` has"):
+            open_bundle(folder)
+
+
+@pytest.mark.parametrize("place", ["../outside.txt", "results/../../outside.txt", "{absolute}", "results\\..\\x"])
+def test_a_list_that_leaves_the_bundle_is_refused(bundle, place, tmp_path):
+    outside = tmp_path / "outside.txt"
+    outside.write_text("secret")
+    entry = {"size": 6, "sha256": file_digest(outside)}
+    stated = read_document(bundle / "provenance.json")
+    _list(bundle, {**stated["files"], place.format(absolute=outside): entry})
+    with pytest.raises(ContractError, match=r"provenance\.json: names '.*', which leaves the folder"):
+        open_bundle(bundle)
+
+
+def _list(folder, files):
+    stated = json.loads((folder / "provenance.json").read_text())["provenance"]
+    write_document(folder / "provenance.json", {"files": files}, {n: t for n, t in stated.items() if n != "seal"})
+
+
+def test_links_out_of_the_bundle_and_pipes_are_refused(bundle, tmp_path):
+    outside, page = tmp_path / "outside.md", bundle / "README.md"
+    shutil.move(page, outside)
+    page.symlink_to(outside)
+    with pytest.raises(ContractError, match=r"names 'README\.md', which leaves the folder"):
+        open_bundle(bundle)
+    page.unlink()
+    os.mkfifo(page)
+    with pytest.raises(ContractError, match=r"README\.md: is no file"):
+        open_bundle(bundle)
+
+
+@pytest.mark.parametrize("parent", ["/etc/hostname", "../elsewhere.parquet", "results/../../x", "home/file"])
+def test_a_parent_outside_of_the_results_is_refused(bundle, parent):
+    cube = bundle / "results/metrics/smoke.nc"
+    check_parents(cube)
+    content = read_dataset(cube)
+    write_dataset(cube, content, {**content.attrs, "parents": json.dumps({parent: "0" * 16})})
+    with pytest.raises(ContractError, match=r"smoke\.nc: says that it was made from '.*', which leaves the bundle"):
+        check_parents(cube)
+
+
+def test_a_bundle_is_replaced_only_while_nothing_of_a_user_is_in_it(bundle, smoke, capsys):
+    before = (bundle / "results/tables/main.tex").read_bytes()
+    assert _publish(smoke / "results", bundle) == 0
+    assert (bundle / "results/tables/main.tex").read_bytes() == before
+    (bundle / "README.md").write_text("my own page")
+    assert _publish(smoke / "results", bundle) == 2
+    assert f"{bundle}: exists, and does not say that `cocal publish` has made it" in capsys.readouterr().err
+    assert (bundle / "README.md").read_text() == "my own page"
+
+
+def test_an_unfinished_study_and_a_damaged_result_are_named(finished, tmp_path, capsys):
+    own = shutil.move(finished / "tables/ood.html", tmp_path / "ood.html")
+    assert _publish(finished, tmp_path / "bundle") == 2
+    assert "study/results/tables/ood.html: no such file" in capsys.readouterr().err
+    shutil.move(own, finished / "tables/ood.html")
+    checks = finished / "checks"
+    own = shutil.copytree(checks, tmp_path / "checks")
+    checks.unlink()
+    shutil.move(own, checks)
+    report = checks / "smoke.json"
+    report.write_text(report.read_text().replace("true", "false", 1))
+    assert _publish(finished, tmp_path / "bundle") == 2
+    assert f"error: {report}: the file has changed since it was written" in capsys.readouterr().err
+    assert not (tmp_path / "bundle").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"study": "other"}, "holds the results of smoke, but .* is other; name the study's file by --study"),
+        ({"seed": 43}, r"questions/smoke-.*\.parquet: was not made with the settings of"),
+        ({"metrics": {"resamples": 99}}, r"(metrics|resamples)/smoke.*\.nc: was not made with the settings of"),
+    ],
+)
+def test_the_study_of_other_results_is_refused(smoke, tmp_path, change, words, capsys):
+    content = yaml.safe_load(CONFIG.read_text())
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(content | change, sort_keys=False))
+    assert _publish(smoke / "results", tmp_path / "bundle", tmp_path / "study.yaml") == 2
+    assert re.search(words, capsys.readouterr().err)
+
+
+def test_published_companions_are_those_of_the_study(published, smoke):
+    fitted = {
+        "smoke-rollouts": "smoke/grpo/steps-4",
+        "smoke-resampled": "smoke/postcal/steps-4",
+        "smoke-prompts": "smoke/prompts/steps-4",
+        "smoke-deep-rollouts": "smoke-deep/grpo/steps-4",
+        "smoke-deep-resampled": "smoke-deep/postcal/steps-4",
+    }
+    assert {folder.name for folder in (published / "companions").iterdir()} == {*fitted}
+    for name, place in fitted.items():
+        ours = load_companions(smoke / "results/companions" / place)
+        theirs = Companion.from_pretrained(published / "companions" / name)
+        states = np.random.default_rng(7).normal(size=(5, ours.spec.inputs)).astype(np.float32)
+        expected = ours.predict(states)
+        for (target, seed), confidences in zip(ours.members, expected, strict=True):
+            np.testing.assert_array_equal(theirs.score_states(states, target=target, seed=seed), confidences)
+        assert len(np.unique(expected)) > 5
+        assert (theirs.about.base_model.step, theirs.about.states) == (4, "float32")
+        card = (published / "companions" / name / "README.md").read_text()
+        assert f"The study smoke fitted these companions (results/companions/{place})" in card
+
+
+def test_texts_stay_out_and_question_sets_are_named(published, smoke):
+    texts = pd.read_parquet(smoke / "results/questions/smoke-large.parquet")["question"]
+    for file in published.rglob("*"):
+        if file.is_file():
+            content = file.read_bytes()
+            assert not any(text.encode() in content for text in texts), file
+    for file in published.rglob("*.parquet"):
+        assert {"question", "text", "prompt_ids"}.isdisjoint(pd.read_parquet(file).columns)
+    page = (published / "README.md").read_text()
+    for label in ("Smoke-Train", "Smoke-Large", "Smoke-Small", "Smoke-Facts"):
+        assert f"* {label}: " in page
+
+
+def test_registered_sets_are_named_by_address_licence_and_checksum():
+    study = load_study(ROOT / "config/paper.yaml")
+    registry = registry_of(study.question_sets.registered, ROOT / "config/datasets.yaml")
+    sets = question_sets(study, registry, Path("nowhere"))
+    assert {*sets} == {*study.datasets}
+    for name, said in sets.items():
+        entry = registry.sets[study.datasets[name].source.name]
+        assert entry.source.repository in said["url"]
+        assert said["url"].endswith(entry.source.revision)
+        assert said["license"] == entry.licence
+        assert said["sha256"] == [file.sha256 or "unknown" for file in entry.source.files]
+
+
+def test_the_way_back_in_a_bundle_goes_on_where_its_files_end(published, smoke, monkeypatch, capsys):
+    cell = ["--cell", "cocal-group", "smoke-small", "ece"]
+    monkeypatch.chdir(smoke)
+    assert main(["trace", "results/tables/main.csv", *cell]) == 0
+    here = capsys.readouterr().out
+    monkeypatch.chdir(published)
+    assert main(["trace", "results/tables/main.csv", *cell]) == 0
+    there = capsys.readouterr().out
+    commit = "commit  "
+    assert there.replace("  (not here)", "").partition(commit)[0] == here.partition(commit)[0]
+    gone = [line.split()[1] for line in there.splitlines() if line.endswith("(not here)")]
+    assert {"results/policies/smoke/grpo/step-4", "results/rollouts/smoke/grpo"} <= {*gone}
+    assert there.partition(commit)[2].strip().endswith("(of the code that published the bundle)")
+    assert provenance("publish", {})["versions"] in there

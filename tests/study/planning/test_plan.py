@@ -1,0 +1,99 @@
+"""The plan of the embedded study: checkpoints, sets, methods, companions."""
+
+import pytest
+
+from cocal_study.config import load_study
+from cocal_study.planning import plan
+from exhibits_by_name import exhibit_of, exhibits_by_name
+from sample_predictions import OURS
+
+FACTUAL = ["mathematics", "factual"]
+
+
+@pytest.fixture(scope="module")
+def study(repository):
+    return load_study(repository / "config/config.yaml")
+
+
+@pytest.mark.parametrize(
+    ("cell", "methods", "domains"),
+    [
+        (("tiny", "base", 0), ["base-verbal"], FACTUAL),
+        (("tiny", "grpo", 40), ["cocal-group", "cocal-binary"], ["mathematics"]),
+        (("tiny", "rlcr", 40), ["rlcr", "cocal-on-rlcr"], ["mathematics"]),
+        (("tiny", "dcpo", 120), ["dcpo", "cocal-on-dcpo"], FACTUAL),
+        (("small", "rlcr", 120), ["rlcr"], ["mathematics"]),
+        (("small", "rlcr", 40), [], ["mathematics"]),
+        (("small", "grpo", 80), [], ["mathematics"]),
+    ],
+)
+def test_methods_and_domains_of_a_checkpoint(study, cell, methods, domains):
+    assert plan.methods_of(study, *cell) == methods
+    assert plan.domains_of(study, *cell) == domains
+
+
+def test_what_a_policy_states_is_evaluated_wherever_it_is_drawn_beside_a_companion(study):
+    """Also where the reports do not show it at the stages, as in the laptop study."""
+    reports = study.reports.model_copy(update={"stage_methods": ("cocal-binary",)})
+    less = study.model_copy(update={"reports": reports})
+    assert plan.methods_of(less, "tiny", "rlcr", 40) == ["rlcr", "cocal-on-rlcr"]
+    assert plan.methods_of(less, "tiny", "grpo", 40) == ["cocal-binary"]
+    layout = exhibit_of(less, "cross_policy").layout
+    assert layout.methods == ("rlcr", "cocal-on-rlcr", "dcpo", "cocal-on-dcpo")
+
+
+def test_the_final_policy_is_judged_by_everything(study):
+    methods = [name for name in plan.methods_of(study, "tiny", "grpo", 120) if name in OURS]
+    assert methods[0] == "verbal"
+    assert methods[-1] == "cocal-pre-generation"
+    assert len(methods) == 9
+    assert [name for name in plan.methods_of(study, "small", "grpo", 120) if name in OURS] == methods[:-1]
+    assert plan.experiences_of(methods) == ["resampled", "rollouts", "prompts"]
+
+
+def test_the_table_of_factual_answers_names_the_judge(study):
+    layout = exhibit_of(study, "ood").layout
+    assert layout.remark.endswith("Answers are judged by exact match.")
+    assert layout.sets == "factual set"
+    settings = {"kind": "llm", "checkpoint": "Qwen/Qwen2.5-32B-Instruct", "revision": "5ede1c9"}
+    judged = type(study).model_validate(study.model_dump() | {"judge": settings})
+    assert exhibit_of(judged, "ood").layout.remark.endswith("Answers are judged by Qwen2.5-32B-Instruct.")
+
+
+def _trained(study, *algorithms):
+    return study.model_copy(update={"policy": study.policy.model_copy(update={"algorithms": algorithms})})
+
+
+def test_methods_of_policies_that_are_not_trained_drop_out(study):
+    """`estimators.methods` holds all methods by default."""
+    alone, rlcr = _trained(study, "grpo"), _trained(study, "grpo", "rlcr")
+    assert plan.available_methods(study) == list(study.estimators.methods)
+    gone = {"rlcr", "dcpo", "cocal-on-rlcr", "cocal-on-dcpo"}
+    assert plan.available_methods(alone) == [m for m in study.estimators.methods if m not in gone]
+    of_all, of_alone, of_rlcr = (
+        {name: exhibit.layout for name, exhibit in exhibits_by_name(one).items()} for one in (study, alone, rlcr)
+    )
+    assert of_alone["main"].methods == tuple(m for m in of_all["main"].methods if m not in gone)
+    stages = of_alone["main_step40"].methods
+    assert stages == of_alone["training_dynamics"].methods == ("cocal-group", "cocal-binary")
+    assert of_alone["reliability"].methods == ("verbal", "cocal-group", "cocal-binary")
+    assert "rlcr" in of_rlcr["reliability"].methods
+    assert "dcpo" not in of_rlcr["reliability"].methods
+    assert of_rlcr["cross_policy"].methods == ("rlcr", "cocal-on-rlcr")
+    assert "cross_policy" not in of_alone
+
+
+def test_the_largest_mathematical_set_is_timed(study):
+    sizes = {name: study.datasets[name].size for name in study.evaluation_sets("mathematics")}
+    assert sizes[plan.generated_set(study)] == max(sizes.values()) > min(sizes.values())
+
+
+def test_the_final_block_is_always_stored(study):
+    some = study.model_copy(update={"features": study.features.model_copy(update={"layers": (0,)})})
+    assert plan.layers_of(some, "small") == [0, 1]
+    assert plan.layers_of(study, "small") == [0, 1]
+
+
+def test_a_batch_of_prompts_holds_as_many_rollouts_as_one_of_responses(study):
+    size = plan.prompt_companion(study).batch_size
+    assert size == study.companion.batch_size // study.policy.responses_per_question

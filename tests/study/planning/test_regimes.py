@@ -1,0 +1,107 @@
+"""Regimes: the studies of the points at which one condition is changed."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cocal import cli
+from cocal.errors import ConfigError
+from cocal_study.config import load_study
+from cocal_study.planning.regimes import BASE, read_regimes, studies_of
+from flat_keys import flat
+
+ROOT = Path(__file__).parents[3]
+CHANGED = {
+    "sampling-of-the-evaluation-without-penalty": ("generation.",),
+    "sampling-of-the-evaluation-the-paper-s": ("generation.",),
+    "training-questions-easier": ("policy.dataset",),
+    "training-questions-harder": ("policy.dataset",),
+    "never-asked-in-training-half-of-the-families": ("policy.dataset",),
+    "never-asked-in-training-and-levels-3-to-5": ("policy.dataset",),
+    "questions-per-step-2": ("policy.questions_per_step", "policy.micro_batch"),
+    "questions-per-step-24": ("policy.questions_per_step",),
+    "learning-rate-of-the-policy-none": ("policy.learning_rate",),
+    "learning-rate-of-the-policy-twice": ("policy.learning_rate",),
+    "companion-one-layer-of-16": ("companion.widths", "companion.dropout"),
+    "companion-four-times-as-wide": ("companion.widths",),
+}
+"""Beginnings of the keys by which each point differs from the unchanged one."""
+
+
+def differing(one, other):
+    ours, theirs = (flat(study.model_dump(mode="json")) for study in (one, other))
+    return {key for key in ours | theirs if ours.get(key) != theirs.get(key)}
+
+
+def test_every_point_changes_its_own_condition_alone():
+    studies = studies_of(ROOT / "config/regimes.yaml", 2)
+    base = studies.pop(BASE)
+    assert set(studies) == set(CHANGED)
+    for name, study in studies.items():
+        changed = differing(study, base)
+        assert changed, name
+        assert all(key.startswith(CHANGED[name]) for key in changed), name
+
+
+def test_the_unchanged_point_is_a_replicate_of_the_embedded_studys_main_policy():
+    base, embedded = studies_of(ROOT / "config/regimes.yaml", 2)[BASE], load_study(ROOT / "config/config.yaml")
+    assert list(base.backbones) == [embedded.main_backbone]
+    seeds = {"seed": embedded.seed + 2, "policy": embedded.policy.seed + 2, "generation": embedded.generation.seed + 2}
+    assert seeds == {"seed": base.seed, "policy": base.policy.seed, "generation": base.generation.seed}
+    for name in ("generation", "companion", "postcal", "policy"):
+        ours = getattr(base, name).model_dump(exclude={"seed", "algorithms", "stages"})
+        assert ours == getattr(embedded, name).model_dump(exclude={"seed", "algorithms", "stages"}), name
+    assert base.evaluation_sets("mathematics") == embedded.evaluation_sets("mathematics")
+    assert not base.evaluation_sets("factual")
+
+
+def test_the_paper_study_samples_as_the_level_of_its_name():
+    sampled = studies_of(ROOT / "config/regimes.yaml", 1)["sampling-of-the-evaluation-the-paper-s"].generation
+    paper = load_study(ROOT / "config/paper.yaml").generation
+    names = ("temperature", "top_p", "top_k", "presence_penalty")
+    assert [getattr(sampled, name) for name in names] == [getattr(paper, name) for name in names]
+
+
+def test_the_command_writes_a_study_for_every_point(tmp_path):
+    words = ["regimes", "--regimes", ROOT / "config/regimes.yaml", "--number", 3, "--output", tmp_path / "3"]
+    assert cli.main([*map(str, words)]) == 0
+    written = {file.stem: load_study(file) for file in (tmp_path / "3").glob("*.yaml")}
+    assert written == studies_of(ROOT / "config/regimes.yaml", 3)
+
+
+def regimes(tmp_path, levels, keys=None):
+    study = str(ROOT / "config/smoke.yaml")
+    content = {"study": study, "keys": keys or {}, "axes": [{"name": "Passes", "levels": levels}]}
+    path = tmp_path / "regimes.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def test_a_key_without_a_value_is_removed(tmp_path):
+    path = regimes(tmp_path, [{"name": "3", "keys": {"companion": {"passes": 3}}}, {"name": "2"}], {"features": None})
+    assert "features" in yaml.safe_load((ROOT / "config/smoke.yaml").read_text())
+    assert studies_of(path, 1)["passes-3"].companion.passes == 3
+    assert "features" not in studies_of(path, 1)[BASE].model_fields_set
+
+
+@pytest.mark.parametrize(
+    ("levels", "said"),
+    [
+        ([{"name": "2"}, {"name": "3"}], "exactly one level"),
+        ([{"name": "3", "keys": {"seed": 3}}, {"name": "4", "keys": {"seed": 4}}], "exactly one level"),
+        (
+            [{"name": "2"}, {"name": "3!", "keys": {"seed": 3}}, {"name": "3?", "keys": {"seed": 4}}],
+            "folder passes-3: give them other names",
+        ),
+    ],
+)
+def test_levels_that_say_too_little_or_the_same_are_refused(tmp_path, levels, said):
+    with pytest.raises(ConfigError, match=rf"regimes\.yaml: .*\n.*{said}"):
+        read_regimes(regimes(tmp_path, levels))
+
+
+def test_an_error_in_a_point_names_it(tmp_path):
+    path = regimes(tmp_path, [{"name": "2"}, {"name": "none", "keys": {"companion": {"passes": 0}}}])
+    with pytest.raises(ConfigError, match=r"regimes\.yaml, passes-none: 1 problem.*\n  companion\.passes: "):
+        studies_of(path, 1)

@@ -1,0 +1,235 @@
+"""The digest of code: what a result depends on changes the jobs that follow, what computes nothing changes none."""
+
+import ast
+import re
+import shutil
+
+import pytest
+
+from cocal_study.provenance import code
+from cocal_study.provenance.code import OUTSIDE, code_digest, definitions
+from planned_jobs import jobs_of, study_of
+
+COMMANDS = [
+    f"cocal_study.commands.{name}"
+    for name in (
+        *("question_sets", "checkpoints", "backbone", "train", "rollouts", "answers", "states", "companions"),
+        *("confidences", "latency", "metrics"),
+    )
+]
+ROOMS = {
+    "cocal/answers",
+    "cocal_study/checks",
+    "cocal/commands",
+    "cocal/companion",
+    "cocal_study/config",
+    "cocal_study/evidence",
+    "cocal_study/exhibits",
+    "cocal/features",
+    "cocal_study/generation",
+    "cocal/integrations",
+    "cocal_study/methods",
+    "cocal/metrics",
+    "cocal/models",
+    "cocal/own_policy",
+    "cocal_study/policy",
+    "cocal_study/questions",
+    "cocal_study/resources",
+    "cocal/runtime",
+    "cocal/store",
+    "cocal_study/planning",
+}
+
+SLIME = {"engine": "slime", "slime": {"torch_dist": {"smoke": "/converted", "smoke-deep": "/converted"}}}
+
+
+@pytest.fixture
+def package(repository, tmp_path, monkeypatch):
+    """A copy of the packages that may be edited."""
+    for name in code._PACKAGES:
+        shutil.copytree(repository / "src" / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(code, "_ROOT", tmp_path)
+    yield tmp_path
+    forget()
+
+
+def forget():
+    for cached in (code._module, code._looked_up, code.code_digest):
+        cached.cache_clear()
+
+
+def stated(study):
+    """The parameters of each job of a study, by its label and what it makes."""
+    forget()
+    chosen = study_of("smoke", policy=SLIME) if study == "slime" else study_of(study)
+    return {(job.label, output): job.parameters for output, job in jobs_of(chosen).items()}
+
+
+@pytest.fixture(scope="module")
+def before():
+    return {name: stated(name) for name in ("smoke", "paper", "slime")}
+
+
+class Reworded(ast.NodeTransformer):
+    """Adds words to docstrings, to the texts of errors and of the log and, in rooms of words, to every text."""
+
+    def __init__(self, words_alone: bool):
+        self._everything, self.count = words_alone, 0
+
+    def visit_Constant(self, node):
+        if self._everything and isinstance(node.value, str) and " " in node.value:
+            return self._more(node)
+        return node
+
+    def visit_Expr(self, node):
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            self._more(node.value)
+        elif code._is_log_call(node.value):
+            self._texts(node)
+        return self.generic_visit(node)
+
+    def visit_Raise(self, node):
+        self._texts(node)
+        return self.generic_visit(node)
+
+    def _texts(self, node):
+        for part in ast.walk(node):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                self._more(part)
+
+    def _more(self, node):
+        node.value += " More words."
+        self.count += 1
+        return node
+
+
+@pytest.mark.slow
+def test_reworded_texts_in_every_room_rerun_nothing(before, package):
+    """Docstrings and the texts of errors and logs everywhere; every text of the rooms that give and take words."""
+    outside = {
+        package.joinpath(*name.split("."))
+        for name in (*OUTSIDE, "cocal.commands")
+        if not name.startswith("cocal_study.config") and not name.endswith(".settings")
+    }
+    rooms = set()
+    for file in package.rglob("*.py"):
+        words_alone = any(place in (*file.parents, file.with_suffix("")) for place in outside)
+        reworded = Reworded(words_alone)
+        file.write_text(ast.unparse(reworded.visit(ast.parse(file.read_text()))))
+        if reworded.count:
+            rooms.add("/".join(file.relative_to(package).parts[:2]))
+    assert rooms >= ROOMS
+    for study, stated_before in before.items():
+        assert stated(study) == stated_before
+
+
+TRAINS = {"train_grpo", "train_rlcr", "train_dcpo"}
+READS = {"features", "factual_features", "prompt_features"}
+SAMPLES = {"resample", "responses", "factual_responses"}
+FITS = {f"{name} companions" for name in ("grpo", "postcal", "prompts", "ablations", "one-layer")} | {"online"}
+PREDICTIONS = {"predictions", *(f"{kind} predictions" for kind in ("sweep", "budgets", "ablations"))}
+CUBES = {"metrics", *(f"{kind} metrics" for kind in ("sweep", "budgets", "ablations", "cross-policy"))}
+CUBES |= {"recalibrated_metrics"}
+STATES = {*READS, *TRAINS, "resample", "latency"}
+FIGURES_OF_BINS = {"figure_reliability", "figure_reliability_all", "figure_claims", "table_claims"}
+TABLES = {"questions", "online", "recalibrate", *TRAINS, *SAMPLES, *PREDICTIONS}
+"""Jobs that write a table of rows."""
+THREADS = {"backbone", "latency", "recalibrate", *TRAINS, *READS, *SAMPLES, *FITS, *PREDICTIONS}
+CHANGES = {
+    "questions": ("cocal_study/questions/synthetic.py", "problem", {"questions", "overlap", "backbone"}),
+    "answers": ("cocal/answers/facts.py", "normalise_text", SAMPLES),
+    "models": ("cocal_study/backbones/pretraining.py", "pretrain", {"backbone"}),
+    "features": ("cocal/features/forward.py", "score", STATES),
+    "generation": ("cocal_study/generation/transformers_engine.py", "open_transformers", {*SAMPLES, "latency"}),
+    "metrics": ("cocal/metrics/calibration.py", "bin_index", {*CUBES, *FIGURES_OF_BINS, "online"}),
+    "companion": ("cocal/companion/supervision.py", "in_validation", {*FITS, "recalibrate", "checks"}),
+    "companions inside a training": ("cocal/companion/learner.py", "OnlineLearner", set()),
+    "one method": ("cocal_study/methods/p_true.py", "estimate", {"predictions"}),
+    "checks": ("cocal_study/checks/training.py", "check_disjoint", {"checks"}),
+    "policy": ("cocal/objectives.py", "step_rewards", TRAINS),
+    "one figure": ("cocal_study/exhibits/overview.py", "draw", {"figure_overview"}),
+    "store": ("cocal/store/files.py", "write_frame", TABLES),
+    "runtime": ("cocal/runtime/machine.py", "fix_threads", THREADS),
+    "what nothing uses": ("cocal_study/exhibits/drawing/diagrams.py", None, set()),
+    "commands": ("cocal_study/commands/train.py", "run_train", set()),
+    "settings": ("cocal/settings/parse.py", "validate", set()),
+    "settings of companions": ("cocal/companion/settings.py", "CompanionSettings", set()),
+    "locks": ("cocal/runtime/lock.py", "busy", set()),
+    "preflight": ("cocal_study/resources/preflight.py", "check", set()),
+}
+"""Room -> module, definition, and the jobs of the smoke study that run again by what changed in them."""
+
+
+def change(file, definition):
+    """Change a number of a definition, or add a definition."""
+    tree = ast.parse(file.read_text())
+    added = ast.parse("number_of_a_test = 2").body
+    if definition is None:
+        tree.body += added
+    else:
+        (node,) = [node for node in tree.body if getattr(node, "name", None) == definition]
+        node.body += added
+    file.write_text(ast.unparse(tree))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", CHANGES)
+def test_a_change_in_a_room_reruns_what_it_computes(before, package, room):
+    file, definition, expected = CHANGES[room]
+    change(package / file, definition)
+    after = stated("smoke")
+    changed = {label for (label, output), parameters in after.items() if parameters != before["smoke"][label, output]}
+    assert changed == expected
+
+
+PARTS = {
+    "a default": ("cocal/metrics/calibration.py", r"bins: int = 10\b", "bins: int = 12", CUBES),
+    "a default after a star": (
+        "cocal/companion/batches.py",
+        r"(?s)\Z",
+        "\n\ndef of_a_test(*, number=2):\n    return number\n",
+        set(),
+    ),
+    "a constant": ("cocal/rewards.py", r"GROUP_EPSILON = 1e-4", "GROUP_EPSILON = 1e-3", TRAINS),
+}
+"""Part of a definition -> module, what stands there, what is planted, and jobs that run again by it, among others."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_of_a_definition_counts(before, package, part):
+    file, pattern, planted, expected = PARTS[part]
+    text = (package / file).read_text()
+    changed = re.sub(pattern, planted, text, count=1)
+    assert changed != text
+    (package / file).write_text(changed)
+    after = stated("smoke")
+    found = {label for (label, output), parameters in after.items() if parameters != before["smoke"][label, output]}
+    assert found >= expected
+    assert bool(found) == bool(expected)
+
+
+@pytest.mark.slow
+def test_rules_of_training_by_slime_follow_its_hooks(before, package):
+    change(package / "cocal_study/slime/hooks.py", "advantages")
+    after = stated("slime")
+    changed = {label for (label, output), parameters in after.items() if parameters != before["slime"][label, output]}
+    assert changed == {"slime_grpo", "slime_rlcr", "slime_dcpo"}
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_every_module_that_a_command_uses_is_in_the_digest(module):
+    """The commands themselves are followed, so that nothing they import can be missing but what is outside."""
+    covered = {one.module for one in definitions(module)}
+    tree = ast.parse(code._file(module).read_text())
+    used = {
+        node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module.startswith("cocal.")
+    }
+    assert {name for name in used if not name.startswith(("cocal.commands", *OUTSIDE))} <= covered
+
+
+def test_a_name_that_does_not_exist_is_an_error():
+    with pytest.raises(ValueError, match=r"there is no module cocal\.gone"):
+        code_digest("cocal.gone")
+    with pytest.raises(ValueError, match=r"cocal_study\.planning\.plan defines no gone"):
+        code_digest("cocal_study.planning.plan:gone")

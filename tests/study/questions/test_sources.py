@@ -1,0 +1,208 @@
+"""Source files: verified, resumed, cached, from hosts that fail in every way. A local server plays the host."""
+
+import hashlib
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from cocal import cli
+from cocal.errors import ConfigError, ContractError
+from cocal_study.questions.registry import Source
+from cocal_study.questions.sources import fetch, stored
+from other_process import writer_of
+
+CONTENT = bytes(range(256)) * 40_000
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+def source(path="data/set.jsonl", **facts):
+    return Source(host="github", repository="owner/name", revision="0" * 40, files=[{"path": path} | facts])
+
+
+PINNED = source(sha256=SHA256, bytes=len(CONTENT))
+PLACE = f"owner/name/{'0' * 40}/data/set.jsonl"
+
+
+class _Host(ThreadingHTTPServer):
+    """Serves CONTENT; `cuts` says after how many bytes each connection breaks, `statuses` what is answered first."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.cuts, self.statuses, self.asked, self.ranges = [], [], [], True
+        self.content = CONTENT
+
+    @property
+    def base(self):
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Answer(BaseHTTPRequestHandler):
+    def do_GET(self):
+        host = self.server
+        wanted = self.headers["Range"]
+        host.asked.append((self.path, wanted))
+        if host.statuses:
+            self.send_error(host.statuses.pop(0))
+            return
+        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and host.ranges else 0
+        if start >= len(host.content):
+            self.send_error(416)
+            return
+        body = host.content[start:]
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(host.content) - 1}/{len(host.content)}")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: host.cuts.pop(0)] if host.cuts else body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def host():
+    with _Host() as host:
+        threading.Thread(target=host.serve_forever, daemon=True).start()
+        yield host
+        host.shutdown()
+
+
+def get(host, cache, of=PINNED):
+    return fetch(of, of.files[0], cache, host.base, pause=0.0)
+
+
+def test_a_file_is_downloaded_once_to_the_place_it_has_on_the_host(host, tmp_path):
+    path = get(host, tmp_path)
+    assert path == tmp_path / PLACE
+    assert path.read_bytes() == CONTENT
+    assert get(host, tmp_path) == stored(PINNED, PINNED.files[0], tmp_path) == path
+    assert host.asked == [(f"/{PLACE}", None)]
+
+
+def test_a_broken_connection_is_resumed_where_it_broke(host, tmp_path):
+    host.cuts = [3_000_000, 2_000_000]
+    assert get(host, tmp_path).read_bytes() == CONTENT
+    assert [wanted for _, wanted in host.asked] == [None, "bytes=3000000-", "bytes=5000000-"]
+    assert [path.name for path in (tmp_path / PLACE).parent.iterdir()] == ["set.jsonl"]
+
+
+def test_a_later_run_goes_on_with_what_an_earlier_one_left(host, tmp_path):
+    host.cuts = [1_000_000] + [0] * 4
+    with pytest.raises(ConfigError, match=r"connection closed after 0 of .* bytes \(after 5 attempts\)"):
+        get(host, tmp_path)
+    assert not (tmp_path / PLACE).exists()
+    host.asked.clear()
+    assert get(host, tmp_path).read_bytes() == CONTENT
+    assert host.asked == [(f"/{PLACE}", "bytes=1000000-")]
+
+
+def test_a_server_without_ranges_sends_all_again(host, tmp_path):
+    host.ranges, host.cuts = False, [4_000_000]
+    assert get(host, tmp_path).read_bytes() == CONTENT
+
+
+def test_a_complete_partial_file_is_taken_and_a_foreign_one_is_not(host, tmp_path):
+    partial = tmp_path / PLACE.replace("set.jsonl", ".set.jsonl.partial")
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(CONTENT)
+    assert get(host, tmp_path).read_bytes() == CONTENT
+    (tmp_path / PLACE).unlink()
+    partial.write_bytes(b"something else")
+    assert get(host, tmp_path).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("finished", [False, True], ids=["killed", "finished"])
+def test_one_process_at_a_time_downloads_a_file(host, tmp_path, caplog, finished):
+    """The other one waits, and downloads what is still missing then."""
+
+    def end(process):
+        if finished:
+            (tmp_path / PLACE).write_bytes(CONTENT)
+        process.kill()
+
+    with writer_of(tmp_path / PLACE) as process:
+        threading.Timer(0.3, end, [process]).start()
+        assert get(host, tmp_path).read_bytes() == CONTENT
+        assert process.wait() != 0
+    assert len(host.asked) == (0 if finished else 1)
+    assert f"wait until it has ended, or end it: kill {process.pid}" in caplog.text
+    assert [file.name for file in (tmp_path / PLACE).parent.iterdir()] == ["set.jsonl"]
+
+
+def test_a_busy_server_is_asked_again_and_a_missing_file_is_not(host, tmp_path):
+    host.statuses = [503, 429]
+    assert get(host, tmp_path).read_bytes() == CONTENT
+    assert len(host.asked) == 3
+    host.statuses = [404] * 9
+    with pytest.raises(ConfigError, match="HTTP status 404"):
+        get(host, tmp_path / "other")
+    assert len(host.asked) == 4
+
+
+def test_a_wrong_checksum_names_expected_and_found_and_leaves_nothing(host, tmp_path):
+    host.content = CONTENT[:-1] + b"?"
+    found = hashlib.sha256(host.content).hexdigest()
+    with pytest.raises(ContractError, match=rf"set\.jsonl: sha256 is {found}, expected {SHA256}"):
+        get(host, tmp_path)
+    assert not list((tmp_path / PLACE).parent.iterdir())
+
+
+def test_a_wrong_size_is_an_error_where_no_checksum_is_known(host, tmp_path):
+    with pytest.raises(ContractError, match=rf"{len(CONTENT)} bytes, expected 7"):
+        get(host, tmp_path, source(bytes=7))
+
+
+def test_a_damaged_cache_is_an_error_and_is_not_replaced(host, tmp_path):
+    get(host, tmp_path).write_bytes(b"damaged")
+    with pytest.raises(ContractError, match=rf"{PLACE}: sha256 is .*, expected {SHA256} .*; it lies outside results/"):
+        get(host, tmp_path)
+
+
+def test_an_unknown_checksum_is_recorded_and_holds_from_then_on(host, tmp_path):
+    free = source()
+    path = get(host, tmp_path, free)
+    assert path.with_name("set.jsonl.sha256").read_text() == f"{SHA256}\n"
+    assert stored(free, free.files[0], tmp_path) == path
+    path.write_bytes(CONTENT + b"!")
+    with pytest.raises(ContractError, match=f"but {SHA256} was recorded"):
+        stored(free, free.files[0], tmp_path)
+
+
+def test_an_unreachable_host_says_what_can_be_done(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        base = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    with pytest.raises(ConfigError) as caught:
+        fetch(PINNED, PINNED.files[0], tmp_path, base, pause=0.0)
+    for part in (f"{base}/{PLACE}", "refused", "sources.mirror", "COCAL_MIRROR", f"the file to {tmp_path / PLACE}"):
+        assert part in str(caught.value)
+
+
+def test_a_folder_is_a_mirror_and_a_file_put_by_hand_is_verified(tmp_path):
+    placed = tmp_path / "mirror" / PLACE
+    placed.parent.mkdir(parents=True)
+    placed.write_bytes(CONTENT)
+    copied = fetch(PINNED, PINNED.files[0], tmp_path / "cache", f"file://{tmp_path}/mirror")
+    assert copied.read_bytes() == CONTENT
+    assert stored(PINNED, PINNED.files[0], tmp_path / "mirror") == placed
+    with pytest.raises(ConfigError, match="the mirror has no such file"):
+        fetch(PINNED, PINNED.files[0], tmp_path / "other", f"file://{tmp_path}/nowhere")
+    with pytest.raises(ContractError, match="no such file; `cocal sources` downloads it"):
+        stored(PINNED, PINNED.files[0], tmp_path / "other")
+
+
+def test_command_takes_the_mirror_from_the_environment(host, tmp_path, monkeypatch, capsys):
+    registry = tmp_path / "datasets.yaml"
+    registry.write_text(
+        "sets:\n  tiny:\n    title: Tiny\n    licence: none\n    loader: jsonl\n    rows: 1\n    source:\n"
+        f"      host: github\n      repository: owner/name\n      revision: '{'0' * 40}'\n"
+        f"      files: [{{path: data/set.jsonl, sha256: {SHA256}}}]\n"
+    )
+    command = ["sources", "--registry", str(registry), "--cache", str(tmp_path / "cache")]
+    monkeypatch.setenv("COCAL_MIRROR", host.base)
+    assert cli.main([*command, "--output", str(tmp_path / "sources.json")]) == 0
+    assert SHA256 in (tmp_path / "sources.json").read_text()
+    assert cli.main([*command, "--sets", "tinny"]) == 2
+    assert "no data set 'tinny' is registered; did you mean 'tiny'?" in capsys.readouterr().err

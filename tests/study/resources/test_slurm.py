@@ -1,0 +1,279 @@
+"""The SLURM profile, and the check before the first job, without SLURM; on a real one: tests/slurm."""
+
+import os
+import re
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+import yte
+
+import started
+from cocal import cli
+from cocal.errors import ClusterError
+from cocal_study.planning.policy_rules import ALGORITHMS
+from cocal_study.planning.rules import RULES
+from cocal_study.resources import slurm
+from cocal_study.resources.slurm import Partition, Site
+
+SITE = Site(cpu_partition="cpu", gpu_partition="b200", gpu_type="b200", node_gpus=8, minutes=1440, account="")
+# in the words of SLURM 22.05
+SINFO = """\
+cpu|1-00:00:00|(null)|256000
+b200|2-00:00:00|gpu:b200:4|2000000
+b200|2-00:00:00|gpu:b200:8(S:0-1)|1000000
+mixed|infinite|gpu:h100:4,gpu:a100:2,nvme:1|515000+
+plain|4:00:00|gpu:2|64000
+"""
+SQUEUE = """\
+16|RUNNING|cocal_0b9e7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_train_grpo_wildcards_qwen3-8b|/home/a/cocal
+17|PENDING|cocal_0b9e7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_questions|/home/a/cocal
+18|RUNNING|cocal_77aa7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_questions|/home/a/other
+19|RUNNING|snakemake|(null)|/home/a/cocal
+"""
+# what each rule asks for: partition, GPUs a node, CPUs
+GPU_RULES = {
+    **dict.fromkeys([f"{trainer}_{name}" for trainer in ("train", "slime") for name in ALGORITHMS], (8, 32)),
+    **dict.fromkeys(["responses", "factual_responses", "resample", "replay", "import_rollouts"], (1, 8)),
+    **dict.fromkeys(["features", "factual_features", "prompt_features", "latency"], (1, 8)),
+    **dict.fromkeys(["companions", "online"], (1, 8)),
+}
+CPU_RULES = {
+    **dict.fromkeys(["predictions", "metrics", "recalibrated_metrics", "checks", "overlap"], 2),
+    **dict.fromkeys([f"import_{name}" for name in ALGORITHMS], 2),
+    "recalibrate": 8,
+    "backbone": 4,
+}
+LOCAL_RULES = {"sources", "questions", "existing_backbone", "judge_checkpoint", "landing", "all"}
+"""Made where Snakemake runs, as tables and figures are."""
+
+
+def _dry_run(repository: Path, folder: Path, *flags: str, **site: str) -> subprocess.CompletedProcess:
+    command = ["--profile", "slurm", "--dry-run", "--forceall", "--directory", str(folder), *flags]
+    command += ["--workflow-profile", "none"]  # whose terminal lines do not say what jobs ask for
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("COCAL_SLURM_")} | site
+    return started.snakemake(command, repository, environment)
+
+
+def _requests(output: str) -> dict[str, set[str]]:
+    """The resources that the jobs of each rule ask for, from a dry-run."""
+    found = {}
+    for rule, block in re.findall(r"^rule (\w+):\n((?: {4}.*\n)*)", output, re.MULTILINE):
+        resources = re.search(r"^    resources: (.*)$", block, re.MULTILINE)
+        found.setdefault(rule, set()).update(resources[1].split(", ") if resources else ())
+    return found
+
+
+@pytest.fixture(scope="module")
+def requests(repository, tmp_path_factory) -> dict[str, set[str]]:
+    """The resources that the rules of the studies for clusters ask for."""
+    found = {}
+    for flags in ((), ("--configfile", "config/rehearsal.yaml")):  # without flags the profile runs the paper study
+        done = _dry_run(repository, tmp_path_factory.mktemp("run"), *flags)
+        assert done.returncode == 0, done.stderr
+        for rule, resources in _requests(done.stdout + done.stderr).items():
+            found.setdefault(rule, set()).update(resources)
+    return found
+
+
+def test_every_rule_says_what_it_needs(requests):
+    """A new rule belongs into the profile and these lists, or is a `localrule`."""
+    submitted = {rule for rule in requests if not rule.startswith(("table_", "figure_"))} - LOCAL_RULES
+    assert submitted <= {*GPU_RULES, *CPU_RULES}
+    for rule in submitted & set(GPU_RULES):
+        gpus, cpus = GPU_RULES[rule]
+        assert {"slurm_partition=gpu", f"gres=gpu:b200:{gpus}", f"cpus_per_task={cpus}"} <= requests[rule], rule
+    for rule in submitted & set(CPU_RULES):
+        assert {"slurm_partition=cpu", f"cpus_per_task={CPU_RULES[rule]}"} <= requests[rule], rule
+        assert not any(resource.startswith("gres=") for resource in requests[rule]), rule
+
+
+def test_tables_and_figures_are_made_where_snakemake_runs(repository):
+    """Every rule has to say so: `use rule` does not hand it on."""
+    text = (repository / "workflow/rules/exhibits.smk").read_text()
+    rules = re.findall(r"^ *(?:use )?rule\b", text, re.MULTILINE)
+    assert rules
+    assert len(re.findall(r"^ +localrule: True$", text, re.MULTILINE)) == len(rules)
+
+
+def test_profile_names_rules_that_exist_and_grows_with_attempts(repository, monkeypatch):
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    profile = yte.process_yaml((repository / "workflow/profiles/slurm/config.yaml").read_text(), require_use_yte=True)
+    assert set(profile["set-resources"]) == {*GPU_RULES, *CPU_RULES}
+    assert set(profile["set-resources"]) <= set(RULES)
+    for name, resources in profile["set-resources"].items():
+        assert {"slurm_partition", "cpus_per_task", "mem_mb", "runtime"} <= set(resources), name
+        assert "attempt" in resources["mem_mb"], name
+        assert "attempt" in resources["runtime"], name
+    assert f"{profile['slurm-jobname-prefix']}_" == slurm.JOB_PREFIX
+
+
+def test_another_study_replaces_the_papers_and_the_environment_names_the_site(repository, tmp_path):
+    site = {
+        "COCAL_SLURM_ACCOUNT": "nlp",
+        "COCAL_SLURM_CPU_PARTITION": "short",
+        "COCAL_SLURM_GPU_PARTITION": "dgx",
+        "COCAL_SLURM_GPU_TYPE": "h200",
+        "COCAL_SLURM_NODE_GPUS": "4",
+        "COCAL_SLURM_NODE_MEMORY": "150000",
+        "COCAL_SLURM_MAX_MINUTES": "240",
+    }
+    done = _dry_run(repository, tmp_path, "--configfile", "config/smoke.yaml", **site)
+    assert done.returncode == 0, done.stderr
+    requests = _requests(done.stdout + done.stderr)
+    assert {"slurm_partition=dgx", "gres=gpu:h200:4", "runtime=240", "slurm_account=nlp"} <= requests["train_grpo"]
+    assert {"cpus_per_task=16", "mem_mb=150000"} <= requests["train_grpo"], "half of a node of eight, and all memory"
+    assert not any(resource.startswith("nodes=") for resource in requests["train_grpo"]), "SLURM's own default is one"
+    assert {"slurm_partition=dgx", "gres=gpu:h200:1", "runtime=240"} <= requests["responses"]
+    assert {"slurm_partition=short", "runtime=60", "slurm_account=nlp"} <= requests["metrics"]
+
+
+def test_a_training_may_take_several_nodes(repository, tmp_path):
+    """Two of four GPUs: the study says so, and the profile asks for them."""
+    flags = ["--config", "card=80gb", "policy={trl: {nodes: 2, devices: 4}}"]
+    site = {"COCAL_SLURM_NODE_GPUS": "4", "COCAL_SLURM_NODES": "2", "COCAL_SLURM_GPU_TYPE": "a100"}
+    done = _dry_run(repository, tmp_path, *flags, **site)
+    assert done.returncode == 0, done.stderr
+    requests = _requests(done.stdout + done.stderr)
+    for rule in ("train_grpo", "train_rlcr", "train_dcpo"):
+        assert {"nodes=2", "gres=gpu:a100:4", "cpus_per_task=16", "mem_mb=200000"} <= requests[rule]
+    assert not any(resource.startswith("nodes=") for resource in requests["responses"])
+    assert slurm.site_of({**os.environ, **_SITE_DEFAULTS, **site}).nodes == 2
+    assert slurm.site_of({**os.environ, **_SITE_DEFAULTS}).nodes == 1
+
+
+_SITE_DEFAULTS = {
+    "COCAL_SLURM_CPU_PARTITION": "cpu",
+    "COCAL_SLURM_GPU_PARTITION": "gpu",
+    "COCAL_SLURM_GPU_TYPE": "b200",
+    "COCAL_SLURM_NODE_GPUS": "8",
+    "COCAL_SLURM_MAX_MINUTES": "1440",
+    "COCAL_SLURM_ACCOUNT": "",
+}
+
+
+def test_a_number_of_the_site_that_is_none_is_named(repository, tmp_path):
+    done = _dry_run(repository, tmp_path, COCAL_SLURM_JOBS="many")
+    assert done.returncode != 0
+    assert "COCAL_SLURM_JOBS = 'many' is not a number" in done.stderr
+
+
+def test_partitions_are_read_from_sinfo():
+    assert slurm.parse_partitions(SINFO) == {
+        "cpu": Partition({}, 1440, 256_000),
+        "b200": Partition({"b200": 8}, 2880, 2_000_000),
+        "mixed": Partition({"h100": 4, "a100": 2}, float("inf"), 515_000),
+        "plain": Partition({"": 2}, 240, 64_000),
+    }
+
+
+def test_time_limits_are_read_in_minutes():
+    assert [slurm.parse_minutes(limit) for limit in ("30:00", "7-12:30:30", "infinite")] == [30, 10830.5, float("inf")]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cpu_partition": "long"}, "there is no partition 'long', only b200, cpu, mixed, plain: export COCAL"),
+        ({"gpu_partition": "gpu"}, "there is no partition 'gpu', only b200, cpu, mixed, plain: export COCAL"),
+        ({"gpu_type": "h100"}, "no node of partition 'b200' has 8 GPUs of type 'h100'; it offers gpu:b200:8"),
+        ({"gpu_partition": "mixed", "gpu_type": ""}, "no node of partition 'mixed' has 8 GPUs; it offers gpu:h100:4"),
+        ({"gpu_partition": "cpu"}, "no node of partition 'cpu' has 8 GPUs of type 'b200'; it offers none"),
+        ({"node_gpus": 16}, "has 16 GPUs of type 'b200'"),
+        ({"memory": 2_100_000}, "export COCAL_SLURM_NODE_MEMORY=2000000"),
+        (
+            {"minutes": 2000},
+            "jobs end after 1440 minutes here, but the profile requests up to 2000: export COCAL_SLURM_MAX",
+        ),
+        ({"gpu_partition": "b200,lost"}, "there is no partition 'lost', only b200, cpu, mixed, plain: export COCAL"),
+        ({"gpu_partition": "plain,mixed"}, "no node of partition 'plain,mixed' has 8 GPUs of type 'b200'; it offers"),
+        ({"cpu_partition": "cpu,plain", "minutes": 2000}, "jobs end after 1440 minutes here"),
+    ],
+)
+def test_a_wrong_site_is_named_with_what_there_is(change, message):
+    found = slurm.problems(SITE._replace(**change), slurm.parse_partitions(SINFO), accounts=[])
+    assert len(found) == 1
+    assert message in found[0]
+
+
+def test_a_site_that_fits_has_no_problems_and_no_account_is_guessed():
+    partitions = slurm.parse_partitions(SINFO)
+    assert slurm.problems(SITE, partitions, accounts=[]) == []
+    assert slurm.problems(SITE._replace(account="NLP"), partitions, accounts=["nlp"]) == []
+    assert (
+        slurm.problems(SITE._replace(gpu_type="", node_gpus=2, gpu_partition="plain", minutes=60), partitions, []) == []
+    )
+
+    (missing,) = slurm.problems(SITE, partitions, accounts=["nlp", "vision"])
+    assert missing == "jobs need an account; you have nlp, vision: export COCAL_SLURM_ACCOUNT=NAME"
+    (unknown,) = slurm.problems(SITE._replace(account="physics"), partitions, accounts=["nlp"])
+    assert unknown == "you have no account 'physics' here, only nlp"
+
+
+def test_what_cannot_be_known_is_not_refused():
+    """An account where none is shown, whatever the reason; partitions that are hidden, or do not say their memory."""
+    partitions = slurm.parse_partitions(SINFO + "dark|infinite|gpu:b200:8|N/A\n")
+    assert slurm.problems(SITE._replace(account="physics"), partitions, accounts=[]) == []
+    assert slurm.problems(SITE._replace(gpu_partition="dark", memory=9**9), partitions, accounts=[]) == []
+    assert slurm.problems(SITE, {}, accounts=[]) == []
+
+
+def test_a_job_may_start_in_any_of_several_partitions():
+    partitions = slurm.parse_partitions(SINFO)
+    several = SITE._replace(cpu_partition="plain, cpu", gpu_partition="mixed,b200", memory=2_000_000)
+    assert slurm.problems(several, partitions, accounts=[]) == []
+    assert partitions == slurm.parse_partitions(SINFO), "and what each of them offers is left as it is"
+
+
+def test_accounts_that_may_not_be_read_are_none(tmp_path, monkeypatch):
+    program = tmp_path / "sacctmgr"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for script, known in (
+        ("echo; exit 0", []),
+        ("echo denied >&2; exit 1", []),
+        ("echo NLP; echo vision", ["nlp", "vision"]),
+    ):
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        assert slurm.user_accounts() == known
+
+
+@pytest.fixture
+def queue(tmp_path, monkeypatch) -> Path:
+    """A squeue that prints a file, and a scancel that empties it a second later."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    listing = tmp_path / "queue.txt"
+    listing.write_text("")
+    programs = {"squeue": f"cat {listing}", "scancel": f'echo "$@" > {tmp_path}/cancelled; (sleep 1; : > {listing}) &'}
+    for name, script in programs.items():
+        path = folder / name
+        path.write_text(f"#!/bin/sh\n{script} 2>/dev/null\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    return listing
+
+
+@pytest.mark.slow
+def test_cancelling_waits_until_the_jobs_have_ended(queue, tmp_path, capfd):
+    queue.write_text(SQUEUE.replace("/home/a/cocal", str(tmp_path)))
+    assert cli.main(["slurm"]) == 2
+    told = rf"""{tmp_path}: an earlier run is still at work.*
+  job 16 RUNNING rule_train_grpo_wildcards_qwen3-8b
+  job 17 PENDING rule_questions
+wait .*, or end it: cocal slurm --cancel --directory {tmp_path}
+"""
+    assert re.search(told, capfd.readouterr().err), "jobs of this folder, without that in which Snakemake itself runs"
+    assert cli.main(["slurm", "--cancel"]) == 0
+    assert (tmp_path / "cancelled").read_text() == "16 17\n"
+    assert queue.read_text() == ""
+    assert cli.main(["slurm"]) == 0
+
+
+def test_a_queue_that_cannot_be_read_stops_runs_on_slurm_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    slurm.check(tmp_path, site=None)
+    with pytest.raises(ClusterError, match="squeue: no such command"):
+        slurm.check(tmp_path, site=SITE)
