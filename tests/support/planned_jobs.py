@@ -16,10 +16,10 @@ from cocal_study.exhibits.base.registry import exhibit_code, exhibits_of
 from cocal_study.generation.judge_prompts import JudgePrompts
 from cocal_study.planning import results
 from cocal_study.planning.jobs import Files, either
-from cocal_study.planning.rules import Plan
 from cocal_study.questions.loaders import counted
 from cocal_study.questions.prompts import Prompts
 from cocal_study.questions.registry import known_wrong, registry_of
+from cocal_study.stages.rules import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -80,8 +80,18 @@ def jobs_of(configured: Study, prompts: Any = None, judge_texts: str | None = No
             )
             kind = "".join(wildcards.get(name, "") for name in ("variant", "comparison", "cube")).strip("-")
             label = f"{kind} {rule.name}".strip()
+            settings = dict(job.settings)
+            if job.stage:
+                settings = {name: getattr(job.stage, name) for name in job.stage.model_fields_set}
             planned = PlannedJob(
-                rule.name, label, outputs, inputs, dict(job.settings), tuple(job.words), job.texts, str(job.parameters)
+                rule.name,
+                label,
+                outputs,
+                inputs,
+                settings,
+                tuple(job.words),
+                job.texts,
+                str(job.parameters),
             )
             found |= dict.fromkeys(outputs, planned)
             todo += inputs

@@ -25,8 +25,8 @@ from cocal_study.provenance.owner import refuse_gaps, refuse_other_study
 from cocal_study.planning import results
 from cocal_study.planning.comparisons import RECALIBRATED
 from cocal_study.planning.jobs import either, is_folder
-from cocal_study.planning.policy_rules import DOMAINS
-from cocal_study.planning.rules import Plan
+from cocal_study.stages.policy_rules import DOMAINS
+from cocal_study.stages.rules import Plan
 
 # A file given with --configfile is a whole study and replaces the default; --config changes single keys of either.
 # Relative paths of a study start at the repository, also with --directory.

@@ -16,8 +16,7 @@ rule companions:
     params:
         **params("companions"),
     shell:
-        "cocal companions {params.settings:q} --rollouts {input.rollouts} --features {input.features}"
-        " --questions {input.questions} --output {output.companions} --cost {output.cost} > {log} 2>&1"
+        "cocal companions {params.settings:q} > {log} 2>&1"
 
 
 # Companions that learn from each rollout step when it is produced.

@@ -19,12 +19,14 @@ class Job:
 
     Attributes:
         inputs: Files and folders of the study that it reads, by name; they are made before it.
+        stage: The job itself, where its command is a stage (`cocal_study.stages.base.Stage`), in place of settings.
         settings: Flags of its command that follow from the study; settings' models become JSON. A change reruns it.
         code: Digest of the code that computes its result. A change reruns it.
         texts: Digest of the prompt texts that it gives to a policy or a judge. A change reruns it.
     """
 
     inputs: Mapping[str, Files] = field(default_factory=dict)
+    stage: Any = None
     settings: Parameters = field(default_factory=dict)
     code: str = ""
     texts: str = ""
@@ -37,7 +39,7 @@ class Job:
         file could change between the plan and a job that waits for hours in the queue of a cluster, and because the
         printed command then says everything and can be typed again.
         """
-        words = []
+        words = list(self.stage.words) if self.stage else []
         for name, value in self.settings.items():
             if isinstance(value, (list, tuple)):
                 words += [f"--{name}", *map(str, value)] if value else []

@@ -21,7 +21,7 @@ def variant_of(study: Study, backbone: str, name: str) -> tuple[dict[str, str], 
     chronological = {"order": "chronological"}
     settings, steps, how = {
         "grpo": (study.companion, prefixes, chronological),
-        "postcal": (study.companion, prefixes, {"order": "shuffled", "shuffle-seed": study.postcal.shuffle_seed}),
+        "postcal": (study.companion, prefixes, {"order": "shuffled", "shuffle_seed": study.postcal.shuffle_seed}),
         "prompts": (plan.prompt_companion(study), prefixes, {"prompts": True}),
         ABLATIONS: (plan.ablation_companion(study), final, {"states": plan.ablation_states(study, backbone)}),
         ONE_LAYER: (one_layer_companion(study), final, chronological),

@@ -42,7 +42,7 @@ OUTSIDE = (
     "cocal_study.provenance.owner",
 )
 """Rooms and modules that compute no result: messages, locks, progress and what is checked before a run."""
-_FOLLOWED = ("cocal.commands", "cocal_study.commands")
+_FOLLOWED = ("cocal.commands", "cocal_study.commands", "cocal_study.stages")
 """The rooms whose definitions are followed but not hashed."""
 _LOGS = {"logging", "logger"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cocal.store.damage import product_of, remedy
-from cocal_study.planning.rules import RULES
+from cocal_study.stages.rules import RULES
 from planned_jobs import jobs_of, study_of
 
 TABLE = Path(__file__).with_name("descent.txt")
@@ -69,7 +69,7 @@ def each(jobs):
 def reads(job) -> set[str]:
     """The files of results/ that a job is given: its inputs, and parts of folders among them that its command names."""
     unsaid, found = {file for file in job.inputs if file.startswith("results/")}, set()
-    for path in {word.rpartition("=")[2] for word in job.words}:
+    for path in {word.rpartition("=")[2] for word in job.words} - {*job.outputs}:
         if re.match(r"results/[^{]*$", path) and path != "results/sources":
             below = {file for file in job.inputs if file == path or file.startswith(f"{path}/")}
             parts = {folder for folder in job.inputs if path.startswith(f"{folder}/")}
@@ -285,7 +285,7 @@ def test_companions_learn_in_the_order_of_their_experience(study, each):
     steps = {"grpo": budgets | {*values["STAGES"], *values["EARLY"]}, "postcal": budgets | {final}}
     how = {
         "grpo": {"order": "chronological"},
-        "postcal": {"order": "shuffled", "shuffle-seed": 42},
+        "postcal": {"order": "shuffled", "shuffle_seed": 42},
         "prompts": {"prompts": True},
         "one-layer": {"order": "chronological"},
     }
@@ -294,10 +294,11 @@ def test_companions_learn_in_the_order_of_their_experience(study, each):
         if job.rule == "companions":
             variant = job.label.removesuffix(" companions")
             wanted = steps.get(variant, {final}) if f"/{first}/" in job.outputs[0] else {final}
-            assert set(job.settings["steps"]) == wanted, job
+            assert {*map(str, job.settings["steps"])} == wanted, job
             assert job.settings["settings"].targets == targets.get(variant, ("group", "binary"))
             if variant in how:
-                assert job.settings.keys() == {"settings", "steps", *how[variant]}
+                files = {"rollouts", "questions", "features", "cost", "output"}
+                assert job.settings.keys() == {"settings", "steps", *how[variant], *files}
                 assert how[variant].items() <= job.settings.items()
 
 

@@ -25,6 +25,22 @@ def _stores(options: argparse.Namespace) -> list[Path]:
     return [options.output / f"{name}.zarr" for name in json.loads(options.samples)]
 
 
+def _of_fields(command: str, summary: str) -> Command:
+    """A command whose flags are the fields of its stage, which is loaded when they are asked for."""
+
+    def flags_of() -> list[flags.Flag]:
+        from cocal_study.stages.base import flags_of  # loads pydantic
+
+        return flags_of(command)
+
+    def writes(options: argparse.Namespace) -> list[Path]:
+        from cocal_study.stages.base import job_of
+
+        return job_of(options).writes()
+
+    return Command(summary, flags_of, writes=writes)
+
+
 _SETS = required("--settings", "JSON: datasets (by name), world, seed, overlap")
 _SOURCES = (
     flag("--registry", "YAML file of the registry, or a part of it as JSON", default="config/datasets.yaml"),
@@ -170,38 +186,6 @@ _FEATURES = (
     flag("--kept FOLDER", "states that vLLM kept of these responses; no pass is made", type=Path),
     *stage_flags.READ,
     output("--output", "folder for {set}.zarr", Kind(folder=True, entries="*.zarr"), required=True),
-)
-_COMPANIONS = (
-    *stage_flags.LEARNT,
-    required(
-        "--steps N[/M]",
-        "each word makes one fit, which trains on rollout steps 1 to N and chooses its best pass by validation on "
-        "steps 1 to M (default: N)",
-        nargs="+",
-    ),
-    flag("--order", choices=["chronological", "shuffled"], default="chronological"),
-    flag("--shuffle-seed", "seed of the order; needed by --order shuffled", type=flags.SEED),
-    flag(
-        "--states LAYER/POOLINGS",
-        "each word makes one fit and names a zero-based block index and its pooled states in order, such as "
-        "0/last+mean (default: last+mean of the deepest block stored)",
-        nargs="+",
-    ),
-    flag("--prompts", "the features belong to prompts, with one row per group of rollouts", action="store_true"),
-    flag(
-        "--memory GIB",
-        "memory for features, on the GPU if there is one; features that do not fit are read again in every pass, with "
-        "the same result (default: 5, or half of the GPU's free memory)",
-        type=flags.AMOUNT,
-    ),
-    output("--cost FILE.json", "file for the time of the last fit (longest prefix, last states)"),
-    output(
-        "--output",
-        "folder for steps-N and steps-N-validation-M, each with weights, history and spec; with --states, for "
-        "LAYER/POOLINGS/steps-N",
-        FOLDER,
-        required=True,
-    ),
 )
 _ONLINE = (
     *stage_flags.LEARNT,
@@ -381,7 +365,7 @@ STAGES = {
         "extract hidden-state features of the prompts of policy training",
         (stage_flags.FEATURES, stage_flags.ROLLOUTS, *stage_flags.READERS, stage_flags.STORE),
     ),
-    "companions": Command("fit companions on the rollouts and features of a policy", _COMPANIONS),
+    "companions": _of_fields("companions", "fit companions on the rollouts and features of a policy"),
     "online": Command("let companions learn from stored rollouts as if they learnt while the policy trained", _ONLINE),
     "predictions": Command("estimate confidences with every method", _PREDICTIONS),
     "recalibrate": Command(

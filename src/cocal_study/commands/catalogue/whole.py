@@ -8,7 +8,7 @@ _MODULES = {
     "answers": ("responses", "judge"),
     "backbone": ("backbone",),
     "checkpoints": ("hub", "import-checkpoints"),
-    "companions": ("companions", "online"),
+    "companions": ("online",),
     "confidences": ("predictions", "recalibrate", "checks"),
     "exhibits": ("exhibit", "document", "landing", "spread"),
     "latency": ("latency",),
@@ -23,4 +23,10 @@ _MODULES = {
     "train": ("train",),
 }
 """The commands of each module. Those of one module load the same libraries."""
-MODULES = {name: f"cocal_study.commands.{module}" for module, names in _MODULES.items() for name in names}
+WORK = {
+    name: f"cocal_study.commands.{module}:run_{name.replace('-', '_')}"
+    for module, names in _MODULES.items()
+    for name in names
+}
+"""The function of each command, as MODULE:NAME."""
+WORK |= dict.fromkeys(COMMANDS.keys() - WORK, "cocal_study.stages.base:run_stage")

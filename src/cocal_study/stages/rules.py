@@ -21,8 +21,10 @@ from cocal_study.planning.comparisons import (
     samples_of,
 )
 from cocal_study.planning.jobs import Files, Job, Rule, either
-from cocal_study.planning.policy_rules import ALGORITHMS, DOMAINS, TRAINERS, PolicyRules
 from cocal_study.planning.variants import ABLATIONS, VARIANTS, variant_of
+from cocal_study.stages.base import Stage
+from cocal_study.stages.companions import Companions
+from cocal_study.stages.policy_rules import ALGORITHMS, DOMAINS, TRAINERS, PolicyRules
 
 RULES = (
     *("sources", "questions", "overlap"),
@@ -95,14 +97,22 @@ class Plan(PolicyRules):
         ]
 
     def _companions(self, backbone: str, variant: str) -> Job:
-        inputs, settings = variant_of(self.study, backbone, variant)
-        inputs["questions"] = self._training_set
-        return Job(inputs=inputs, settings=settings, code=self._code("cocal_study.commands.companions:run_companions"))
+        learnt, settings = variant_of(self.study, backbone, variant)
+        made = {"cost": results.cost_file(backbone, f"companions-{variant}")}
+        made["output"] = results.variant_folder(backbone, variant)
+        stage = Companions(**settings, **learnt, questions=self._training_set, **made)
+        return self._of(stage)
+
+    def _of(self, stage: Stage) -> Job:
+        """The job of a stage: it waits for what it reads, and depends on the code of the class."""
+        place = type(stage)
+        inputs = [str(path) for path in stage.reads()]
+        return Job(inputs={"read": inputs}, stage=stage, code=self._code(f"{place.__module__}:{place.__name__}"))
 
     def _online(self, backbone: str) -> Job:
         """Companions that learn from each rollout step when it is produced; the states are those that were kept for
         replay. They are scored on every step before they learn from it, beside the replayed companions."""
-        study, own = self.study, self._companions(backbone, results.COMPANIONS["rollouts"])
+        study = self.study
         settings = {
             "settings": study.companion,
             "windows": variants.windows(study),
@@ -111,7 +121,8 @@ class Plan(PolicyRules):
             "steps": self._final,
             "bins": study.metrics.bins,
         }
-        inputs = {**own.inputs, "replayed": results.companion_folder(backbone, "rollouts")}
+        inputs, _ = variant_of(study, backbone, results.COMPANIONS["rollouts"])
+        inputs |= {"questions": self._training_set, "replayed": results.companion_folder(backbone, "rollouts")}
         return Job(inputs=inputs, settings=settings, code=self._code("cocal_study.commands.companions:run_online"))
 
     def _predictions(self, backbone: str, algorithm: str, step: str, comparison: str) -> Job:
