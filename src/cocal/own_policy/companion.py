@@ -123,8 +123,9 @@ class Companion:
     ) -> np.ndarray:
         """Score responses by one teacher-forced pass over their token ids.
 
-        Given ids are used unchanged, and the confidences are then those that a study stores for the same responses, to
-        the last bit, if the model is loaded as there (`cocal.models.loading.load_policy`). Texts are tokenised,
+        Given ids are used unchanged. The confidences are then those that a study stores for the same responses, to the
+        last bit for the same set in the same order, since both decide which responses share a batch, if the model is
+        loaded as there (`cocal.models.loading.load_policy`). Texts are tokenised,
         with the template for prompts and an end token after responses.
 
         Args:

@@ -50,6 +50,8 @@ def run_trace(options: argparse.Namespace) -> None:
         ConfigError: if there is no such cell.
         ContractError: if an ancestor is not the one that the result was made from.
     """
+    if not options.result.exists() and (inside := Path("results", options.result)).exists():
+        options.result = inside
     if options.cell:
         from cocal_study.exhibits.base.way_back import page_of, way_back
 
