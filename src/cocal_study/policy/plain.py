@@ -1,0 +1,68 @@
+"""One step of GRPO in plain PyTorch, to be read first; `trainer.py` has TRL take the same step at full size.
+
+RLCR and DCPO differ in the rewards alone (`cocal.rewards`).
+"""
+
+import torch
+from torch.nn.utils import clip_grad_norm_
+
+
+def advantages(correct, group):
+    """By how much each response is better than the group of responses to its question (equation 1): float32 (n,).
+
+    Args:
+        correct: float32 (n,), 1 for a correct response; the responses to one question are consecutive.
+        group: Number of responses to each question.
+    """
+    rewards = correct.view(-1, group)
+    better = rewards - rewards.mean(dim=1, keepdim=True)
+    return (better / (rewards.std(dim=1, keepdim=True) + 1e-4)).flatten()
+
+
+def log_probabilities(model, prompt, response, temperature):
+    """Those that the model gives to the tokens of a response after a prompt, both lists of ids: float32 (length,)."""
+    logits = model(torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 : -1] / temperature
+    return logits.log_softmax(dim=1)[range(len(response)), response]
+
+
+def loss(new, old, advantage, clip_low, clip_high):
+    """The clipped objective of one response, to be minimised: the mean over its tokens (section 3).
+
+    Args:
+        new, old: Log-probabilities of its tokens (length,) by the policy that learns and by the one that sampled it.
+        advantage: Its advantage, or one for each token.
+        clip_low, clip_high: How far the ratio of both probabilities may lie from 1 and still be worth something.
+    """
+    ratio = (new - old).exp()
+    return -torch.minimum(ratio * advantage, ratio.clamp(1 - clip_low, 1 + clip_high) * advantage).mean()
+
+
+def step(model, optimiser, prompts, sample, verify, settings):
+    """Sample responses, verify them, and update the policy on them; returns the rollouts and their correctness.
+
+    Args:
+        model: The policy, a causal language model of transformers.
+        optimiser: Optimiser of its parameters.
+        prompts: The step's questions as lists of token ids.
+        sample: Function of a prompt that returns `settings.responses_per_question` responses of the policy, lists of
+            token ids.
+        verify: Function of the number of a question and a response that returns whether the response is correct.
+        settings: `cocal_study.config.policy.PolicySettings` with the loss "grpo", the mean over the responses.
+    """
+    rollouts, correct = [], []
+    for number, prompt in enumerate(prompts):
+        for response in sample(prompt):
+            rollouts.append((prompt, response))
+            correct.append(float(verify(number, response)))
+    gains = advantages(torch.tensor(correct), settings.responses_per_question)
+    with torch.no_grad():
+        old = [log_probabilities(model, *rollout, settings.temperature) for rollout in rollouts]
+    for rows in torch.arange(len(rollouts)).chunk(settings.updates_per_step):
+        optimiser.zero_grad()
+        for row in rows.tolist():
+            new = log_probabilities(model, *rollouts[row], settings.temperature)
+            part = loss(new, old[row], gains[row], settings.clip_low, settings.clip_high)
+            (part / len(rows)).backward()
+        clip_grad_norm_(model.parameters(), settings.max_gradient_norm)
+        optimiser.step()
+    return rollouts, correct
