@@ -1,13 +1,22 @@
 """One step of GRPO in plain PyTorch, to be read first; `trainer.py` has TRL take the same step at full size.
 
-RLCR and DCPO differ in the rewards alone (`cocal.rewards`).
+RLCR and DCPO differ in rewards and advantages alone (`cocal.rewards`).
 """
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
 import torch
+from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
+from cocal_study.config.policy import PolicySettings
 
-def advantages(correct, group):
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def advantages(correct: Tensor, group: int) -> Tensor:
     """By how much each response is better than the group of responses to its question (equation 1): float32 (n,).
 
     Args:
@@ -19,13 +28,13 @@ def advantages(correct, group):
     return (better / (rewards.std(dim=1, keepdim=True) + 1e-4)).flatten()
 
 
-def log_probabilities(model, prompt, response, temperature):
+def log_probabilities(model: "PreTrainedModel", prompt: list[int], response: list[int], temperature: float) -> Tensor:
     """Those that the model gives to the tokens of a response after a prompt, both lists of ids: float32 (length,)."""
     logits = model(torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 : -1] / temperature
     return logits.log_softmax(dim=1)[range(len(response)), response]
 
 
-def loss(new, old, advantage, clip_low, clip_high):
+def loss(new: Tensor, old: Tensor, advantage: Tensor, clip_low: float, clip_high: float) -> Tensor:
     """The clipped objective of one response, to be minimised: the mean over its tokens (section 3).
 
     Args:
@@ -37,7 +46,14 @@ def loss(new, old, advantage, clip_low, clip_high):
     return -torch.minimum(ratio * advantage, ratio.clamp(1 - clip_low, 1 + clip_high) * advantage).mean()
 
 
-def step(model, optimiser, prompts, sample, verify, settings):
+def step(
+    model: "PreTrainedModel",
+    optimiser: torch.optim.Optimizer,
+    prompts: Sequence[list[int]],
+    sample: Callable[[list[int]], Sequence[list[int]]],
+    verify: Callable[[int, list[int]], bool],
+    settings: PolicySettings,
+) -> tuple[list[tuple[list[int], list[int]]], list[float]]:
     """Sample responses, verify them, and update the policy on them; returns the rollouts and their correctness.
 
     Args:
@@ -47,7 +63,7 @@ def step(model, optimiser, prompts, sample, verify, settings):
         sample: Function of a prompt that returns `settings.responses_per_question` responses of the policy, lists of
             token ids.
         verify: Function of the number of a question and a response that returns whether the response is correct.
-        settings: `cocal_study.config.policy.PolicySettings` with the loss "grpo", the mean over the responses.
+        settings: Settings of the training, with the loss "grpo", the mean over the responses.
     """
     rollouts, correct = [], []
     for number, prompt in enumerate(prompts):
