@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from cocal_study.evidence.claims import OF_THE_PAPER, Claim
+from cocal_study.evidence.claims import Claim
 from cocal_study.evidence.predicates import (
     DEGENERATE,
     HOLDS,
@@ -96,7 +96,6 @@ def judge_all(
     claims: Sequence[Claim],
     paper: Reader,
     study: Reader,
-    of_paper: bool,
     replicates: pd.DataFrame | None = None,
     language_model: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
@@ -106,7 +105,6 @@ def judge_all(
         claims: The ledger.
         paper: The paper's published numbers.
         study: The study.
-        of_paper: True if the study is the paper's, so that values and ranges can be compared.
         replicates: What `cocal spread` has gathered of tables/claims.csv, if replicates were run.
         language_model: The result of this function in a study of a language model, whose own verdicts are shown.
 
@@ -126,7 +124,7 @@ def judge_all(
             if scored is None:
                 continue
             found = {} if score else {PAPER: (*_of_paper(claim, paper), "")}
-            margin, verdict, reason, every = _of_study(scored, study, of_paper)
+            margin, verdict, reason, every = _of_study(scored, study)
             found[STUDY] = (margin, verdict, reason, "")
             found[REPLICATES] = (_NOTHING, verdict, reason, "")
             if verdict not in (NOT_ASSESSABLE, UNDER_SPECIFIED):
@@ -153,10 +151,9 @@ def of_families(judged: pd.DataFrame) -> pd.DataFrame:
     """The verdicts of the families of claims that a study can judge, a row each and a column for each source.
 
     A family has the verdict that all of its members share, apart from those that are not assessable, and is otherwise
-    mixed. Claims that transcribe numbers of the paper's models belong to no family.
+    mixed.
     """
     whole = of_claims(judged)
-    whole = whole[~whole["kind"].isin(OF_THE_PAPER)]
     family = whole["family"].where(whole["family"] != "", whole["title"])
 
     def shared(verdicts: pd.Series) -> str:
@@ -180,15 +177,12 @@ def _combined(claim: Claim) -> str:
 
 def _of_paper(claim: Claim, paper: Reader) -> tuple[Margin, str, str]:
     margin, verdict, reason, _ = judge(claim, paper)
-    if abs(margin.value) < CLOSE and claim.kind not in OF_THE_PAPER:
+    if abs(margin.value) < CLOSE:
         reason = f"the published difference is below {CLOSE}"
     return margin, _STATED.get(verdict, verdict), reason
 
 
-def _of_study(claim: Claim, study: Reader, of_paper: bool) -> _Judged:
-    if claim.predicate is not None and claim.kind in OF_THE_PAPER and not of_paper:
-        why = "the number is of the paper's models: only the paper study can judge it"
-        return _NOTHING, NOT_ASSESSABLE, why, []
+def _of_study(claim: Claim, study: Reader) -> _Judged:
     margin, verdict, reason, every = judge(claim, study)
     return (_NOTHING if is_measured(claim) else margin), verdict, reason, every
 
