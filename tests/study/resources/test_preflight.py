@@ -114,9 +114,7 @@ def test_the_arithmetic_is_done_before_anything_is_loaded(study):
     trained = Run({"features": 1, "companions": 1}, 1, False)
     assert on_workstation(crowded, trained, GOOD) == [], "what is trained already counts no more"
     found = on_workstation(crowded, RUN, GOOD)
-    assert found[0].startswith(
-        "NVIDIA GeForce RTX 4090: qwen3-1.7b, update of rlcr: weights 6.4, gradients 6.4, moments"
-    )
+    assert found[0].startswith("NVIDIA GeForce RTX 4090: qwen3-1.7b, update: at least 31.5 GiB, and the GPU has 24.0")
 
 
 @pytest.mark.parametrize(
