@@ -1,4 +1,4 @@
-"""The paper's published numbers as data: compared with its TeX source once, with one another, and with our own marks."""
+"""The paper's published numbers as data: once compared with its TeX source; with one another; with our own marks."""
 
 import hashlib
 import math
