@@ -159,28 +159,18 @@ def test_the_margins_of_replicates_are_adjusted_and_combined_like_those_of_a_stu
     assert together(name, [*both[:2], rarely])["verdict"] == FAILS
 
 
-def test_files_gathered_without_margins_tell_what_they_can(files):
-    """Those that hold the deciding margins alone: claims of one margin are judged, the others counted by their sign."""
-    wanted = [BY_ID[name] for name in ("group-conservative", "beats-coupled-and-post-hoc", "transfers-to-facts")]
-    rows = [("group-conservative", STUDY, 0.04, 0.05, 0.05), ("beats-coupled-and-post-hoc", STUDY, -0.3, 0.05, -0.2)]
-    old = pd.DataFrame(rows, columns=["claim", "source", *(f"replicate_{number}" for number in (1, 2, 3))])
-    found = of_claims(judge_all(wanted, READER, READER, old))
-    found = found[found["source"] == REPLICATES].set_index("claim")
-    assert found["verdict"].to_dict() == {
-        "group-conservative": HOLDS,
-        "beats-coupled-and-post-hoc": NOT_GATHERED,
-        "transfers-to-facts": NOT_GATHERED,
-    }
-    assert "positive in 1 of 3" in found.loc["beats-coupled-and-post-hoc", "count"]
-    assert holding(found.loc["group-conservative", "count"]) == "positive in 3 of 3"
-    assert found.loc["transfers-to-facts", "reason"].startswith("the replicates were gathered without this claim")
-    timed = judge_all(
-        [BY_ID["selfconsis-costs-more"]],
-        OF_PAPER,
-        StudySource(SCOPE, files).reader,
-        old.assign(claim="selfconsis-costs-more", replicate_1=np.nan),
-    ).set_index("source")
-    assert timed.loc[REPLICATES, "reason"] == "measured times are not gathered"
+def test_what_was_not_gathered_says_so(files):
+    rows = gathered([("group-conservative", 0, "", (0.1,) * 4, (HOLDS,) * 4)])
+    (row,) = (
+        of_claims(judge_all([BY_ID["transfers-to-facts"]], READER, READER, rows))
+        .query("source == @REPLICATES")
+        .itertuples()
+    )
+    assert (row.verdict, row.reason[:47]) == (NOT_GATHERED, "the replicates were gathered without this claim")
+    timed = gathered([("selfconsis-costs-more", 1, "a", (np.nan,) * 4, ("",) * 4)])
+    study = StudySource(SCOPE, files).reader
+    found = judge_all([BY_ID["selfconsis-costs-more"]], OF_PAPER, study, timed).set_index("source")
+    assert found.loc[REPLICATES, "reason"] == "measured times are not gathered"
 
 
 def test_a_family_has_the_verdict_that_its_members_share(judged):
