@@ -12,7 +12,7 @@ from pathlib import Path
 
 EXTRAS = {
     **dict.fromkeys(("accelerate", "datasets", "pandera", "pyarrow", "trl", "zarr"), "train"),
-    **dict.fromkeys(("gguf", "h5netcdf", "h5py", "sklearn", "snakemake", "xarray"), "workflow"),
+    **dict.fromkeys(("gguf", "h5netcdf", "h5py", "pooch", "sklearn", "snakemake", "xarray"), "workflow"),
     "rocrate": "publish",
 }
 """The extra of pyproject.toml that installs a package which only some commands need, by the name of its import."""
