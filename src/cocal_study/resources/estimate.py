@@ -18,7 +18,7 @@ OnGpu = Literal["update", "engine", "engine and policy", "policy", "companions"]
 a policy that reads responses, companions (`cocal_study.resources.memory`)."""
 
 
-class Rule(NamedTuple):
+class Needs(NamedTuple):
     """The needs of a job of one rule."""
 
     seconds: float | None = None
@@ -27,31 +27,31 @@ class Rule(NamedTuple):
     """What it holds on its GPUs; None for a rule without any."""
 
 
-RULES: dict[str, Rule] = {
-    "sources": Rule(60),
-    "questions": Rule(2),
-    "overlap": Rule(2),
-    "backbone": Rule(),
-    "existing_backbone": Rule(60),
-    "train_": Rule(on_gpu="update"),
-    "slime_": Rule(),
-    "import_": Rule(60),
-    "resample": Rule(on_gpu="engine and policy"),
-    "judge_checkpoint": Rule(600),
-    "responses": Rule(on_gpu="engine"),
-    "features": Rule(on_gpu="policy"),
-    "replay": Rule(on_gpu="policy"),
-    "companions": Rule(on_gpu="companions"),
-    "online": Rule(on_gpu="companions"),
-    "predictions": Rule(4),
-    "recalibrate": Rule(10),
-    "latency": Rule(60, "engine and policy"),
-    "metrics": Rule(4),
-    "checks": Rule(3),
-    "table_": Rule(2),
-    "landing": Rule(2),
-    "figure_": Rule(4),
-    "all": Rule(0),
+RULES: dict[str, Needs] = {
+    "sources": Needs(60),
+    "questions": Needs(2),
+    "overlap": Needs(2),
+    "backbone": Needs(),
+    "existing_backbone": Needs(60),
+    "train_": Needs(on_gpu="update"),
+    "slime_": Needs(),
+    "import_": Needs(60),
+    "resample": Needs(on_gpu="engine and policy"),
+    "judge_checkpoint": Needs(600),
+    "responses": Needs(on_gpu="engine"),
+    "features": Needs(on_gpu="policy"),
+    "replay": Needs(on_gpu="policy"),
+    "companions": Needs(on_gpu="companions"),
+    "online": Needs(on_gpu="companions"),
+    "predictions": Needs(4),
+    "recalibrate": Needs(10),
+    "latency": Needs(60, "engine and policy"),
+    "metrics": Needs(4),
+    "checks": Needs(3),
+    "table_": Needs(2),
+    "landing": Needs(2),
+    "figure_": Needs(4),
+    "all": Needs(0),
 }
 """By the rule's name. A name that ends with an underscore stands for all rules that begin with it, and any other also
 for its variants, as `responses` for `factual_responses`."""

@@ -41,7 +41,7 @@ class Site(NamedTuple):
     """Most memory on a node in megabytes that a job requests, after some attempts."""
 
 
-class Job(NamedTuple):
+class QueuedJob(NamedTuple):
     """A job in the queue."""
 
     id: str
@@ -139,7 +139,7 @@ def parse_minutes(limit: str) -> float:
     return 60 * (24 * days + hours) + minutes + seconds / 60
 
 
-def queued_jobs(folder: Path) -> list[Job]:
+def queued_jobs(folder: Path) -> list[QueuedJob]:
     """The user's CoCal jobs that were submitted from `folder` and have not ended; none that run Snakemake itself.
 
     Raises:
@@ -148,10 +148,10 @@ def queued_jobs(folder: Path) -> list[Job]:
     lines = _output("squeue --me --noheader --format=%i|%T|%j|%k|%Z").splitlines()
     rows = (line.split("|", maxsplit=4) for line in lines)
     ours = (row for row in rows if row[2].startswith(JOB_PREFIX) and Path(row[4]) == folder)
-    return [Job(number, state, comment) for number, state, _, comment, _ in ours]
+    return [QueuedJob(number, state, comment) for number, state, _, comment, _ in ours]
 
 
-def cancel(folder: Path, patience: float = 300, pause: float = 1) -> list[Job]:
+def cancel(folder: Path, patience: float = 300, pause: float = 1) -> list[QueuedJob]:
     """Cancel the jobs of `queued_jobs` and wait until they have ended: a job that is being cancelled may still write.
 
     Returns:
