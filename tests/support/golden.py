@@ -49,9 +49,10 @@ def drawn(figure: Figure) -> Iterator[str]:
         for line in ax.lines:
             points = " ".join(f"{x:.5g},{y:.5g}" for x, y in line.get_xydata())
             yield f"{entries.get(_look(line), 'line')}: {points}"
-        for bar in ax.patches:
-            corners = (bar.get_x(), bar.get_y(), bar.get_width(), bar.get_height())
-            yield f"bar {bar.get_hatch() or ''}: {' '.join(f'{number:.5g}' for number in corners)}"
+        for shape in ax.patches:
+            corners = shape.get_path().transformed(shape.get_patch_transform()).get_extents().bounds
+            said = f"{to_hex(shape.get_facecolor(), keep_alpha=True)} {shape.get_hatch() or ''}"
+            yield f"shape {said}: {' '.join(f'{number:.4f}' for number in corners)}"
         for text in ax.texts:
             yield f"text at {text.get_position()[0]:.5g},{text.get_position()[1]:.5g}: {text.get_text()!r}"
 
