@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from cocal.errors import ConfigError
-from cocal.runtime.gpus import NO_VLLM, PROCESSOR_ONLY, Machine, this_machine, torch_obstacle
+from cocal.runtime.gpus import PROCESSOR_ONLY, Machine, this_machine, torch_obstacle
 from cocal_study.config.backbone import PretrainingSettings
 from cocal_study.config.study import Study
 from cocal_study.resources.estimate import on_gpu
@@ -94,18 +94,11 @@ def on_cluster(study: Study, run: Run, site: Site) -> list[str]:
 
 
 def _software(study: Study, run: Run, machine: Machine) -> list[str]:
-    """Driver, PyTorch, vLLM, compiler and toolkit; those of conda's environments are pinned and bring a compiler."""
+    """Driver, PyTorch and the CUDA toolkit. Jobs look for vLLM and a C compiler themselves as soon as they start."""
     obstacle = torch_obstacle(machine.torch, _CONDA_CUDA if run.conda else machine.cuda, machine.driver)
     found = [obstacle] if obstacle else []
     trains = study.policy.trl.vllm and "update" in on_gpu(run.gpus)
     samples = study.generation.engine.kind == "vllm" and bool(on_gpu(run.gpus) & {"engine", "engine and policy"})
-    if (trains or samples) and not run.conda:
-        if not machine.vllm:
-            found.append(f"{'policy.trl.vllm' if trains else 'generation.engine'}: {NO_VLLM}")
-        if not machine.compiler:
-            found.append(
-                "vLLM's kernels need a C compiler, which Triton calls: install gcc or clang, or run with --sdm conda"
-            )
     backends = [study.policy.trl.vllm_attention_backend] * trains
     backends += [getattr(study.generation.engine, "attention_backend", None)] * samples
     newest = max(gpu.capability for gpu in machine.gpus)
