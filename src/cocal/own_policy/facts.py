@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
 LEAST_QUESTIONS = 10
-"""Fewer questions than these give no interval: resampled, they would say less of it than it seems."""
+"""Number of questions below which no interval is given, because a bootstrap over so few is misleading."""
 _LEAST_RESPONSES, _CUT = 20, 0.05
-"""Responses that it takes to call them different, and the difference of shares of cut responses that is no news."""
+"""Two sets of responses are called different only from so many responses on, and only if their shares of cut responses
+differ by more than `_CUT`."""
 
 _SHOWN = {"accuracy": "accuracy (%)", "mean_confidence": "mean confidence", "ece": "ECE", "auroc": "AUROC"}
 _SHOWN |= {"brier": "Brier score"}

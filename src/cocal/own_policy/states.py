@@ -45,8 +45,8 @@ _MARKER = re.compile(
 )
 """The form of chat markers in the templates of any model."""
 _SENTENCE, _BEFORE, _FEW = 20, 100, 4
-"""A prompt of so many characters that stands again in a response, after so many others at most, is told, and so is one
-of more than so few tokens with which a response begins."""
+"""A response that repeats its prompt is reported: where a prompt of at least `_SENTENCE` characters stands within its
+first `_BEFORE` characters, or where it begins with a prompt of more than `_FEW` tokens."""
 
 
 class Encoded(NamedTuple):
