@@ -93,7 +93,7 @@ def briers(
     centre, scale = states[~held].mean(axis=0), states[~held].std(axis=0) + 1e-12
     groups = GroupKFold(5).split(known, groups=known["question"])
     probe = LogisticRegressionCV(
-        Cs=np.logspace(-4, 0, 9), cv=list(groups), scoring="neg_brier_score", max_iter=1000, tol=1e-3
+        Cs=np.logspace(-3.5, -0.5, 7), cv=list(groups), scoring="neg_brier_score", max_iter=1000, tol=1e-3
     ).fit((states[~held] - centre) / scale, correct & ~cut)
     found.append(probe.predict_proba((states[held] - centre) / scale)[:, 1])
     found.append(np.full(held.sum(), correct.mean()))

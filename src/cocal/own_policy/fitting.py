@@ -153,7 +153,6 @@ def fit(
         tried, confidence = (), np.full(len(rows), np.nan)
         if recipe == "paper":
             ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])
-            notes += _still_improving(companions.spec)
         else:
             found = decoded(store.take(np.arange(len(rows)), at_layer, RESPONSE_POOLINGS), store.dtype)
             last_stage = _last_stage(experience, held_out)
@@ -171,7 +170,7 @@ def fit(
             recipe=recipe,
             cut=cut,
             token_probability=token_probability,
-            tried=tuple(one._asdict() for one in tried),
+            tried=tried,
             fields=dict(reading.mapping),
             correct_above=reading.correct_above,
             max_response_length=limit,
@@ -227,19 +226,6 @@ def _spec(chosen: Chosen, learnt: pd.DataFrame, layer: int) -> CompanionSpec:
         training_error_share=float(1 - learnt["correct"][used].mean()),
         best_pass=(settings.passes,) * len(settings.seeds),
     )
-
-
-def _still_improving(spec: CompanionSpec) -> list[str]:
-    """A note where most members were best in their last passes, as with few rollouts, whose passes have few updates."""
-    passes, batch = spec.settings.passes, spec.settings.batch_size
-    late = sum(best > 0.9 * passes for best in spec.best_pass)
-    if 2 * late <= len(spec.best_pass):
-        return []
-    updates = passes * ceil(spec.training_responses / batch)
-    return [
-        f"{late} of {len(spec.best_pass)} members were best in one of their last passes, after some {updates:,} "
-        "updates, so more passes may help (--passes)"
-    ]
 
 
 def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: Encoder, reading: Reading) -> Experience:

@@ -17,6 +17,7 @@ from torch import Tensor
 from cocal.companion.model import MEAN, SCALE, CompanionMLP, Dropout, matmul_precision
 from cocal.companion.settings import CompanionSettings
 from cocal.errors import ContractError
+from cocal.own_policy.saved import Tried
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
 from cocal.store.rows import normalised
@@ -31,13 +32,6 @@ PASSES, PATIENCE = 30, 5
 """Bound of the passes, and how many passes without an improvement end them earlier."""
 _ROWS, _STEPS = 8192, 80
 """Responses that are read at once where all are read, and steps of the probe's fit."""
-
-
-class Tried(NamedTuple):
-    """What was tried, and its Brier score in the cross-validation by which one was chosen."""
-
-    name: str
-    brier: float
 
 
 class Chosen(NamedTuple):
@@ -132,7 +126,7 @@ def choose(lesson: Lesson, settings: CompanionSettings) -> Chosen:
     whole.load_state_dict(
         {name: weights.cpu() for name, weights in model.state_dict().items()} | {MEAN: mean, SCALE: scale}
     )
-    tried = tuple(Tried(kind.name(int(kind.overall.argmin())), float(kind.overall.min())) for kind in kinds)
+    tried = tuple(Tried(name=kind.name(int(kind.overall.argmin())), brier=float(kind.overall.min())) for kind in kinds)
     chosen = kinds[0].settings.model_copy(
         update={"passes": kinds[0].passes(int(kinds[0].overall.argmin())), "seeds": model.seeds, "targets": ("binary",)}
     )
@@ -142,9 +136,10 @@ def choose(lesson: Lesson, settings: CompanionSettings) -> Chosen:
 class _Kind:
     """Recipes of one kind, such as a probe with each penalty, fitted without some folds.
 
-    Args:
-        lesson: What is learnt.
-        parts: The folds that each fit leaves out: two, one or none.
+    A kind has `predictions`, which yields for each recipe the confidences of all responses by the fit of each part,
+    float32 (parts, n); `fitted`, the members of the recipe at a place; and its `name` in words. `parts` are the folds
+    that each fit leaves out: two, one or none. Each choice ends where `PATIENCE` recipes have brought nothing, by its
+    own scores, so that no fold has a say in its own.
 
     Attributes:
         scores: float64 (recipes, folds), the Brier score that chooses for a fold, from fits without it.
@@ -175,24 +170,16 @@ class _Kind:
             singles.append(np.choose(lesson.fold, [alone[k] for k in range(self._folds)]).astype(np.float32))
             if self.ended(np.array(scores)):
                 break
-        self.scores, self.overall = np.array(scores)[:, :-1], np.array(scores)[:, -1]
+        scores = np.array(scores)
+        for column in scores.T:
+            stop = next((k for k in range(len(column)) if k - column[: k + 1].argmin() >= PATIENCE), len(column))
+            column[stop + 1 :] = np.inf
+        self.scores, self.overall = scores[:, :-1], scores[:, -1]
         self.singles = np.array(singles)
 
     def ended(self, scores: np.ndarray) -> bool:
         """Whether no further recipe is needed, from the scores of those so far, (recipes, folds + 1)."""
         return False
-
-    def predictions(self) -> Iterator[np.ndarray]:
-        """For each recipe the confidences of all responses by the fit of each part, float32 (parts, n)."""
-        raise NotImplementedError
-
-    def fitted(self, place: int, seeds: tuple[int, ...]) -> CompanionMLP:
-        """The members of the recipe at a place, fitted on all responses that are learnt from."""
-        raise NotImplementedError
-
-    def name(self, place: int) -> str:
-        """The recipe at a place in words."""
-        raise NotImplementedError
 
     def passes(self, place: int) -> int:
         """The passes of the recipe at a place."""
@@ -224,9 +211,7 @@ class _Probe(_Kind):
         products = sum(rows.T.double() @ rows.double() for rows in self._blocks(device))
         values, vectors = torch.linalg.eigh(products)
         vectors = vectors.float()
-        penalty = torch.tensor([1 / strength for strength in STRENGTHS], device=device).repeat_interleave(parts)[
-            :, None
-        ]
+        penalty = 1 / torch.tensor(STRENGTHS, device=device).repeat_interleave(parts)[:, None]
         bound = values.clamp(min=0).float() / 4 + penalty
         train = torch.from_numpy(self.train).to(device).repeat(len(STRENGTHS), 1)
         target = torch.from_numpy(self.lesson.target).to(device)

@@ -63,20 +63,6 @@ def held_out(table: pd.DataFrame) -> np.ndarray:
     return table["question"].isin(keyed[: round(len(texts) / 10)]).to_numpy()
 
 
-def test_a_fit_says_that_it_was_still_improving(micro_policy, rollouts):
-    """Three passes are too few for states that tell something, forty with a high rate more than enough."""
-    table, states = rollouts
-    short = fitted(micro_policy, table, states).about
-    assert short.spec.best_pass == (3, 3)
-    updates = 3 * -(-short.spec.training_responses // 32)
-    assert f"2 of 2 members were best in one of their last passes, after some {updates} updates" in short.notes[-1]
-    settings = SETTINGS.model_copy(update={"passes": 40, "learning_rate": 0.01})
-    options = {"states": states, "number_format": "float32"}
-    long = Companion.fit(*micro_policy, table, settings=settings, **options).about
-    assert max(long.spec.best_pass) <= 36
-    assert not any("last passes" in note for note in long.notes)
-
-
 APART = ("Responses that ended, of all steps", "Responses that were cut, of all steps")
 SHOWN = ("accuracy (%)", "mean confidence", "ECE", "AUROC", "Brier score")
 
