@@ -299,6 +299,6 @@ def test_a_refusal_keeps_the_work_of_a_killed_run(place, own, monkeypatch):
     assert len(states) > 5
     assert not list(place.glob(".*.lock"))
     with monkeypatch.context() as patch:
-        patch.setattr(fitting, "pooled_states", None)  # they are not computed again
+        patch.setattr(fitting, "states_and_tokens", None)  # they are not computed again
         assert run(*words, place / "companion", *small) == 0
     assert not (place / ".companion.fit").exists()
