@@ -70,7 +70,7 @@ class LogHandler(LogHandlerBase):
     def __post_init__(self) -> None:
         self._jobs, self._planned, self._failures = {}, {}, {}
         self._finished, self._built, self._running, self._side_by_side = [], [], set(), 1
-        self._began = time.monotonic()
+        self._stopped, self._began = False, time.monotonic()
         self._words = DefaultFormatter(self.common_settings.quiet)
         self._stream = sys.stdout if self.common_settings.stdout else sys.stderr
         self._colours = ColorizingTextHandler(nocolor=self.common_settings.nocolor, stream=self._stream)
@@ -95,6 +95,11 @@ class LogHandler(LogHandlerBase):
         if shell or event in {LogEvent.WORKFLOW_STARTED, LogEvent.JOB_STARTED, LogEvent.PROGRESS}:
             return ""
         text = self._words.format(record)
+        if self._stopped:  # the jobs that stopping has ended have not failed
+            return ""
+        if text.startswith("Terminating processes on user request"):
+            self._stopped = True
+            return "Stopping: the jobs that run are ended."
         if self._failures and text.startswith("Exiting because a job execution failed"):
             return "\n".join([f"{len(self._failures)} job(s) failed; their logs:", *self._failures.values()])
         chatter = re.match(_CHATTER, text) and not self.common_settings.verbose
@@ -138,6 +143,8 @@ class LogHandler(LogHandlerBase):
     def _job_error(self, record: LogRecord) -> str:
         """Name of the failed job, the path of its log and the end of that log."""
         self._running.discard(record.jobid)
+        if self._stopped:
+            return ""
         started, since = self._jobs[record.jobid]
         name, took = _named(started), in_words(time.monotonic() - since)
         self._failures[record.jobid] = f"  {name:<36}  {', '.join(record.log)}"
@@ -151,7 +158,10 @@ class LogHandler(LogHandlerBase):
 
     def close(self) -> None:
         """Say what a run has built, what to open first, and the verdict."""
-        if self._built and not (self._failures or self._running):
+        if self._stopped:
+            self._stream.write("Stopped. The same command goes on where this run has ended.\n")
+            self._stopped = False
+        elif self._built and not (self._failures or self._running):
             folders = sorted({"/".join(PurePath(path).parent.parts[:2]) or "." for path in self._built}, reverse=True)
             took = in_words(time.monotonic() - self._began)
             lines = [f"Done in {took}: {len(self._built)} files and folders are in {', '.join(folders)}."]

@@ -12,7 +12,6 @@ from sample_predictions import METHODS, SEEDS, sample_predictions
 from sample_tables import latency
 
 SCOPE = StudyScope(
-    of_paper=False,
     backbones=("tiny-a",),
     stages=(20, 40, 60),
     early_steps=(11, 12, 13, 14, 15),

@@ -1,4 +1,4 @@
-"""The columns that each word of a table or figure means, and the exhibits made of inputs whose numbers all differ."""
+"""Tables and figures of the paper study, made of inputs whose numbers all differ."""
 
 import re
 
@@ -53,111 +53,6 @@ RIVALS |= {"One-layer MLP (group)": "one-layer-group", "One-layer MLP (binary)":
 RIVALS |= {"Length (shorter is surer)": "length"}
 DATASETS = named("MATH500", "AIME24", "AIME25", "AMC23", "AMC24", "SQuAD", "MuSiQue", "PopQA")
 DATASETS |= {"WebQuestions": "webq", "ComplexWebQuestions": "cwq"}
-HEADS = {"Acc.↑": "accuracy", "MeanConf": "mean_confidence", "ECE↓": "ece", "AUROC↑": "auroc", "Brier↓": "brier"}
-HEADS |= {"Rel.↓": "brier_reliability", "Res.↑": "brier_resolution", "Unc.": "brier_uncertainty"}
-HEADS |= {"LogLoss↓": "log_loss", "AdaECE↓": "adaptive_ece", "SmECE↓": "smooth_ece", "AURC↓": "aurc", "AUGRC↓": "augrc"}
-HEADS |= {"PRR↑": "prr", "Acc@80↑": "accuracy_at_80", "Acc@50↑": "accuracy_at_50"}
-SHARES = {
-    "Valid": "valid_rate",
-    "Answered": "answered_rate",
-    "Decided": "decided_rate",
-    "Truncated": "truncation_rate",
-    "True or False": "p_true_mass",
-    "Exact match": "exact_match_accuracy",
-}
-
-
-def said(**columns: dict[str, str]) -> dict[str, dict]:
-    """The values of columns of a CSV that words stand for."""
-    return {word: {column: value} for column, words in columns.items() for word, value in words.items()}
-
-
-def accuracies(macro: str) -> dict[str, dict]:
-    words = said(method=METHODS, dataset=DATASETS | {"Macro Average": macro}, metric=HEADS, shows=SHARES)
-    return words | {"Separable from the best": {"shows": "separable_from_best"}}
-
-
-MACROS = {"Macro average, mathematics": "macro-mathematics", "Macro average, factual questions": "macro-factual"}
-SCORED = {
-    "Macro average over five mathematical sets": "macro-mathematics",
-    "Macro average over five factual sets": "macro-factual",
-}
-OURS = {"CoCal (binary) minus": "cocal-binary", "CoCal (group) minus": "cocal-group"}
-WORDS = {
-    "main": accuracies("macro-mathematics"),
-    "main_step40": accuracies("macro-mathematics"),
-    "main_step80": accuracies("macro-mathematics"),
-    "scale": accuracies("macro-mathematics"),
-    "ood": accuracies("macro-factual"),
-    "comparisons": said(method=OURS, rival=METHODS, dataset=DATASETS | MACROS, metric=HEADS)
-    | {corner: {"method": method, "shows": "value lower upper"} for corner, method in OURS.items()},
-    "recalibrated": said(
-        rival=RIVALS,
-        calibration={"As they are": "raw"} | CALIBRATIONS,
-        dataset={"Mathematics": "macro-mathematics", "Factual QA": "macro-factual"},
-        metric=HEADS,
-    ),
-    "proper_scores": said(method=METHODS, metric=HEADS, dataset=SCORED),
-    "token_aggregation": said(
-        pooling={"Last token": "last", "Response mean": "mean", "Last + mean": "last+mean"},
-        backbone={"Qwen3-8B": "qwen3-8b", "Qwen3-14B": "qwen3-14b"},
-        metric=HEADS,
-    ),
-    "pre_generation": said(
-        method={"Pre-generation": "cocal-pre-generation", "Post-generation (group)": "cocal-group"},
-        domain={"Mathematics": "macro-mathematics", "Factual QA": "macro-factual"},
-        metric=HEADS,
-    ),
-    "decisions": said(
-        method={label: name for label, name in METHODS.items() if name in decided.METHODS},
-        part={"Accuracy (%)": "choice", "Abstention (%)": "abstention", "Accuracy of the kept (%)": "routing"},
-        dataset={"AMC": "amc", "AIME": "aime", "Average": "macro"},
-        metric={"Answered": "coverage", "Wrong": "risk", "Certified": "certified"},
-        rule={
-            "Most confident response (best of n)": "best-of-n",
-            "Confidence-weighted vote": "vote",
-            "First response": "first",
-            "Majority vote": "majority",
-            "Any of the responses (oracle)": "oracle",
-            "0 % sent": "0",
-            "20 % sent": "0.2",
-            "50 % sent": "0.5",
-        },
-    )
-    | {"30 × 4": {"questions": 30, "responses": 4}, "20 × 2": {"questions": 20, "responses": 2}}
-    | {"Mathematics, 350 questions": {"dataset": "mathematics", "questions": 350}}
-    | {"Factual QA, 150 questions": {"dataset": "factual", "questions": 150}},
-    "cost": said(
-        method={"CoCal": "CoCal", "PostCal": "PostCal", "SelfConsis": "SelfConsis"},
-        shows={
-            **{"Training LLM (h)": "training_llm", "Training Sampling (h)": "training_sampling"},
-            **{"Training States (min)": "training_states", "Training MLP (s)": "training_mlp"},
-            **{"Inference LLM (s)": "inference_llm", "Inference MLP (ms)": "inference_mlp"},
-        },
-    ),
-    "time_to_confidence": said(
-        dataset=DATASETS, shows={"Pre (ms)": "pre_seconds", "Post (s)": "post_seconds", "Post/Pre": "ratio"}
-    ),
-    "conditions": said(shows={"Paper": "paper", "This study": "value", "Ratio": "ratio", "Match": "matched"}),
-    "claims": {
-        "Paper's numbers": {"source": "paper", "shows": "verdict"},
-        "This study": {"source": "study", "shows": "verdict"},
-        "Margin": {"source": "study", "shows": "value lower upper"},
-        "Replicates together": {"source": "replicates", "shows": "verdict"},
-        "Hold": {"source": "replicates", "shows": "count"},
-        "By Brier": {"score": "brier", "shows": "verdict"},
-        "By LogLoss": {"score": "log_loss", "shows": "verdict"},
-    },
-    "hyperparameters": {"Value": {"shows": "value"}},
-}
-"""The meaning of the words of each table; group titles and row names that are values of the CSV are not listed."""
-ITSELF = {"conditions": ("condition", "of"), "claims": ("title", "title"), "hyperparameters": ("section", "setting")}
-"""The columns that a table prints as the titles of its groups and the names of its rows."""
-UNITS = {"(h)": 1 / 3600, "(min)": 1 / 60, "(ms)": 1000}
-MARKS = dict.fromkeys(("main", "main_step40", "main_step80", "scale", "ood", "proper_scores"), ("best", "second"))
-MARKS |= {"recalibrated": ("best", "second"), "token_aggregation": ("best",), "pre_generation": ()}
-"""The marks of the tables that rank the values of a column, in the direction of the arrow in its head."""
-
 
 # Inputs
 

@@ -6,14 +6,16 @@ in which they were sampled, PostCal from shuffled responses of the final policy.
 
 import copy
 import math
+from collections.abc import Sequence
 from itertools import zip_longest
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 
-def mlp(inputs, widths, dropout):
+def mlp(inputs: int, widths: Sequence[int], dropout: Sequence[float]) -> nn.Sequential:
     """Build the companion of appendix A.1, from states float32 (n, inputs) to confidences (n,) in [0, 1]."""
     layers = []
     for width, rate in zip_longest(widths, dropout, fillvalue=0):
@@ -22,7 +24,18 @@ def mlp(inputs, widths, dropout):
     return nn.Sequential(*layers, nn.Linear(inputs, 1), nn.Sigmoid(), nn.Flatten(0))
 
 
-def fit(model, states, target, correct, held_out, *, learning_rate, batch_size, passes, shuffling=None):
+def fit(
+    model: nn.Module,
+    states: Tensor,
+    target: Tensor,
+    correct: Tensor,
+    held_out: Tensor,
+    *,
+    learning_rate: float,
+    batch_size: int,
+    passes: int,
+    shuffling: np.random.Generator | None = None,
+) -> list[float]:
     """Fit one companion, leave it with the weights of its best pass, and return each pass's validation error.
 
     Args:
@@ -34,6 +47,9 @@ def fit(model, states, target, correct, held_out, *, learning_rate, batch_size, 
         held_out: bool (n,), the responses to validation questions.
         learning_rate, batch_size, passes: Learning rate of Adam, responses in a gradient step, passes over them all.
         shuffling: NumPy generator of PostCal's orders; CoCal has none.
+
+    Raises:
+        FloatingPointError: if no pass has a finite validation error, so that none is the best one.
     """
     optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
     training, errors = torch.nonzero(~held_out).flatten(), []
@@ -48,5 +64,7 @@ def fit(model, states, target, correct, held_out, *, learning_rate, batch_size, 
         if error < min(errors, default=math.inf):
             best = copy.deepcopy(model.state_dict())
         errors.append(error)
+    if not any(map(math.isfinite, errors)):
+        raise FloatingPointError(f"no pass has a finite validation error: {errors}")
     model.load_state_dict(best)
     return errors

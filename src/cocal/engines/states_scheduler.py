@@ -1,9 +1,9 @@
-"""vLLM's scheduler, which has the state of a response's last token computed.
+"""A scheduler for vLLM that also computes the hidden state of a response's last token.
 
-vLLM never computes the state of the token that ends a response, and the companion reads it. A response that the
-connector reads (`cocal.engines.states_connector`) therefore stays in the engine for the step or two until its states
-have been read. What it generates meanwhile is thrown away, and its last output waits, so that the engine's client sees
-what it would see without a companion.
+The companion reads that state, and vLLM alone never computes it, since nothing follows the token that ends a response.
+A response that the connector reads (`cocal.engines.states_connector`) therefore stays in the engine for the step or two
+until its states have been read. What it generates meanwhile is thrown away, and its last output waits, so that the
+engine's client sees what it would see without a companion.
 """
 
 from typing import NamedTuple

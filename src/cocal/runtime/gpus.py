@@ -62,12 +62,8 @@ class Machine(NamedTuple):
     """Version of the installed PyTorch."""
     cuda: str | None
     """CUDA for which this PyTorch was built; None for a build for processors."""
-    compiler: bool
-    """True if Triton finds a C compiler."""
     toolkit: bool
     """True if the compiler of the CUDA toolkit, nvcc, is found."""
-    vllm: bool
-    """True if vLLM is installed for this Python."""
 
 
 def this_machine() -> Machine:
@@ -78,9 +74,7 @@ def this_machine() -> Machine:
         driver=driver,
         torch=version("torch"),
         cuda=torch_cuda(),
-        compiler=has_compiler(),
         toolkit=bool(shutil.which("nvcc")) or Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin/nvcc").exists(),
-        vllm=find_spec("vllm") is not None,
     )
 
 

@@ -8,19 +8,16 @@ hold the same numbers and texts to the last bit, on whatever machine and with wh
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from cocal.errors import ContractError
-from cocal.store.atomic import usual_mode, write_text
+from cocal.store.atomic import usual_mode
 from cocal.store.damage import absent, remedy, unreadable
 from cocal.store.files import read_dataset, read_document, read_provenance, stated_seal, write_document
 from cocal.store.provenance import canonical, digest, file_digest
 
 PROVENANCE = "provenance.json"
-_LARGE = 64 * 2**20
-"""Bytes from which on the digest of a file is remembered: a policy of 8 billion weights takes 10 seconds to read."""
 
 
 def label_folder(folder: Path, attributes: Mapping[str, str]) -> None:
@@ -37,10 +34,8 @@ def label_folder(folder: Path, attributes: Mapping[str, str]) -> None:
 def check_folder(folder: str | Path, weights: bool = True) -> None:
     """Compare the files of a folder with their digests. A folder without digests, such as a user's own, is let through.
 
-    Large files are read once; their digests are remembered by size and time in a hidden file beside the folder.
-
     Args:
-        weights: True to compare the files of weights (.safetensors), too.
+        weights: True to compare the files of weights (.safetensors), too; those of 8 billion numbers take 10 seconds.
 
     Raises:
         ContractError: if a file is missing, has changed since it was written, or is a pipe or a device.
@@ -49,26 +44,14 @@ def check_folder(folder: str | Path, weights: bool = True) -> None:
     for entry in folder.glob("*"):
         if entry.exists() and not (entry.is_file() or entry.is_dir()):
             raise ContractError(f"{entry}: is a pipe or a device, which would be read without an end; put a file there")
-    memory = folder.resolve().with_name(f".{folder.resolve().name}.digests.json")
-    known = _remembered(memory)
-    found: dict[str, list] = {}
     for name, written in listed_files(folder).items():
         file = folder / name
         if not weights and file.suffix == ".safetensors":
             continue
         if not file.exists():
             raise ContractError(f"{file}: the file is missing; {remedy(file)}")
-        state = [file.stat().st_size, file.stat().st_mtime_ns]
-        if state[0] >= _LARGE and known.get(name, [])[:2] == state:
-            found[name] = known[name]
-        else:
-            found[name] = [*state, file_digest(file)]
-        if [state[0], found[name][2]] != [written["size"], written["sha256"]]:
+        if [file.stat().st_size, file_digest(file)] != [written["size"], written["sha256"]]:
             raise ContractError(f"{file}: the file has changed since it was written; {remedy(file)}")
-    large = {name: entry for name, entry in found.items() if entry[0] >= _LARGE}
-    if known != {**known, **large}:
-        with suppress(OSError):  # the folder may lie in a place that cannot be written
-            write_text(memory, json.dumps({**known, **large}) + "\n")
 
 
 def listed_files(folder: str | Path) -> dict[str, dict[str, Any]]:
@@ -83,14 +66,6 @@ def listed_files(folder: str | Path) -> dict[str, dict[str, Any]]:
 
 def _files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.is_file() and file != folder / PROVENANCE)
-
-
-def _remembered(memory: Path) -> dict[str, list]:
-    """Size, time of modification and digest of large files that were read before."""
-    try:
-        return json.loads(memory.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
 
 
 _CHECKSUM = 4

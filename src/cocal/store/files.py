@@ -296,7 +296,7 @@ def read_dataset(path: str | Path) -> "xr.Dataset":
 PARENTS = "parents"
 """Name of the attribute that names a product's parents, as JSON."""
 MADE_OF = "% made of "
-"""Beginning of the line of a table that holds this attribute; a figure has it among the texts of its PNG."""
+"""How the line of a LaTeX table begins that names its parents; a figure names them in the metadata of its PNG."""
 
 
 def read_provenance(path: str | Path) -> dict[str, str]:

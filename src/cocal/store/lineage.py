@@ -144,11 +144,11 @@ def _ancestors(
 
 
 RECORD = "results/lineage.json"
-"""File of a bundle that says what the products were which the bundle leaves out."""
+"""File of a bundle with the provenance of all products that the bundle leaves out."""
 
 
 def write_record(folder: Path, products: Iterable[Product], attributes: Mapping[str, str]) -> None:
-    """Write identity and provenance attributes of the products of a study, by their places, into a folder."""
+    """Write a file into a folder that holds identity and provenance attributes of each product, by its place."""
     found = {os.path.relpath(one.path, _root(one.path)): [one.identity, one.attributes] for one in products}
     write_document(folder / RECORD, {"products": dict(sorted(found.items()))}, attributes)
 
@@ -172,9 +172,9 @@ def _record(path: Path) -> dict[Path, Product]:
 
 
 def made_by(path: Path, stages: Collection[str] | None = None) -> bool:
-    """True if a file, or all that a folder holds, names one of these stages in its provenance.
+    """True if the provenance of a file, or of everything in a folder, names one of these stages.
 
-    Nothing is replaced that no command has made.
+    A command replaces a file or folder only if this holds.
 
     Args:
         path: A file or folder that exists.

@@ -20,7 +20,7 @@ from cocal_study.provenance.owner import owner_of
 from cocal_study.questions.loaders import counted
 from cocal_study.resources import slurm
 from cocal_study.resources.estimate import Assumptions
-from cocal_study.resources.forecast import assumptions_listed, forecast, jobs_left, outlook
+from cocal_study.resources.forecast import assumptions_listed, by_gpu, forecast, jobs_left
 
 
 def run_plan(options: argparse.Namespace) -> None:
@@ -32,13 +32,10 @@ def run_plan(options: argparse.Namespace) -> None:
     assumed = parse_settings(Assumptions, options.assumptions, "--assumptions")
     lines = forecast(study, assumed, jobs_left(options.snakefile, options.study, directory))
     print(f"{options.study}: {study.study}", *lines, sep="\n")
-    if elsewhere := outlook(study, lambda card: counted(load_study(options.study, {"card": card})), assumed):
-        print(
-            "\nOn GPUs of one kind each, with the settings of the card that fits it, from low to high; and by the times"
-        )
-        print("that the paper states, with the study's number of GPUs, since it states none:")
-        print(*elsewhere, sep="\n")
-    print(f"\nJobs: those left to do in {directory.absolute()}. Hours and storage: the complete study, estimated from")
+    if elsewhere := by_gpu(study, lambda card: counted(load_study(options.study, {"card": card})), assumed):
+        print("\nOn GPUs of one kind each, with the settings of the card that fits it:", *elsewhere, sep="\n")
+    print(f"\nJobs: those left to do in {directory.absolute()}. All else: the complete study, hours on a B200 where it")
+    print("needs a GPU, memory at least, without activations and caches; estimated from")
     print(*assumptions_listed(assumed), sep="\n")
 
 
@@ -50,6 +47,8 @@ def run_trace(options: argparse.Namespace) -> None:
         ConfigError: if there is no such cell.
         ContractError: if an ancestor is not the one that the result was made from.
     """
+    if not options.result.exists() and (inside := Path("results", options.result)).exists():
+        options.result = inside
     if options.cell:
         from cocal_study.exhibits.base.way_back import page_of, way_back
 

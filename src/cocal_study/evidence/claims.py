@@ -9,12 +9,9 @@ from cocal.settings.base import Count, Model, Name
 from cocal.settings.parse import read_yaml, validate
 from cocal_study.evidence.predicates import Predicate
 
-Kind = Literal["direction", "ranking", "count", "range", "ratio", "value"]
+Kind = Literal["direction", "ranking", "count", "ratio"]
 """The statement of a claim: one thing is better or greater than another, has a place among all, or holds in so many
-cases; numbers lie in a range; or a ratio of two numbers, or a number."""
-OF_THE_PAPER: tuple[Kind, ...] = ("value", "range")
-"""Kinds that transcribe numbers of the paper's models, so that only the paper study judges them. They are counted
-apart."""
+cases; or a ratio of two numbers."""
 
 
 class Scope(Model):

@@ -1,11 +1,15 @@
 """The predicates of the claims. Each turns a claim into margins: numbers that are positive where the claim is true.
 
-One rule judges all of them. A margin has a two-sided p-value, from the paired bootstrap over the questions in a study
-and from Student's t over replicates. The p-values are adjusted within the claim (Holm), and no margin counts as
-separable that `tables/comparisons`, which adjusts over all rivals, does not mark. A separable margin holds or does not
-hold by its sign; the others are not separable. Numbers without an interval (shares, counts, times, stated values) are
-observed or not observed. A margin of confidence against a rival whose confidence is degenerate is neither. A case holds
-if all of its margins do, and the claim if all of its cases do, or as many as it says.
+The verdict of a margin follows from one rule:
+
+1. Shares, counts and times have no interval. Their margins are "observed" if positive, otherwise "not observed".
+2. A margin against a rival whose confidence is degenerate (constant, or at chance) is "rival degenerate".
+3. Every other margin has a two-sided p-value: in a study from the paired bootstrap over questions, over replicates from
+   Student's t. The p-values of one claim are adjusted by Holm's method. If `tables/comparisons` shows the same
+   difference, its p-value, which is adjusted over all rivals, has to be small as well.
+4. A margin that is not significant is "not separable". A significant one "holds" if positive, else "does not hold".
+
+A case holds if all of its margins do. A claim holds if all of its cases do, or as many of them as it says.
 """
 
 import math
@@ -52,8 +56,8 @@ class Quantity(NamedTuple):
 
     `metric` is one of the paper's metrics, "brier", "log_loss", "error_share" (of a companion's training data), the
     share of confidences in the lowest and highest of ten bins ("extreme_share") or in the highest two ("high_share"),
-    the share of bins that are not empty ("used_bins"), a number of "training_responses" or "validation_responses", or
-    a time in seconds. `method` may name the states that a companion reads after an @: cocal-binary@layer-30.
+    the share of bins that are not empty ("used_bins"), or a time in seconds. `method` may name the states that a
+    companion reads after an @: cocal-binary@layer-30.
     """
 
     metric: str
@@ -163,13 +167,16 @@ class _Predicate(Model):
         return HOLDS if margin.value > 0 else FAILS
 
     def decide(self, cases: Sequence[Sequence[Margin]], level: float) -> tuple[Margin, str]:
-        """The deciding margin, and the verdict, which is its own. The margin of a case is its least favourable one, by
-        its verdict and then by its value. That of the claim is the margin of the last case that it needs."""
+        """The margin that decides a claim, and its verdict, which is the claim's.
+
+        Each case is represented by its least favourable margin: the worst verdict, and among equal ones the smallest
+        value. With the cases sorted from best to worst, the one that decides is the last that the claim needs.
+        """
         found = zip(cases, self.verdicts(cases, level), strict=True)
         return self.deciding([list(zip(*case, strict=True)) for case in found])
 
     def deciding(self, cases: Sequence[Sequence[tuple[Margin, str]]]) -> tuple[Margin, str]:
-        """The same of margins that have their verdicts."""
+        """The same as `decide`, from cases whose margins have their verdicts already."""
 
         def favour(one: tuple[Margin, str]) -> tuple[int, float]:
             return FAVOUR[one[1]], one[0].value
@@ -352,36 +359,10 @@ class Alike(_OfPairs):
             ]
 
 
-class _OfNumbers(_Predicate):
-    """A predicate about stated numbers, which are observed if every interval reaches into its range."""
+class Between(_Predicate):
+    """Numbers lie in a stated range: observed if every interval reaches into it."""
 
     inclusive: ClassVar[bool] = True
-
-    def _verdict(self, margin: Margin, p: float, significant: float) -> str:
-        return super()._verdict(margin, math.nan, significant)
-
-
-class Value(_OfNumbers):
-    """A number, or the difference of a method to its rival, is the stated one, within the tolerance of its rounding."""
-
-    predicate: Literal["value"]
-    metric: str
-    method: str
-    than: str = ""
-    number: float
-    tolerance: Annotated[float, Field(ge=0)]
-
-    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
-        for case in cases:
-            found = reader.read(Quantity(self.metric, self.method, case))
-            if self.than:
-                found = found - reader.read(Quantity(self.metric, self.than, case))
-            label = f"{self.method}, {self.metric}, {case.said()}"
-            yield [within(found - self.number, -self.tolerance, self.tolerance, reader.level, label)]
-
-
-class Between(_OfNumbers):
-    """Numbers lie in a range."""
 
     predicate: Literal["between"]
     metric: str
@@ -394,7 +375,10 @@ class Between(_OfNumbers):
             found = _of_methods(self.metric, self.methods, case, reader)
             yield [within(one, self.low, self.high, reader.level, label) for one, label in found]
 
+    def _verdict(self, margin: Margin, p: float, significant: float) -> str:
+        return super()._verdict(margin, math.nan, significant)
+
 
 Predicate = Annotated[
-    Better | Greater | Changes | Widens | Steadier | Above | Alike | Value | Between, Field(discriminator="predicate")
+    Better | Greater | Changes | Widens | Steadier | Above | Alike | Between, Field(discriminator="predicate")
 ]

@@ -32,8 +32,8 @@ TIMES = {
     "prediction_seconds": ("Inference: MLP (ms)", 1e-3),
 }
 """Measured times: their columns in the paper's table of costs, and the units of these."""
-SET_TIMES = {"pre_seconds": ("Pre (ms)", 1e-3), "post_seconds": ("Post (s)", 1.0), "post_over_pre": ("Post/Pre", 1.0)}
-"""Measured times of one data set in the same way: before a response is generated, after it, and their ratio."""
+SET_TIMES = {"pre_seconds": ("Pre (ms)", 1e-3), "post_seconds": ("Post (s)", 1.0)}
+"""Measured times of one data set in the same way: before a response is generated, and after it."""
 MEASURED = (*TIMES, *SET_TIMES, "prediction_over_generation")
 """Quantities that differ from run to run."""
 _ROWS = {"self-consistency": "SelfConsis", "postcal-binary": "PostCal", "cocal-binary": "CoCal"}
@@ -112,8 +112,6 @@ class PublishedSource:
 class StudyScope(Model):
     """The parts of a study that stand for those of the paper."""
 
-    of_paper: bool
-    """True if it is the paper study, whose numbers may be compared with the paper's."""
     backbones: tuple[Name, ...]
     """The first and, if it has one, the second backbone."""
     stages: tuple[Count, ...]
@@ -218,8 +216,7 @@ class StudySource:
             return Estimate(self._time(metric, method, case))
         if metric in _SHARES:
             return Estimate(self._of_confidences(metric, method, case))
-        attribute = {"error_share": "training_error_share"}.get(metric, metric)
-        return Estimate(float(getattr(self._spec(method, case), attribute)))
+        return Estimate(self._spec(method, case).training_error_share)  # error_share
 
     def _cell(self, method: str, case: Case) -> tuple[Resamples, Key]:
         backbone = self._backbone(case)
@@ -308,8 +305,7 @@ class StudySource:
             found = [one for one in latency.time_to_confidence if one.dataset == dataset]
             if not found:
                 raise NotAssessableError(f"the study has not timed {case.dataset}")
-            pre, post = found[0].pre_ms / 1000, found[0].post_s
-            return {"pre_seconds": pre, "post_seconds": post, "post_over_pre": post / pre}[metric]
+            return found[0].pre_ms / 1000 if metric == "pre_seconds" else found[0].post_s
         generation = latency.pool_seconds if method == "self-consistency" else latency.generation_seconds
         prediction = latency.prediction_ms / 1000
         if metric == "prediction_over_generation":

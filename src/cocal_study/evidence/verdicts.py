@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from cocal_study.evidence.claims import OF_THE_PAPER, Claim
+from cocal_study.evidence.claims import Claim
 from cocal_study.evidence.predicates import (
     DEGENERATE,
     HOLDS,
@@ -96,7 +96,6 @@ def judge_all(
     claims: Sequence[Claim],
     paper: Reader,
     study: Reader,
-    of_paper: bool,
     replicates: pd.DataFrame | None = None,
     language_model: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
@@ -106,7 +105,6 @@ def judge_all(
         claims: The ledger.
         paper: The paper's published numbers.
         study: The study.
-        of_paper: True if the study is the paper's, so that values and ranges can be compared.
         replicates: What `cocal spread` has gathered of tables/claims.csv, if replicates were run.
         language_model: The result of this function in a study of a language model, whose own verdicts are shown.
 
@@ -126,11 +124,11 @@ def judge_all(
             if scored is None:
                 continue
             found = {} if score else {PAPER: (*_of_paper(claim, paper), "")}
-            margin, verdict, reason, every = _of_study(scored, study, of_paper)
+            margin, verdict, reason, every = _of_study(scored, study)
             found[STUDY] = (margin, verdict, reason, "")
             found[REPLICATES] = (_NOTHING, verdict, reason, "")
             if verdict not in (NOT_ASSESSABLE, UNDER_SPECIFIED):
-                found[REPLICATES] = _of_replicates(scored, score, replicates, study.level, len(every))
+                found[REPLICATES] = _of_replicates(scored, score, replicates, study.level)
             if language_model is not None:
                 found[LANGUAGE_MODEL] = _of_other_study(claim.id, score, language_model)
             for source, (deciding, said_so, why, count) in found.items():
@@ -153,10 +151,9 @@ def of_families(judged: pd.DataFrame) -> pd.DataFrame:
     """The verdicts of the families of claims that a study can judge, a row each and a column for each source.
 
     A family has the verdict that all of its members share, apart from those that are not assessable, and is otherwise
-    mixed. Claims that transcribe numbers of the paper's models belong to no family.
+    mixed.
     """
     whole = of_claims(judged)
-    whole = whole[~whole["kind"].isin(OF_THE_PAPER)]
     family = whole["family"].where(whole["family"] != "", whole["title"])
 
     def shared(verdicts: pd.Series) -> str:
@@ -180,15 +177,12 @@ def _combined(claim: Claim) -> str:
 
 def _of_paper(claim: Claim, paper: Reader) -> tuple[Margin, str, str]:
     margin, verdict, reason, _ = judge(claim, paper)
-    if abs(margin.value) < CLOSE and claim.kind not in OF_THE_PAPER:
+    if abs(margin.value) < CLOSE:
         reason = f"the published difference is below {CLOSE}"
     return margin, _STATED.get(verdict, verdict), reason
 
 
-def _of_study(claim: Claim, study: Reader, of_paper: bool) -> _Judged:
-    if claim.predicate is not None and claim.kind in OF_THE_PAPER and not of_paper:
-        why = "the number is of the paper's models: only the paper study can judge it"
-        return _NOTHING, NOT_ASSESSABLE, why, []
+def _of_study(claim: Claim, study: Reader) -> _Judged:
     margin, verdict, reason, every = judge(claim, study)
     return (_NOTHING if is_measured(claim) else margin), verdict, reason, every
 
@@ -204,16 +198,15 @@ def _of_other_study(claim: str, score: str, judged: pd.DataFrame) -> tuple[Margi
 
 
 def _of_replicates(
-    claim: Claim, score: str, replicates: pd.DataFrame | None, level: float, margins: int
+    claim: Claim, score: str, replicates: pd.DataFrame | None, level: float
 ) -> tuple[Margin, str, str, str]:
     """The verdict of the replicates together: the rule of a study, with replicates as the unit.
 
     Args:
         claim: The claim.
         score: The proper score that stands in the place of ECE, or "".
-        replicates: What was gathered. Files that were gathered without the margins hold the deciding one alone.
+        replicates: What was gathered.
         level: Level of the intervals.
-        margins: Number of the claim's margins in the study.
 
     Returns:
         The mean of the deciding margin with the interval of Student's t, the verdict, the reason if there is none, and
@@ -221,35 +214,30 @@ def _of_replicates(
     """
     if replicates is None:
         return _NOTHING, NOT_GATHERED, "no replicates of the study have been gathered", ""
-    by_margin = "margin" in replicates
     rows = _gathered(claim, score, replicates)
-    if rows.empty or (score and not by_margin):
+    if rows.empty:
         return _NOTHING, NOT_GATHERED, "the replicates were gathered without this claim: run `cocal spread` anew", ""
-    whole, every = (rows[rows["case"] == 0], rows[rows["case"] > 0]) if by_margin else (rows, rows)
+    every = rows[rows["case"] > 0]
     values = _numbers(every)
     if not values.size or np.isnan(values).any():
         what = "measured times are not gathered" if is_measured(claim) else "not every replicate could assess it"
-        return _NOTHING, NOT_ASSESSABLE if by_margin else NOT_GATHERED, what, ""
-    count = _counted(whole)
-    if not by_margin and margins != 1:
-        return _NOTHING, NOT_GATHERED, "the replicates were gathered without the single margins of the claim", count
+        return _NOTHING, NOT_ASSESSABLE, what, ""
     margin, verdict, reason, _ = _decided(claim, _joint(every, level), level)
-    return margin, verdict, reason, count
+    return margin, verdict, reason, _counted(rows[rows["case"] == 0])
 
 
 def _gathered(claim: Claim, score: str, replicates: pd.DataFrame) -> pd.DataFrame:
     """What was gathered of a claim in the studies that are the replicates."""
-    rows = replicates[(replicates["claim"] == claim.id) & (replicates["source"] == STUDY)]
-    return rows[rows["score"] == score] if "margin" in replicates else rows
+    wanted = (("claim", claim.id), ("source", STUDY), ("score", score))
+    return replicates[np.logical_and.reduce([replicates[name] == value for name, value in wanted])]
 
 
 def _joint(every: pd.DataFrame, level: float) -> list[list[Margin]]:
-    """The margins of each case with replicates as the unit; files without the margins hold the deciding one alone."""
-    verdicts = every.filter(regex=r"^verdict_\d+$")
-    degenerate = (verdicts == DEGENERATE).mean(axis=1) >= 0.5 if len(verdicts.columns) else [False] * len(every)
-    labels, numbers = ([""], [1]) if "margin" not in every else (every["margin"], every["case"])
+    """The margins of each case with replicates as the unit."""
+    degenerate = (every.filter(regex=r"^verdict_\d+$") == DEGENERATE).mean(axis=1) >= 0.5
     cases: dict[int, list[Margin]] = {}
-    for values, number, label, flagged in zip(_numbers(every), numbers, labels, degenerate, strict=True):
+    places = zip(_numbers(every), every["case"], every["margin"], degenerate, strict=True)
+    for values, number, label, flagged in places:
         cases.setdefault(number, []).append(over_replicates(values, level, label, bool(flagged)))
     return list(cases.values())
 
@@ -275,7 +263,7 @@ def by_unit(
     for claim in claims:
         found = {source: judge(claim, reader)[3] for source, reader in ((PAPER, paper), (STUDY, study))}
         every = pd.DataFrame() if replicates is None else _gathered(claim, "", replicates)
-        if found[STUDY] and "margin" in every:
+        if found[STUDY] and len(every):
             every = every[every["case"] > 0]
             if len(every) and not np.isnan(_numbers(every)).any():
                 found[REPLICATES] = _decided(claim, _joint(every, study.level), study.level)[3]
@@ -326,16 +314,12 @@ def _counted(rows: pd.DataFrame) -> str:
     n, positive = len(values), int((values > 0).sum())
     p = sum(math.comb(n, k) for k in range(positive, n + 1)) / 2**n
     verdicts = rows.filter(regex=r"^verdict_\d+$")
-    told = [f"{int(number)} {verdict}" for verdict, number in verdicts.iloc[0].value_counts().items()]
-    said = ", ".join(told) if told else "verdicts not gathered"
+    said = ", ".join(f"{int(number)} {verdict}" for verdict, number in verdicts.iloc[0].value_counts().items())
     return f"{said}; positive in {positive} of {n} (one-sided sign test, p = {p:.2f})"
 
 
 def holding(count: str) -> str:
-    """In how many replicates a claim holds, or is observed, in short: "3 of 5"; where their verdicts were not gathered,
-    in how many its margin is positive."""
-    verdicts, _, sign = count.partition("; ")
-    found = {verdict: int(number) for number, verdict in re.findall(r"(\d+) ([a-z ]+)", verdicts)}
-    return (
-        f"{found.get(HOLDS, 0) + found.get(OBSERVED, 0)} of {sum(found.values())}" if found else sign.partition(" (")[0]
-    )
+    """In how many replicates a claim holds, or is observed, in short: "3 of 5"; "" where nothing was counted."""
+    verdicts = re.findall(r"(\d+) ([a-z ]+)", count.partition("; ")[0])
+    found = {verdict: int(number) for number, verdict in verdicts}
+    return f"{found.get(HOLDS, 0) + found.get(OBSERVED, 0)} of {sum(found.values())}" if found else ""

@@ -7,7 +7,7 @@ import pandas as pd
 
 from cocal.metrics.shown import UNDEFINED
 from cocal_study.config.study import Study
-from cocal_study.evidence.claims import OF_THE_PAPER, Claim
+from cocal_study.evidence.claims import Claim
 from cocal_study.evidence.predicates import FAILS, UNOBSERVED
 from cocal_study.evidence.verdicts import (
     CONTRADICTS,
@@ -44,7 +44,6 @@ _SHORT = (
     "replicates; numbers without an interval are observed or not, and the paper's are stated. Degenerate rivals have a "
     "confidence that is constant or at chance."
 )
-_VALUES = "Values that are transcribed"
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -61,9 +60,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "numbers that the paper publishes, this study, replicates of this study with other seeds of the "
             "policies, and, where it was gathered, a study of a pre-trained language model (`config/laptop.yaml`). "
             f"{_RULE} Five positive margins of five replicates have p = 0.03 in a one-sided sign test. "
-            "Claims that restate one another stand together and count as one family. Stated values are judged in the "
-            "paper study only. The page also gives the words of the paper, how they are read, and why a claim has no "
-            "verdict; the CSV has every margin.",
+            "Claims that restate one another stand together and count as one family. The page also gives the words of "
+            "the paper, how they are read, and why a claim has no verdict; the CSV has every margin.",
             **fields,
         )
 
@@ -74,14 +72,13 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, ledger: Sequence[Claim], **_:
         (row.claim, row.source, score): row for score in SCORES for row in of_claims(numbers, score).itertuples()
     }
     families = of_families(numbers)
-    values = sum(claim.kind in OF_THE_PAPER for claim in ledger)
     groups = _families(ledger)
     model = LANGUAGE_MODEL in families
     by_model = f"{_summary(families[LANGUAGE_MODEL])} by the study of a language model, " if model else ""
     return Grid(
         title="Which claims of the paper hold",
         caption=f"The {len(ledger)} claims of the paper that can be checked, in {len(families)} families of claims "
-        f"that restate one another, and {values} transcribed values apart. {layout.caption} The families: "
+        f"that restate one another. {layout.caption} The families: "
         f"{_summary(families[REPLICATES])} by the replicates together, {_summary(families[STUDY])} by this study "
         f"alone, {by_model}{_summary(families[PAPER])} by the paper's numbers; mixed are those whose members differ. "
         f"{_SHORT} "
@@ -113,12 +110,11 @@ def _summary(verdicts: pd.Series) -> str:
 
 
 def _families(ledger: Sequence[Claim]) -> list[tuple[str, list[Claim]]]:
-    """The claims by families in the order of their first members, then single claims, then transcribed values."""
+    """The claims by families in the order of their first members, then single claims."""
     groups: dict[str, list[Claim]] = {}
     for claim in ledger:
-        name = _VALUES if claim.kind in OF_THE_PAPER else claim.family or "Claims that nothing restates"
-        groups.setdefault(name, []).append(claim)
-    return sorted(groups.items(), key=lambda one: (one[0] == _VALUES, not one[1][0].family))
+        groups.setdefault(claim.family or "Claims that nothing restates", []).append(claim)
+    return sorted(groups.items(), key=lambda one: not one[1][0].family)
 
 
 def _parts(groups: Sequence[tuple[str, list[Claim]]]) -> list[list[tuple[str, list[Claim]]]]:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from cocal.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
 from cocal_study.config.study import Study
-from cocal_study.evidence.claims import OF_THE_PAPER, Claim
+from cocal_study.evidence.claims import Claim
 from cocal_study.evidence.predicates import DEGENERATE, FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
 from cocal_study.evidence.verdicts import PAPER, REPLICATES, STUDY, UNITS, by_unit, is_measured
 from cocal_study.exhibits.base.exhibit import FigureExhibit
@@ -52,8 +52,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "this study's with its 95 % interval over resamples of the questions, diamonds are the published "
             "numbers; the lower line has a dot for each replicate, their mean and the 95 % interval of Student's t, "
             "in the colour of their joint verdict. A line that leaves the panel ends at its edge. Verdicts are "
-            "adjusted over all margins of a claim, the intervals are not. Values, ranges and times are in the table "
-            "alone.",
+            "adjusted over all margins of a claim, the intervals are not. Times are in the table alone.",
             **claims_fields(study),
         )
 
@@ -73,7 +72,7 @@ def prepare(
     Returns:
         The result of `cocal_study.evidence.verdicts.by_unit`.
     """
-    drawn = [claim for claim in ledger if claim.kind not in OF_THE_PAPER and not is_measured(claim)]
+    drawn = [claim for claim in ledger if not is_measured(claim)]
     return by_unit(drawn, *readers(layout, **inputs), replicates)
 
 

@@ -36,7 +36,8 @@ def named(rival: str, calibration: str) -> str:
 
 
 def learns_from(rival: str, basis: Basis) -> bool:
-    """True if a rival has calibrators on a basis: all but PostCal on rollouts, and CoCal and PostCal on the other."""
+    """True if a rival is recalibrated on a basis. On rollouts all are but PostCal; on PostCal's responses, CoCal
+    and PostCal alone."""
     reader = RIVALS[rival].reader
     return reader in ("rollouts", "resampled") if basis == "resampled" else reader != "resampled"
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from cocal.settings.base import Count, Model, Positive, Share
 from cocal_study.config.backbone import PretrainingSettings
@@ -13,64 +13,60 @@ from cocal_study.config.study import Study
 from cocal_study.planning import plan, rivals, variants
 from cocal_study.resources.shapes import HALF, SINGLE, cache_bytes, parameters_of
 
-Stage = Literal["questions", "policies", "responses", "features", "companions", "predictions", "results"]
-STAGES: tuple[Stage, ...] = get_args(Stage)
-Memory = Literal["update", "engine", "policy", "states", "fits"]
-"""Kinds of what lies on a GPU: a training, an engine that samples, a policy beside it (of resampling only where the
-engine keeps no states), a pass over stored responses, companions (`cocal_study.resources.memory`)."""
+OnGpu = Literal["update", "engine", "engine and policy", "policy", "companions"]
+"""What a job holds on its GPUs: a training with its moments and its engine, an engine that samples, a policy beside it,
+a policy that reads responses, companions (`cocal_study.resources.memory`)."""
 
 
-class Rule(NamedTuple):
+class Needs(NamedTuple):
     """The needs of a job of one rule."""
 
-    stage: Stage
-    """Stage of the study to which it belongs."""
     seconds: float | None = None
     """Seconds of a job, for rules whose jobs take about as long in every study; others are estimated."""
-    memory: tuple[Memory, ...] = ()
-    """Kinds of what it holds on its GPUs; empty for a rule without any."""
+    on_gpu: OnGpu | None = None
+    """What it holds on its GPUs; None for a rule without any."""
 
 
-RULES: dict[str, Rule] = {
-    "sources": Rule("questions", 60),
-    "questions": Rule("questions", 2),
-    "overlap": Rule("questions", 2),
-    "backbone": Rule("policies"),
-    "existing_backbone": Rule("policies", 60),
-    "train_": Rule("policies", memory=("update",)),
-    "slime_": Rule("policies"),
-    "import_": Rule("policies", 60),
-    "resample": Rule("policies", memory=("engine", "policy")),
-    "judge_checkpoint": Rule("responses", 600),
-    "responses": Rule("responses", memory=("engine",)),
-    "features": Rule("features", memory=("states",)),
-    "replay": Rule("features", memory=("states",)),
-    "companions": Rule("companions", memory=("fits",)),
-    "online": Rule("companions", memory=("fits",)),
-    "predictions": Rule("predictions", 4),
-    "recalibrate": Rule("predictions", 10),
-    "latency": Rule("predictions", 60, memory=("engine", "policy")),
-    "metrics": Rule("results", 4),
-    "checks": Rule("results", 3),
-    "table_": Rule("results", 2),
-    "landing": Rule("results", 2),
-    "figure_": Rule("results", 4),
-    "all": Rule("results", 0),
+RULES: dict[str, Needs] = {
+    "sources": Needs(60),
+    "questions": Needs(2),
+    "overlap": Needs(2),
+    "backbone": Needs(),
+    "existing_backbone": Needs(60),
+    "train_": Needs(on_gpu="update"),
+    "slime_": Needs(),
+    "import_": Needs(60),
+    "resample": Needs(on_gpu="engine and policy"),
+    "judge_checkpoint": Needs(600),
+    "responses": Needs(on_gpu="engine"),
+    "features": Needs(on_gpu="policy"),
+    "replay": Needs(on_gpu="policy"),
+    "companions": Needs(on_gpu="companions"),
+    "online": Needs(on_gpu="companions"),
+    "predictions": Needs(4),
+    "recalibrate": Needs(10),
+    "latency": Needs(60, "engine and policy"),
+    "metrics": Needs(4),
+    "checks": Needs(3),
+    "table_": Needs(2),
+    "landing": Needs(2),
+    "figure_": Needs(4),
+    "all": Needs(0),
 }
 """By the rule's name. A name that ends with an underscore stands for all rules that begin with it, and any other also
 for its variants, as `responses` for `factual_responses`."""
 
 
-def rule_of(name: str) -> Rule | None:
-    """The needs of a rule's jobs; None if the table has no such rule."""
+def rule_of(name: str) -> str | None:
+    """The name under which `RULES` has a rule of the workflow; None if it does not."""
     families = [key for key in RULES if key.endswith("_") and f"{name}_".startswith(key)]
     variants = [key for key in RULES if name.endswith(f"_{key}")]
-    return next((RULES[key] for key in (name, *families, *variants) if key in RULES), None)
+    return next((key for key in (name, *families, *variants) if key in RULES), None)
 
 
-def memory_of(names: Iterable[str]) -> set[Memory]:
-    """The kinds of what the jobs of these rules hold on GPUs."""
-    return {kind for name in names if (rule := rule_of(name)) for kind in rule.memory}
+def on_gpu(names: Iterable[str]) -> set[OnGpu]:
+    """What the jobs of these rules hold on GPUs."""
+    return {held for name in names if (key := rule_of(name)) and (held := RULES[key].on_gpu)}
 
 
 _TERA = 1e12
@@ -163,7 +159,7 @@ class Workload:
     """One kind of work on one backbone.
 
     Attributes:
-        rule: Name of the rule of its jobs in `cocal_study.resources.estimate`, or of a variant of it.
+        rule: Name of the rule of its jobs in `RULES`, or of a variant of it.
         hours: Wall-clock hours of all its jobs, one after the other, including their start.
         gpus: Number of GPUs per job; 0 if the workflow trains the backbone from scratch.
         storage: Bytes that it leaves in results/.
@@ -179,18 +175,13 @@ class Workload:
     jobs: int = 1
 
     @property
-    def stage(self) -> Stage:
-        """Stage of the study to which the rule belongs."""
-        return rule_of(self.rule).stage
-
-    @property
     def gpu_hours(self) -> float:
         """GPU-hours of all its jobs."""
         return self.hours * self.gpus
 
 
 def workloads(study: Study, assumed: Assumptions) -> Iterator[Workload]:
-    """All work that needs a GPU or much storage, by backbone in the order of the stages. Backbones that the workflow
+    """All work that needs a GPU or much storage, by backbone. Backbones that the workflow
     pre-trains need no GPU, and their times are those of `PROCESSOR` and `LANGUAGE_MODEL`."""
     for backbone in study.backbones:
         estimate = _Backbone(study, backbone, assumed)

@@ -1,4 +1,4 @@
-"""The forecast of `cocal plan`: the jobs that are left, storage by stage, and hours and memory by GPU."""
+"""The forecast of `cocal plan`: the jobs that are left, hours, memory and storage by rule, and hours by GPU."""
 
 import subprocess
 import sys
@@ -11,8 +11,8 @@ from typing import NamedTuple
 from cocal.errors import ConfigError
 from cocal_study.config.backbone import PretrainingSettings
 from cocal_study.config.study import Study
-from cocal_study.resources.estimate import LOW, PAPER, STAGES, Assumptions, Workload, rule_of, workloads
-from cocal_study.resources.memory import GIB, most, too_small
+from cocal_study.resources.estimate import LOW, PAPER, RULES, Assumptions, Workload, rule_of, workloads
+from cocal_study.resources.memory import least_memory, too_small
 
 
 class Gpu(NamedTuple):
@@ -63,7 +63,7 @@ def assumptions_on(gpu: Gpu, assumed: Assumptions) -> Assumptions:
     )
 
 
-_COLUMNS = ("stage", "jobs", "storage", "while it runs")
+_COLUMNS = ("rule", "jobs", "hours", "GPUs", "memory", "storage", "while it runs")
 
 
 def jobs_left(snakefile: Path, study: Path, directory: Path) -> dict[str, int]:
@@ -87,21 +87,37 @@ def jobs_left(snakefile: Path, study: Path, directory: Path) -> dict[str, int]:
 
 
 def forecast(study: Study, assumed: Assumptions, jobs_of_rules: Mapping[str, int]) -> list[str]:
-    """Lines of a table with the jobs, storage and additional storage while it runs of each stage.
+    """Lines of a table by rule: the jobs that are left; of the whole study, hours of its jobs from low to high, GPUs of
+    a job, the least memory on each of them, storage, and additional storage while it runs.
 
     Args:
         study: The study, all of whose work is estimated.
-        assumed: Assumptions of the estimate.
-        jobs_of_rules: Number of jobs that are left, by rule; a rule that belongs to no stage has its own line.
+        assumed: Assumptions of the estimate, which give the higher hours on a B200.
+        jobs_of_rules: Number of jobs that are left, by rule; a rule that `RULES` lacks has its own line.
     """
     jobs: Counter[str] = Counter()
     for rule, count in jobs_of_rules.items():
-        known = rule_of(rule)
-        jobs[known.stage if known else rule] += count
-    work = list(workloads(study, assumed))
-    stages = (*STAGES, *(name for name in jobs if name not in STAGES))
-    of_stages = [_row(stage, jobs[stage], [one for one in work if one.stage == stage]) for stage in stages]
-    return aligned([_COLUMNS, *of_stages, _row("total", jobs.total(), work)])
+        jobs[rule_of(rule) or rule] += count
+    card = study.cards.get(study.card)
+    low, high = (list(workloads(study, assumed.model_copy(update=one))) for one in (LOW, {}))
+    rows = []
+    for rule in dict.fromkeys((*RULES, *jobs)):
+        work = [(one, other) for one, other in zip(low, high, strict=True) if rule_of(one.rule) == rule]
+        if work or jobs[rule]:
+            memory = least_memory(study, RULES[rule].on_gpu, card.memory if card else _TIMED.memory) if work else 0
+            rows.append(_row(rule, jobs[rule], work, memory))
+    return aligned([_COLUMNS, *rows, _row("total", jobs.total(), list(zip(low, high, strict=True)))])
+
+
+def _row(name: str, jobs: int, work: Sequence[tuple[Workload, Workload]], memory: float = 0) -> tuple[str, ...]:
+    """A line of the forecast, from workloads with the lower and the higher hours."""
+    if not work:
+        return name, str(jobs), *[""] * 5
+    low, high = (sum(one.hours for one in some) for some in zip(*work, strict=True))
+    storage, transient = (sum(getattr(one, key) for _, one in work) / 1e9 for key in ("storage", "transient"))
+    gpus = max(one.gpus for _, one in work)
+    on_gpus = (str(gpus), f"{memory:.1f} GiB") if gpus and memory else ("", "")
+    return name, str(jobs), f"{low:,.1f} to {high:,.1f}", *on_gpus, f"{storage:,.1f} GB", f"{transient:,.1f} GB"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -121,11 +137,6 @@ def assumptions_listed(assumed: Assumptions) -> list[str]:
     return lines
 
 
-def _row(name: str, jobs: int, work: Sequence[Workload]) -> tuple[str, ...]:
-    storage, transient = (sum(getattr(one, key) for one in work) for key in ("storage", "transient"))
-    return name, str(jobs), f"{storage / 1e9:,.1f} GB", f"{transient / 1e9:,.1f} GB"
-
-
 _AS_MUCH = 1.02
 """Cards of the same size differ by a percent in the memory that they state."""
 
@@ -136,42 +147,29 @@ def fitting_card(study: Study, memory: float) -> str | None:
     return max(fitting, key=fitting.__getitem__) if fitting else None
 
 
-def outlook(
-    study: Study, with_card: Callable[[str], Study], assumed: Assumptions, gpus: Sequence[Gpu] = GPUS
-) -> list[str]:
-    """Lines of a table: for each GPU its memory, the study's card, GPU-hours of each stage and of all, low to high, and
-    the memory of the job that needs most, and a last column with the GPU-hours by the paper's own times; then, for each
-    GPU that is too small, a sentence why.
+def by_gpu(study: Study, with_card: Callable[[str], Study], assumed: Assumptions) -> list[str]:
+    """A line for each kind of GPU: the study's card that fits it, GPU-hours of all jobs from low to high, and the first
+    reason why it is too small, if it is; and a line with the GPU-hours by the paper's own times.
 
     Args:
-        study: The study. If no GPU has a part in it, the table is empty.
+        study: The study. If no GPU has a part in it, there are no lines.
         with_card: The same study on another of its cards.
         assumed: Assumptions for the paper's B200, which give the higher hours.
-        gpus: Columns of the table.
     """
     if all(isinstance(backbone, PretrainingSettings) for backbone in study.backbones.values()):
         return []
-    names = [*(f"GPU-hours: {stage}" for stage in (*STAGES, "total")), *(f"most: {name}" for name in study.backbones)]
-    columns, reasons = [["", "memory", "card", *names]], []
-    for gpu in gpus:
+    lines = []
+    for gpu in GPUS:
         card = fitting_card(study, gpu.memory)
         there = study if card in (None, study.card) else with_card(card)
         low, high = (gpu_hours(there, assumptions_on(gpu, assumed.model_copy(update=one))) for one in (LOW, {}))
-        worst = too_small(there, gpu.memory)
-        peaks = [f"{need.bytes / GIB:.1f} GiB" for need in most(there, gpu.memory).values()]
-        hours = [f"{low[stage]:,.1f} to {high[stage]:,.1f}" for stage in low]
-        columns.append([gpu.label, f"{gpu.memory:.1f} GiB", card or "-", *hours, *peaks])
-        if worst:
-            more = f" (and {len(worst) - 1} more)" if worst[1:] else ""
-            reasons.append(f"{gpu.label} is too small: {worst[0]}{more}")
+        reason = "".join(f"; too small: {one}" for one in too_small(there, gpu.memory)[:1])
+        card = f" (card={card})" if card else ""
+        lines.append(f"{gpu.label}, {gpu.memory:.1f} GiB{card}: {low:,.1f} to {high:,.1f} GPU-hours{reason}")
     papers = gpu_hours(study, assumed.model_copy(update=PAPER))
-    columns.append(["paper's times", "", "", *(f"{hours:,.1f}" for hours in papers.values())])
-    columns[-1] += [""] * len(study.backbones)
-    return [*aligned(list(zip(*columns, strict=True))), *reasons]
+    return [*lines, f"by the paper's own times, with the study's number of GPUs: {papers:,.1f} GPU-hours"]
 
 
-def gpu_hours(study: Study, assumed: Assumptions) -> dict[str, float]:
-    """GPU-hours of each stage, and of all together as "total"."""
-    work = list(workloads(study, assumed))
-    hours = {stage: sum(one.gpu_hours for one in work if one.stage == stage) for stage in STAGES}
-    return hours | {"total": sum(hours.values())}
+def gpu_hours(study: Study, assumed: Assumptions, rule: str | None = None) -> float:
+    """GPU-hours of the jobs of a rule, or of all."""
+    return sum(one.gpu_hours for one in workloads(study, assumed) if rule in (None, rule_of(one.rule)))

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from cocal.errors import ConfigError
-from cocal.runtime.gpus import NO_VLLM, PROCESSOR_ONLY, Machine, this_machine, torch_obstacle
+from cocal.runtime.gpus import PROCESSOR_ONLY, Machine, this_machine, torch_obstacle
 from cocal_study.config.backbone import PretrainingSettings
 from cocal_study.config.study import Study
-from cocal_study.resources.estimate import memory_of
+from cocal_study.resources.estimate import on_gpu
 from cocal_study.resources.forecast import fitting_card, gpu_of
 from cocal_study.resources.memory import too_small
 from cocal_study.resources.slurm import Site, site_of
@@ -78,7 +78,7 @@ def on_workstation(study: Study, run: Run, machine: Machine) -> list[str]:
 def on_cluster(study: Study, run: Run, site: Site) -> list[str]:
     """A sentence for each reason why the GPUs that the profile asks for do not suit the study."""
     trl, found = study.policy.trl, []
-    if "update" in memory_of(run.gpus):
+    if "update" in on_gpu(run.gpus):
         for key, wanted, variable, asked in (
             ("devices", trl.devices, "COCAL_SLURM_NODE_GPUS", site.node_gpus),
             ("nodes", trl.nodes, "COCAL_SLURM_NODES", site.nodes),
@@ -94,18 +94,11 @@ def on_cluster(study: Study, run: Run, site: Site) -> list[str]:
 
 
 def _software(study: Study, run: Run, machine: Machine) -> list[str]:
-    """Driver, PyTorch, vLLM, compiler and toolkit; those of conda's environments are pinned and bring a compiler."""
+    """Driver, PyTorch and the CUDA toolkit. Jobs look for vLLM and a C compiler themselves as soon as they start."""
     obstacle = torch_obstacle(machine.torch, _CONDA_CUDA if run.conda else machine.cuda, machine.driver)
     found = [obstacle] if obstacle else []
-    trains = study.policy.trl.vllm and "update" in memory_of(run.gpus)
-    samples = study.generation.engine.kind == "vllm" and "engine" in memory_of(run.gpus)
-    if (trains or samples) and not run.conda:
-        if not machine.vllm:
-            found.append(f"{'policy.trl.vllm' if trains else 'generation.engine'}: {NO_VLLM}")
-        if not machine.compiler:
-            found.append(
-                "vLLM's kernels need a C compiler, which Triton calls: install gcc or clang, or run with --sdm conda"
-            )
+    trains = study.policy.trl.vllm and "update" in on_gpu(run.gpus)
+    samples = study.generation.engine.kind == "vllm" and bool(on_gpu(run.gpus) & {"engine", "engine and policy"})
     backends = [study.policy.trl.vllm_attention_backend] * trains
     backends += [getattr(study.generation.engine, "attention_backend", None)] * samples
     newest = max(gpu.capability for gpu in machine.gpus)
@@ -124,7 +117,7 @@ def _numbers(study: Study, run: Run, machine: Machine) -> list[str]:
     rule = max(run.gpus, key=run.gpus.__getitem__)
     key = "policy.trl.devices" if rule.startswith("train") else "the number of its GPUs in the study"
     found = []
-    if study.policy.trl.nodes > 1 and "update" in memory_of(run.gpus):
+    if study.policy.trl.nodes > 1 and "update" in on_gpu(run.gpus):
         found.append(
             f"the training takes policy.trl.nodes = {study.policy.trl.nodes}: run it with --profile slurm, or lower it"
         )

@@ -4,12 +4,11 @@ earlier run of the same folder may be in the queue, because it would write the s
 `snakemake --profile slurm` puts the values of the site into the environment (workflow/profiles/slurm/config.yaml).
 """
 
-import getpass
 import re
 import shlex
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,18 +41,7 @@ class Site(NamedTuple):
     """Most memory on a node in megabytes that a job requests, after some attempts."""
 
 
-class Partition(NamedTuple):
-    """The resources that a partition offers."""
-
-    gpus: dict[str, int]
-    """Largest number of GPUs on one node, by type; GPUs without a type are under ""."""
-    minutes: float
-    """Longest time limit of a job; infinite if the partition sets none."""
-    memory: float = 0
-    """Largest memory of a node in megabytes; infinite if the partition does not say."""
-
-
-class Job(NamedTuple):
+class QueuedJob(NamedTuple):
     """A job in the queue."""
 
     id: str
@@ -96,72 +84,50 @@ def check(folder: Path, site: Site | None) -> None:
         raise ClusterError(busy(folder, listed, f"cocal slurm --cancel --directory {folder}"))
     if site is None:
         return
-    found = problems(site, parse_partitions(_output("sinfo --all --noheader --format=%R|%l|%G|%m")), user_accounts())
-    if found:
-        raise ClusterError("\n  ".join(["this cluster cannot run the jobs of the profile:", *found]))
-
-
-def problems(site: Site, partitions: Mapping[str, Partition], accounts: list[str]) -> list[str]:
-    """One sentence for each value of the site that this cluster refuses.
-
-    Partitions and accounts that the cluster does not show cannot be compared, and are not refused.
-    """
-    found, limit = [], float("inf")
-    wanted = {"CPU": site.cpu_partition, "GPU": site.gpu_partition if site.node_gpus else site.cpu_partition}
-    for kind, name in wanted.items() if partitions else ():
-        names = [one.strip() for one in name.split(",")]
-        if unknown := [one for one in names if one not in partitions]:
-            known = ", ".join(sorted(partitions))
-            found.append(
-                f"there is no partition {unknown[0]!r}, only {known}: export COCAL_SLURM_{kind}_PARTITION=NAME"
-            )
-            continue
-        partition = _together([partitions[one] for one in names])
-        limit = min(limit, partition.minutes)
-        gpus = partition.gpus.get(site.gpu_type, 0) if site.gpu_type else max(partition.gpus.values(), default=0)
-        if kind == "GPU" and gpus < site.node_gpus:
-            of_type = f" of type {site.gpu_type!r}" if site.gpu_type else ""
-            offered = ", ".join(f"gpu:{t}:{n}" if t else f"gpu:{n}" for t, n in partition.gpus.items()) or "none"
-            found.append(
-                f"no node of partition {name!r} has {site.node_gpus} GPUs{of_type}; it offers {offered}: "
-                "export COCAL_SLURM_GPU_TYPE=TYPE, COCAL_SLURM_NODE_GPUS=COUNT"
-            )
-        if kind == "GPU" and site.memory > partition.memory:
-            found.append(
-                f"nodes of partition {name!r} have {partition.memory} MB of memory, but the profile requests up to "
-                f"{site.memory}: export COCAL_SLURM_NODE_MEMORY={partition.memory}"
-            )
-    if site.minutes > limit:
+    found = [said for request in requests(site) if (said := _refusal(request))]
+    limit = shortest_limit(site, _output("sinfo --all --noheader --format=%R|%l"))
+    if site.minutes > limit:  # SLURM would take such jobs, and never start them
         found.append(
             f"jobs end after {limit:.0f} minutes here, but the profile requests up to {site.minutes}: "
             f"export COCAL_SLURM_MAX_MINUTES={limit:.0f} (the long jobs resume)"
         )
-    if site.account and accounts and site.account.lower() not in accounts:
-        found.append(f"you have no account {site.account!r} here, only {', '.join(accounts)}")
-    if accounts and not site.account:
-        found.append(f"jobs need an account; you have {', '.join(accounts)}: export COCAL_SLURM_ACCOUNT=NAME")
-    return list(dict.fromkeys(found))
+    if found:
+        remedy = "`sinfo -o '%R %l %G %m'` shows what there is, and docs/paper-study.md the variables COCAL_SLURM_*"
+        raise ClusterError("\n  ".join(["this cluster cannot run the jobs of the profile:", *found, remedy]))
 
 
-def _together(partitions: Sequence[Partition]) -> Partition:
-    """The most that any of some partitions offers."""
-    kinds = dict.fromkeys(kind for one in partitions for kind in one.gpus)
-    gpus = {kind: max(one.gpus.get(kind, 0) for one in partitions) for kind in kinds}
-    return Partition(gpus, max(one.minutes for one in partitions), max(one.memory for one in partitions))
+def requests(site: Site) -> list[str]:
+    """The commands that ask SLURM whether it would take the largest job without GPUs, and that with GPUs."""
+    ask = f"sbatch --test-only --wrap=true --time={site.minutes}"
+    ask += f" --account={shlex.quote(site.account)}" if site.account else ""
+    found = [f"{ask} --partition={shlex.quote(site.cpu_partition)}"]
+    if site.node_gpus:
+        kind = ":".join(filter(None, ("gpu", site.gpu_type, str(site.node_gpus))))
+        ask += f" --partition={shlex.quote(site.gpu_partition)} --gres={shlex.quote(kind)}"
+        found.append(f"{ask} --nodes={site.nodes} --mem={site.memory}M")
+    return found
 
 
-def parse_partitions(text: str) -> dict[str, Partition]:
-    """Partitions by name, from `sinfo --format=%R|%l|%G|%m`: a line for each partition and kind of node."""
-    partitions: dict[str, Partition] = {}
-    for line in text.splitlines():
-        name, limit, resources, memory = line.split("|")
-        known = partitions.get(name, Partition({}, parse_minutes(limit)))
-        megabytes = int(match[0]) if (match := re.match(r"\d+", memory)) else float("inf")  # N/A
-        partition = known._replace(memory=max(known.memory, megabytes))
-        partitions[name] = partition
-        for kind, count in re.findall(r"\bgpu:(?:([^:,()]+):)?(\d+)", resources):
-            partition.gpus[kind] = max(int(count), partition.gpus.get(kind, 0))
-    return partitions
+def _refusal(request: str) -> str:
+    """SLURM's own words against a request; an empty text if it would take the job."""
+    try:
+        _output(request)
+    except ClusterError as error:
+        return " ".join(str(error).split())
+    return ""
+
+
+def shortest_limit(site: Site, listing: str) -> float:
+    """Minutes that the longest job may take in each of the site's partitions; of several that are named together, in
+    any of them.
+
+    Args:
+        site: The site.
+        listing: The output of `sinfo --format=%R|%l`. Partitions that it does not show have no limit.
+    """
+    limits = dict(line.split("|") for line in listing.splitlines())
+    wanted = [site.cpu_partition, *([site.gpu_partition] if site.node_gpus else [])]
+    return min(max(parse_minutes(limits.get(one.strip(), "")) for one in names.split(",")) for names in wanted)
 
 
 def parse_minutes(limit: str) -> float:
@@ -173,16 +139,7 @@ def parse_minutes(limit: str) -> float:
     return 60 * (24 * days + hours) + minutes + seconds / 60
 
 
-def user_accounts() -> list[str]:
-    """The user's accounts in lower case; an empty list if the cluster keeps none, or does not show them."""
-    try:
-        text = _output(f"sacctmgr --noheader --parsable2 show associations user={getpass.getuser()} format=account")
-    except ClusterError:
-        return []
-    return sorted({line.strip().lower() for line in text.splitlines() if line.strip()})
-
-
-def queued_jobs(folder: Path) -> list[Job]:
+def queued_jobs(folder: Path) -> list[QueuedJob]:
     """The user's CoCal jobs that were submitted from `folder` and have not ended; none that run Snakemake itself.
 
     Raises:
@@ -191,10 +148,10 @@ def queued_jobs(folder: Path) -> list[Job]:
     lines = _output("squeue --me --noheader --format=%i|%T|%j|%k|%Z").splitlines()
     rows = (line.split("|", maxsplit=4) for line in lines)
     ours = (row for row in rows if row[2].startswith(JOB_PREFIX) and Path(row[4]) == folder)
-    return [Job(number, state, comment) for number, state, _, comment, _ in ours]
+    return [QueuedJob(number, state, comment) for number, state, _, comment, _ in ours]
 
 
-def cancel(folder: Path, patience: float = 300, pause: float = 1) -> list[Job]:
+def cancel(folder: Path, patience: float = 300, pause: float = 1) -> list[QueuedJob]:
     """Cancel the jobs of `queued_jobs` and wait until they have ended: a job that is being cancelled may still write.
 
     Returns:

@@ -85,7 +85,7 @@ class PolicyRules:
         return self._registry.slice([registered[name].name for name in names if name in registered]).content()
 
     def _sources(self, names: list[str]) -> dict[str, Files]:
-        """Where questions come from: what says that registered sources are here, and a user's files."""
+        """The files that questions come from: the markers of downloaded registered sources, and a user's own files."""
         registered, files = self.study.question_sets.registered, self.study.question_sets.files
         sources = dict.fromkeys(results.source_file(registered[name].name) for name in names if name in registered)
         return {"sources": list(sources), "files": [source.path for name, source in files.items() if name in names]}

@@ -91,6 +91,21 @@ def test_a_stacked_member_equals_the_plain_version(run: Run, member: int, order:
     np.testing.assert_allclose(companions.predict(final_features(run))[member], expected, atol=1e-4)
 
 
+def test_the_plain_version_says_that_no_pass_is_the_best_where_none_is_finite():
+    labels, held_out = torch.tensor([0.0, 1, 1]), torch.tensor([False, False, True])
+    with pytest.raises(FloatingPointError, match=r"no pass has a finite validation error: \[nan, nan\]"):
+        plain.fit(
+            plain.mlp(2, (4,), ()),
+            torch.full((3, 2), torch.nan),
+            labels,
+            labels,
+            held_out,
+            learning_rate=0.1,
+            batch_size=2,
+            passes=2,
+        )
+
+
 def test_truncated_responses_do_not_influence_training_or_selection(run: Run, fitted, tmp_path: Path):
     truncated, held_out = run.responses["truncated"].to_numpy(), run.held_out(run.read())
     assert {*held_out[truncated]} == {True, False}

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -37,26 +36,13 @@ NUMBERS = np.random.default_rng(0).random(100_000)
 AGAIN = "run the same command again"
 
 
-@contextmanager
-def _mounted(folder: Path, options: str) -> Iterator[Path]:
-    """A small file system in memory; the test is left out where nothing may be mounted."""
-    folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=False)
-    if done.returncode:
-        pytest.skip("nothing may be mounted here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
 @pytest.fixture
-def full(tmp_path) -> Iterator[Path]:
-    """A disk of 256 KiB, new for each test: where writing has failed, a library may hold its file, and the space."""
-    if shutil.which("mount") is None:
-        pytest.skip("nothing can be mounted here")
-    with _mounted(tmp_path / "full", "size=256k") as folder:
-        yield folder
+def limited() -> Iterator[None]:
+    """This process may write files of 4 KB at most."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def _questions(output: Path) -> int:
@@ -83,41 +69,37 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
-def test_a_full_disk_is_told_whatever_library_writes(full, write):
+def test_a_file_that_cannot_be_written_whole_is_told_whatever_library_writes(tmp_path, limited, write):
     with pytest.raises(Exception) as caught:  # noqa: PT011 - each library has an error of its own
-        write(full / "file")
-    sentence = explain(caught.value, "metrics", [full / "file"])
-    assert sentence.startswith(f"{full / 'file'}: ")
-    assert "no space is left" in sentence or "could not be written whole" in sentence
-    assert "of 256 KiB are free now" in sentence
+        write(tmp_path / "file")
+    sentence = explain(caught.value, "metrics", [tmp_path / "file"])
+    assert sentence.startswith(f"{tmp_path / 'file'}")
+    assert "could not be written (" in sentence
     assert AGAIN in sentence
 
 
-def test_a_command_on_a_full_disk_ends_with_one_sentence(full, capsys):
-    (full / "other").write_bytes(bytes(250 * 1024))
-    assert _questions(full / "questions") == 2
-    error = capsys.readouterr().err
-    line = error.splitlines()[-1]
-    assert "Traceback" not in error
-    assert line.startswith(f"cocal questions: error: {full}/questions")
-    assert "no space is left on its file system (" in line
-    assert [file.name for file in full.rglob("*") if file.is_file()] == ["other"]
-    (full / "other").unlink()
-    assert _questions(full / "questions") == 0
+FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_limit_of_file_sizes_ends_a_command_with_one_sentence(tmp_path, monkeypatch, capsys):
-    """The variable shows where the error came from."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+@pytest.mark.parametrize(
+    "error", [FULL, RuntimeError("I/O error: No space left on device (os error 28)"), OSError(None, "os error 122")]
+)
+def test_a_full_disk_is_told(error):
+    sentence = explain(error, "metrics", [Path("a"), Path("b")])
+    assert sentence.startswith("a or b: could not be written (")
+    assert "free space there" in sentence
+
+
+def test_a_command_that_cannot_write_ends_with_one_sentence(tmp_path, limited, monkeypatch, capsys):
+    """The variable shows where the error came from. Nothing is left, and another try succeeds."""
     monkeypatch.setenv("COCAL_TRACEBACK", "1")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-    try:
-        assert _questions(tmp_path / "out") == 2
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert _questions(tmp_path / "out") == 2
     traceback, sentence = capsys.readouterr().err.split("cocal questions: error: ")
     assert traceback.startswith("Traceback")
-    assert sentence.startswith(f"{tmp_path / 'out'}/micro-eval.parquet: the file would be larger than this process may")
+    assert sentence.startswith(f"{tmp_path / 'out'}/micro-eval.parquet: could not be written (File too large); free")
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
+    assert _questions(tmp_path / "out") == 0
 
 
 ENDS = """
@@ -138,16 +120,14 @@ def test_a_process_that_could_not_write_arrays_ends_in_peace(tmp_path):
     """HDF5 would try to write the rest of its file once more when the process ends, and crash it."""
     command = [sys.executable, "-c", ENDS, str(tmp_path / "cube.nc")]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.stdout.startswith(f"{tmp_path / 'cube.nc'}: the file would be larger than this process may write")
+    assert done.stdout.startswith(f"{tmp_path / 'cube.nc'}: could not be written (")
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_read_only_file_system_is_told(tmp_path, capsys):
-    with _mounted(tmp_path / "disk", "ro") as folder:
-        assert _questions(folder / "questions") == 2
-    error = capsys.readouterr().err
-    assert f"cocal questions: error: {folder}/questions" in error
-    assert error.endswith("run in another folder with `snakemake --directory FOLDER`\n")
+def test_a_read_only_file_system_is_told(tmp_path):
+    sentence = explain(OSError(errno.EROFS, "Read-only file system", str(tmp_path)), "train", [])
+    assert sentence.startswith(f"{tmp_path}: Read-only file system")
+    assert sentence.endswith("run in another folder with `snakemake --directory FOLDER`")
 
 
 def test_the_settings_that_are_named_exist(repository):
@@ -167,7 +147,7 @@ def _told(action: Callable[[], object], command: str = "replay") -> str:
     return explain(caught.value, command, [])
 
 
-def test_a_folder_of_somebody_else_is_told_with_its_owner():
+def test_a_folder_that_may_not_be_written_is_told():
     root = os.geteuid() == 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -180,15 +160,13 @@ def test_a_folder_of_somebody_else_is_told_with_its_owner():
             if root:
                 os.seteuid(0)
             folder.chmod(0o755)
-        owner = folder.owner()
-    assert sentence.startswith(f"{folder}/new: ")
-    assert f"has no permission for this; {folder} belongs to {owner} and has the mode dr-xr-xr-x" in sentence
+    assert re.match(rf"{re.escape(name)}/new: Permission denied, for user \d+; mend it", sentence)
 
 
 def test_what_is_no_file_is_told(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "circle").symlink_to("circle")
-    for name, told in (("", "a folder where"), ("file/below", "lies below a file"), ("circle", "leads back to itself")):
+    for name, told in (("", "Is a dir"), ("file/below", "Not a directory"), ("circle", "Too many levels")):
         path = tmp_path / name
         assert re.match(f"{re.escape(str(path))}: .*{told}", _told(path.read_bytes))
 
@@ -197,22 +175,20 @@ MORE, MORE_OF_GPU = "give the job more memory", "take a GPU with more memory"
 LOWER = f", or lower features.batch_tokens of the study (the job then begins anew), and {AGAIN}"
 CUDA = "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.31 GiB"
 SHORTAGES = {
-    "numpy": (lambda: np.empty(2**60, dtype=np.uint8), f": 1.00 EiB more were asked for; {MORE}"),
-    "torch": (lambda: torch.empty(2**60, dtype=torch.uint8), f": 1 EiB more were asked for; {MORE}"),
-    "arrow": (lambda: pa.allocate_buffer(2**60), f": 1 EiB more were asked for; {MORE}"),
-    "thread": (Mock(side_effect=RuntimeError("can't start new thread")), f"; {MORE}"),
-    "import": (Mock(side_effect=ImportError("lib.so: failed to map segment from shared object")), f"; {MORE}"),
-    "GPU": (
-        Mock(side_effect=torch.OutOfMemoryError(CUDA)),
-        f": 2.50 GiB more were asked for; {MORE_OF_GPU}",
-    ),
+    "numpy": (lambda: np.empty(2**60, dtype=np.uint8), f"Unable to allocate 1.00 EiB .*{MORE}"),
+    "torch": (lambda: torch.empty(2**60, dtype=torch.uint8), f"you tried to allocate {2**60} bytes.*{MORE}"),
+    "arrow": (lambda: pa.allocate_buffer(2**60), f"size {2**60} failed.*{MORE}"),
+    "python": (Mock(side_effect=MemoryError()), f"suffice; {MORE}"),
+    "thread": (Mock(side_effect=RuntimeError("can't start new thread")), f"new thread.*; {MORE}"),
+    "import": (Mock(side_effect=ImportError("lib.so: failed to map segment from shared object")), f"lib.so.*; {MORE}"),
+    "GPU": (Mock(side_effect=torch.OutOfMemoryError(CUDA)), f"of the GPU .*2.50 GiB.*; {MORE_OF_GPU}"),
 }
 
 
 @pytest.mark.parametrize(("allocate", "told"), SHORTAGES.values(), ids=SHORTAGES)
 def test_too_little_memory_is_told_with_what_was_asked(allocate, told):
-    of_gpu = " of the GPU" * ("GPU" in told)
-    assert _told(allocate) == f"the memory{of_gpu} does not suffice{told}{LOWER}"
+    assert re.search(told, said := _told(allocate))
+    assert said.endswith(LOWER)
     with pytest.raises(Exception) as caught:  # noqa: PT011
         allocate()
     with pytest.raises(type(caught.value)):  # nobody shall delete a whole file for want of memory
@@ -225,7 +201,7 @@ def test_the_error_behind_an_error_is_found(tmp_path, cause):
     behind, error = OSError(errno.EDQUOT, "Disk quota exceeded"), RuntimeError("the write failed")
     error.__cause__, error.__context__ = (behind, None) if cause else (None, behind)
     error.__suppress_context__ = cause
-    assert f"{tmp_path}: the disk quota is used up (" in explain(error, "train", [tmp_path])
+    assert f"{tmp_path}: could not be written (Disk quota exceeded)" in explain(error, "train", [tmp_path])
 
 
 def test_other_errors_keep_their_traceback(monkeypatch):

@@ -1,9 +1,12 @@
 """Snakemake's terminal with our logger plugin: one line an event, with job, share of the work and time left."""
 
 import logging
+import os
 import re
 import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -105,6 +108,25 @@ def test_a_failure_shows_job_log_and_its_end(folder):
     assert "seq 40" not in done.stderr, "a command is kilobytes of settings"
     assert "the command returned non-zero exit status 1" in done.stderr
     assert re.search(r"1 job\(s\) failed; their logs:\n  work a +logs/a\.log\n", done.stderr)
+
+
+@pytest.mark.slow
+def test_stopping_is_no_failure(folder):
+    """Ctrl-C reaches Snakemake and its jobs, whose end is not listed as an error."""
+    (folder / "Snakefile").write_text(SNAKEFILE.replace("touch {output}", "touch begun; sleep 60; touch {output}"))
+    # a shell's background jobs ignore the signal, and so may this process
+    words = ["env", "--default-signal=INT", "snakemake", "--workflow-profile", "profile", "--cores", "2"]
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, cwd=folder, start_new_session=True, **streams) as process:
+        while not (folder / "begun").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    assert "Stopping: the jobs that run are ended.\nStopped. The same command goes on where this run has ended." in said
+    assert "FAILED" not in said
+    assert "Exception" not in said
 
 
 def test_a_dry_run_says_every_job_with_its_reason_and_the_table(folder):

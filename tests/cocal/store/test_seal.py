@@ -1,6 +1,5 @@
 """Seals: a changed byte anywhere in a Parquet, NetCDF, safetensors or JSON file, or in a checkpoint, is noticed."""
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -15,8 +14,6 @@ from cocal.companion.companions import load_companions
 from cocal.errors import ContractError
 from cocal.models.loading import fingerprint, load_policy, load_tokenizer, read_vocabulary
 from cocal.store import (
-    check_folder,
-    label_folder,
     read_dataset,
     read_document,
     read_frame,
@@ -161,20 +158,3 @@ def test_broken_settings_of_a_users_checkpoint_are_named_and_not_taken_for_none(
             read(checkpoint)
     (checkpoint / "generation_config.json").unlink()
     assert read_vocabulary(checkpoint).ends == load_policy(checkpoint).ends
-
-
-def test_large_files_are_hashed_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("cocal.store.content._LARGE", 10)
-    folder = tmp_path / "step-1"
-    folder.mkdir()
-    (folder / "model.safetensors").write_bytes(b"weights" * 10)
-    label_folder(folder, {"stage": "train"})
-    check_folder(folder)
-    assert json.loads((tmp_path / ".step-1.digests.json").read_text())["model.safetensors"][0] == 70
-    with monkeypatch.context() as patched:
-        patched.setattr("cocal.store.content.file_digest", lambda file: pytest.fail("read again"))
-        check_folder(folder)
-    (folder / "model.safetensors").write_bytes(b"Weights" * 10)
-    os.utime(folder / "model.safetensors", ns=(0, 1))
-    with pytest.raises(ContractError, match=rf"model\.safetensors: the file {CHANGED}"):
-        check_folder(folder)

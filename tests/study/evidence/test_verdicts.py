@@ -12,10 +12,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from claims_study import SCOPE, study_files, study_frame
 from cocal.drawing.style import paper_style
 from cocal_study.config import load_study
-from cocal_study.evidence.claims import OF_THE_PAPER, read_claims
+from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.comparisons import holm
 from cocal_study.evidence.estimates import Estimate
-from cocal_study.evidence.predicates import DEGENERATE, FAILS, FAVOUR, HOLDS, OBSERVED, OPEN, UNOBSERVED, Reader
+from cocal_study.evidence.predicates import DEGENERATE, FAILS, FAVOUR, HOLDS, OBSERVED, OPEN, Reader
 from cocal_study.evidence.published import read_published
 from cocal_study.evidence.sources import PublishedSource, StudyFiles, StudySource
 from cocal_study.evidence.verdicts import (
@@ -38,7 +38,7 @@ from cocal_study.evidence.verdicts import (
     of_families,
 )
 from cocal_study.exhibits import claims, claims_forest
-from cocal_study.exhibits.base.ledger import claims_inputs, claims_layout
+from cocal_study.exhibits.base.ledger import claims_inputs
 from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import latex
 from paper_tex import NUMBERS, ROOT
@@ -55,7 +55,7 @@ def files() -> StudyFiles:
 
 @pytest.fixture(scope="module")
 def judged(files) -> pd.DataFrame:
-    return judge_all(LEDGER, OF_PAPER, StudySource(SCOPE, files).reader, False)
+    return judge_all(LEDGER, OF_PAPER, StudySource(SCOPE, files).reader)
 
 
 def test_every_claim_has_a_verdict_or_a_reason_from_every_source(judged):
@@ -69,8 +69,6 @@ def test_every_claim_has_a_verdict_or_a_reason_from_every_source(judged):
     of_study = whole[whole["source"] == STUDY].set_index("claim")
     assert {HOLDS, FAILS, OPEN} <= set(of_study["verdict"])
     for claim in LEDGER:
-        if claim.kind in OF_THE_PAPER:
-            assert "only the paper study" in of_study.loc[claim.id, "reason"]
         if is_measured(claim):
             assert np.isnan(of_study.loc[claim.id, "value"]), "times differ from run to run"
     for name in ("negligible-overhead", "sampling-outweighs-training", "more-errors-in-training"):
@@ -110,11 +108,6 @@ def test_a_claim_about_ece_is_judged_with_proper_scores_too(judged):
     assert {score: one.metrics for score, one in pair.items()} == {"brier": ("brier",), "log_loss": ("log_loss",)}
 
 
-def test_the_paper_study_judges_values(files):
-    found = of_claims(judge_all([BY_ID["ece-0.096"]], OF_PAPER, StudySource(SCOPE, files).reader, True))
-    assert found.loc[found["source"] == STUDY, "verdict"].item() in (OBSERVED, UNOBSERVED)
-
-
 def test_a_published_difference_below_a_hundredth_is_marked(judged):
     of_paper = judged[judged["source"] == PAPER].set_index("claim")
     assert "below 0.01" in of_paper.loc["lowest-ece-of-concurrent", "reason"]
@@ -135,7 +128,7 @@ READER = Reader(lambda one: Estimate(0.5), lambda name, case: [name])
 
 
 def together(name: str, rows: list[tuple]) -> pd.Series:
-    found = of_claims(judge_all([BY_ID[name]], READER, READER, False, gathered(rows)))
+    found = of_claims(judge_all([BY_ID[name]], READER, READER, gathered(rows)))
     return found[found["source"] == REPLICATES].squeeze()
 
 
@@ -166,37 +159,23 @@ def test_the_margins_of_replicates_are_adjusted_and_combined_like_those_of_a_stu
     assert together(name, [*both[:2], rarely])["verdict"] == FAILS
 
 
-def test_files_gathered_without_margins_tell_what_they_can(files):
-    """Those that hold the deciding margins alone: claims of one margin are judged, the others counted by their sign."""
-    wanted = [BY_ID[name] for name in ("group-conservative", "beats-coupled-and-post-hoc", "transfers-to-facts")]
-    rows = [("group-conservative", STUDY, 0.04, 0.05, 0.05), ("beats-coupled-and-post-hoc", STUDY, -0.3, 0.05, -0.2)]
-    old = pd.DataFrame(rows, columns=["claim", "source", *(f"replicate_{number}" for number in (1, 2, 3))])
-    found = of_claims(judge_all(wanted, READER, READER, False, old))
-    found = found[found["source"] == REPLICATES].set_index("claim")
-    assert found["verdict"].to_dict() == {
-        "group-conservative": HOLDS,
-        "beats-coupled-and-post-hoc": NOT_GATHERED,
-        "transfers-to-facts": NOT_GATHERED,
-    }
-    assert "positive in 1 of 3" in found.loc["beats-coupled-and-post-hoc", "count"]
-    assert holding(found.loc["group-conservative", "count"]) == "positive in 3 of 3"
-    assert found.loc["transfers-to-facts", "reason"].startswith("the replicates were gathered without this claim")
-    timed = judge_all(
-        [BY_ID["selfconsis-costs-more"]],
-        OF_PAPER,
-        StudySource(SCOPE, files).reader,
-        False,
-        old.assign(claim="selfconsis-costs-more", replicate_1=np.nan),
-    ).set_index("source")
-    assert timed.loc[REPLICATES, "reason"] == "measured times are not gathered"
+def test_what_was_not_gathered_says_so(files):
+    rows = gathered([("group-conservative", 0, "", (0.1,) * 4, (HOLDS,) * 4)])
+    (row,) = (
+        of_claims(judge_all([BY_ID["transfers-to-facts"]], READER, READER, rows))
+        .query("source == @REPLICATES")
+        .itertuples()
+    )
+    assert (row.verdict, row.reason[:47]) == (NOT_GATHERED, "the replicates were gathered without this claim")
+    timed = gathered([("selfconsis-costs-more", 1, "a", (np.nan,) * 4, ("",) * 4)])
+    study = StudySource(SCOPE, files).reader
+    found = judge_all([BY_ID["selfconsis-costs-more"]], OF_PAPER, study, timed).set_index("source")
+    assert found.loc[REPLICATES, "reason"] == "measured times are not gathered"
 
 
 def test_a_family_has_the_verdict_that_its_members_share(judged):
     whole = of_claims(judged).copy()
-    kinds = whole["kind"].isin(OF_THE_PAPER)
-    families = of_families(judged)
-    assert len(families) == len({claim.family or claim.title for claim in LEDGER if claim.kind not in OF_THE_PAPER})
-    assert not set(whole.loc[kinds, "title"]) & set(families.index)
+    assert len(of_families(judged)) == len({claim.family or claim.title for claim in LEDGER})
     members = (whole["family"] == "CoCal's confidence beats that of PostCal") & (whole["source"] == STUDY)
     whole.loc[members, "verdict"] = [FAILS, NOT_ASSESSABLE, FAILS]
     assert of_families(whole).loc["CoCal's confidence beats that of PostCal", STUDY] == FAILS
@@ -233,13 +212,12 @@ def test_the_table_shows_every_claim_and_its_words(layout, files, judged):
     fails = [(of_claims(numbers, score)["verdict"] == FAILS).sum() for score in SCORES]
     assert text.count("textbf{does not hold}") == fails[0]
     assert html.count("<b>does not hold</b>") == sum(fails)
-    assert "families of claims that restate one another, and 26 transcribed values apart" in made.caption
+    assert f"in {len(of_families(judged))} families of claims that restate one another" in made.caption
     for claim in LEDGER:
         assert (
             sum(row.label == claim.title for block in made.blocks for group in block.groups for row in group.rows) == 1
         )
     assert "seven of eight settings" in html
-    assert "only the paper study can judge it" in html
 
 
 def test_the_verdicts_of_a_language_model_stand_beside_those_of_the_study(layout, files, judged):
@@ -281,7 +259,7 @@ def test_the_figure_draws_each_unit_in_its_panel_with_every_replicate(layout, fi
     assert [*numbers.columns] == [*judged.columns[:10], "title", "family"]
     shown = set(numbers["claim"])
     assert {"declining-accuracy", "more-errors-in-training"} <= shown
-    assert not any(BY_ID[name].kind in OF_THE_PAPER or is_measured(BY_ID[name]) for name in shown)
+    assert not any(is_measured(BY_ID[name]) for name in shown)
     ones, first = [f"replicate {number}" for number in shifts], next(iter(shifts.values()), 0)
     for _, rows in numbers.groupby(["claim", "margin"]):
         values = rows.set_index("source")["value"]
@@ -340,7 +318,7 @@ def test_the_documentation_tells_the_verdicts_in_plain_words(judged):
     made = pages.with_section(page, "ledger", pages.what_holds(judged))
     assert 40 < len(told(made)) < len(LEDGER)
     assert told(made).items() <= published.items()
-    contradicted = ("declining-accuracy", "cocal-stable", "pre-generation-10-2-to-10-3")
+    contradicted = ("declining-accuracy", "cocal-stable")
     said = "contradict: " + "; ".join(f'"{BY_ID[name].title}"' for name in contradicted)
     assert said in " ".join(made.split())
     planted = made.replace("stated: agrees |", "holds |", 1)
@@ -367,8 +345,6 @@ def test_the_readme_has_the_numbers_of_the_replicates_beside_the_paper_s():
 @pytest.mark.parametrize("name", ["config", "paper", "smoke", "rehearsal"])
 def test_every_study_declares_what_its_claims_need(name):
     study = load_study(ROOT / f"config/{name}.yaml")
-    scope = claims_layout(study).scope
-    assert scope.of_paper == (name == "paper")
     inputs = claims_inputs(study)
     assert {"resamples", "published", "ledger", "companions", "predictions", "latency"} <= set(inputs)
     assert (ROOT / inputs["ledger"]).is_file()

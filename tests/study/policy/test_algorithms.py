@@ -15,6 +15,7 @@ from cocal.answers.settings import VerifierSettings
 from cocal.models.loading import load_policy
 from cocal.models.text import plain_texts
 from cocal_study.config.policy import PolicySettings
+from cocal_study.policy import plain
 from micro_trainer import train
 from update_by_hand import advantages, gradients
 
@@ -120,6 +121,30 @@ def test_the_step_is_adams(update):
         kept = weight.detach() * (1 - RATE * DECAY * _decays(name))
         expected = kept - RATE * gradient / (gradient.abs() + 1e-8)
         torch.testing.assert_close(after[name].detach(), expected, atol=1e-6, rtol=1e-5)
+
+
+def test_the_step_is_that_of_the_plain_code(update, micro_checkpoint):
+    if update.algorithm != "grpo":
+        pytest.skip("the plain code is that of GRPO")
+    model, rows = load_policy(micro_checkpoint).model.train(), update.rollouts
+    drawn, labels = [list(ids) for ids in rows["response_ids"]], rows["correct"].tolist()
+    groups = iter([drawn[k : k + GROUP] for k in range(0, len(drawn), GROUP)])
+    verdicts = iter(labels)
+    named = [[one for name, one in model.named_parameters() if _decays(name) == decays] for decays in (True, False)]
+    decays = [{"params": part, "weight_decay": rate} for part, rate in zip(named, (DECAY, 0.0), strict=True)]
+    found, correct = plain.step(
+        model,
+        torch.optim.AdamW(decays, lr=RATE),
+        [list(ids) for ids in rows["prompt_ids"][::GROUP]],
+        lambda prompt: next(groups),
+        lambda number, response: next(verdicts),
+        update.settings,
+    )
+    assert [response for _, response in found] == drawn
+    assert correct == labels
+    after = dict(update.after.model.named_parameters())
+    apart = [(weight - after[name]).abs().max().item() for name, weight in model.named_parameters()]
+    assert max(apart) < 0.002 * RATE
 
 
 def test_stated_confidences_and_their_rewards_are_recorded(update):

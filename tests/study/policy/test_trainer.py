@@ -15,7 +15,7 @@ from cocal.models.loading import load_policy, stored_dtype
 from cocal.runtime.numerics import PORTABLE, computes_bfloat16, environment
 from cocal.store import read_document
 from cocal_study.config.policy import PolicySettings
-from cocal_study.policy import steps
+from cocal_study.policy import plain, steps
 from cocal_study.policy.agreement import Agreement
 from cocal_study.policy.recorder import StepSeconds
 from cocal_study.policy.trainer import RecordingGRPOTrainer
@@ -109,13 +109,14 @@ def test_the_loss_is_the_clipped_one(trainer, rows, loss):
         for k in range(ROWS):
             prompt = rows["prompt_ids"][k][rows["prompt_mask"][k].bool()]
             response = rows["completion_ids"][k][rows["completion_mask"][k].bool()]
-            logits = one.model(torch.cat([prompt, response])[None]).logits[0, len(prompt) - 1 : -1] / 0.7
-            logprobs = logits.log_softmax(dim=1)[range(len(response)), response]
+            logprobs = plain.log_probabilities(one.model, prompt.tolist(), response.tolist(), 0.7)
             # ratios from far below the clip range to far above it
             rows["old_per_token_logps"][k, : len(response)] = logprobs - torch.linspace(-0.9, 0.9, len(response))
             ratio = torch.linspace(-0.9, 0.9, len(response)).exp()
             advantage = rows["advantages"][k, : len(response)]
             losses = -torch.minimum(ratio * advantage, ratio.clamp(0.7, 1.5) * advantage)
+            old = rows["old_per_token_logps"][k, : len(response)]
+            torch.testing.assert_close(plain.loss(logprobs, old, advantage, 0.3, 0.5), losses.mean())
             total += losses.mean().item() / ROWS if loss == "grpo" else losses.sum().item()
             tokens += len(response)
     found, _ = _loss(one, [rows])

@@ -1,4 +1,4 @@
-"""Source files: verified, resumed, cached, from hosts that fail in every way. A local server plays the host."""
+"""Source files: verified, cached, tried again, from hosts that fail in every way. A local server plays the host."""
 
 import hashlib
 import socket
@@ -30,7 +30,7 @@ class _Host(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), _Answer)
-        self.cuts, self.statuses, self.asked, self.ranges = [], [], [], True
+        self.cuts, self.statuses, self.asked = [], [], []
         self.content = CONTENT
 
     @property
@@ -41,19 +41,12 @@ class _Host(ThreadingHTTPServer):
 class _Answer(BaseHTTPRequestHandler):
     def do_GET(self):
         host = self.server
-        wanted = self.headers["Range"]
-        host.asked.append((self.path, wanted))
+        host.asked.append(self.path)
         if host.statuses:
             self.send_error(host.statuses.pop(0))
             return
-        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and host.ranges else 0
-        if start >= len(host.content):
-            self.send_error(416)
-            return
-        body = host.content[start:]
-        self.send_response(206 if start else 200)
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(host.content) - 1}/{len(host.content)}")
+        body = host.content
+        self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body[: host.cuts.pop(0)] if host.cuts else body)
@@ -71,7 +64,7 @@ def host():
 
 
 def get(host, cache, of=PINNED):
-    return fetch(of, of.files[0], cache, host.base, pause=0.0)
+    return fetch(of, of.files[0], cache, host.base, again=1)
 
 
 def test_a_file_is_downloaded_once_to_the_place_it_has_on_the_host(host, tmp_path):
@@ -79,39 +72,17 @@ def test_a_file_is_downloaded_once_to_the_place_it_has_on_the_host(host, tmp_pat
     assert path == tmp_path / PLACE
     assert path.read_bytes() == CONTENT
     assert get(host, tmp_path) == stored(PINNED, PINNED.files[0], tmp_path) == path
-    assert host.asked == [(f"/{PLACE}", None)]
+    assert host.asked == [f"/{PLACE}"]
 
 
-def test_a_broken_connection_is_resumed_where_it_broke(host, tmp_path):
-    host.cuts = [3_000_000, 2_000_000]
+def test_a_broken_connection_is_tried_again_and_leaves_no_part(host, tmp_path):
+    host.cuts = [3_000_000]
     assert get(host, tmp_path).read_bytes() == CONTENT
-    assert [wanted for _, wanted in host.asked] == [None, "bytes=3000000-", "bytes=5000000-"]
     assert [path.name for path in (tmp_path / PLACE).parent.iterdir()] == ["set.jsonl"]
-
-
-def test_a_later_run_goes_on_with_what_an_earlier_one_left(host, tmp_path):
-    host.cuts = [1_000_000] + [0] * 4
-    with pytest.raises(ConfigError, match=r"connection closed after 0 of .* bytes \(after 5 attempts\)"):
-        get(host, tmp_path)
-    assert not (tmp_path / PLACE).exists()
-    host.asked.clear()
-    assert get(host, tmp_path).read_bytes() == CONTENT
-    assert host.asked == [(f"/{PLACE}", "bytes=1000000-")]
-
-
-def test_a_server_without_ranges_sends_all_again(host, tmp_path):
-    host.ranges, host.cuts = False, [4_000_000]
-    assert get(host, tmp_path).read_bytes() == CONTENT
-
-
-def test_a_complete_partial_file_is_taken_and_a_foreign_one_is_not(host, tmp_path):
-    partial = tmp_path / PLACE.replace("set.jsonl", ".set.jsonl.partial")
-    partial.parent.mkdir(parents=True)
-    partial.write_bytes(CONTENT)
-    assert get(host, tmp_path).read_bytes() == CONTENT
-    (tmp_path / PLACE).unlink()
-    partial.write_bytes(b"something else")
-    assert get(host, tmp_path).read_bytes() == CONTENT
+    host.cuts = [1_000_000, 0]
+    with pytest.raises(ConfigError, match=r"IncompleteRead.*or copy the file to"):
+        get(host, tmp_path / "other", source())
+    assert [path for path in (tmp_path / "other").rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.parametrize("finished", [False, True], ids=["killed", "finished"])
@@ -132,20 +103,19 @@ def test_one_process_at_a_time_downloads_a_file(host, tmp_path, caplog, finished
     assert [file.name for file in (tmp_path / PLACE).parent.iterdir()] == ["set.jsonl"]
 
 
-def test_a_busy_server_is_asked_again_and_a_missing_file_is_not(host, tmp_path):
-    host.statuses = [503, 429]
+def test_a_busy_server_is_asked_again_and_a_missing_file_is_told(host, tmp_path):
+    host.statuses = [503]
     assert get(host, tmp_path).read_bytes() == CONTENT
-    assert len(host.asked) == 3
+    assert len(host.asked) == 2
     host.statuses = [404] * 9
-    with pytest.raises(ConfigError, match="HTTP status 404"):
+    with pytest.raises(ConfigError, match="404 Client Error"):
         get(host, tmp_path / "other")
-    assert len(host.asked) == 4
 
 
 def test_a_wrong_checksum_names_expected_and_found_and_leaves_nothing(host, tmp_path):
     host.content = CONTENT[:-1] + b"?"
     found = hashlib.sha256(host.content).hexdigest()
-    with pytest.raises(ContractError, match=rf"set\.jsonl: sha256 is {found}, expected {SHA256}"):
+    with pytest.raises(ContractError, match=rf"set\.jsonl: SHA256 .* expected sha256:{SHA256} but got {found}"):
         get(host, tmp_path)
     assert not list((tmp_path / PLACE).parent.iterdir())
 
@@ -175,7 +145,7 @@ def test_an_unreachable_host_says_what_can_be_done(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         base = f"http://127.0.0.1:{closed.getsockname()[1]}"
     with pytest.raises(ConfigError) as caught:
-        fetch(PINNED, PINNED.files[0], tmp_path, base, pause=0.0)
+        fetch(PINNED, PINNED.files[0], tmp_path, base, again=0)
     for part in (f"{base}/{PLACE}", "refused", "sources.mirror", "COCAL_MIRROR", f"the file to {tmp_path / PLACE}"):
         assert part in str(caught.value)
 
@@ -187,7 +157,7 @@ def test_a_folder_is_a_mirror_and_a_file_put_by_hand_is_verified(tmp_path):
     copied = fetch(PINNED, PINNED.files[0], tmp_path / "cache", f"file://{tmp_path}/mirror")
     assert copied.read_bytes() == CONTENT
     assert stored(PINNED, PINNED.files[0], tmp_path / "mirror") == placed
-    with pytest.raises(ConfigError, match="the mirror has no such file"):
+    with pytest.raises(ConfigError, match="No such file"):
         fetch(PINNED, PINNED.files[0], tmp_path / "other", f"file://{tmp_path}/nowhere")
     with pytest.raises(ContractError, match="no such file; `cocal sources` downloads it"):
         stored(PINNED, PINNED.files[0], tmp_path / "other")

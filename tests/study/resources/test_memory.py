@@ -6,9 +6,10 @@ import pytest
 
 from cocal.cli import main
 from cocal_study.config.load import configured_study
-from cocal_study.resources.estimate import Assumptions
-from cocal_study.resources.forecast import GPUS, assumptions_on, fitting_card, gpu_of, outlook
-from cocal_study.resources.memory import GIB, OVERHEAD, needs, shares, too_small
+from cocal_study.questions.loaders import counted
+from cocal_study.resources.estimate import RULES, Assumptions
+from cocal_study.resources.forecast import GPUS, assumptions_on, by_gpu, fitting_card, gpu_of
+from cocal_study.resources.memory import GIB, OVERHEAD, least_memory, too_small
 from cocal_study.resources.shapes import cache_bytes, parameters_of, shape_of
 
 
@@ -18,10 +19,6 @@ def study(repository):
         return configured_study([repository / "config/single-gpu.yaml"], changes)
 
     return changed
-
-
-def _of(study, backbone, job, memory=80):
-    return next(need.parts for need in needs(study, backbone, memory * GIB) if need.job == job)
 
 
 @pytest.mark.parametrize("name", ["qwen3-0.6b", "qwen3-1.7b"])
@@ -52,49 +49,28 @@ def test_parameters_are_those_of_the_model(study, name):
     assert cache_bytes(backbone, 7) == 7 * cache == 7 * 114_688
 
 
-def test_the_update_holds_weights_gradients_and_moments_in_single_precision(study):
-    large = study(card="80gb")
+def test_an_update_holds_weights_gradients_moments_and_copies(study, repository):
+    """In float32: 4 bytes of a weight, its gradient and each moment, autocast's 2; or vLLM's share beside weights."""
+    large = study(card="80gb", policy={"trl": {"vllm": False}})
     count = parameters_of(large.backbones["qwen3-1.7b"])
-    parts = _of(large, "qwen3-1.7b", "update of grpo")
-    assert (parts["weights"], parts["gradients"], parts["moments"]) == (4 * count, 4 * count, 8 * count)
-    assert parts["bfloat16 copies"] == 2 * count
-    small = _of(study(), "qwen3-1.7b", "update of grpo")
-    assert "moments" not in small
-    assert small["gradients"] == 4 * count
-    assert parts["activations"] == 8 * small["activations"], "of eight times as many responses"
-    head = 4 * 151_936 * 2048
-    assert head < small["gradient of the head"] < 1.5 * head, "TRL makes it in float32 beside all the others"
-    plain = study(card="80gb", policy={"gradient_checkpointing": False})
-    assert _of(plain, "qwen3-1.7b", "update of grpo")["activations"] > 3 * parts["activations"]
+    assert least_memory(large, "update", 80) == pytest.approx((18 * count + OVERHEAD) / GIB)
+    small = study(policy={"trl": {"vllm": False}})
+    assert least_memory(small, "update", 24) == pytest.approx((10 * count + OVERHEAD) / GIB), "its moments: the host"
+    rollouts = 4 * count / GIB + 0.9 * 24
+    crowded = study(cards={"24gb": {"settings": {"policy": {"trl": {"vllm_memory_share": 0.9}}}}})
+    assert least_memory(crowded, "update", 24) == pytest.approx(rollouts + OVERHEAD / GIB)
+    nodes = {"policy": {"trl": {"nodes": 2, "vllm_memory_share": 0.01}}}
+    paper = configured_study([repository / "config/paper.yaml"], {"card": None} | nodes)
+    sharded = 16 * parameters_of(paper.backbones["qwen3-14b"]) / 16
+    assert least_memory(paper, "update", 179) == pytest.approx((sharded + OVERHEAD) / GIB), "two nodes of eight"
 
 
-def test_sharded_weights_are_spread_over_all_gpus(repository):
-    paper = configured_study([repository / "config/paper.yaml"], {})
-    two = configured_study([repository / "config/paper.yaml"], {"policy": {"trl": {"nodes": 2}}})
-    count = parameters_of(paper.backbones["qwen3-14b"])
-    assert _of(paper, "qwen3-14b", "update of grpo")["moments"] == count
-    assert _of(two, "qwen3-14b", "update of grpo")["moments"] == count / 2
-
-
-def test_whole_weights_lie_on_every_gpu_before_they_are_sharded(repository):
-    """As the checkpoint has them beside vLLM, and in float32 when vLLM sleeps."""
-    paper = configured_study([repository / "config/paper.yaml"], {"card": "80gb"})
-    count = parameters_of(paper.backbones["qwen3-14b"])
-    beside, sharding = (_of(paper, "qwen3-14b", f"{job} of grpo") for job in ("loading", "sharding"))
-    assert (beside["weights"], beside["vLLM"]) == (2 * count, 0.5 * 80 * GIB)
-    assert (sharding["whole weights"], sharding["shards"]) == (4 * count, count / 2)
-    assert 4 * count + beside["vLLM"] > 80 * GIB, "in float32 they would not fit beside vLLM"
-    plain = configured_study([repository / "config/single-gpu.yaml"], {})
-    assert not [need.job for need in needs(plain, "qwen3-1.7b", 24 * GIB) if "loading" in need.job]
-
-
-def test_the_states_pass_holds_the_logits_in_both_formats(study):
-    """accelerate turns a model's bfloat16 outputs into float32 ones (`convert_outputs_to_fp32`). Where vLLM gives the
-    log-probabilities, it has none."""
-    rows = 2048 * 151_936
-    warm = study(policy={"temperature": 0.8})
-    assert _of(warm, "qwen3-1.7b", "states of grpo")["logits"] == (2 + 4) * rows + 2 * 4 * rows
-    assert "logits" not in _of(study(), "qwen3-1.7b", "states of grpo")
+def test_vllm_takes_its_share_beside_the_policy(study):
+    weights = 2 * parameters_of(study().backbones["qwen3-1.7b"])
+    assert least_memory(study(), "policy", 24) == pytest.approx((weights + OVERHEAD) / GIB)
+    assert least_memory(study(), "engine", 24) == pytest.approx(0.6 * 24 + 1.5)
+    assert least_memory(study(), "engine and policy", 24) == pytest.approx(0.6 * 24 + 1.5 + weights / GIB)
+    assert (least_memory(study(), "companions", 24), least_memory(study(), None, 24)) == (1.5, 0)
 
 
 def test_the_judge_of_the_paper_study_fits_a_card_of_80_gb(repository):
@@ -102,16 +78,6 @@ def test_the_judge_of_the_paper_study_fits_a_card_of_80_gb(repository):
     judge = configured_study([repository / "config/paper.yaml"], {"card": "80gb"}).judge
     cache = judge.engine.max_length * 2 * 64 * 8 * 128 * 2
     assert 2 * 32.76e9 + cache + 3 * GIB < judge.engine.memory_share * 79.6 * GIB
-
-
-def test_vllm_takes_its_share_beside_the_policy(study):
-    parts = _of(study(), "qwen3-1.7b", "resampling and timing", memory=24)
-    assert parts["vLLM"] == 0.6 * 24 * GIB
-    assert parts["policy"] == 2 * parameters_of(study().backbones["qwen3-1.7b"])
-    rollouts, responses = shares(study(), "qwen3-1.7b")
-    assert rollouts.parts["cache"] == (3072 + 512) * 114_688, "the longest rollout is RLCR's"
-    assert responses.parts["cache"] == (4096 + 512) * 114_688
-    assert responses.bytes == parts["policy"] + responses.parts["cache"] + OVERHEAD
 
 
 @pytest.mark.parametrize(
@@ -130,16 +96,14 @@ def test_the_cards_of_the_studies_are_large_enough(repository, file, card, memor
     assert too_small(fits, memory / 2) != []
 
 
-def test_a_card_that_is_too_small_is_told_what_takes_the_memory(study):
+def test_a_card_that_is_too_small_is_told_what_lowers_it(study):
     """On 24 GB, the moments of Qwen3-1.7B have no place."""
-    found = too_small(study(cards={"24gb": {"settings": {"policy": {"trl": {"moments": "device"}}}}}), 23.99)
-    assert [sentence.split()[1] for sentence in found] == ["update", "rollouts", "states"]
-    assert found[0].startswith("qwen3-1.7b, update of rlcr: weights 6.4, gradients 6.4, moments 12.8, ")
-    assert "are more than the 24.0 GiB of the GPU: lower policy.micro_batch" in found[0]
-    assert "policy.trl.moments" in found[0]
+    (found,) = too_small(study(cards={"24gb": {"settings": {"policy": {"trl": {"moments": "device"}}}}}), 23.99)
+    assert found.startswith("qwen3-1.7b, update: at least 31.5 GiB, and the GPU has 24.0 GiB: set policy.trl.moments:")
     share = {"cards": {"24gb": {"settings": {"policy": {"trl": {"vllm_memory_share": 0.15}}}}}}
     (found,) = too_small(study(**share), 23.99)
-    assert "its share is 3.6 GiB: raise policy.trl.vllm_memory_share = 0.15" in found
+    assert found == "qwen3-1.7b: vLLM needs 4.7 GiB, but its share is 3.6 GiB: raise policy.trl.vllm_memory_share"
+    assert too_small(study(**share), 23.99, ["features"]) == [], "a job that is left"
 
 
 def test_gpus_are_known_by_the_names_of_drivers_and_clusters():
@@ -159,23 +123,38 @@ def test_times_scale_with_the_data_sheets():
 def test_each_gpu_gets_the_card_that_fits_it(study, repository):
     assert [fitting_card(study(), gpu.memory) for gpu in GPUS] == ["24gb", "80gb", "80gb", "80gb", "80gb"]
     assert fitting_card(study(), 12) is None
-    lines = outlook(study(), lambda card: study(card=card), Assumptions())
-    rows = {line.split("  ")[0]: line for line in lines}
-    assert rows["card"].split()[1:] == ["24gb", *["80gb"] * 4]
-    *cells, papers = re.findall(r"[0-9.]+", rows["GPU-hours: total"].partition("total")[2])
-    low, high = ([float(cell) for cell in cells[k::2]] for k in (0, 1))
-    assert low == sorted(low, reverse=True), "from the slowest to the fastest"
+    *lines, papers = by_gpu(study(), lambda card: study(card=card), Assumptions())
+    low, high = zip(
+        *(map(float, re.search(r"\): ([0-9.]+) to ([0-9.]+) GPU-hours$", line).groups()) for line in lines), strict=True
+    )
+    assert list(low) == sorted(low, reverse=True), "from the slowest to the fastest"
     assert all(one < other for one, other in zip(low, high, strict=True))
-    assert float(papers) > 0
-    assert outlook(configured_study([repository / "config/config.yaml"], {}), study, Assumptions()) == []
+    assert float(papers.split()[-2]) > 0
+    assert by_gpu(configured_study([repository / "config/config.yaml"], {}), study, Assumptions()) == []
 
 
 def test_the_plan_shows_hours_and_memory(repository, monkeypatch, capsys):
-
-    monkeypatch.setattr("cocal_study.commands.study.jobs_left", lambda *_: {"train_grpo": 2})
+    monkeypatch.setattr("cocal_study.commands.study.jobs_left", lambda *_: {"train_grpo": 2, "table_main": 4})
     assert main(["plan", "--study", str(repository / "config/single-gpu.yaml")]) == 0
     printed = capsys.readouterr().out
-    (header,) = (line for line in printed.splitlines() if "RTX 4090" in line)
-    assert re.split("  +", header.strip()) == [*(gpu.label for gpu in GPUS), "paper's times"]
-    assert "most: qwen3-1.7b" in printed
+    rows = {line.split()[0]: re.split("  +", line) for line in printed.splitlines() if line}
+    assert rows["rule"] == ["rule", "jobs", "hours", "GPUs", "memory", "storage", "while it runs"]
+    study = counted(configured_study([repository / "config/single-gpu.yaml"], {}))
+    assert rows["train_"][3:5] == ["1", f"{least_memory(study, 'update', 24):.1f} GiB"]
+    assert rows["table_"] == ["table_", "4"]
+    assert [line.split(",")[0] for line in printed.splitlines() if "GPU-hours" in line][:5] == [
+        gpu.label for gpu in GPUS
+    ]
     assert "too small" not in printed
+
+
+def test_the_page_has_the_memory_of_the_largest_job(study, repository):
+    page = (repository / "docs/single-gpu.md").read_text()
+    for name, label in (("qwen3-0.6b", "Qwen3-0.6B"), ("qwen3-1.7b", "Qwen3-1.7B")):
+        cells = []
+        for gpu in GPUS[:3]:
+            whole = study(card=fitting_card(study(), gpu.memory))
+            one = whole.model_copy(update={"backbones": {name: whole.backbones[name]}})
+            held = {rule.on_gpu for rule in RULES.values()}
+            cells.append(f"{max(least_memory(one, kind, gpu.memory) for kind in held):.1f} GiB")
+        assert f"| least memory of the largest job, {label} | {' | '.join(cells)} |" in page

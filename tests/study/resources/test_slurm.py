@@ -13,18 +13,17 @@ import started
 from cocal import cli
 from cocal.errors import ClusterError
 from cocal_study.resources import slurm
-from cocal_study.resources.slurm import Partition, Site
+from cocal_study.resources.slurm import Site
 from cocal_study.stages.policy_rules import ALGORITHMS
 from cocal_study.stages.rules import RULES
 
 SITE = Site(cpu_partition="cpu", gpu_partition="b200", gpu_type="b200", node_gpus=8, minutes=1440, account="")
 # in the words of SLURM 22.05
 SINFO = """\
-cpu|1-00:00:00|(null)|256000
-b200|2-00:00:00|gpu:b200:4|2000000
-b200|2-00:00:00|gpu:b200:8(S:0-1)|1000000
-mixed|infinite|gpu:h100:4,gpu:a100:2,nvme:1|515000+
-plain|4:00:00|gpu:2|64000
+cpu|1-00:00:00
+b200|2-00:00:00
+mixed|2-00:00:00
+plain|4:00:00
 """
 SQUEUE = """\
 16|RUNNING|cocal_0b9e7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_train_grpo_wildcards_qwen3-8b|/home/a/cocal
@@ -159,84 +158,50 @@ def test_a_number_of_the_site_that_is_none_is_named(repository, tmp_path):
     assert "COCAL_SLURM_JOBS = 'many' is not a number" in done.stderr
 
 
-def test_partitions_are_read_from_sinfo():
-    assert slurm.parse_partitions(SINFO) == {
-        "cpu": Partition({}, 1440, 256_000),
-        "b200": Partition({"b200": 8}, 2880, 2_000_000),
-        "mixed": Partition({"h100": 4, "a100": 2}, float("inf"), 515_000),
-        "plain": Partition({"": 2}, 240, 64_000),
-    }
-
-
 def test_time_limits_are_read_in_minutes():
     assert [slurm.parse_minutes(limit) for limit in ("30:00", "7-12:30:30", "infinite")] == [30, 10830.5, float("inf")]
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "minutes"),
     [
-        ({"cpu_partition": "long"}, "there is no partition 'long', only b200, cpu, mixed, plain: export COCAL"),
-        ({"gpu_partition": "gpu"}, "there is no partition 'gpu', only b200, cpu, mixed, plain: export COCAL"),
-        ({"gpu_type": "h100"}, "no node of partition 'b200' has 8 GPUs of type 'h100'; it offers gpu:b200:8"),
-        ({"gpu_partition": "mixed", "gpu_type": ""}, "no node of partition 'mixed' has 8 GPUs; it offers gpu:h100:4"),
-        ({"gpu_partition": "cpu"}, "no node of partition 'cpu' has 8 GPUs of type 'b200'; it offers none"),
-        ({"node_gpus": 16}, "has 16 GPUs of type 'b200'"),
-        ({"memory": 2_100_000}, "export COCAL_SLURM_NODE_MEMORY=2000000"),
-        (
-            {"minutes": 2000},
-            "jobs end after 1440 minutes here, but the profile requests up to 2000: export COCAL_SLURM_MAX",
-        ),
-        ({"gpu_partition": "b200,lost"}, "there is no partition 'lost', only b200, cpu, mixed, plain: export COCAL"),
-        ({"gpu_partition": "plain,mixed"}, "no node of partition 'plain,mixed' has 8 GPUs of type 'b200'; it offers"),
-        ({"cpu_partition": "cpu,plain", "minutes": 2000}, "jobs end after 1440 minutes here"),
+        ({}, 1440),
+        ({"cpu_partition": "plain, cpu"}, 1440),
+        ({"cpu_partition": "mixed"}, 2880),
+        ({"cpu_partition": "hidden", "node_gpus": 0}, float("inf")),
+        ({"cpu_partition": "mixed", "gpu_partition": "plain"}, 240),
     ],
 )
-def test_a_wrong_site_is_named_with_what_there_is(change, message):
-    found = slurm.problems(SITE._replace(**change), slurm.parse_partitions(SINFO), accounts=[])
-    assert len(found) == 1
-    assert message in found[0]
+def test_the_shortest_time_limit_counts_and_of_partitions_together_the_longest(change, minutes):
+    assert slurm.shortest_limit(SITE._replace(**change), SINFO) == minutes
 
 
-def test_a_site_that_fits_has_no_problems_and_no_account_is_guessed():
-    partitions = slurm.parse_partitions(SINFO)
-    assert slurm.problems(SITE, partitions, accounts=[]) == []
-    assert slurm.problems(SITE._replace(account="NLP"), partitions, accounts=["nlp"]) == []
-    assert (
-        slurm.problems(SITE._replace(gpu_type="", node_gpus=2, gpu_partition="plain", minutes=60), partitions, []) == []
+def test_slurm_is_asked_for_the_largest_jobs():
+    ask = "sbatch --test-only --wrap=true --time=1440"
+    gpu = f"{ask} --partition=b200 --gres=gpu:b200:8 --nodes=2 --mem=90000M"
+    assert slurm.requests(SITE._replace(nodes=2, memory=90_000)) == [f"{ask} --partition=cpu", gpu]
+    account = SITE._replace(account="n l", gpu_type="", node_gpus=3)
+    cpu, gpu = slurm.requests(account)
+    assert cpu == f"{ask} --account='n l' --partition=cpu"
+    assert "--gres=gpu:3 " in gpu
+    assert len(slurm.requests(SITE._replace(node_gpus=0))) == 1
+
+
+def test_what_slurm_refuses_is_told_in_its_own_words(queue, tmp_path):
+    """SLURM itself takes a job above the time limit of a partition, and never starts it."""
+    (queue.parent / "bin/sbatch").write_text(
+        "#!/bin/sh\ncase $* in *gres*) echo 'allocation failure: no such node' >&2; exit 1;; esac\n"
     )
-
-    (missing,) = slurm.problems(SITE, partitions, accounts=["nlp", "vision"])
-    assert missing == "jobs need an account; you have nlp, vision: export COCAL_SLURM_ACCOUNT=NAME"
-    (unknown,) = slurm.problems(SITE._replace(account="physics"), partitions, accounts=["nlp"])
-    assert unknown == "you have no account 'physics' here, only nlp"
-
-
-def test_what_cannot_be_known_is_not_refused():
-    """An account where none is shown, whatever the reason; partitions that are hidden, or do not say their memory."""
-    partitions = slurm.parse_partitions(SINFO + "dark|infinite|gpu:b200:8|N/A\n")
-    assert slurm.problems(SITE._replace(account="physics"), partitions, accounts=[]) == []
-    assert slurm.problems(SITE._replace(gpu_partition="dark", memory=9**9), partitions, accounts=[]) == []
-    assert slurm.problems(SITE, {}, accounts=[]) == []
-
-
-def test_a_job_may_start_in_any_of_several_partitions():
-    partitions = slurm.parse_partitions(SINFO)
-    several = SITE._replace(cpu_partition="plain, cpu", gpu_partition="mixed,b200", memory=2_000_000)
-    assert slurm.problems(several, partitions, accounts=[]) == []
-    assert partitions == slurm.parse_partitions(SINFO), "and what each of them offers is left as it is"
-
-
-def test_accounts_that_may_not_be_read_are_none(tmp_path, monkeypatch):
-    program = tmp_path / "sacctmgr"
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    for script, known in (
-        ("echo; exit 0", []),
-        ("echo denied >&2; exit 1", []),
-        ("echo NLP; echo vision", ["nlp", "vision"]),
-    ):
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
-        assert slurm.user_accounts() == known
+    (queue.parent / "bin/sinfo").write_text(f"#!/bin/sh\ncat <<END\n{SINFO}END\n")
+    for name in ("sbatch", "sinfo"):
+        (queue.parent / "bin" / name).chmod(0o755)
+    with pytest.raises(ClusterError) as refused:
+        slurm.check(tmp_path, SITE._replace(minutes=2000))
+    said = str(refused.value)
+    assert "--gres=gpu:b200:8 --nodes=1 --mem=0M: allocation failure: no such node" in said
+    assert "jobs end after 1440 minutes here, but the profile requests up to 2000: export COCAL_SLURM_MAX" in said
+    assert said.count("\n") == 3
+    slurm.check(tmp_path, SITE._replace(node_gpus=0))
 
 
 @pytest.fixture

@@ -152,7 +152,3 @@ class RolloutCapture:
                 unwrapped=self.accelerator.unwrap_model(self.model),
                 logprobs=logprobs,
             )
-
-
-def _unpadded(values: torch.Tensor, mask: torch.Tensor) -> list[list]:
-    return [row[keep].tolist() for row, keep in zip(values.cpu(), mask.bool().cpu(), strict=True)]

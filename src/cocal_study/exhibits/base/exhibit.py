@@ -7,8 +7,9 @@ Each module of `cocal_study.exhibits` has these names, which are explained here 
 - `Layout` is a model of what is shown, which extends the one below. It travels on the command line.
 - `prepare(layout, ...)` computes the tidy numbers, which are also the CSV. Its other arguments are what the files of
   its inputs hold; they have the names of the kinds in `cocal_study.exhibits.base.inputs.READERS`.
-- `grid(numbers, layout, ...)` sets a table (`cocal_study.exhibits.typesetting.grid.Grid`). It is given all that
-`prepare` is. - `draw(numbers, layout)` draws a figure.
+- `grid(numbers, layout, ...)` sets a table (`cocal_study.exhibits.typesetting.grid.Grid`), from the same arguments as
+  `prepare`.
+- `draw(numbers, layout)` draws a figure.
 
 A diagram shows no numbers: it has neither a layout nor `prepare`, and `draw` takes nothing.
 """
@@ -65,9 +66,9 @@ class Layout(Model):
     """Fields of every table and figure."""
 
     called: ClassVar[str] = "layout"
-    """Name of its digest in the line that says what a table was made of."""
+    """The name that a table's file gives the digest of its layout, among what the table was made of."""
     apart: ClassVar[tuple[str, ...]] = ()
-    """Fields that stand beside the others in what its digest is computed from."""
+    """Fields that enter the digest under their own names, and not among the others of the layout."""
 
     study: Name
     """Study that the numbers come from."""

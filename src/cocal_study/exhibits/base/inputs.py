@@ -20,7 +20,7 @@ from cocal_study.cubes.cube import MEAN, UNSEEDED
 from cocal_study.cubes.resamples import read_resamples
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.published import read_published
-from cocal_study.exhibits.base.exhibit import GATHERED, LEDGER, OF_REPOSITORY, PUBLISHED, Layout
+from cocal_study.exhibits.base.exhibit import GATHERED, LEDGER, OF_REPOSITORY, PUBLISHED, REPLICATES, Layout
 from cocal_study.planning.costs import Cost, Latency, read_cost
 
 Cube = Any
@@ -42,6 +42,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     PUBLISHED: read_published,
     LEDGER: read_claims,
     **dict.fromkeys(GATHERED, read_numbers),
+    REPLICATES: partial(read_numbers, columns=("claim", "source", "score", "case", "margin")),
     **dict.fromkeys(("training", "sampling", "fit", "postcal_fit"), partial(read_cost, model=Cost)),
 }
 """By kind: metric cubes, the metrics of every resample behind them, tables of predictions, of responses, of rollouts

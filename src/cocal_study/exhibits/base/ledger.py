@@ -52,7 +52,6 @@ def claims_layout(study: Study) -> ClaimsLayout:
     backbones = tuple(study.backbones)[:2]
     main = study.backbones[study.main_backbone]
     scope = StudyScope(
-        of_paper=study.study == "paper",
         backbones=backbones,
         stages=study.policy.stages,
         early_steps=study.reports.early_steps,
@@ -125,7 +124,7 @@ def judged(
         The result of `cocal_study.evidence.verdicts.judge_all`.
     """
     found = readers(layout, resamples, published, companions, predictions, sampling, fit, latency)
-    return judge_all(ledger, *found, layout.scope.of_paper, replicates, language_model)
+    return judge_all(ledger, *found, replicates, language_model)
 
 
 def readers(

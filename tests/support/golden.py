@@ -1,0 +1,65 @@
+"""Golden files: the words and numbers of a table or figure, as they were when somebody last read them.
+
+After a change that is meant, `COCAL_RENEW=1 pytest tests/study/exhibits/test_words.py` writes them anew; read the diff.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from cocal_study.exhibits.typesetting.grid import Block
+
+
+def assert_golden(path: Path, lines: Iterable[str]) -> None:
+    """That the lines are those of a file."""
+    text = "".join(f"{line}\n" for line in lines)
+    if os.environ.get("COCAL_RENEW"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def printed(blocks: Iterable[Block]) -> Iterator[str]:
+    """A line for every value: the words that lead to it, the value, and its mark."""
+    for block in blocks:
+        heads = zip(*([head.text for head in line for _ in range(head.span)] for line in block.heads), strict=True)
+        columns = [" ".join(words) for words in heads]
+        for group in block.groups:
+            for row in group.rows:
+                for cell, head in zip(row.cells, columns, strict=True):
+                    words = (block.corner, group.title, row.label, head)
+                    yield f"{' | '.join(words)}: {cell.text} {cell.mark or ''}".rstrip()
+
+
+def drawn(figure: Figure) -> Iterator[str]:
+    """A line for every text, curve and bar of a figure; curves are named by the legend's entry that looks alike."""
+    legends = [
+        pair for legend in figure.legends for pair in zip(legend.legend_handles, legend.get_texts(), strict=True)
+    ]
+    entries = {_look(handle): text.get_text() for handle, text in legends if isinstance(handle, Line2D)}
+    assert len(entries) == sum(isinstance(handle, Line2D) for handle, _ in legends), "entries look different"
+    yield from (f"legend: {text.get_text()}" for _, text in legends)
+    yield from (f"text: {text.get_text()!r}" for text in figure.texts)
+    for place, ax in enumerate(figure.axes):
+        yield f"panel {place}: {ax.get_title()!r}, {ax.get_xlabel()!r}, {ax.get_ylabel()!r}"
+        yield f"ticks: {' | '.join(label.get_text() for label in ax.get_yticklabels())}"
+        for line in ax.lines:
+            points = " ".join(f"{x:.5g},{y:.5g}" for x, y in line.get_xydata())
+            yield f"{entries.get(_look(line), 'line')}: {points}"
+        for shape in ax.patches:
+            corners = shape.get_path().transformed(shape.get_patch_transform()).get_extents().bounds
+            said = f"{to_hex(shape.get_facecolor(), keep_alpha=True)} {shape.get_hatch() or ''}"
+            yield f"shape {said}: {' '.join(f'{number:.4f}' for number in corners)}"
+        for text in ax.texts:
+            yield f"text at {text.get_position()[0]:.5g},{text.get_position()[1]:.5g}: {text.get_text()!r}"
+
+
+def _look(line: Line2D) -> tuple:
+    """The features that tell a curve from the others."""
+    filled = line.get_marker() not in ("None", None, "")
+    face = to_hex(line.get_markerfacecolor()) if filled else ""
+    width = line.get_linewidth() if line.get_linestyle() != "None" else 0
+    return to_hex(line.get_color()), line.get_marker(), face, line.get_linestyle(), width
