@@ -5,36 +5,28 @@ from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import ORDERS, Order, Prefix
 from cocal.errors import ConfigError
 from cocal.store.lineage import Source, inherited, placed
-from cocal_study.stages.base import In, Out, OutFolder, Stage
+from cocal_study.stages.base import Out, OutFolder, Seed
+from cocal_study.stages.shared import FromRollouts
 
 
 def _prefix(word: object) -> object:
     return Prefix.parse(word) if isinstance(word, str) else word
 
 
-class Companions(Stage):
+class Companions(FromRollouts):
     """Fits companions for every prefix and every choice of states."""
 
     command: ClassVar[str] = "companions"
 
-    settings: CompanionSettings = CompanionSettings()
-    """JSON: settings of companions (default: the paper's)"""
-    rollouts: In
-    """folder of rollout tables"""
-    questions: In
-    """whole training set, with validation questions"""
-    features: In
-    """feature store of the rollouts"""
     steps: tuple[Annotated[Prefix, BeforeValidator(_prefix)], ...]
     """N[/M]: each word makes one fit, which trains on rollout steps 1 to N and chooses its best pass by validation on
     steps 1 to M (default: N)"""
     order: Order = "chronological"
     """chronological or shuffled (default: chronological)"""
-    shuffle_seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    shuffle_seed: Seed | None = None
     """seed of the order; needed by --order shuffled"""
     states: tuple[str, ...] = ()
     """LAYER/POOLINGS: each word makes one fit and names a zero-based block index and its pooled states in order, such

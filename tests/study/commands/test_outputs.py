@@ -214,7 +214,7 @@ WRONG_VALUES = {
     "decide abstain --max-risk": ["0", "1", "nan", "1.5"],
     "decide abstain --delta": ["0", "1"],
     "compare --step": ["-1", "last"],
-    **{flag: ["0"] for flag in ("fit --widths", "score --batch-tokens", "latency --samples", "predictions --pool")},
+    **{flag: ["0"] for flag in ("fit --widths", "score --batch-tokens")},
 }
 
 
