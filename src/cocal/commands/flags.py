@@ -85,7 +85,7 @@ class Command(NamedTuple):
 
     Attributes:
         summary: The command in a line.
-        flags: Its flags, in the order of its help, or a function that gives them.
+        flags: Its flags, in the order of its help, or a function that adds them and the text of its help to a parser.
         ways: Commands below it, by name.
         writes: Function that gives the places that one process at a time may write; by default it is the run folder or
             the first output.
@@ -95,7 +95,7 @@ class Command(NamedTuple):
     """
 
     summary: str
-    flags: Sequence[Flag | Either] | Callable[[], Sequence[Flag | Either]] = ()
+    flags: Sequence[Flag | Either] | Callable[[argparse.ArgumentParser], None] = ()
     ways: Mapping[str, "Command"] = {}
     writes: Callable[[argparse.Namespace], list[Path]] | None = None
     description: str = ""
@@ -104,7 +104,10 @@ class Command(NamedTuple):
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Add the flags to the parser of the command."""
-        for one in self.flags() if callable(self.flags) else self.flags:
+        if callable(self.flags):
+            self.flags(parser)
+            return
+        for one in self.flags:
             one.add_to(parser)
         if self.ways:
             ways = parser.add_subparsers(dest="way", required=True, metavar=" | ".join(self.ways))

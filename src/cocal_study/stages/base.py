@@ -7,6 +7,7 @@ what computes.
 
 import argparse
 import os
+import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -24,6 +25,7 @@ from cocal.settings.base import Model
 from cocal.settings.parse import parse_settings, validate
 from cocal.store.lineage import Source, descent
 from cocal.store.provenance import canonical
+from cocal_study.stages import MODULES
 
 _READ = "read"
 In = Annotated[Path, _READ]
@@ -56,12 +58,17 @@ class Stage(Model):
 
     model_config = ConfigDict(alias_generator=_flag, populate_by_name=True)
 
-    command: ClassVar[str]
+    command: ClassVar[str] = ""
     """Its command, which its products name as their stage."""
     computed: ClassVar[bool] = True
     """Whether the numerics of the study change its products."""
     without: ClassVar[tuple[str, ...]] = ()
     """Modules whose code changes nothing that a study's job makes (`cocal_study.provenance.code`)."""
+
+    def __init_subclass__(cls, **options: Any):
+        """Name the command after the class, as products name their stage: import-rollouts after ImportRollouts."""
+        super().__init_subclass__(**options)
+        cls.command = "-".join(re.findall("[A-Z][a-z]*", cls.__name__)).lower()
 
     def run(self) -> None:
         """Do the work."""
@@ -155,18 +162,18 @@ def _is_model(annotation: Any) -> bool:
 
 
 def stage_of(command: str) -> type[Stage]:
-    """The stage of a command: that of cocal_study.stages.import_rollouts is ImportRollouts."""
-    module = import_module(f"cocal_study.stages.{command.replace('-', '_')}")
-    return getattr(module, command.title().replace("-", ""))
+    """The stage of a command."""
+    module = next(module for module, commands in MODULES.items() if command in commands)
+    return getattr(import_module(f"cocal_study.stages.{module}"), command.title().replace("-", ""))
 
 
 def flags_of(command: str) -> list[Flag]:
     """The flags of a stage's command, one for each field; values are checked when the stage is made."""
     stage, flags = stage_of(command), []
     for name, field in stage.model_fields.items():
-        options: dict[str, Any] = {"help": " ".join((field.description or "").split()).replace("%", "%%")}
-        options["required"] = field.is_required()
         kind = _bare(field.annotation)
+        about = field.description or (f"JSON: {kind.__doc__.splitlines()[0]}" if _is_model(kind) else "")
+        options: dict[str, Any] = {"help": " ".join(about.split()).replace("%", "%%"), "required": field.is_required()}
         each = _bare(get_args(kind)[0]) if get_origin(kind) is tuple else kind
         if kind is bool:
             options |= {"action": "store_const", "const": True}

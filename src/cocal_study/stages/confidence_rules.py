@@ -16,11 +16,10 @@ from cocal_study.planning.comparisons import (
 )
 from cocal_study.planning.variants import ABLATIONS, variant_of
 from cocal_study.stages.checks import Checks
-from cocal_study.stages.companions import Companions
+from cocal_study.stages.companions import Companions, Online
 from cocal_study.stages.jobs import DOMAINS, Job, Rule, Rules
 from cocal_study.stages.latency import Latency
 from cocal_study.stages.metrics import Metrics
-from cocal_study.stages.online import Online
 from cocal_study.stages.predictions import Predictions
 from cocal_study.stages.recalibrate import Recalibrate
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from cocal_study.planning import plan, results
 from cocal_study.planning.comparisons import samples_of
-from cocal_study.stages.features import Features
-from cocal_study.stages.hub import Hub
+from cocal_study.stages.backbones import Hub
 from cocal_study.stages.jobs import DOMAINS, Job, Rule, Rules
 from cocal_study.stages.responses import Responses
+from cocal_study.stages.states import Features
 
 
 class EvaluationRules(Rules):

@@ -3,33 +3,38 @@
 from pathlib import Path
 from typing import ClassVar
 
+from cocal.engines.engine import open_engine
+from cocal.models.loading import load_policy
+from cocal.models.text import chat_ids
+from cocal.runtime.machine import fix_threads
 from cocal.settings.base import Count
+from cocal.store import read_frame
+from cocal.store.contracts import QUESTIONS
 from cocal.store.lineage import Source, identities, inherited
+from cocal.store.provenance import digest
+from cocal.store.run_folder import RunFolder
 from cocal_study.config.engine import gpus_of
 from cocal_study.config.evaluation import GenerationSettings, ResponseLengths
+from cocal_study.planning.costs import device_name, write_cost
+from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import Out, Seed, Stage
+from cocal_study.stages.shared import PromptSet, Unfinished
 
 
 class Latency(Stage):
     """Times a policy and its companions."""
 
-    command: ClassVar[str] = "latency"
     computed: ClassVar[bool] = False
 
     settings: GenerationSettings = GenerationSettings()
-    """JSON: sampling parameters, pool and engine"""
     datasets: ResponseLengths
-    """JSON: longest response in tokens, by mathematical evaluation set"""
     questions: Path
-    """folder of question sets"""
     checkpoint: Path
-    """policy to time"""
     companions: Path
     """CoCal's companions on last+mean states"""
     prompt_companions: Path
     """pre-generation companions on prompt states"""
-    prompts: str
-    """prompt set: a folder of cocal_study/questions/prompts"""
+    prompts: PromptSet
     samples: Count = 8
     """questions of each set that are timed, one at a time (default: 8)"""
     concurrent: Count = 64
@@ -37,11 +42,8 @@ class Latency(Stage):
     predictions: Count = 1000
     """timed predictions of a companion, one at a time (default: 1000)"""
     seed: Seed = 42
-    """seed of the choice of questions (default: 42)"""
-    run_folder: Path
-    """working folder; a killed run resumes from it"""
+    run_folder: Unfinished
     output: Out
-    """JSON file for the times"""
 
     def sources(self):
         cell = inherited(self.checkpoint, "step")
@@ -71,19 +73,9 @@ class Latency(Stage):
             ContractError: if a file is broken, or companions read other states than the flag asks for.
         """
         from cocal.companion.companions import load_companions
-        from cocal.engines.engine import open_engine
         from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
-        from cocal.models.loading import load_policy
-        from cocal.models.text import chat_ids
-        from cocal.runtime.machine import fix_threads
-        from cocal.store import read_frame
-        from cocal.store.contracts import QUESTIONS
-        from cocal.store.provenance import digest
-        from cocal.store.run_folder import RunFolder
         from cocal_study.generation.latency import PromptSet, SingleCompanion, measure_latency
         from cocal_study.generation.transformers_engine import TransformersEngine
-        from cocal_study.planning.costs import device_name, write_cost
-        from cocal_study.questions.prompts import Prompts
 
         settings, lengths, prompts = self.settings, self.datasets.root, Prompts(self.prompts)
         fix_threads(gpus_of(settings.engine))

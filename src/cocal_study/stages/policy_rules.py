@@ -7,16 +7,11 @@ from typing import Any
 from cocal_study.config.backbone import BackboneSettings
 from cocal_study.planning import plan, results
 from cocal_study.policy.launch import train_command
-from cocal_study.stages.backbone import Backbone
-from cocal_study.stages.import_checkpoints import ImportCheckpoints
-from cocal_study.stages.import_cost import ImportCost
-from cocal_study.stages.import_rollouts import ImportRollouts
+from cocal_study.stages.backbones import Backbone, ImportCheckpoints
 from cocal_study.stages.jobs import Job, Rule, Rules
-from cocal_study.stages.prompts import Prompts
-from cocal_study.stages.replay import Replay
-from cocal_study.stages.resample import Resample
-from cocal_study.stages.slime import Slime
-from cocal_study.stages.train import Train
+from cocal_study.stages.rollouts import ImportCost, ImportRollouts, Resample
+from cocal_study.stages.states import Prompts, Replay
+from cocal_study.stages.training import Slime, Train
 
 ALGORITHMS = ("grpo", "rlcr", "dcpo")
 TRAINERS = {"train": "trl", "slime": "slime", "import": "imported"}

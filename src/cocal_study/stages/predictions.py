@@ -2,29 +2,27 @@
 
 import logging
 from pathlib import Path
-from typing import ClassVar
 
 from cocal.companion.settings import Experience
-from cocal.settings.base import Count
+from cocal.runtime.machine import fix_threads
+from cocal.store import write_frame
+from cocal.store.contracts import PREDICTIONS
 from cocal.store.lineage import Source
 from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
 from cocal_study.config.method import Method, PromptFormat
 from cocal_study.config.methods import METHODS
+from cocal_study.methods.predictions import Checkpoint, predict
+from cocal_study.methods.responses import Inputs
 from cocal_study.stages.base import Out
-from cocal_study.stages.shared import Cell
+from cocal_study.stages.shared import Cell, Pool
 
 
 class Predictions(Cell):
     """Estimates confidences with every method, or with companions that are compared with one another."""
 
-    command: ClassVar[str] = "predictions"
-
     settings: EstimatorSettings = EstimatorSettings()
-    """JSON: methods, missing_answer"""
     samples: EvaluationSets
-    """JSON: evaluated responses per question, by question set"""
-    pool: Count = 10
-    """responses per question in the self-consistency pool (default: 10)"""
+    pool: Pool = 10
     methods: str | None = None
     """comma-separated names (default: those of --settings that are evaluated on this policy)"""
     responses: dict[PromptFormat, Path]
@@ -34,7 +32,6 @@ class Predictions(Cell):
     companions: dict[Experience, tuple[Path, ...]] = {}
     """folders of fitted companions: rollouts=FOLDER (CoCal), resampled=FOLDER (PostCal), prompts=FOLDER"""
     output: Out
-    """table to write"""
 
     @property
     def names(self) -> list[str]:
@@ -76,13 +73,6 @@ class Predictions(Cell):
         return [[method.name, method.target, method.columns] for method in self.chosen]
 
     def run(self) -> None:
-        """Estimate the confidences and write them. Torch is loaded only for companions."""
-        from cocal.runtime.machine import fix_threads
-        from cocal.store import write_frame
-        from cocal.store.contracts import PREDICTIONS
-        from cocal_study.methods.predictions import Checkpoint, predict
-        from cocal_study.methods.responses import Inputs
-
         depends_on = {"estimators": self.settings, "samples": self.samples, "pool": self.pool, "methods": self.names}
         attributes = self.attributes(self.output, depends_on, **self.cell)
         loaded = {}

@@ -4,9 +4,7 @@ from typing import Any
 
 from cocal_study.planning import results
 from cocal_study.stages.jobs import Job, Rule, Rules
-from cocal_study.stages.overlap import Overlap
-from cocal_study.stages.questions import Questions
-from cocal_study.stages.sources import Sources
+from cocal_study.stages.questions import Overlap, Questions, Sources
 
 
 class QuestionRules(Rules):

@@ -2,42 +2,52 @@
 
 import logging
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
+import pandas as pd
+
+from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
 from cocal.companion.settings import CompanionSettings
+from cocal.companion.supervision import check_features
 from cocal.errors import ConfigError
+from cocal.features.store import open_features
+from cocal.runtime.machine import fix_threads
 from cocal.settings.base import Count
+from cocal.store import read_frame, write_document, write_frame
+from cocal.store.contracts import PREDICTIONS, QUESTIONS
 from cocal.store.lineage import Source
 from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
 from cocal_study.config.method import Rival
 from cocal_study.config.methods import METHODS
+from cocal_study.methods.predictions import Checkpoint
+from cocal_study.methods.recalibration.confidences import (
+    Scorer,
+    check_companions,
+    fit_linear,
+    predict_rivals,
+    read_experience,
+    scores_to_learn_from,
+    with_classes,
+)
+from cocal_study.methods.recalibration.fits import fit_rivals
 from cocal_study.planning.rivals import RIVALS
 from cocal_study.stages.base import In, Out
-from cocal_study.stages.shared import Cell
+from cocal_study.stages.shared import Cell, Pool, TrainingSet
 
 
 class Recalibrate(Cell):
     """Lets rivals of the companions learn from the same rollouts, and scores responses with them."""
 
-    command: ClassVar[str] = "recalibrate"
-
     rivals: tuple[str, ...]
-    """scores to recalibrate"""
     settings: EstimatorSettings = EstimatorSettings()
-    """JSON: missing_answer"""
     split: CompanionSettings = CompanionSettings()
     """JSON: settings of companions, whose split of the questions is taken"""
     verifier: VerifierSettings = VerifierSettings()
-    """JSON: bounds of the verifier, which compares answers"""
     samples: EvaluationSets
-    """JSON: evaluated responses per question, by question set"""
-    pool: Count = 10
-    """responses per question in the self-consistency pool (default: 10)"""
+    pool: Pool = 10
     rollouts: In
-    """folder of rollout tables"""
-    questions: In
-    """whole training set, with validation questions"""
+    questions: TrainingSet
     evaluated: tuple[In, ...]
     """evaluation sets, never to learn from"""
     responses: Path
@@ -49,16 +59,13 @@ class Recalibrate(Cell):
     resampled: Path | None = None
     """folder of PostCal's responses, for PostCal and CoCal to learn from"""
     resampled_features: Path | None = None
-    """feature store of PostCal's responses"""
     features: Path | None = None
     """folder of {set}.zarr, for rivals that read states"""
     companions: dict[Literal["rollouts", "resampled", "one-layer"], Path] = {}
     """folders of fitted companions: rollouts=FOLDER (CoCal), resampled=FOLDER (PostCal), one-layer=FOLDER (of one
     hidden layer)"""
     output_calibrators: Out
-    """fitted calibrators (JSON)"""
     output: Out
-    """table of predictions to write"""
 
     def writes(self):
         return [self.output_calibrators]
@@ -95,20 +102,6 @@ class Recalibrate(Cell):
         return [[rival.name, rival.method, rival.reader] for rival in self.compared]
 
     def run(self) -> None:
-        """Fit the calibrators, apply them, and write both."""
-        from cocal.runtime.machine import fix_threads
-        from cocal.store import write_document, write_frame
-        from cocal.store.contracts import PREDICTIONS
-        from cocal_study.methods.predictions import Checkpoint
-        from cocal_study.methods.recalibration.confidences import (
-            Scorer,
-            check_companions,
-            fit_linear,
-            predict_rivals,
-            scores_to_learn_from,
-        )
-        from cocal_study.methods.recalibration.fits import fit_rivals
-
         names = list(self.rivals)
         self._check_readers()
         depends_on = {"rivals": names, "estimators": self.settings, "split": self.split, "samples": self.samples}
@@ -157,14 +150,6 @@ class Recalibrate(Cell):
 
     def _bases(self) -> dict[str, tuple[Any, Any]]:
         """The responses of each basis (a table), and their states where a rival reads them (a FeatureReader)."""
-        import pandas as pd
-
-        from cocal.answers.equivalence import Verifier
-        from cocal.companion.supervision import check_features
-        from cocal.features.store import open_features
-        from cocal.store import read_frame
-        from cocal.store.contracts import QUESTIONS
-        from cocal_study.methods.recalibration.confidences import read_experience, with_classes
 
         evaluated = pd.concat([read_frame(path, QUESTIONS) for path in self.evaluated], ignore_index=True)
 

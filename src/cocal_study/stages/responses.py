@@ -1,42 +1,41 @@
-"""Evaluation responses of a checkpoint: sampled, verified, and asked for P(True)."""
+"""Evaluation responses of a checkpoint: sampled and judged, or judged anew."""
 
+import logging
 from pathlib import Path
-from typing import ClassVar
 
 from cocal.features.settings import FeatureSettings
-from cocal.store.lineage import Source, descent
+from cocal.models.loading import fingerprint
+from cocal.runtime.machine import fix_threads
+from cocal.store import digest, read_frame, read_provenance, write_frame
+from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
+from cocal.store.lineage import FACTS, Source, descent, inherited
+from cocal.store.run_folder import RunFolder
 from cocal_study.config.engine import gpus_of
 from cocal_study.config.evaluation import GenerationSettings
 from cocal_study.planning.plan import ResponsePlan
-from cocal_study.stages.base import OutFolder, OutTables
-from cocal_study.stages.shared import Cell, Judges
+from cocal_study.questions.build import golds_digest, texts_digest
+from cocal_study.questions.prompts import Prompts
+from cocal_study.stages.base import In, Out, OutFolder, OutTables
+from cocal_study.stages.shared import Cell, Judges, PromptSet, Unfinished
 
 
 class Responses(Cell, Judges):
     """Samples all sets, releases the policy, and judges all sets."""
 
-    command: ClassVar[str] = "responses"
-
     settings: GenerationSettings = GenerationSettings()
-    """JSON: sampling parameters"""
     plan: ResponsePlan
-    """JSON: question sets, number and length of responses"""
     prompt_format: str
     """prompt format: answer, verbal, ..."""
     questions: Path
-    """folder of question sets"""
     checkpoint: Path
-    """policy to sample from"""
-    prompts: str
-    """prompt set: a folder of cocal_study/questions/prompts"""
+    prompts: PromptSet
     features: FeatureSettings | None = None
     """JSON: layers and dtype of the states that vLLM keeps (default: none)"""
     prompt: bool = False
     """also store the state of the last prompt token"""
     task_response: bool = False
     """stop before the first <reason> or confidence statement"""
-    run_folder: Path
-    """working folder; a killed run resumes from it"""
+    run_folder: Unfinished
     output: OutTables
     """folder for {set}.parquet"""
     output_kept: OutFolder | None = None
@@ -51,15 +50,7 @@ class Responses(Cell, Judges):
         return [engine.opens for engine in engines]
 
     def run(self) -> None:
-        """Sample and judge the responses. A killed run keeps every set that was finished."""
-        from cocal.models.loading import fingerprint
-        from cocal.runtime.machine import fix_threads
-        from cocal.store import digest, read_frame
-        from cocal.store.contracts import QUESTIONS
-        from cocal.store.run_folder import RunFolder
         from cocal_study.generation.evaluation import Evaluated, Kept, judge_sets, sample_sets
-        from cocal_study.questions.build import golds_digest, texts_digest
-        from cocal_study.questions.prompts import Prompts
 
         settings, plan, prompt_format = self.settings, self.plan, self.prompt_format
         questions = {name: read_frame(self.questions / f"{name}.parquet", QUESTIONS) for name in plan.sets}
@@ -100,3 +91,32 @@ class Responses(Cell, Judges):
             (folder.path / "kept").mkdir(exist_ok=True)  # it is empty where no method reads states
             outputs["kept"] = self.output_kept
         folder.publish(outputs)
+
+
+class Judge(Judges):
+    """Judges existing responses."""
+
+    questions: In
+    """question set that was answered (.parquet)"""
+    responses: In
+    """table of responses; verdicts in it are ignored"""
+    pool: bool = False
+    """also compare the answers to each question, for self-consistency"""
+    output: Out
+
+    def run(self) -> None:
+        from cocal_study.generation.evaluation import judge_set
+
+        questions = read_frame(self.questions, QUESTIONS)
+        sampled = read_frame(self.responses, SAMPLED)
+        domain = questions["domain"].iloc[0]
+        judging = self.judging([domain])
+        fix_threads(gpus_of(*judging.engines))
+        with judging.open(self.judgements) as judges:
+            judge = judges[domain]
+            table = judge_set(sampled, questions, judge, pool=self.pool, source=str(self.responses))
+            facts = judging.provenance(judge) | inherited(self.responses, *FACTS)
+        depends_on = {"responses": read_provenance(self.responses).get("digest"), "pool": self.pool}
+        attributes = self.attributes(self.output, depends_on | judging.settings, **facts)
+        write_frame(self.output, table, RESPONSES, attributes)
+        logging.info("%s: %d responses, accuracy %.3f", self.output, len(table), table["correct"].mean())

@@ -1,17 +1,26 @@
 """Fields that several stages share."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from cocal.answers.settings import VerifierSettings
 from cocal.companion.settings import CompanionSettings
 from cocal.objectives import PROMPT_FORMATS
-from cocal.settings.base import Algorithm
+from cocal.settings.base import Algorithm, Count
 from cocal.store.lineage import Source
 from cocal_study.config.evaluation import JudgeChoice
 from cocal_study.config.policy import PolicySettings
+from cocal_study.generation.judge import Judging
 from cocal_study.planning.results import JUDGEMENTS, SOURCES
+from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import In, Index, Out, OutFolder, OutSteps, Stage, from_environment
+
+Unfinished = Annotated[Path, Field(description="working folder; a killed run resumes from it")]
+PromptSet = Annotated[str, Field(description="prompt set: a folder of cocal_study/questions/prompts")]
+TrainingSet = Annotated[In, Field(description="whole training set, with validation questions")]
+Pool = Annotated[Count, Field(description="responses per question in the self-consistency pool (default: 10)")]
 
 
 class Cached(Stage):
@@ -25,11 +34,9 @@ class Cell(Stage):
     """Stages of one checkpoint, whose products name it."""
 
     backbone: str
-    """name of the backbone"""
     algorithm: str
     """algorithm that trained the policy, or base"""
     step: Index
-    """rollout step of the checkpoint"""
 
     @property
     def cell(self) -> dict[str, str | int]:
@@ -41,15 +48,12 @@ class Judges(Stage):
     """Stages that judge answers."""
 
     verifier: VerifierSettings = VerifierSettings()
-    """JSON: bounds of the verifier, the judge of mathematics"""
     judge: JudgeChoice = JudgeChoice.model_validate({"kind": "exact-match"})
-    """JSON: judge of factual answers"""
     judgements: Path = Path(JUDGEMENTS)
     """folder that caches a language model's replies; jobs share it, and it may be deleted"""
 
     def judging(self, domains: list[str]):
         """The judges of these domains (`cocal_study.generation.judge.Judging`)."""
-        from cocal_study.generation.judge import Judging
 
         return Judging.of(self.verifier, self.judge.root, domains)
 
@@ -58,13 +62,9 @@ class FromRollouts(Stage):
     """Stages whose companions learn from stored rollouts."""
 
     settings: CompanionSettings = CompanionSettings()
-    """JSON: settings of companions (default: the paper's)"""
     rollouts: In
-    """folder of rollout tables"""
-    questions: In
-    """whole training set, with validation questions"""
+    questions: TrainingSet
     features: In
-    """feature store of the rollouts"""
 
 
 class ReadByCheckpoints(Stage):
@@ -85,21 +85,13 @@ class Trains(Stage):
     """Stages that train a policy."""
 
     settings: PolicySettings
-    """JSON: settings of the policy training"""
     verifier: VerifierSettings = VerifierSettings()
-    """JSON: bounds of the verifier"""
     algorithm: Algorithm
-    """algorithm of the training"""
     base: In
-    """checkpoint to start from"""
     questions: In
-    """training set"""
-    prompts: str
-    """prompt set: a folder of cocal_study/questions/prompts"""
-    run_folder: Path
-    """working folder; a killed run resumes from it"""
+    prompts: PromptSet
+    run_folder: Unfinished
     stages: OutSteps
-    """folder for step-N checkpoints"""
     rollouts: OutFolder
     """folder for the rollout tables, one per step"""
     cost: Out | None = None
@@ -110,7 +102,6 @@ class Trains(Stage):
 
     def depends_on(self, policy: PolicySettings) -> dict[str, Any]:
         """What the rollouts depend on, beside the files."""
-        from cocal_study.questions.prompts import Prompts
 
         texts = Prompts(self.prompts).identity(PROMPT_FORMATS[self.algorithm])
         return {"policy": policy, "verifier": self.verifier, "algorithm": self.algorithm, "prompts": texts}

@@ -147,7 +147,7 @@ CHANGES = {
     "store": ("cocal/store/files.py", "write_frame", TABLES),
     "runtime": ("cocal/runtime/machine.py", "fix_threads", THREADS),
     "what nothing uses": ("cocal_study/exhibits/drawing/diagrams.py", None, set()),
-    "stages": ("cocal_study/stages/train.py", "Train", set()),
+    "stages": ("cocal_study/stages/training.py", "Train", set()),
     "settings": ("cocal/settings/parse.py", "validate", set()),
     "settings of companions": ("cocal/companion/settings.py", "CompanionSettings", set()),
     "locks": ("cocal/runtime/lock.py", "busy", set()),

@@ -1,20 +1,28 @@
-"""A base policy, by pre-training or from a checkpoint that exists."""
+"""Base policies, and checkpoints that exist elsewhere."""
 
 from typing import ClassVar
 
 from cocal.errors import ConfigError
+from cocal.models.hub import download
+from cocal.models.loading import load_tokenizer, require_complete
+from cocal.runtime.machine import fix_threads
+from cocal.settings.base import Algorithm, Count
+from cocal.store import read_frame, write_text
+from cocal.store.contracts import QUESTIONS
+from cocal.store.lineage import Source, descent, inherited
+from cocal.store.provenance import canonical
+from cocal_study.backbones.importing import existing, import_checkpoint
 from cocal_study.config.backbone import BackboneChoice, PretrainingSettings
 from cocal_study.config.data import FactsWorldSettings
-from cocal_study.stages.base import In, OutFolder, Seed, Stage
+from cocal_study.questions.prompts import Prompts
+from cocal_study.questions.synthetic import World
+from cocal_study.stages.base import In, Out, OutFolder, OutSteps, Seed, Stage
 
 
 class Backbone(Stage):
     """Makes the base policy of a backbone."""
 
-    command: ClassVar[str] = "backbone"
-
     settings: BackboneChoice
-    """JSON: settings of the backbone"""
     name: str | None = None
     """name of the backbone, which its policies and their products must share"""
     questions: tuple[In, ...] = ()
@@ -22,22 +30,11 @@ class Backbone(Stage):
     prompts: str | None = None
     """prompt set of the corpus, needed to pre-train"""
     world: FactsWorldSettings = FactsWorldSettings()
-    """JSON: settings of the facts world"""
     seed: Seed = 42
-    """seed of the facts world (default: 42)"""
     output: OutFolder
-    """checkpoint folder"""
 
     def run(self) -> None:
-        """Pre-train, or check and copy what exists."""
-        from cocal.runtime.machine import fix_threads
-        from cocal.store import read_frame
-        from cocal.store.contracts import QUESTIONS
-        from cocal.store.lineage import descent
-        from cocal_study.backbones.importing import existing, import_checkpoint
         from cocal_study.backbones.pretraining import CorpusWriter, pretrain
-        from cocal_study.questions.prompts import Prompts
-        from cocal_study.questions.synthetic import World
 
         fix_threads()
         settings, world = self.settings.root, self.world
@@ -67,3 +64,50 @@ class Backbone(Stage):
         else:
             with existing(settings.start) as source:
                 pretrain(settings, writer, self.output, attributes, source)
+
+
+class Hub(Stage):
+    """Downloads a checkpoint and checks it."""
+
+    computed: ClassVar[bool] = False
+
+    name: str
+    """owner/name on the hub"""
+    revision: str
+    output: Out
+    """JSON file to write when the checkpoint is there"""
+
+    def run(self) -> None:
+        folder = download(self.name, self.revision)
+        require_complete(folder)
+        load_tokenizer(folder)
+        write_text(self.output, canonical({"name": self.name, "revision": self.revision}) + "\n")
+
+
+class ImportCheckpoints(Stage):
+    """Checks the checkpoint of every stage and puts it in its place."""
+
+    computed: ClassVar[bool] = False
+
+    backbone: BackboneChoice
+    algorithm: Algorithm = "grpo"
+    """algorithm that trained them (default: grpo)"""
+    base: In
+    """base policy, whose vocabulary the stages must have"""
+    stages: dict[Count, In]
+    """STEP=FOLDER: checkpoint of each stage"""
+    output: OutSteps
+
+    def run(self) -> None:
+        base = Source(self.base, algorithm="base", step=0)
+        facts = inherited(self.base, "backbone") | {"algorithm": self.algorithm, "experience": "rollouts"}
+        for step, source in self.stages.items():
+            output = self.output / f"step-{step}"
+            import_checkpoint(
+                source,
+                output,
+                depth=self.backbone.root.depth,
+                width=self.backbone.root.width,
+                attributes=descent(output, self.command, {"source": str(source)}, [base], step=step, **facts),
+                base=self.base,
+            )
