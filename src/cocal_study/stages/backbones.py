@@ -4,14 +4,11 @@ from typing import ClassVar
 
 from cocal.errors import ConfigError
 from cocal.models.hub import download
-from cocal.models.loading import load_tokenizer, require_complete
 from cocal.runtime.machine import fix_threads
 from cocal.settings.base import Algorithm, Count
 from cocal.store import read_frame, write_text
-from cocal.store.contracts import QUESTIONS
 from cocal.store.lineage import Source, descent, inherited
 from cocal.store.provenance import canonical
-from cocal_study.backbones.importing import existing, import_checkpoint
 from cocal_study.config.backbone import BackboneChoice, PretrainingSettings
 from cocal_study.config.data import FactsWorldSettings
 from cocal_study.questions.prompts import Prompts
@@ -34,6 +31,8 @@ class Backbone(Stage):
     output: OutFolder
 
     def run(self) -> None:
+        from cocal.store.contracts import QUESTIONS
+        from cocal_study.backbones.importing import existing, import_checkpoint
         from cocal_study.backbones.pretraining import CorpusWriter, pretrain
 
         fix_threads()
@@ -78,6 +77,8 @@ class Hub(Stage):
     """JSON file to write when the checkpoint is there"""
 
     def run(self) -> None:
+        from cocal.models.loading import load_tokenizer, require_complete
+
         folder = download(self.name, self.revision)
         require_complete(folder)
         load_tokenizer(folder)
@@ -99,6 +100,8 @@ class ImportCheckpoints(Stage):
     output: OutSteps
 
     def run(self) -> None:
+        from cocal_study.backbones.importing import import_checkpoint
+
         base = Source(self.base, algorithm="base", step=0)
         facts = inherited(self.base, "backbone") | {"algorithm": self.algorithm, "experience": "rollouts"}
         for step, source in self.stages.items():

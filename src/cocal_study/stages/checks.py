@@ -5,22 +5,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import pandas as pd
-
 from cocal.companion.settings import CompanionSettings, Experience
 from cocal.companion.spec import ORDERS
-from cocal.companion.supervision import prompts_of, question_texts
 from cocal.errors import ConfigError
 from cocal.settings.base import Algorithm
 from cocal.store import read_frame, write_document
-from cocal.store.contracts import QUESTIONS
 from cocal.store.lineage import trace
-from cocal_study.checks.predictions import read_predictions
-from cocal_study.checks.recalibration import check_confidences, check_unseen, read_recalibrated
-from cocal_study.checks.report import check_protocol
-from cocal_study.checks.training import Fit, read_table
 from cocal_study.config.evaluation import QualitySettings
-from cocal_study.methods.recalibration.fits import read_fits
 from cocal_study.stages.base import In, Out, Stage
 from cocal_study.stages.shared import TrainingSet
 
@@ -56,6 +47,11 @@ class Checks(Stage):
         return [*super().reads(), *self.coupled.values()]
 
     def run(self) -> None:
+        from cocal.companion.supervision import prompts_of, question_texts
+        from cocal_study.checks.predictions import read_predictions
+        from cocal_study.checks.report import check_protocol
+        from cocal_study.checks.training import Fit, read_table
+
         folders = {"rollouts": self.rollouts, "resampled": self.resampled}
         tables = {name: read_table(path, self.questions) for name, path in folders.items() if path}
         if "prompts" in self.companions:
@@ -84,6 +80,12 @@ class Checks(Stage):
     def _rivals(self, tables: dict[str, Any], texts: Any, predictions: dict[Path, Any]) -> dict[str, object]:
         """The checks of the recalibrated rivals of every policy, given GRPO's rollouts and PostCal's responses; none
         where there are no rivals."""
+        import pandas as pd
+
+        from cocal.store.contracts import QUESTIONS
+        from cocal_study.checks.recalibration import check_confidences, check_unseen, read_recalibrated
+        from cocal_study.checks.training import read_table
+        from cocal_study.methods.recalibration.fits import read_fits
 
         calibrators, coupled = self.calibrators, self.coupled
         if not calibrators.keys() == self.recalibrated.keys() == (coupled.keys() | (calibrators.keys() & {"grpo"})):

@@ -4,18 +4,14 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import pandas as pd
 from pydantic import BeforeValidator, Field
 
 from cocal.companion.spec import ORDERS, Order, Prefix
-from cocal.companion.supervision import check_features, question_texts, read_prompts, read_rollouts
 from cocal.errors import ConfigError
-from cocal.features.store import open_features
 from cocal.runtime.machine import fix_threads
 from cocal.runtime.progress import Progress
 from cocal.settings.base import Count
 from cocal.store import atomic_path, write_frame
-from cocal.store.contracts import PREQUENTIAL
 from cocal.store.lineage import Source, descent, inherited, placed
 from cocal_study.planning.costs import Cost, device_name, write_cost
 from cocal_study.stages.base import Out, OutFolder, Seed
@@ -65,7 +61,9 @@ class Companions(FromRollouts):
     def run(self) -> None:
         from cocal.companion.companions import log_best, write_companions
         from cocal.companion.fit import fit_companions
+        from cocal.companion.supervision import check_features, question_texts, read_prompts, read_rollouts
         from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
+        from cocal.features.store import open_features
 
         prefixes = sorted(set(self.steps))
         fix_threads()
@@ -136,9 +134,14 @@ class Online(FromRollouts):
         return [*learnt, Source(self.questions)]
 
     def run(self) -> None:
+        import pandas as pd
+
         from cocal.companion.companions import load_companions, write_companions
         from cocal.companion.stepwise import OnlineCompanions, learn_online, replayed
+        from cocal.companion.supervision import check_features, question_texts, read_rollouts
         from cocal.features.forward import RESPONSE_POOLINGS
+        from cocal.features.store import open_features
+        from cocal.store.contracts import PREQUENTIAL
 
         settings, windows, bins = self.settings, self.windows, self.bins
         if len({*windows}) != len(windows):

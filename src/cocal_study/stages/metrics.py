@@ -3,17 +3,10 @@
 import logging
 from typing import Literal
 
-import pandas as pd
-
-from cocal.metrics.calibration import METRICS
-from cocal.metrics.scores import ALL, PAIRED
 from cocal.metrics.settings import MetricSettings
 from cocal.store import read_frame, write_dataset
-from cocal.store.contracts import PREDICTIONS
 from cocal.store.lineage import inherited
 from cocal_study.config.evaluation import MacroAverages
-from cocal_study.cubes.cube import evaluate_cells, on_common_responses
-from cocal_study.cubes.resamples import resamples_of
 from cocal_study.stages.base import In, Out, Stage
 
 
@@ -39,6 +32,14 @@ class Metrics(Stage):
     """file for the metrics of every resample from which methods are compared (.nc)"""
 
     def run(self) -> None:
+        import pandas as pd
+
+        from cocal.metrics.calibration import METRICS
+        from cocal.metrics.scores import ALL, PAIRED
+        from cocal.store.contracts import PREDICTIONS
+        from cocal_study.cubes.cube import evaluate_cells, on_common_responses
+        from cocal_study.cubes.resamples import resamples_of
+
         settings, groups = self.settings, self.groups.root
         frames = [read_frame(path, PREDICTIONS) for path in self.predictions]
         predictions = pd.concat(frames, ignore_index=True)

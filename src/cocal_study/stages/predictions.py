@@ -6,13 +6,10 @@ from pathlib import Path
 from cocal.companion.settings import Experience
 from cocal.runtime.machine import fix_threads
 from cocal.store import write_frame
-from cocal.store.contracts import PREDICTIONS
 from cocal.store.lineage import Source
 from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
 from cocal_study.config.method import Method, PromptFormat
 from cocal_study.config.methods import METHODS
-from cocal_study.methods.predictions import Checkpoint, predict
-from cocal_study.methods.responses import Inputs
 from cocal_study.stages.base import Out
 from cocal_study.stages.shared import Cell, Pool
 
@@ -73,6 +70,10 @@ class Predictions(Cell):
         return [[method.name, method.target, method.columns] for method in self.chosen]
 
     def run(self) -> None:
+        from cocal.store.contracts import PREDICTIONS
+        from cocal_study.methods.predictions import Checkpoint, predict
+        from cocal_study.methods.responses import Inputs
+
         depends_on = {"estimators": self.settings, "samples": self.samples, "pool": self.pool, "methods": self.names}
         attributes = self.attributes(self.output, depends_on, **self.cell)
         loaded = {}

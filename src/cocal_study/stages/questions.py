@@ -8,13 +8,10 @@ from pydantic import Field
 
 from cocal.settings.parse import parse_settings
 from cocal.store import provenance, read_frame, write_document, write_frame, write_text
-from cocal.store.contracts import QUESTIONS
 from cocal.store.lineage import descent
 from cocal.store.provenance import file_digest
 from cocal_study.config.data import QuestionSetsSettings
-from cocal_study.questions.build import build_questions
 from cocal_study.questions.loaders import load_files, load_registered
-from cocal_study.questions.overlap import excluded_or_kept, settle
 from cocal_study.questions.registry import Registry
 from cocal_study.questions.sources import fetch
 from cocal_study.stages.base import In, Out, OutTables, from_environment
@@ -71,6 +68,9 @@ class Questions(Cached):
             ContractError: if a source file is missing or differs from its entry in the registry, or if an evaluation
                 question occurs in a training set and the settings refuse that.
         """
+        from cocal.store.contracts import QUESTIONS
+        from cocal_study.questions.build import build_questions
+        from cocal_study.questions.overlap import settle
 
         settings = self.settings
         others = [read_frame(path, QUESTIONS) for path in self.others]
@@ -107,6 +107,9 @@ class Overlap(Cached):
         Raises:
             ContractError: if a training set still has a question that the settings exclude.
         """
+        from cocal.store.contracts import QUESTIONS
+        from cocal_study.questions.build import build_questions
+        from cocal_study.questions.overlap import excluded_or_kept
 
         settings = self.settings
         built = {name: read_frame(path, QUESTIONS) for name, path in zip(settings.datasets, self.reads(), strict=True)}

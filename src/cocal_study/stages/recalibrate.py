@@ -4,33 +4,16 @@ import logging
 from pathlib import Path
 from typing import Any, Literal
 
-import pandas as pd
-
-from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
 from cocal.companion.settings import CompanionSettings
-from cocal.companion.supervision import check_features
 from cocal.errors import ConfigError
-from cocal.features.store import open_features
 from cocal.runtime.machine import fix_threads
 from cocal.settings.base import Count
 from cocal.store import read_frame, write_document, write_frame
-from cocal.store.contracts import PREDICTIONS, QUESTIONS
 from cocal.store.lineage import Source
 from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
 from cocal_study.config.method import Rival
 from cocal_study.config.methods import METHODS
-from cocal_study.methods.predictions import Checkpoint
-from cocal_study.methods.recalibration.confidences import (
-    Scorer,
-    check_companions,
-    fit_linear,
-    predict_rivals,
-    read_experience,
-    scores_to_learn_from,
-    with_classes,
-)
-from cocal_study.methods.recalibration.fits import fit_rivals
 from cocal_study.planning.rivals import RIVALS
 from cocal_study.stages.base import In, Out
 from cocal_study.stages.shared import Cell, Pool, TrainingSet
@@ -102,6 +85,17 @@ class Recalibrate(Cell):
         return [[rival.name, rival.method, rival.reader] for rival in self.compared]
 
     def run(self) -> None:
+        from cocal.store.contracts import PREDICTIONS
+        from cocal_study.methods.predictions import Checkpoint
+        from cocal_study.methods.recalibration.confidences import (
+            Scorer,
+            check_companions,
+            fit_linear,
+            predict_rivals,
+            scores_to_learn_from,
+        )
+        from cocal_study.methods.recalibration.fits import fit_rivals
+
         names = list(self.rivals)
         self._check_readers()
         depends_on = {"rivals": names, "estimators": self.settings, "split": self.split, "samples": self.samples}
@@ -150,6 +144,13 @@ class Recalibrate(Cell):
 
     def _bases(self) -> dict[str, tuple[Any, Any]]:
         """The responses of each basis (a table), and their states where a rival reads them (a FeatureReader)."""
+        import pandas as pd
+
+        from cocal.answers.equivalence import Verifier
+        from cocal.companion.supervision import check_features
+        from cocal.features.store import open_features
+        from cocal.store.contracts import QUESTIONS
+        from cocal_study.methods.recalibration.confidences import read_experience, with_classes
 
         evaluated = pd.concat([read_frame(path, QUESTIONS) for path in self.evaluated], ignore_index=True)
 

@@ -4,16 +4,13 @@ import logging
 from pathlib import Path
 
 from cocal.features.settings import FeatureSettings
-from cocal.models.loading import fingerprint
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame, read_provenance, write_frame
-from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
 from cocal.store.lineage import FACTS, Source, descent, inherited
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.engine import gpus_of
 from cocal_study.config.evaluation import GenerationSettings
 from cocal_study.planning.plan import ResponsePlan
-from cocal_study.questions.build import golds_digest, texts_digest
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import In, Out, OutFolder, OutTables
 from cocal_study.stages.shared import Cell, Judges, PromptSet, Unfinished
@@ -50,7 +47,10 @@ class Responses(Cell, Judges):
         return [engine.opens for engine in engines]
 
     def run(self) -> None:
+        from cocal.models.loading import fingerprint
+        from cocal.store.contracts import QUESTIONS
         from cocal_study.generation.evaluation import Evaluated, Kept, judge_sets, sample_sets
+        from cocal_study.questions.build import golds_digest, texts_digest
 
         settings, plan, prompt_format = self.settings, self.plan, self.prompt_format
         questions = {name: read_frame(self.questions / f"{name}.parquet", QUESTIONS) for name in plan.sets}
@@ -105,6 +105,7 @@ class Judge(Judges):
     output: Out
 
     def run(self) -> None:
+        from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
         from cocal_study.generation.evaluation import judge_set
 
         questions = read_frame(self.questions, QUESTIONS)

@@ -4,26 +4,19 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
-from cocal.engines.engine import open_engine
 from cocal.engines.states import Reading
 from cocal.features.settings import FeatureSettings
-from cocal.models.loading import fingerprint, load_policy, load_tokenizer, read_config, read_vocabulary, text_config
 from cocal.objectives import PROMPT_FORMATS
 from cocal.runtime.machine import fix_threads
 from cocal.settings.base import Algorithm, Count, Positive
 from cocal.store import digest, read_frame, write_text
-from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal.store.lineage import Source, identities, inherited
 from cocal.store.provenance import canonical
 from cocal.store.run_folder import RunFolder, file_states
 from cocal_study.config.engine import EngineChoice, gpus_of
 from cocal_study.config.evaluation import PostCalSettings
 from cocal_study.config.policy import PolicySettings
-from cocal_study.generation.responses import Sampler
-from cocal_study.policy.schedule import asked_questions, question_schedule
-from cocal_study.questions.build import questions_digests
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import Out, OutFolder, Stage
 from cocal_study.stages.shared import PromptSet, ReadByCheckpoints, Unfinished
@@ -62,9 +55,13 @@ class ImportRollouts(ReadByCheckpoints):
         return [self.policy, self.questions, self.dumps, *self.readers]
 
     def run(self) -> None:
+        from cocal.answers.equivalence import Verifier
+        from cocal.models.loading import read_vocabulary
+        from cocal.store.contracts import QUESTIONS
         from cocal_study.generation.replay import Rescorer, StepCheckpoints
         from cocal_study.policy.importing import Dumps, StepTables, import_rollouts
         from cocal_study.policy.recorder import Outputs
+        from cocal_study.questions.build import questions_digests
 
         fix_threads()
         questions = read_frame(self.questions, QUESTIONS)
@@ -144,9 +141,16 @@ class Resample(Stage):
         return [self.engine.root.opens]
 
     def run(self) -> None:
+        from cocal.answers.equivalence import Verifier
+        from cocal.engines.engine import open_engine
         from cocal.features.forward import RESPONSE_POOLINGS, resolve_layers
+        from cocal.models.loading import fingerprint, load_policy, load_tokenizer, read_config, text_config
+        from cocal.store.contracts import QUESTIONS, RESPONSES
+        from cocal_study.generation.responses import Sampler
         from cocal_study.policy.recorder import Outputs
         from cocal_study.policy.resample import resample
+        from cocal_study.policy.schedule import asked_questions, question_schedule
+        from cocal_study.questions.build import questions_digests
 
         settings, training, features, engine_settings = self.settings, self.policy, self.features, self.engine.root
         questions = read_frame(self.questions, QUESTIONS)

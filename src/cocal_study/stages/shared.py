@@ -12,7 +12,6 @@ from cocal.settings.base import Algorithm, Count
 from cocal.store.lineage import Source
 from cocal_study.config.evaluation import JudgeChoice
 from cocal_study.config.policy import PolicySettings
-from cocal_study.generation.judge import Judging
 from cocal_study.planning.results import JUDGEMENTS, SOURCES
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import In, Index, Out, OutFolder, OutSteps, Stage, from_environment
@@ -54,6 +53,7 @@ class Judges(Stage):
 
     def judging(self, domains: list[str]):
         """The judges of these domains (`cocal_study.generation.judge.Judging`)."""
+        from cocal_study.generation.judge import Judging
 
         return Judging.of(self.verifier, self.judge.root, domains)
 

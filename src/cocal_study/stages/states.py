@@ -3,10 +3,8 @@
 from pathlib import Path
 
 from cocal.features.settings import FeatureSettings
-from cocal.models.loading import load_policy, load_tokenizer
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame
-from cocal.store.contracts import RESPONSES
 from cocal.store.lineage import Source, descent, identities, inherited
 from cocal.store.run_folder import RunFolder, file_states
 from cocal_study.config.evaluation import EvaluationSets
@@ -40,6 +38,8 @@ class Features(Stage):
 
     def run(self) -> None:
         from cocal.features.extract import poolings_of
+        from cocal.models.loading import load_policy, load_tokenizer
+        from cocal.store.contracts import RESPONSES
         from cocal_study.generation.evaluated import copy_features, extract_features, task_responses
 
         fix_threads()
@@ -107,6 +107,7 @@ class Prompts(ReadByCheckpoints):
         return [self.rollouts, *self.readers]
 
     def run(self) -> None:
+        from cocal.store.contracts import RESPONSES
         from cocal_study.generation.replay import StepCheckpoints, extract_prompts
 
         fix_threads()

@@ -4,18 +4,14 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from cocal.answers.equivalence import Verifier
 from cocal.companion.settings import OnlineSettings
 from cocal.errors import ConfigError
 from cocal.features.settings import FeatureSettings
-from cocal.models.loading import fingerprint
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame
-from cocal.store.contracts import QUESTIONS
 from cocal.store.lineage import identities, inherited
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.backbone import BackboneChoice
-from cocal_study.questions.build import questions_digests
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import OutFolder
 from cocal_study.stages.shared import Trains
@@ -37,7 +33,11 @@ class Train(Trains):
     """folder for these companions and their scores on each step"""
 
     def run(self) -> None:
+        from cocal.answers.equivalence import Verifier
+        from cocal.models.loading import fingerprint
+        from cocal.store.contracts import QUESTIONS
         from cocal_study.policy.train import train_policy
+        from cocal_study.questions.build import questions_digests
 
         settings, features = self.settings.for_training(self.algorithm), self.features
         if (self.online is None) != (self.output_online is None):
@@ -86,6 +86,9 @@ class Slime(Trains):
         return ["cocal_study.slime.hooks"]
 
     def run(self) -> None:
+        from cocal.models.loading import fingerprint
+        from cocal.store.contracts import QUESTIONS
+        from cocal_study.questions.build import questions_digests
         from cocal_study.slime.run import SlimePaths, train_with_slime
 
         settings = self.settings.for_training(self.algorithm)

@@ -28,7 +28,7 @@ def parsed(words):
 def test_the_words_of_a_planned_job_make_the_same_job(name):
     seen = set()
     for job in jobs_of(study_of(name)).values():
-        if job.words[0] in TYPED and job.words not in seen:
+        if not job.rule.startswith(("table_", "figure_")) and job.words not in seen:
             seen.add(job.words)
             again = parsed(job.words)
             assert type(again) is stage_of(job.words[0])
