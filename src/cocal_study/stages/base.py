@@ -87,7 +87,8 @@ class Stage(Model):
         """Places that one process at a time may write: the run folder, whose files become the outputs, or else the
         first output."""
         made = (name for name, mark in _marks(type(self)).items() if isinstance(mark, Kind))
-        return [getattr(self, "run_folder", None) or getattr(self, next(made))]
+        place = getattr(self, "run_folder", None) or getattr(self, next(made))
+        return [place] if place else []
 
     def named(self) -> list[str]:
         """Modules and definitions that compute its products and that it imports by name."""

@@ -128,9 +128,10 @@ class Recalibrate(Cell):
     def _check_readers(self) -> None:
         """Refuse other states and companions than those that the rivals need."""
         readers = {rival.reader for rival in self.compared} - {None}
-        if set(self.companions) != readers - {"linear"}:
-            kinds = ", ".join(sorted(readers - {"linear"})) or "no kind"
-            raise ConfigError(f"--companions: these rivals need one folder of each of {kinds}")
+        kinds = dict.fromkeys(rival.reader for rival in self.compared if rival.reader not in (None, "linear"))
+        if self.companions.keys() != kinds.keys():
+            needed = ", ".join(kinds) or "no kind"
+            raise ConfigError(f"--companions: these rivals need one folder of each of {needed}")
         wanted = (bool(readers), bool(readers - {"resampled"}))
         if (self.features is not None, self.rollout_features is not None) != wanted:
             raise ConfigError(
