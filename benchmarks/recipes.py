@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
-from sklearn.model_selection import GroupKFold
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from cocal.companion.fit import fit_companions
 from cocal.companion.settings import CompanionSettings
@@ -31,7 +31,7 @@ from cocal.own_policy.states import Encoder
 SPLITS, FORMAT = 5, "bfloat16"
 KINDS = (
     "best",
-    "best with token probability",
+    "best, states alone",
     "paper",
     "L2 probe by cross-validation",
     "constant",
@@ -85,18 +85,19 @@ def briers(
     last = step >= np.unique(step)[-max(1, len(np.unique(step)) // 10) :][0]
     learnt = known.assign(correct=correct & ~cut, truncated=False)
     found = []
-    for extra in (None, tokens):
-        given = states if extra is None else np.concatenate([states, extra], axis=1)
+    inputs, width = np.concatenate([states, tokens], axis=1), states.shape[1]
+    for reads in ({width, inputs.shape[1]}, {width}):
         settings, fold = CompanionSettings(targets=("binary",)), folds_of(known["question"], 42)
-        chosen = fitting._best(given[~held], extra is not None, learnt, fold, last, settings)
+        chosen = fitting._best(inputs[~held, : max(reads)], reads, width, learnt, fold, last, settings)
         with torch.inference_mode():
-            found.append(chosen.model(torch.from_numpy(given[held])).mean(dim=0).numpy())
+            given = torch.from_numpy(inputs[held, : len(chosen.model.input_mean)])
+            found.append(chosen.model(given).mean(dim=0).numpy())
     found.append(by_paper(known, states[~held], states[held], paper_widths, FORMAT))
     centre, scale = states[~held].mean(axis=0), states[~held].std(axis=0) + 1e-12
-    groups = GroupKFold(5).split(known, groups=known["question"])
-    probe = LogisticRegressionCV(
-        Cs=np.logspace(-3.5, -0.5, 7), cv=list(groups), scoring="neg_brier_score", max_iter=1000, tol=1e-3
-    ).fit((states[~held] - centre) / scale, correct & ~cut)
+    grid = {"C": np.logspace(-3.5, -0.5, 7)}
+    probe = GridSearchCV(
+        LogisticRegression(max_iter=1000, tol=1e-3), grid, cv=GroupKFold(5), scoring="neg_brier_score"
+    ).fit((states[~held] - centre) / scale, correct & ~cut, groups=known["question"])
     found.append(probe.predict_proba((states[held] - centre) / scale)[:, 1])
     found.append(np.full(held.sum(), correct.mean()))
     platt = LogisticRegression(C=1e6).fit(tokens[~held, :1], correct)

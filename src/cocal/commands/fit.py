@@ -55,7 +55,7 @@ def run_fit(options: argparse.Namespace) -> None:
         options.rollouts,
         recipe=recipe,
         cut=options.cut,
-        token_probability=options.beside is not None,
+        token_probability=None if options.beside is None else options.beside == "token-probability",
         settings=settings,
         reading=reading,
         layer=options.layer,

@@ -4,7 +4,7 @@ import hashlib
 import logging
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
@@ -69,7 +69,7 @@ def fit(
     *,
     recipe: Recipe | None = None,
     cut: Cut | None = None,
-    token_probability: bool = False,
+    token_probability: bool | None = None,
     settings: CompanionSettings | None = None,
     reading: Reading | None = None,
     layer: int | None = None,
@@ -95,7 +95,7 @@ def fit(
         cut: Whether responses that were cut at the limit are learnt as wrong, or left out as in the paper; by default
             "wrong" for the recipe best and "leave-out" for the paper's.
         token_probability: Whether the companion also reads what the model gave the tokens (`TOKEN_INPUTS` numbers from
-            the same passes); for the recipe best.
+            the same passes), for the recipe best; by default both are tried, unless `states` are given.
         settings: Architecture and training; by default the paper's, for the binary target. The recipe best takes its
             seeds, and what else is given explicitly (`cocal.own_policy.recipes.choose`).
         reading: How the rollouts are read.
@@ -147,6 +147,7 @@ def fit(
     at_layer = policy.blocks - 1 if layer is None else layer
     if not 0 <= at_layer < policy.blocks:
         raise ContractError(f"--layer {at_layer}: the model has blocks 0 to {policy.blocks - 1}")
+    width = len(RESPONSE_POOLINGS) * policy.hidden
     with tempfile.TemporaryDirectory(prefix="cocal-fit-") as temporary:
         ids = (ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
         of_responses = hashlib.sha256(b"|".join(ids)).hexdigest()[:16]  # kept states are of these alone
@@ -157,8 +158,9 @@ def fit(
         if recipe == "paper":
             ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])
         else:
-            inputs = _inputs(store, at_layer, tokens if token_probability else None)
-            chosen = _best(inputs, token_probability, learnt, fold, _last_stage(experience, held_out), settings)
+            inputs = _inputs(store, at_layer, None if token_probability is False else tokens)
+            reads = {inputs.shape[1]} if token_probability else {width, inputs.shape[1]}
+            chosen = _best(inputs, reads, width, learnt, fold, _last_stage(experience, held_out), settings)
             companions = Companions(_spec(chosen, learnt, at_layer), chosen.model)
             confidence, tried = chosen.out_of_fold, chosen.tried
         about = About(
@@ -171,7 +173,7 @@ def fit(
             notes=tuple(notes),
             recipe=recipe,
             cut=cut,
-            token_probability=token_probability,
+            token_probability=companions.spec.inputs > width,
             tried=tried,
             fields=dict(reading.mapping),
             correct_above=reading.correct_above,
@@ -206,20 +208,21 @@ def _inputs(store: FeatureReader, layer: int, tokens: np.ndarray | None) -> np.n
 
 def _best(
     inputs: np.ndarray,
-    token_probability: bool,
+    reads: Collection[int],
+    width: int,
     learnt: pd.DataFrame,
     fold: np.ndarray,
     last_stage: np.ndarray,
     settings: CompanionSettings,
 ) -> Chosen:
     """What the recipe best chooses. Where recipes are compared, half of the weight lies on the last stage, and half on
-    all responses, as the card states both. The inputs are standardised in place."""
+    all responses, as the card states both. The inputs are standardised in place; the first `width` are states."""
     emphasis = np.ones(inputs.shape[1], dtype=np.float32)
-    emphasis[inputs.shape[1] - TOKEN_INPUTS * token_probability :] = _EMPHASIS
+    emphasis[width:] = _EMPHASIS
     used = ~learnt["truncated"].to_numpy()
     weight = sum(part * used / max((part & used).sum(), 1) for part in (last_stage, np.ones_like(used)))
     target = learnt["correct"].to_numpy(np.float32)
-    return choose(Lesson(inputs, target, used, weight / weight.sum(), fold, emphasis), settings)
+    return choose(Lesson(inputs, target, used, weight / weight.sum(), fold, emphasis, tuple(sorted(reads))), settings)
 
 
 def _spec(chosen: Chosen, learnt: pd.DataFrame, layer: int) -> CompanionSpec:
@@ -325,7 +328,7 @@ def _states(
     return open_features(path), None if tokens is None else np.array(tokens)
 
 
-def _check_wishes(recipe: Recipe, settings: CompanionSettings, token_probability: bool, given: bool) -> None:
+def _check_wishes(recipe: Recipe, settings: CompanionSettings, token_probability: bool | None, given: bool) -> None:
     if recipe == "best" and settings.targets != ("binary",):
         raise ConfigError("the recipe best learns correctness; take the paper's for the group target (--recipe paper)")
     if token_probability and (recipe == "paper" or given):

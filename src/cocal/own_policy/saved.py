@@ -163,7 +163,7 @@ class About(Model):
         if self.token_probability:
             raise ConfigError(
                 "the companion reads token probabilities beside states, which vLLM does not hand out to it; score with "
-                "transformers (no --engine vllm), or fit a companion without them (no --with token-probability)"
+                "transformers (no --engine vllm), or fit a companion without them (--with nothing)"
             )
 
     def in_words(self) -> str:

@@ -1,7 +1,10 @@
 """What one does with a companion in a notebook: values as they come, a model that stays as it is, what it shows."""
 
 import base64
+import importlib.util
+import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -135,3 +138,40 @@ def test_a_hub_that_is_not_reached_is_told_in_one_sentence(companion):
     with pytest.raises(ContractError, match=r"^me/mine: not uploaded \(.*\); save ") as told:
         companion.push_to_hub("me/mine")
     assert "\n" not in str(told.value)
+
+
+def test_the_notebook_of_the_documentation_runs(tmp_path, own, repository, monkeypatch):
+    """On the micro policy in the places of the embedded study's; each cell that says something there says it here."""
+    spec = importlib.util.spec_from_file_location("notebook", repository / "docs/notebook.py")
+    notebook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(notebook)
+    for place, source in (("policies", own.checkpoint), ("rollouts", own.verl)):
+        folder = tmp_path / "results" / place / "tiny/grpo"
+        folder.parent.mkdir(parents=True)
+        if place == "policies":
+            folder.mkdir()
+            folder /= "step-120"
+        folder.symlink_to(source)
+    stored = repository / "docs/own_policy.ipynb"
+    shutil.copy(stored, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    notebook.run(tmp_path / stored.name)
+    cells, expected = (json.loads(path.read_text())["cells"] for path in (tmp_path / stored.name, stored))
+    for cell, one in zip(cells, expected, strict=True):
+        assert cell["source"] == one["source"]
+        assert [out["output_type"] for out in cell.get("outputs", [])] == [
+            out["output_type"] for out in one.get("outputs", [])
+        ]
+    said = notebook.page(tmp_path / stored.name)
+    assert "data:image/png;base64," in said
+    assert re.search(r"^```text\n0\.\d{4}  ", said, re.MULTILINE)
+    assert float(re.findall(r"```text\n(.*)\n```", said)[-1]) == 0.0
+
+
+def test_the_stored_confidences_differ(repository):
+    """What the documentation shows: a companion that says another confidence of a right and of a wrong answer."""
+    cells = json.loads((repository / "docs/own_policy.ipynb").read_text())["cells"]
+    said = "".join(line for cell in cells for out in cell.get("outputs", []) for line in out.get("text", []))
+    confidences = [float(one) for one in re.findall(r"^(0\.\d{3})  '", said, re.MULTILINE)]
+    assert len(confidences) == 8
+    assert np.ptp(confidences) > 0.2
