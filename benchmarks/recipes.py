@@ -25,7 +25,7 @@ from cocal.features.store import NumberFormat, create_features, open_features
 from cocal.models.loading import Policy
 from cocal.own_policy import fitting
 from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.recipes import folds_of
+from cocal.own_policy.recipes import folds_of, inputs_of
 from cocal.own_policy.states import Encoder
 
 SPLITS, FORMAT = 5, "bfloat16"
@@ -70,7 +70,7 @@ def splits(checkpoint: str, rollouts: Path, count: int | None):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "states.zarr"
         store, tokens = fitting._states(policy, rows, policy.blocks - 1, FORMAT, 4096, path, None, True)
-        states = fitting._inputs(store, policy.blocks - 1, None)
+        states = inputs_of(store, policy.blocks - 1, None)
     for k in range(SPLITS):
         yield rows, states, tokens, folds_of(rows["question"], 7) == k
 

@@ -27,7 +27,7 @@ from cocal.metrics.settings import MetricSettings
 from cocal.models.loading import Policy
 from cocal.own_policy.facts import HeldOut, ResponseFacts
 from cocal.own_policy.quality import binned, compared, measured
-from cocal.own_policy.recipes import Chosen, Lesson, choose, folds_of
+from cocal.own_policy.recipes import Chosen, Lesson, choose, folds_of, inputs_of
 from cocal.own_policy.rollouts import Experience, experience_of, find, learnable
 from cocal.own_policy.saved import About, BaseModelFacts, Cut, Recipe
 from cocal.own_policy.states import BLOCK, Encoder, confidences, default_target
@@ -158,7 +158,7 @@ def fit(
         if recipe == "paper":
             ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])
         else:
-            inputs = _inputs(store, at_layer, None if token_probability is False else tokens)
+            inputs = inputs_of(store, at_layer, None if token_probability is False else tokens)
             reads = {inputs.shape[1]} if token_probability else {width, inputs.shape[1]}
             chosen = _best(inputs, reads, width, learnt, fold, _last_stage(experience, held_out), settings)
             companions = Companions(_spec(chosen, learnt, at_layer), chosen.model)
@@ -192,18 +192,6 @@ def _as_learnt(rows: pd.DataFrame, cut: Cut, notes: list[str]) -> pd.DataFrame:
     if right := int((rows["truncated"] & rows["correct"]).sum()):
         notes.append(f"{right:,} responses that were cut at the limit are labelled correct, and are learnt as wrong")
     return rows.assign(correct=rows["correct"] & ~rows["truncated"], truncated=False)
-
-
-def _inputs(store: FeatureReader, layer: int, tokens: np.ndarray | None) -> np.ndarray:
-    """The states of all responses, and behind them token probabilities where they are given, float32 (n, inputs)."""
-    width, at_once = len(RESPONSE_POOLINGS) * store.hidden, store.rows_per_read(len(RESPONSE_POOLINGS))
-    found = np.empty((len(store), width + (0 if tokens is None else TOKEN_INPUTS)), dtype=np.float32)
-    for start in range(0, len(store), at_once):  # a copy of them all would be gigabytes
-        stop = min(start + at_once, len(store))
-        found[start:stop, :width] = store.read(start, stop, layer, RESPONSE_POOLINGS)
-    if tokens is not None:
-        found[:, width:] = tokens
-    return found
 
 
 def _best(

@@ -17,6 +17,9 @@ from torch import Tensor
 from cocal.companion.model import MEAN, SCALE, CompanionMLP, Dropout, matmul_precision
 from cocal.companion.settings import CompanionSettings
 from cocal.errors import ContractError
+from cocal.features.extract import TOKEN_INPUTS
+from cocal.features.forward import RESPONSE_POOLINGS
+from cocal.features.store import FeatureReader
 from cocal.own_policy.saved import Tried
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
@@ -92,6 +95,18 @@ def folds_of(questions: Sequence[str], seed: int) -> np.ndarray:
     rank = np.empty(len(texts), dtype=np.int64)
     rank[sorted(range(len(texts)), key=hashes.__getitem__)] = np.arange(len(texts))
     return (rank % FOLDS)[codes]
+
+
+def inputs_of(store: FeatureReader, layer: int, tokens: np.ndarray | None) -> np.ndarray:
+    """The states of all responses, and behind them token probabilities where they are given, float32 (n, inputs)."""
+    width, at_once = len(RESPONSE_POOLINGS) * store.hidden, store.rows_per_read(len(RESPONSE_POOLINGS))
+    found = np.empty((len(store), width + (0 if tokens is None else TOKEN_INPUTS)), dtype=np.float32)
+    for start in range(0, len(store), at_once):  # a copy of them all would be gigabytes
+        stop = min(start + at_once, len(store))
+        found[start:stop, :width] = store.read(start, stop, layer, RESPONSE_POOLINGS)
+    if tokens is not None:
+        found[:, width:] = tokens
+    return found
 
 
 def choose(lesson: Lesson, settings: CompanionSettings) -> Chosen:
