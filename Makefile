@@ -136,11 +136,12 @@ $(OLDEST)/.installed: pyproject.toml constraints.txt Makefile | .venv-uv/bin/uv
 	  -e '.[fit]' $$(for tool in $(TOOLS); do grep "^$$tool==" constraints.txt; done)
 	touch $@
 
-# What needs TRL or Snakemake is left out, and what newer versions alone have: NumPy's bytes that studies rest on, experts
-# in one tensor, bitsandbytes' words.
+# What needs TRL or Snakemake is left out, and what rests on the bytes of NumPy's functions or on one draw of responses.
 NEWER := integrations/test_trl_recording.py integrations/test_trl_runs.py models/test_resumable.py rewards/test_trl.py \
   runtime/test_terminal.py
-NEWER_ONES := runtime/test_operations.py runtime/test_gpus.py::test_importing_a_training_asks_for_no_gpu
+NEWER_ONES := runtime/test_numerics.py::test_an_operation_gives_the_bytes_of_other_processors \
+  own_policy/test_monitor.py::test_a_bound_is_left_where_the_whole_interval_is_worse \
+  runtime/test_gpus.py::test_importing_a_training_asks_for_no_gpu
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/python -m $(PYTEST) tests/cocal -m "not slow and not long and not vllm" -W ignore::DeprecationWarning \
 	  $(NEWER:%=--ignore tests/cocal/%) $(NEWER_ONES:%=--deselect tests/cocal/%)

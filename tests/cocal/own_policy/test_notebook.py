@@ -79,6 +79,7 @@ def test_what_generate_returns_is_scored_without_padding(companion, micro_policy
     model, tokenizer = micro_policy
     chat = tokenizer.apply_chat_template(CHAT, add_generation_prompt=True, return_dict=True, return_tensors="pt")
     torch.manual_seed(1)
+    chat.pop("token_type_ids", None)
     sampled = model.generate(**chat, do_sample=True, max_new_tokens=24, num_return_sequences=12, temperature=1.2)
     new = sampled[:, chat["input_ids"].shape[1] :]
     ends = {tokenizer.eos_token_id, tokenizer.pad_token_id} - {None}

@@ -14,6 +14,7 @@ from cocal.companion.model import CompanionMLP
 from cocal.companion.settings import CompanionSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import score as passes
+from cocal.metrics.shown import metric_text
 from cocal.models.loading import Policy
 from cocal.models.text import batches_of_tokens
 from cocal.own_policy import fitting
@@ -175,7 +176,7 @@ def test_the_card_compares_with_a_constant_and_with_token_probability(both, own)
     card = about.card()
     assert "### Responses that ended, of all steps" in card
     assert "### Responses that were cut, of all steps" in card
-    assert f"a constant has the Brier score {about.held_out.constant:.3f}" in card
+    assert f"a constant has the Brier score {metric_text('brier', about.held_out.constant)}" in card
     assert all(f"| {one.name} | {one.brier:.4f} |" in card for one in about.tried)
     assert "were cut at the limit count as wrong" in card
 
