@@ -137,7 +137,7 @@ def over_points(margins: pd.DataFrame, level: float) -> pd.DataFrame:
     for (axis, name), part in margins.groupby(_PLACE[:2], sort=False):
         for metric in SCORES:
             values = part[metric].to_numpy()
-            mean = over_replicates(values, level, "", False)
+            mean = over_replicates(values, level, "")
             rows.append((axis, name, metric, *mean[:4], int((values > 0).sum()), len(values)))
     found = pd.DataFrame(
         rows, columns=[*_PLACE[:2], "metric", "value", "lower", "upper", "p", "positive", "replicates"]

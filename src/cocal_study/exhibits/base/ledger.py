@@ -15,7 +15,6 @@ from cocal_study.evidence.published import Published
 from cocal_study.evidence.sources import PublishedSource, StudyFiles, StudyScope, StudySource
 from cocal_study.evidence.verdicts import judge_all
 from cocal_study.exhibits.base.exhibit import LEDGER, PUBLISHED, REPLICATES, Files, Layout, origin
-from cocal_study.exhibits.typesetting.accuracy import main_methods
 from cocal_study.planning.costs import Cost, Latency
 from cocal_study.planning.plan import available_methods, budget_prefixes, final_predictions, has_methods, layers_of
 from cocal_study.planning.results import companion_folder, cost_file, resamples_file
@@ -59,7 +58,6 @@ def claims_layout(study: Study) -> ClaimsLayout:
         budgets=study.reports.budgets,
         datasets={title: name for name, title in study.reports.mirrors.items()},
         layers={name: tuple(layers_of(study, name)) for name in backbones},
-        methods=main_methods(study),
         tiny=isinstance(main, PretrainingSettings) and main.start is None,
     )
     return ClaimsLayout(**origin(study), labels=tuple(study.backbones[name].label for name in backbones), scope=scope)
