@@ -185,6 +185,7 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
     if name == "conditions":
         files = {"companions": coded_specs([120])[1], "published": read_published(ROOT / "config/paper")}
         files |= {"rollouts": list(coded_rollouts().values()), "questions": coded_questions()}
+        files |= {"replayed": coded_specs([120])[0]}
         return {"metrics": coded_cube(layout.backbone, everything), **files}
     if name == "decisions":
         return {"predictions": decided.predictions(), "responses": [decided.pool("amc"), decided.pool("aime")]}
