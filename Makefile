@@ -8,7 +8,7 @@ CRATE := .venv-crate
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce laptop replicate regimes check test test-long test-crate wires test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
+.PHONY: reproduce laptop replicate regimes experience check test test-long test-crate wires test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
@@ -16,6 +16,8 @@ help:
 	@echo "                 its numbers; ALGORITHMS='grpo, rlcr, dcpo' trains the rivals, too"
 	@echo "make replicate   run the embedded study with five other seeds of the policies (REPLICATES=5), and gather the spread"
 	@echo "make regimes     run the embedded study's main policy under other conditions (REPLICATES=5), and gather the margins"
+	@echo "make experience  run the embedded study's main policy with two to 96 questions a step (REPLICATES=5), and gather how"
+	@echo "                 good companions are by the number of rollouts that they learnt from"
 	@echo "make check       set up .venv, run the linters and the fast tests, which start no Snakemake, while one works"
 	@echo "make test        set up .venv, run the linters and the test suite, with one whole study"
 	@echo "make test-long   run the tests that make test leaves out: trainings of several processes, further studies"
@@ -84,6 +86,17 @@ regimes: $(INSTALLED)
 	for number in $(NUMBERS); do cocal regimes --number $$number --output $(REGIMES)/$$number --overwrite || exit 1; done
 	printf '%s\n' $(NUMBERS) | xargs -I {} -P $$(nproc) workflow/scripts/regimes.sh $(REGIMES)/{} results/metrics/tiny.nc
 	cocal gather $$(printf '$(REGIMES)/%s ' $(NUMBERS)) --output $(REGIMES)/gathered --overwrite
+
+# The learning curve: how many rollouts companions need. It has the same form as the regimes, and is run in the same way.
+EXPERIENCE := studies/experience
+experience: $(INSTALLED)
+	for number in $(NUMBERS); do \
+	  cocal regimes --regimes config/experience.yaml --number $$number --output $(EXPERIENCE)/$$number --overwrite || exit 1; \
+	done
+	printf '%s\n' $(NUMBERS) | xargs -I {} -P $$(nproc) workflow/scripts/regimes.sh $(EXPERIENCE)/{} \
+	  results/metrics/tiny.nc results/metrics/tiny-recalibrated.nc
+	cocal gather --regimes config/experience.yaml $$(printf '$(EXPERIENCE)/%s ' $(NUMBERS)) \
+	  --output $(EXPERIENCE)/gathered --overwrite
 
 PYTEST := pytest --numprocesses 2 --dist loadfile
 

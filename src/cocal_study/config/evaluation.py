@@ -187,6 +187,9 @@ class ReportSettings(Model):
     regimes: str | None = None
     """Folder of what `cocal gather` has measured under other conditions, for figures/regimes and tables/regimes, which
     are left out without it, or if it is not there."""
+    experience: str | None = None
+    """Folder of what `cocal gather` has measured at the points of config/experience.yaml, for figures/experience, which
+    is left out without it, or if it is not there."""
     replicates: str | None = None
     """Folder of what `cocal spread` has gathered of the study's replicates, for tables/claims; without it, or if it is
     not there, replicates have no say."""
