@@ -8,13 +8,14 @@ CRATE := .venv-crate
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce laptop replicate regimes experience check test test-long test-crate wires test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
+.PHONY: reproduce laptop replicate central regimes experience check test test-long test-crate wires test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
 	@echo "make laptop      run the laptop study, the embedded one with a language model of 135 million parameters, and gather"
 	@echo "                 its numbers; ALGORITHMS='grpo, rlcr, dcpo' trains the rivals, too"
 	@echo "make replicate   run the embedded study with five other seeds of the policies (REPLICATES=5), and gather the spread"
+	@echo "make central     run the central comparison alone with twenty other seeds, and gather what it says of the claims"
 	@echo "make regimes     run the embedded study's main policy under other conditions (REPLICATES=5), and gather the margins"
 	@echo "make experience  run the embedded study's main policy with two to 96 questions a step (REPLICATES=5), and gather how"
 	@echo "                 good companions are by the number of rollouts that they learnt from"
@@ -79,6 +80,18 @@ replicate: $(INSTALLED)
 	  snakemake --directory $$folder --configfile $$folder/study.yaml || exit 1; \
 	done
 	cocal spread $$(printf '$(REPLICAS)/%s/results ' $(NUMBERS)) --output $(REPLICAS)/spread --overwrite
+
+# Replicates of the central comparison alone, beside one another, each on one core. Their numbers mean the policies of the
+# whole replicates; the claims that they can assess are judged by them.
+CENTRAL := studies/central
+central: NUMBERS = $$(seq 20)
+central: $(INSTALLED)
+	for number in $(NUMBERS); do \
+	  cocal replicate --keys config/central.yaml --number $$number --output $(CENTRAL)/$$number/study.yaml --overwrite || exit 1; \
+	done
+	printf '%s\n' $(NUMBERS) | xargs -I {} -P $$(nproc) snakemake --cores 1 --directory $(CENTRAL)/{} \
+	  --configfile $(CENTRAL)/{}/study.yaml -- results/tables/claims.csv results/tables/conditions.csv results/tables/main.csv
+	cocal spread $$(printf '$(CENTRAL)/%s/results ' $(NUMBERS)) --output $(CENTRAL)/spread --overwrite
 
 # Replicates run beside one another, each on one core; a stopped run goes on where it stopped. Replicates that were
 # gathered before are kept, so that `make regimes NUMBERS="4 5"` adds two to them.

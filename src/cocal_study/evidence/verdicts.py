@@ -268,6 +268,18 @@ def _of_replicates(
     return *found, pd.DataFrame(values, index=pd.MultiIndex.from_frame(every[["case", "margin"]])).sort_index()
 
 
+def joined(replicates: pd.DataFrame | None, central: pd.DataFrame | None) -> pd.DataFrame | None:
+    """What replicates of the central comparison have gathered of the claims that all of them could assess, and what
+    replicates of the whole study have gathered of the others."""
+    if central is None or replicates is None:
+        return replicates if central is None else central
+    margins = central[(central["source"] == STUDY) & (central["case"] > 0)]
+    silent = margins["claim"][np.isnan(_numbers(margins)).any(axis=1)]
+    claims = set(margins["claim"]) - set(silent)
+    kept = replicates[~replicates["claim"].isin(claims)]
+    return pd.concat([kept, central[central["claim"].isin(claims)]], ignore_index=True)
+
+
 def _gathered(claim: Claim, score: str, replicates: pd.DataFrame) -> pd.DataFrame:
     """The margins of a claim that were gathered in the studies that are the replicates."""
     rows = replicates[(replicates["claim"] == claim.id) & (replicates["source"] == STUDY)]
@@ -277,7 +289,7 @@ def _gathered(claim: Claim, score: str, replicates: pd.DataFrame) -> pd.DataFram
 
 def _joint(every: pd.DataFrame, level: float) -> list[list[Margin]]:
     """The margins of each case with replicates as the unit; a confidence is at chance if it is in half of them."""
-    chance = every.filter(regex=r"^at_chance_\d+$").fillna("")
+    chance = every.filter(regex=r"^at_chance_\d+$").dropna(axis=1, how="all").fillna("")
     cases: dict[int, list[Margin]] = {}
     for place, values in enumerate(_numbers(every)):
         said = Counter(name for cell in chance.iloc[place] for name in cell.split(", ") if name)
@@ -321,7 +333,9 @@ def by_unit(
             decided = {source: (*margin[:4], said)}
             if source == REPLICATES:
                 one = every[every["margin"] == margin.label].iloc[0]
-                for number in (name.removeprefix("replicate_") for name in one.index if name.startswith("replicate_")):
+                for number in (
+                    name.removeprefix("replicate_") for name in one.filter(regex="^replicate_").dropna().index
+                ):
                     own = one[f"replicate_{number}"], *[math.nan] * 3, one[f"verdict_{number}"]
                     decided[f"replicate {number}"] = own
             rows += [(claim.id, name, "", 0, unit, *own, claim.title, claim.family) for name, own in decided.items()]
@@ -335,8 +349,8 @@ def unit_of(label: str) -> str:
 
 
 def _numbers(rows: pd.DataFrame) -> np.ndarray:
-    """The values of each row in every replicate, float64 [rows, replicates]."""
-    return rows.filter(regex=r"^replicate_\d+$").to_numpy(dtype=np.float64)
+    """The values of each row in every replicate that has some of them, float64 [rows, replicates]."""
+    return rows.filter(regex=r"^replicate_\d+$").dropna(axis=1, how="all").to_numpy(dtype=np.float64)
 
 
 def over_replicates(values: np.ndarray, level: float, label: str, at_chance: str = "") -> Margin:

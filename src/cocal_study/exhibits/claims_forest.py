@@ -11,7 +11,7 @@ from cocal.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDT
 from cocal_study.config.study import Study
 from cocal_study.evidence.claims import OF_THE_PAPER, Claim
 from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
-from cocal_study.evidence.verdicts import PAPER, REPLICATES, STUDY, UNITS, by_unit, is_measured
+from cocal_study.evidence.verdicts import PAPER, REPLICATES, STUDY, UNITS, by_unit, is_measured, joined
 from cocal_study.exhibits.base.exhibit import FigureExhibit
 from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_fields, judged, readers
 from cocal_study.planning.plan import has_methods
@@ -58,7 +58,12 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 
 @wraps(judged, assigned=())  # which has the names of the inputs
 def prepare(
-    layout: Layout, *, ledger: tuple[Claim, ...], replicates: pd.DataFrame | None = None, **inputs: Any
+    layout: Layout,
+    *,
+    ledger: tuple[Claim, ...],
+    replicates: pd.DataFrame | None = None,
+    central: pd.DataFrame | None = None,
+    **inputs: Any,
 ) -> pd.DataFrame:
     """The margins of the claims that are about differences of metrics.
 
@@ -66,13 +71,14 @@ def prepare(
         layout: The parts of the study that stand for those of the paper.
         ledger: The claims.
         replicates: What `cocal spread` has gathered of tables/claims.csv.
+        central: The same of replicates of the central comparison alone.
         inputs: The other arguments of `cocal_study.exhibits.base.ledger.readers`.
 
     Returns:
         The result of `cocal_study.evidence.verdicts.by_unit`.
     """
     drawn = [claim for claim in ledger if claim.kind not in OF_THE_PAPER and not is_measured(claim)]
-    return by_unit(drawn, *readers(layout, **inputs), replicates)
+    return by_unit(drawn, *readers(layout, **inputs), joined(replicates, central))
 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:

@@ -33,6 +33,7 @@ from cocal_study.evidence.verdicts import (
     UNDER_SPECIFIED,
     UNITS,
     is_measured,
+    joined,
     judge_all,
     of_claims,
     of_families,
@@ -185,6 +186,22 @@ def test_a_confidence_is_at_chance_if_it_is_in_half_of_the_replicates():
         row = found[found["source"] == REPLICATES].squeeze()
         assert row["verdict"] == HOLDS, "by its numbers"
         assert row["reason"] == f"constant or at chance: {shown}" * bool(shown)
+
+
+def test_claims_of_the_central_comparison_are_judged_by_its_own_replicates():
+    """Where all of them could assess a claim; the numbers of the others are not mixed with theirs."""
+    first, second, values = "group-conservative", "coupled-trail-in-accuracy", (0.04, 0.05, 0.05, 0.06)
+    whole = gathered([(name, 1, "a", values, (HOLDS,) * 4) for name in (first, second)])
+    against = (first, 1, "a", (-0.04, -0.05, -0.05, -0.06), (FAILS,) * 4)
+    central = gathered([against, (second, 1, "a", (np.nan, *values[1:]), ("",) * 4)])
+    central = central.rename(columns=lambda name: re.sub(r"_([1-4])$", r"_1\1", name))
+    central["replicate_15"], central["verdict_15"] = -0.05, FAILS
+    found = of_claims(judge_all([BY_ID[first], BY_ID[second]], READER, READER, False, joined(whole, central)))
+    found = found[found["source"] == REPLICATES].set_index("claim")
+    assert found["verdict"].to_dict() == {first: FAILS, second: HOLDS}
+    assert found["replicates"].to_dict() == {first: 5, second: 4}
+    assert joined(whole, None) is whole
+    assert joined(None, central) is central
 
 
 def test_claims_that_replicates_do_not_have_say_so(files):

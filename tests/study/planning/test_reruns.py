@@ -50,7 +50,10 @@ EDITS = [
             **_under("policy.slime", {"nodes": 2, "devices": 4, "home": "/slime", "megatron": "/megatron"}),
             **_under("policy.slime", {"torch_dist": {"smoke": "/converted"}, "arguments": ["--x"], "start": ["srun"]}),
             **_under(
-                "reports", dict.fromkeys(("replicates", "regimes", "experience", "language_model"), "studies/elsewhere")
+                "reports",
+                dict.fromkeys(
+                    ("replicates", "central", "regimes", "experience", "language_model"), "studies/elsewhere"
+                ),
             ),
         },
         set(),

@@ -13,8 +13,8 @@ from cocal_study.evidence.claims import Claim
 from cocal_study.evidence.predicates import Reader
 from cocal_study.evidence.published import Published
 from cocal_study.evidence.sources import PublishedSource, StudyFiles, StudyScope, StudySource
-from cocal_study.evidence.verdicts import judge_all
-from cocal_study.exhibits.base.exhibit import LEDGER, PUBLISHED, REPLICATES, Files, Layout, origin
+from cocal_study.evidence.verdicts import joined, judge_all
+from cocal_study.exhibits.base.exhibit import CENTRAL, LEDGER, PUBLISHED, REPLICATES, Files, Layout, origin
 from cocal_study.planning.costs import Cost, Latency
 from cocal_study.planning.plan import available_methods, budget_prefixes, final_predictions, has_methods, layers_of
 from cocal_study.planning.results import companion_folder, cost_file, resamples_file
@@ -81,6 +81,8 @@ def claims_inputs(study: Study) -> dict[str, Files]:
     inputs |= {PUBLISHED: "config/paper", LEDGER: "config/paper/claims.yaml"}
     if study.reports.replicates:
         inputs[REPLICATES] = f"{study.reports.replicates}/tables/claims.csv"
+    if study.reports.central:
+        inputs[CENTRAL] = f"{study.reports.central}/tables/claims.csv"
     return inputs
 
 
@@ -102,6 +104,7 @@ def judged(
     fit: Cost | None = None,
     latency: Latency | None = None,
     replicates: pd.DataFrame | None = None,
+    central: pd.DataFrame | None = None,
     language_model: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Judge every claim by the paper's numbers, by the study, and by its replicates.
@@ -117,13 +120,14 @@ def judged(
         fit: Time of the fit of CoCal's companions.
         latency: Inference times.
         replicates: What `cocal spread` has gathered of tables/claims.csv.
+        central: The same of replicates of the central comparison alone.
         language_model: The tables/claims.csv of a study of a language model.
 
     Returns:
         The result of `cocal_study.evidence.verdicts.judge_all`.
     """
     found = readers(layout, resamples, published, companions, predictions, sampling, fit, latency)
-    return judge_all(ledger, *found, layout.scope.of_paper, replicates, language_model)
+    return judge_all(ledger, *found, layout.scope.of_paper, joined(replicates, central), language_model)
 
 
 def readers(
