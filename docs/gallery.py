@@ -19,7 +19,6 @@ from cocal_study.evidence.verdicts import (
     PAPER,
     REPLICATES,
     STUDY,
-    holding,
     of_claims,
 )
 from cocal_study.exhibits.base.exhibit import MATHEMATICS
@@ -96,7 +95,6 @@ def what_holds(judged: pd.DataFrame) -> str:
     whole = of_claims(judged)
     verdicts = whole.pivot(index="claim", columns="source", values="verdict").loc[whole["claim"].unique()]
     titles = whole.drop_duplicates("claim").set_index("claim")["title"]
-    counts = whole[whole["source"] == REPLICATES].set_index("claim")["count"]
     decided = verdicts[verdicts.isin([*FAVOUR, AGREES, CONTRADICTS]).any(axis=1)]
     sources = {STUDY: "embedded study", LANGUAGE_MODEL: "laptop study", PAPER: "the paper's numbers"}
     sources = {source: title for source, title in sources.items() if source in verdicts}
@@ -105,10 +103,10 @@ def what_holds(judged: pd.DataFrame) -> str:
         "",
         "<details><summary>Every claim that is decided</summary>",
         "",
-        f"| claim | replicates together | hold | {' | '.join(sources.values())} |",
-        "|---|---|---|" + "---|" * len(sources),
+        f"| claim | replicates together | {' | '.join(sources.values())} |",
+        "|---|---|" + "---|" * len(sources),
         *(
-            f"| {titles[claim]} | {row[REPLICATES]} | {holding(counts[claim])} | {' | '.join(row[list(sources)])} |"
+            f"| {titles[claim]} | {row[REPLICATES]} | {' | '.join(row[list(sources)])} |"
             for claim, row in decided.iterrows()
         ),
         "",

@@ -49,7 +49,12 @@ EDITS = [
             **_under("sources", {"registry": "elsewhere.yaml", "mirror": "file:///elsewhere", "cache": "elsewhere"}),
             **_under("policy.slime", {"nodes": 2, "devices": 4, "home": "/slime", "megatron": "/megatron"}),
             **_under("policy.slime", {"torch_dist": {"smoke": "/converted"}, "arguments": ["--x"], "start": ["srun"]}),
-            **_under("reports", dict.fromkeys(("replicates", "regimes", "language_model"), "studies/elsewhere")),
+            **_under(
+                "reports",
+                dict.fromkeys(
+                    ("replicates", "central", "regimes", "experience", "language_model"), "studies/elsewhere"
+                ),
+            ),
         },
         set(),
     ),

@@ -77,6 +77,7 @@ _DIGESTS = (
 )
 _REPLICATE = (
     flag("--study", "study file", type=Path, default=Path("config/config.yaml")),
+    flag("--keys", "file of keys of the study with other values, such as config/central.yaml", type=Path),
     required("--number", "number of the replicate, counted from 1", type=flags.COUNT),
     output("--output", "study file of the replicate", required=True),
     flags.OVERWRITE,

@@ -177,9 +177,11 @@ CHAPTERS: tuple[Chapter, ...] = get_args(Chapter)
 Files = str | Sequence[str]
 """One file, or several of one kind."""
 
-GATHERED = REPLICATES, REGIMES, LANGUAGE_MODEL = ("replicates", "regimes", "language_model")
-"""What replicates of the study have found, what was measured under other conditions, and what a study of a language
-model has found. A study may go without them."""
+GATHERED = REPLICATES, CENTRAL, REGIMES, EXPERIENCE, LANGUAGE_MODEL = (
+    *("replicates", "central", "regimes", "experience", "language_model"),
+)
+"""What replicates of the study and of its central comparison have found, what was measured under other conditions and
+with more or less experience, and what a study of a language model has found. A study may go without them."""
 OF_REPOSITORY = PUBLISHED, LEDGER, *_ = ("published", "ledger", *GATHERED)
 """The kinds of input that are no products of the study but lie in the repository: the folder of the paper's numbers,
 the ledger of its claims, and what was gathered elsewhere."""

@@ -1,20 +1,30 @@
 """The verdict on the paper in a few sentences, which the README, the end of a run and the report have in common."""
 
-import re
-
 import pandas as pd
 
-from cocal_study.evidence.predicates import DEGENERATE, FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
-from cocal_study.evidence.verdicts import CONTRADICTS, LANGUAGE_MODEL, PAPER, REPLICATES, STUDY, of_claims, of_families
+from cocal_study.config.methods import METHODS
+from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
+from cocal_study.evidence.verdicts import (
+    CONTRADICTS,
+    COST,
+    LANGUAGE_MODEL,
+    PAPER,
+    REPLICATES,
+    STUDY,
+    of_claims,
+    of_families,
+    unit_of,
+)
 from cocal_study.exhibits.typesetting.wording import counted, listed, signed
 
 CENTRAL = "beats-postcal"
 """The claim on which the paper rests: each companion of CoCal against the one of PostCal with the same target."""
-READ = ["claim", "source", "case", "score", "family", "title", "kind", "verdict", "count", "value", "lower", "upper"]
+READ = ["claim", "source", "case", "score", "margin", "family", "title", "kind", "verdict", "positive", "replicates"]
+READ += ["value", "lower", "upper", "at_chance", "detectable", "zero_excluded", "published", "paper_excluded"]
 """The columns of tables/claims.csv of which the verdict is made."""
 _SAID = "that CoCal beats PostCal because it learns from the training's own experience"
 _ANSWERS = {HOLDS: "Yes", OBSERVED: "Yes", FAILS: "No", UNOBSERVED: "No"}
-_WORDS = {OPEN: "is not separable from chance", DEGENERATE: "meets a rival whose confidence is degenerate"}
+_WORDS = {OPEN: "is not separable from chance"}
 _KINDS = {
     (HOLDS, OBSERVED): ("holds", "hold"),
     (FAILS, UNOBSERVED): ("does not", "do not"),
@@ -33,28 +43,28 @@ def verdict(judged: pd.DataFrame, study: str) -> list[str]:
     """
     whole, families = of_claims(judged), of_families(judged)
     rows = whole.set_index(["claim", "source"])
-    positive, number = _positive(rows.loc[CENTRAL, REPLICATES]["count"])
-    alone = not number
+    margins = judged[(judged["claim"] == CENTRAL) & (judged["case"] > 0) & (judged["score"] == "")]
+    together = margins[margins["source"] == REPLICATES]
+    alone = together.empty
     source = STUDY if alone else REPLICATES
-    central = rows.loc[CENTRAL, source]
+    number = 0 if alone else int(together["replicates"].iloc[0])
     judges = f"the {study} study alone" if alone else f"{counted(number, 'replicate')} together"
-    found = central["verdict"]
+    found = rows.loc[CENTRAL, source]["verdict"]
     lines = [
         f"Does it reproduce? {_ANSWERS.get(found, 'Undecided')}: {_SAID} {_WORDS.get(found, _is(found))}, by {judges}.",
+        *map(_margin, margins[margins["source"] == source].itertuples()),
+    ]
+    if not alone:
+        lines.append(f"{_detectable(together)} in four of five cases, if it is there.")
+    lines.append(
         f"Of {len(families)} families of claims that restate one another, {_named(families[source])} by {judges}"
         + ("" if alone else f"; by the {study} study alone {_counts(families[STUDY])}")
         + "; the others are mixed or cannot be judged. Not separable means that the 95 % interval of the difference "
-        "holds zero after adjustment.",
-    ]
-    if pd.notna(central["value"]):
-        lead = signed("ece", central["value"])
-        ends = " to ".join(signed("ece", central[end]) for end in ("lower", "upper"))
-        over = "" if alone else f", and was ahead in {positive} of {number}"
-        lines.append(
-            "In the least favourable comparison of ECE or AUROC, CoCal "
-            f"{'leads' if central['value'] > 0 else 'trails'} PostCal by {lead.lstrip('+−')} "
-            f"(margin {lead}, 95 % interval {ends}){over}."
-        )
+        "holds zero."
+    )
+    costs = whole[(whole["kind"] == COST) & (whole["source"] == STUDY)]["verdict"]
+    if costs.isin([HOLDS, OBSERVED, FAILS, UNOBSERVED]).any():
+        lines.append(f"Claims about costs are no evidence on calibration, and counted apart: {_counts(costs)}.")
     if LANGUAGE_MODEL in families:
         other = rows.loc[CENTRAL, LANGUAGE_MODEL]
         lead = "" if pd.isna(other["value"]) else f" (margin {signed('ece', other['value'])})"
@@ -74,10 +84,28 @@ def _is(verdict: str) -> str:
     return verdict if verdict in (HOLDS, FAILS) else f"is {verdict}"
 
 
-def _positive(count: str) -> tuple[int, int]:
-    """In how many replicates the deciding margin is positive, and how many there are."""
-    found = re.search(r"positive in (\d+) of (\d+)", count)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+def _margin(row: object) -> str:
+    """One margin of the central claim with what its interval excludes."""
+    methods, metric = row.margin.split(", ")[:2]
+    ours, rival = (METHODS[name].label for name in methods.split(" and "))
+    value, lower, upper = (signed(metric, number) for number in (row.value, row.lower, row.upper))
+    text = f"{ours} over {rival}, {metric.upper()}: margin {value} (95 % {lower} to {upper})"
+    if pd.notna(row.positive):
+        text += f", positive in {row.positive:.0f} of {row.replicates:.0f}"
+    text += f"; zero is {'' if row.zero_excluded == 'yes' else 'not '}excluded"
+    if row.paper_excluded:
+        paper = signed(metric, row.published)
+        text += f", the paper's margin, {paper}, is {'' if row.paper_excluded == 'yes' else 'not '}excluded"
+    chance = " and ".join(METHODS[name].label for name in row.at_chance.split(", ") if name)
+    return f"{text}{f'; constant or at chance: {chance}' if chance else ''}."
+
+
+def _detectable(margins: pd.DataFrame) -> str:
+    """What so many replicates can find: the greatest detectable margin of each metric."""
+    greatest = margins.groupby(margins["margin"].map(unit_of), sort=False)["detectable"].max()
+    said = listed([f"{value:.3f} in {metric.upper()}" for metric, value in greatest.items()])
+    number = counted(int(margins["replicates"].iloc[0]), "replicate")
+    return f"{number[0].upper()}{number[1:]} find a margin of {said}"
 
 
 def _counts(verdicts: pd.Series) -> str:
