@@ -28,7 +28,7 @@ from cocal_study.config.load import configured_study
 from cocal_study.policy.train import opening_vllm, set_precision, trl_arguments
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from cocal_study.policy.update import HostAdamW
-from cocal_study.resources.memory import GIB, needs
+from cocal_study.resources.memory import GIB, least_memory
 
 STUDY = Path(__file__).resolve().parents[1] / "config/single-gpu.yaml"
 CARD = 23.5
@@ -73,7 +73,7 @@ def rollouts(layers: int, width: int, inner: int, vocabulary: int, tokens: int) 
     """
     gpu = torch.cuda.is_available()
     study = configured_study([STUDY], {})
-    plan = {need.job: need.bytes / GIB for need in needs(study, "qwen3-1.7b", CARD * GIB) if "grpo" in need.job}
+    plan = least_memory(study, "update", CARD)
     whole = torch.cuda.get_device_properties(0).total_memory if gpu else CARD * GIB
     share = study.policy.trl.vllm_memory_share * CARD * GIB / whole
     trl = {"vllm": gpu and find_spec("vllm") is not None, "vllm_memory_share": share}
@@ -106,8 +106,7 @@ def rollouts(layers: int, width: int, inner: int, vocabulary: int, tokens: int) 
         trainer.train()
     difference = trainer.agreement.difference or "no vLLM"
     print(f"mean and largest difference of vLLM's log-probabilities in step 2: {difference}")
-    for job, size in plan.items():
-        print(f"plan, {job}: {size:.1f} GiB")
+    print(f"plan, at least: {plan:.1f} GiB")
     if gpu:
         print(f"peak of PyTorch {torch.cuda.max_memory_allocated() / GIB:.1f} GiB, of the card {peak[0] / GIB:.1f} GiB")
 

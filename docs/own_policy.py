@@ -30,7 +30,7 @@ configure("own policy")  # progress, on standard error
 model, tokenizer = Checkpoint.find(options.checkpoint).load(options.precision)
 
 # Fit: the rollouts are read and checked, their hidden states computed, a tenth of the questions held out.
-settings = CompanionSettings(targets=("binary",), widths=options.widths)
+settings = CompanionSettings(targets=("binary",), widths=options.widths)  # the paper's; without settings, the best
 reading = Reading(max_response_length=options.max_response_length)
 companion = Companion.fit(model, tokenizer, options.rollouts, settings=settings, reading=reading)
 print(companion.about.in_words())

@@ -24,7 +24,7 @@ def test_the_report_keeps_what_each_step_said_whichever_command_ran_it(repositor
     said = (
         "product of 256 x 256 in bfloat16",
         "Left out: it needs a GPU.",
-        "plan, update of grpo: ",
+        "plan, at least: ",
         "2 rows of 32 tok",
     )
     assert sorted(said, key=report.index) == list(said)

@@ -15,8 +15,8 @@ from cocal.models.loading import Policy
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
 
-SMALL = ["--widths", "16", "8", "--seeds", "42", "137", "--passes", "2"]
-"""Flags of a small companion."""
+SMALL = ["--recipe", "paper", "--widths", "16", "8", "--seeds", "42", "137", "--passes", "2"]
+"""Flags of a small companion of the paper's recipe."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,12 @@
 
 import argparse
 import shlex
+import shutil
+from pathlib import Path
 
 from cocal.commands.words import field_flags, field_mapping, given_flags
 from cocal.companion.settings import CompanionSettings
+from cocal.errors import ContractError
 from cocal.integrations.lines import NEEDED
 from cocal.models.text import read_template
 from cocal.own_policy.companion import Companion
@@ -14,7 +17,11 @@ from cocal.own_policy.rollouts import find
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
 from cocal.settings.parse import validate
 from cocal.store import digest
-from cocal.store.run_folder import RunFolder, file_states
+from cocal.store.damage import RUN_MARK
+from cocal.store.run_folder import RunFolder, file_states, link_file
+
+STATES = "states"
+"""Folder of the kept states within a companion's: a copy of the working folder that read them, with its mark."""
 
 
 def run_fit(options: argparse.Namespace) -> None:
@@ -26,6 +33,7 @@ def run_fit(options: argparse.Namespace) -> None:
     if options.widths:
         chosen["dropout"] = CompanionSettings().dropout[: len(options.widths)]
     settings = validate(CompanionSettings, {"targets": [options.target], **chosen}, "flags of the companion")
+    recipe = options.recipe or ("best" if options.target == "binary" else "paper")
     reading = Reading(
         field_mapping(options.field),
         options.correct_above,
@@ -39,11 +47,15 @@ def run_fit(options: argparse.Namespace) -> None:
     depends_on |= {"layer": options.layer, "states": options.states, "batch_tokens": batch_tokens}
     depends_on["precision"] = options.precision
     run_folder = RunFolder(options.output.with_name(f".{options.output.name}.fit"), digest(depends_on))
+    _take(options.output / STATES, run_folder)
     policy = checkpoint.load(options.precision)
     companion = Companion.fit(
         policy.model,
         policy.tokenizer,
         options.rollouts,
+        recipe=recipe,
+        cut=options.cut,
+        token_probability=options.beside is not None,
         settings=settings,
         reading=reading,
         layer=options.layer,
@@ -54,14 +66,21 @@ def run_fit(options: argparse.Namespace) -> None:
         run=run_folder.path,
     )
     companion.save_pretrained(options.output)
+    if options.keep_states:
+        _keep(run_folder, options.output / STATES)
     run_folder.publish({})
     spec = companion.about.spec
     print(f"\n{options.output}: a companion of {options.model}")
     for note in companion.about.notes:
         print(f"  {note}")
+    chosen_by = f"{spec.validation_responses:,} responses to other questions chose its best pass."
+    if recipe == "best":
+        chosen_by = f"by cross-validation it is the {companion.about.tried[0].name}."
+        for one in companion.about.tried:
+            print(f"  {one.brier:.4f} is the Brier score of the {one.name}")
     print(
         f"  It learnt from {spec.training_responses:,} responses, {100 * spec.training_error_share:.1f} % of them "
-        f"wrong; {spec.validation_responses:,} responses to other questions chose its best pass."
+        f"wrong; {chosen_by}"
     )
     print(f"  {companion.about.in_words()}")
     needed = {*NEEDED["prompt"], *NEEDED["response"]}
@@ -69,3 +88,21 @@ def run_fit(options: argparse.Namespace) -> None:
     flags += given_flags(options, {"revision": None, "adapter": None, "numerics": "native", "batch_tokens": None})
     flags += field_flags({meaning: name for meaning, name in reading.mapping.items() if meaning in needed})
     print(f"Next: {shlex.join(['cocal', 'score', *flags])} in.jsonl out.jsonl")
+
+
+def _take(kept: Path, run: RunFolder) -> None:
+    """Take the states that an earlier fit has kept, if they were made of the same inputs."""
+    mark = kept / RUN_MARK
+    if not run.resumed and mark.exists() and mark.read_bytes() == (run.path / RUN_MARK).read_bytes():
+        shutil.copytree(kept, run.path, copy_function=link_file, ignore=lambda *_: [RUN_MARK], dirs_exist_ok=True)
+
+
+def _keep(run: RunFolder, kept: Path) -> None:
+    """Keep the states of this fit in place of those of an earlier one."""
+    if kept.exists() and not (kept / RUN_MARK).exists():
+        raise ContractError(f"{kept}: is not a folder of kept states, which would replace it; move it (--keep-states)")
+    partial = kept.with_name(f".{kept.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    shutil.copytree(run.path, partial, copy_function=link_file)
+    shutil.rmtree(kept, ignore_errors=True)
+    partial.rename(kept)

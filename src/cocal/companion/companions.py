@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from cocal.companion.model import CompanionMLP
+from cocal.companion.model import MEAN, CompanionMLP
 from cocal.companion.settings import CompanionSettings, Target
 from cocal.companion.spec import CompanionSpec, parse_spec
 from cocal.errors import ContractError
@@ -29,9 +29,9 @@ _PREDICTION_BATCH = {"cpu": 512, "cuda": 8192}
 """Number of responses scored at a time; on a processor, the states of small companions then fit into its cache."""
 
 
-def build_model(settings: CompanionSettings, inputs: int) -> CompanionMLP:
+def build_model(settings: CompanionSettings, inputs: int, standardised: bool = False) -> CompanionMLP:
     """Build the uninitialised module of all members, in the order of `companion_members`."""
-    return CompanionMLP(inputs, settings.widths, settings.seeds, len(settings.targets))
+    return CompanionMLP(inputs, settings.widths, settings.seeds, len(settings.targets), standardised)
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def with_weights(spec: CompanionSpec, weights: Mapping[str, Tensor], path: Path)
     Raises:
         ContractError: if the weights do not fit the spec, or one of them is not a finite number.
     """
-    model = build_model(spec.settings, spec.inputs).eval()
+    model = build_model(spec.settings, spec.inputs, standardised=MEAN in weights).eval()
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:

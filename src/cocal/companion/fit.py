@@ -102,7 +102,7 @@ def fit_companions(
                 torch.from_numpy(np.stack(targets)[:, None]).to(device),
                 torch.from_numpy(correct[validation].astype(np.float32)).to(device),
                 None if shuffle_seed is None else np.random.default_rng(shuffle_seed),
-                lambda detail, steps=prefix.steps: progress.add(steps, f"{steps} steps: {detail}"),
+                lambda detail, steps=prefix.steps: progress.add(steps, f"{steps} steps: " * (steps > 1) + detail),
             )
         spec = CompanionSpec(
             settings=settings,

@@ -23,6 +23,8 @@ from cocal.companion.settings import CompanionSettings
 
 EPSILON = 1e-5
 """The default epsilon of `torch.nn.LayerNorm`."""
+MEAN, SCALE = "input_mean", "input_scale"
+"""Names of what standardises the inputs, float32 (inputs,), among the weights of companions that have it."""
 
 
 @contextmanager
@@ -107,10 +109,18 @@ class CompanionMLP(nn.Module):
         widths: Widths of the hidden layers.
         seeds: Seeds of the initialisation.
         targets: Number of targets. Member t * len(seeds) + s has target t and seed s.
+        standardised: Whether the module subtracts a mean from every input and divides it by a scale, which are saved
+            with its weights and never trained. The paper's companions do not.
     """
 
-    def __init__(self, inputs: int, widths: Sequence[int], seeds: Sequence[int], targets: int):
+    def __init__(
+        self, inputs: int, widths: Sequence[int], seeds: Sequence[int], targets: int, standardised: bool = False
+    ):
         super().__init__()
+        self.standardised = standardised
+        if standardised:
+            self.register_buffer(MEAN, torch.zeros(inputs))
+            self.register_buffer(SCALE, torch.ones(inputs))
         self.seeds = tuple(seeds)
         self.targets = targets
         sizes = (inputs, *widths)
@@ -149,7 +159,10 @@ class CompanionMLP(nn.Module):
             features: (n, inputs), of any float format.
             masks: Dropout factors (seeds, width, n) of the first hidden layers; layers without factors drop no unit.
         """
-        hidden = features.float().T
+        hidden = features.float()
+        if self.standardised:
+            hidden = (hidden - self.input_mean) / self.input_scale
+        hidden = hidden.T
         for place, (linear, norm) in enumerate(zip(self.linears, self.norms, strict=True)):
             hidden = functional.gelu(norm(linear(hidden)))
             if place < len(masks):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cocal.features.forward import PROMPT, RESPONSE_POOLINGS, resolve_layers, score
+from cocal.features.forward import PROMPT, RESPONSE_POOLINGS, output_is_plain, resolve_layers, score
 from cocal.features.settings import FeatureSettings
 from cocal.features.store import Layout
 from cocal.models.loading import Policy
@@ -53,3 +53,24 @@ def pooled_states(
     batches = through(batches, progress) if progress else batches
     options = {"layers": layout.layers, "pad": policy.pad, "poolings": layout.poolings}
     return score(policy.model, prompts, responses, batches, **options).features
+
+
+TOKEN_INPUTS = 3
+"""Numbers about the probabilities that a model gave the tokens of a response (`states_and_tokens`)."""
+
+
+def states_and_tokens(
+    policy: Policy, layout: Layout, prompts: Sequence[Tokens], responses: Sequence[Tokens], batch_tokens: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pooled states of n responses (`pooled_states`), and what the model gave their tokens, from the same passes.
+
+    Returns:
+        float32 (n, layers, poolings, hidden), and float32 (n, `TOKEN_INPUTS`): the mean probability of the response's
+        tokens (TokenProb, appendix B.1), their mean log-probability, and the lowest one.
+    """
+    batches = batches_of_tokens([len(p) + len(r) for p, r in zip(prompts, responses, strict=True)], batch_tokens)
+    plain = output_is_plain(policy.model, [*prompts[0], *responses[0]])
+    options = {"layers": layout.layers, "pad": policy.pad, "poolings": layout.poolings}
+    found = score(policy.model, prompts, responses, batches, logprobs="sliced" if plain else True, **options)
+    given = [(np.exp(one).mean(), one.mean(), one.min()) for one in found.logprobs]
+    return found.features, np.array(given, dtype=np.float32)

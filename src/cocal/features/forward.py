@@ -6,7 +6,7 @@ Hidden states are pooled inside the forward pass (equation 6), so that no layer'
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,8 @@ RESPONSE_POOLINGS = ("last", "mean")
 """The poolings of a response: its last token, and the mean over its tokens (equation 6)."""
 PROMPT = "prompt"
 """The pooling that takes the last prompt token, before a response exists (appendix F.4)."""
+_TOKENS_PER_SLICE = 1024
+"""Response tokens whose logits are computed at once."""
 _TOKENS_PER_SUM = 256
 """Tokens per row that are summed at once; it bounds the float32 copy of bfloat16 states."""
 
@@ -128,7 +130,7 @@ def score(
     pad: int,
     poolings: Sequence[str] = RESPONSE_POOLINGS,
     unwrapped: nn.Module | None = None,
-    logprobs: bool = False,
+    logprobs: bool | Literal["sliced"] = False,
 ) -> Pooled:
     """Run the model over prompts followed by responses, batch by batch.
 
@@ -145,7 +147,8 @@ def score(
         poolings: Names of the poolings; see `capture`.
         unwrapped: The model itself, where the other one may be wrapped.
         logprobs: If true, log-probabilities of the raw logits (temperature 1) come too; if not, no logits are computed,
-            or those of a row's last token alone.
+            or those of a row's last token alone. If "sliced", the output layer is applied to the states of the response
+            tokens alone, some at a time, which is what the model does if `output_is_plain`.
     """
     bare = unwrapped or model
     options = {"layers": layers, "pad": pad, "poolings": poolings, "logprobs": logprobs}
@@ -167,6 +170,22 @@ def score(
     return found
 
 
+@torch.no_grad()
+def output_is_plain(model: nn.Module, tokens: Tokens) -> bool:
+    """Whether the logits are the output layer's values of the decoder's states, which some architectures scale or cap.
+
+    Args:
+        model: Causal language model.
+        tokens: Ids on which it is tried.
+    """
+    ids = _to_device(np.asarray(tokens)[None, -64:].astype(np.int64), next(model.parameters()).device)
+    decoder, _ = decoder_of(model)
+    if model.get_output_embeddings() is None:
+        return False
+    own = model.get_output_embeddings()(decoder(input_ids=ids, use_cache=False).last_hidden_state)
+    return torch.allclose(own.float(), model(input_ids=ids, use_cache=False).logits.float(), rtol=1e-2, atol=1e-2)
+
+
 def _start(
     model: nn.Module,
     bare: nn.Module,
@@ -176,7 +195,7 @@ def _start(
     layers: Sequence[int],
     pad: int,
     poolings: Sequence[str],
-    logprobs: bool,
+    logprobs: bool | Literal["sliced"],
     whole: bool,
 ) -> Callable[[], tuple[np.ndarray, list[np.ndarray]]]:
     """Start one batch; the function returned waits for its end, and returns its states and log-probabilities.
@@ -194,8 +213,18 @@ def _start(
     ids = _to_device(padded, device)
     values = None
     decoder, blocks = decoder_of(bare)
+    output_layer = bare.get_output_embeddings()
     with capture(blocks, layers, _to_device(begin, device), _to_device(end, device), poolings) as states:
-        if logprobs:
+        if logprobs == "sliced":
+            last = decoder(input_ids=ids, use_cache=False).last_hidden_state
+            places = [(k, at) for k, (b, e) in enumerate(zip(begin, end, strict=True)) for at in range(b, e)]
+            row, at = _to_device(np.array(places).T, device)
+            parts = [
+                -cross_entropy(output_layer(last[some, there - 1]).float(), ids[some, there], reduction="none")
+                for some, there in zip(row.split(_TOKENS_PER_SLICE), at.split(_TOKENS_PER_SLICE), strict=True)
+            ]
+            values = _to_host(torch.cat(parts))
+        elif logprobs:
             first = begin.min() - 1  # the shortest prompt's last token is the first that predicts a response token
             logits = model(input_ids=ids, use_cache=False, logits_to_keep=padded.shape[1] - int(first)).logits
             # Rows are converted one at a time: a float32 copy of all logits would be the pass's largest tensor.

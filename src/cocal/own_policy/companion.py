@@ -64,7 +64,7 @@ class Companion:
             rollouts: Folder or files of rollouts, as `cocal fit --rollouts` takes them; or a table with the columns
                 prompt (or messages, or prompt_ids), response (or response_ids), correct (or reward), and optionally
                 step, group, question_id and truncated, in the order of training.
-            settings: Architecture and training; by default the paper's, for the binary target.
+            settings: Architecture and training of the recipe paper; see there.
             options: Further arguments of `cocal.own_policy.fitting.fit`.
 
         Raises:
@@ -104,7 +104,8 @@ class Companion:
 
     def identity(self) -> str:
         """Digest of the weights and of what the companion reads."""
-        unread = {"held_out", "held_out_all_steps", "rollouts", "notes", "license"}
+        unread = {"held_out", "held_out_all_steps", "held_out_uncut", "held_out_cut", "rollouts"}
+        unread |= {"notes", "license", "recipe", "cut", "tried"}
         found = hashlib.sha256(self.about.model_dump_json(exclude=unread).encode())
         for name, tensor in sorted(self.companions.model.state_dict().items()):
             found.update(name.encode() + tensor.cpu().numpy().tobytes())
@@ -188,7 +189,8 @@ class Companion:
         """Score hidden states that were computed elsewhere.
 
         Args:
-            states: float32 (n, inputs), the states of the layer and poolings in `about.spec`, concatenated.
+            states: float32 (n, inputs), the states of the layer and poolings in `about.spec`, concatenated, and
+                behind them token probabilities if `about.token_probability` (`cocal.features.extract`).
             target, seed: See `score`.
 
         Returns:

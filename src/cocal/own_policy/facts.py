@@ -32,7 +32,7 @@ class Metric(Model):
 
 
 class HeldOut(Model):
-    """Quality on responses to validation questions, truncated ones too. These questions chose the best pass."""
+    """Quality on responses to questions that were held out, truncated ones too."""
 
     steps: tuple[Count, Count] | None = None
     """First and last rollout step of the responses; None where they name no steps."""
@@ -44,6 +44,10 @@ class HeldOut(Model):
     """The seeds whose mean confidence was measured."""
     target: str
     metrics: tuple[Metric, ...]
+    constant: float | None = None
+    """Brier score of the constant that is the share of correct ones of these responses, which no constant undercuts."""
+    token_probability: dict[str, float | None] | None = None
+    """ECE, AUROC and Brier score of the mean token probability; None where it is not known."""
 
     @classmethod
     def of(cls, found: "pd.DataFrame", **facts: object) -> "HeldOut":
@@ -65,7 +69,29 @@ class HeldOut(Model):
             value, lower, upper = (_text(m.metric, number) for number in (m.value, m.lower, m.upper))
             cells = [_SHOWN[m.metric], value] + ([] if self._doubt else [f"{lower} to {upper}"])
             lines.append(f"| {' | '.join(cells)} |")
-        return [*lines, ""]
+        return [*lines, "", *([self._rivals, ""] if self._rivals else [])]
+
+    @property
+    def outranked(self) -> bool:
+        """Whether mean token probability alone ranks these responses better."""
+        other = (self.token_probability or {}).get("auroc")
+        own = next((m.value for m in self.metrics if m.metric == "auroc"), None)
+        return None not in (own, other) and other > own
+
+    @property
+    def aurocs(self) -> str:
+        """The AUROC of the mean token probability, and of the companion."""
+        own = next(m.value for m in self.metrics if m.metric == "auroc")
+        return f"{_text('auroc', self.token_probability['auroc'])} against {_text('auroc', own)}"
+
+    @property
+    def _rivals(self) -> str:
+        """What a constant and the mean token probability reach on the same responses."""
+        said = [] if self.constant is None else [f"a constant has the Brier score {_text('brier', self.constant)}"]
+        if self.token_probability is not None:
+            values = ", ".join(f"{_SHOWN[name]} {_text(name, one)}" for name, one in self.token_probability.items())
+            said.append(f"mean token probability alone: {values}")
+        return f"For comparison, {'; '.join(said)}." if said else ""
 
     def results(self, split: str) -> "list[EvalResult]":
         """The metrics as the Hub's `model-index` has them, without the accuracy, which is the base model's."""

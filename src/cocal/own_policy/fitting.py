@@ -18,16 +18,17 @@ from cocal.companion.fit import fit_companions
 from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import CompanionSpec, Prefix
 from cocal.companion.supervision import in_validation
-from cocal.errors import ContractError
-from cocal.features.extract import pooled_states
+from cocal.errors import ConfigError, ContractError
+from cocal.features.extract import TOKEN_INPUTS, states_and_tokens
 from cocal.features.forward import RESPONSE_POOLINGS
 from cocal.features.store import FeatureReader, NumberFormat, create_features, decoded, open_features
 from cocal.integrations.lines import samples
 from cocal.models.loading import Policy
 from cocal.own_policy.facts import HeldOut, ResponseFacts
-from cocal.own_policy.quality import measured
+from cocal.own_policy.quality import compared, measured
+from cocal.own_policy.recipes import Chosen, Lesson, choose, folds_of
 from cocal.own_policy.rollouts import Experience, experience_of, find, learnable
-from cocal.own_policy.saved import About, BaseModelFacts
+from cocal.own_policy.saved import About, BaseModelFacts, Cut, Recipe
 from cocal.own_policy.states import BLOCK, Encoder, confidences, default_target
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
@@ -35,6 +36,8 @@ from cocal.runtime.progress import Progress
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+_EMPHASIS = 10.0
+"""Factor of standardised token probabilities, three inputs among hundreds or thousands, which a penalty then spares."""
 LAST_STAGE = 10
 """The last stage is the last of so many parts of the steps: its responses are like what the finished policy answers."""
 
@@ -63,6 +66,9 @@ def fit(
     tokenizer: "PreTrainedTokenizerBase",
     rollouts: pd.DataFrame | str | Path | Sequence[str | Path],
     *,
+    recipe: Recipe | None = None,
+    cut: Cut | None = None,
+    token_probability: bool = False,
     settings: CompanionSettings | None = None,
     reading: Reading | None = None,
     layer: int | None = None,
@@ -83,7 +89,14 @@ def fit(
         model: The policy, or the checkpoint that ended its training.
         tokenizer: Its tokenizer. Without a chat template, prompts are plain text, unless `reading` has a template.
         rollouts: Folder, files, or a table; see `cocal.Companion.fit`.
-        settings: Architecture and training; by default the paper's, for the binary target.
+        recipe: "best" compares a linear probe and MLPs on standardised states by cross-validation over questions
+            (`cocal.own_policy.recipes`), "paper" fits the paper's MLP; by default paper where settings are given.
+        cut: Whether responses that were cut at the limit are learnt as wrong, or left out as in the paper; by default
+            "wrong" for the recipe best and "leave-out" for the paper's.
+        token_probability: Whether the companion also reads what the model gave the tokens (`TOKEN_INPUTS` numbers from
+            the same passes); for the recipe best.
+        settings: Architecture and training; by default the paper's, for the binary target. The recipe best takes its
+            seeds, and what else is given explicitly (`cocal.own_policy.recipes.choose`).
         reading: How the rollouts are read.
         layer: Zero-based index of the block to read; by default the last one.
         states: float32 (n, 2 x hidden), states of the rollouts in the order of the table (last token || mean over the
@@ -99,10 +112,14 @@ def fit(
         The companions, and what a saved folder says of them.
 
     Raises:
+        ConfigError: if a recipe is asked for what the other has: another target than binary, or token probabilities.
         ContractError: if the rollouts are not usable; the message names file, row and remedy.
     """
+    recipe = recipe or ("best" if settings is None else "paper")
+    cut = cut or ("wrong" if recipe == "best" else "leave-out")
     # the paper's main variant; group supervision is asked for by name
     settings, reading = settings or CompanionSettings(targets=("binary",)), reading or Reading()
+    _check_wishes(recipe, settings, token_probability, given=states is not None)
     policy = Policy(model.eval(), tokenizer)
     template = "" if reading.template is None and tokenizer.chat_template is None else reading.template
     limit = reading.max_response_length
@@ -114,20 +131,34 @@ def fit(
         raise ContractError("every prompt has one response, but the group target needs several; fit the binary target")
     if states is not None and not experience.as_given:
         raise ContractError("states are given for rollouts that are not in the order of their steps; sort both by step")
-    rows = experience.rows
+    rows, notes = experience.rows, list(experience.notes)
+    learnt = _as_learnt(rows, cut, notes)
     texts = list(dict.fromkeys(rows["question"])) if questions is None else list(questions)
-    held_out = in_validation(rows["question"], texts, settings.validation_share, settings.split_seed)
-    _check_parts(rows, held_out)
+    held_out = np.ones(len(rows), dtype=bool)
+    if recipe == "best":
+        fold = folds_of(rows["question"], settings.split_seed)
+        _check_classes(learnt)
+    else:
+        held_out = in_validation(rows["question"], texts, settings.validation_share, settings.split_seed)
+        _check_parts(learnt, held_out)
     at_layer = policy.blocks - 1 if layer is None else layer
     if not 0 <= at_layer < policy.blocks:
         raise ContractError(f"--layer {at_layer}: the model has blocks 0 to {policy.blocks - 1}")
     with tempfile.TemporaryDirectory(prefix="cocal-fit-") as temporary:
         ids = (ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
         of_responses = hashlib.sha256(b"|".join(ids)).hexdigest()[:16]  # kept states are of these alone
-        path = (run or Path(temporary)) / f"states-{of_responses}.zarr"
-        store = _states(policy, rows, at_layer, number_format, batch_tokens, path, states)
+        path = (run or Path(temporary)) / f"read-{of_responses}.zarr"
+        store, tokens = _states(policy, rows, at_layer, number_format, batch_tokens, path, states)
         last = int(rows["step"].max())
-        ((companions, _),) = fit_companions(settings, store, rows, texts, [Prefix(last, last)])
+        tried, confidence = (), np.full(len(rows), np.nan)
+        if recipe == "paper":
+            ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])
+        else:
+            found = decoded(store.take(np.arange(len(rows)), at_layer, RESPONSE_POOLINGS), store.dtype)
+            last_stage = _last_stage(experience, held_out)
+            chosen = _best(found, tokens if token_probability else None, learnt, fold, last_stage, settings)
+            companions = Companions(_spec(chosen, learnt, at_layer), chosen.model)
+            confidence, tried = chosen.out_of_fold, chosen.tried
         about = About(
             spec=companions.spec,
             states=number_format,
@@ -135,27 +166,66 @@ def fit(
             license=license,
             thinking=reading.thinking,
             template=template,
-            notes=(*experience.notes, *_still_improving(companions.spec)),
+            notes=tuple(notes),
+            recipe=recipe,
+            cut=cut,
+            token_probability=token_probability,
+            tried=tried,
             fields=dict(reading.mapping),
             correct_above=reading.correct_above,
             max_response_length=limit,
         )
-        found = decoded(store.take(np.flatnonzero(held_out), at_layer, RESPONSE_POOLINGS), store.dtype)
-        scored = confidences(companions.to(best_device()), about, found)
-    return companions, about.model_copy(update=_measured(about, experience, held_out, scored))
+        if recipe == "paper":
+            found = decoded(store.take(np.flatnonzero(held_out), at_layer, RESPONSE_POOLINGS), store.dtype)
+            confidence[held_out] = confidences(companions.to(best_device()), about, found)
+    return companions, about.model_copy(update=_measured(about, experience, held_out, confidence, tokens))
 
 
-def _still_improving(spec: CompanionSpec) -> list[str]:
-    """A note where most members were best in their last passes, as with few rollouts, whose passes have few updates."""
-    passes, batch = spec.settings.passes, spec.settings.batch_size
-    late = sum(best > 0.9 * passes for best in spec.best_pass)
-    if 2 * late <= len(spec.best_pass):
-        return []
-    updates = passes * ceil(spec.training_responses / batch)
-    return [
-        f"{late} of {len(spec.best_pass)} members were best in one of their last passes, after some {updates:,} "
-        "updates, so more passes may help (--passes)"
-    ]
+def _as_learnt(rows: pd.DataFrame, cut: Cut, notes: list[str]) -> pd.DataFrame:
+    """The rows as they are learnt from: responses that were cut are truncated, and left out, or complete and wrong."""
+    if cut == "leave-out":
+        return rows
+    if right := int((rows["truncated"] & rows["correct"]).sum()):
+        notes.append(f"{right:,} responses that were cut at the limit are labelled correct, and are learnt as wrong")
+    return rows.assign(correct=rows["correct"] & ~rows["truncated"], truncated=False)
+
+
+def _best(
+    states: np.ndarray,
+    tokens: np.ndarray | None,
+    learnt: pd.DataFrame,
+    fold: np.ndarray,
+    last_stage: np.ndarray,
+    settings: CompanionSettings,
+) -> Chosen:
+    """What the recipe best chooses. Where recipes are compared, half of the weight lies on the last stage, and half on
+    all responses, as the card states both."""
+    emphasis = np.ones(states.shape[1] + (0 if tokens is None else TOKEN_INPUTS), dtype=np.float32)
+    emphasis[states.shape[1] :] = _EMPHASIS
+    used = ~learnt["truncated"].to_numpy()
+    weight = sum(part * used / max((part & used).sum(), 1) for part in (last_stage, np.ones_like(used)))
+    inputs = states if tokens is None else np.concatenate([states, tokens], axis=1)
+    target = learnt["correct"].to_numpy(np.float32)
+    return choose(Lesson(inputs, target, used, weight / weight.sum(), fold, emphasis), settings)
+
+
+def _spec(chosen: Chosen, learnt: pd.DataFrame, layer: int) -> CompanionSpec:
+    """The spec of members that the recipe best has chosen."""
+    last, settings, used = int(learnt["step"].max()), chosen.settings, ~learnt["truncated"]
+    return CompanionSpec(
+        settings=settings,
+        inputs=len(chosen.model.input_mean),
+        layer=layer,
+        poolings=RESPONSE_POOLINGS,
+        steps=last,
+        validation_steps=last,
+        order="chronological",
+        shuffle_seed=None,
+        training_responses=int(used.sum()),
+        validation_responses=0,
+        training_error_share=float(1 - learnt["correct"][used].mean()),
+        best_pass=(settings.passes,) * len(settings.seeds),
+    )
 
 
 def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: Encoder, reading: Reading) -> Experience:
@@ -188,8 +258,10 @@ def _states(
     batch_tokens: int,
     path: Path,
     given: np.ndarray | None,
-) -> FeatureReader:
+) -> tuple[FeatureReader, np.ndarray | None]:
     """Compute the states of all rollouts, or store those that are given; finished blocks of a killed run are kept.
+
+    With them comes what the model gave the tokens (`states_and_tokens`); None where the states are given.
 
     A block is a rollout step where all have the same size: `cocal replay` reads step by step too, and the last digits
     of a state depend on what is passed through the model with it.
@@ -212,7 +284,12 @@ def _states(
         poolings=RESPONSE_POOLINGS,
         resume=path.exists(),
     )
+    kept = path.with_suffix(".npy")
+    if not kept.exists():
+        np.save(kept, np.full((count, TOKEN_INPUTS), np.nan, dtype=np.float32))
+    tokens = np.load(kept, mmap_mode="r+")
     done = open_features(path, allow_partial=True).length > 0
+    done &= np.isfinite(tokens).all(axis=1) | (given is not None)
     progress = Progress("states of response", count, done=int(done.sum()))
     for start in range(0, count, block_size):
         block = rows.iloc[start : start + block_size]
@@ -220,12 +297,35 @@ def _states(
             continue
         if given is None:
             prompts, responses = block["prompt_ids"].tolist(), block["response_ids"].tolist()
-            found = pooled_states(policy, writer.layout, prompts, responses, batch_tokens)
+            found, values = states_and_tokens(policy, writer.layout, prompts, responses, batch_tokens)
+            tokens[start : start + block_size] = values
+            tokens.flush()
         else:
             found = given[start : start + block_size].reshape(len(block), 1, len(RESPONSE_POOLINGS), policy.hidden)
         writer.write(start, block, found)
         progress.add(len(block))
-    return open_features(path)
+    return open_features(path), None if given is not None else np.array(tokens)
+
+
+def _check_wishes(recipe: Recipe, settings: CompanionSettings, token_probability: bool, given: bool) -> None:
+    if recipe == "best" and settings.targets != ("binary",):
+        raise ConfigError("the recipe best learns correctness; take the paper's for the group target (--recipe paper)")
+    if token_probability and (recipe == "paper" or given):
+        raise ConfigError(
+            "token probabilities are inputs of the recipe best, where the states are read by `cocal fit`; leave out "
+            "--with token-probability, or take --recipe best"
+        )
+
+
+def _check_classes(learnt: pd.DataFrame) -> None:
+    """Refuse rollouts that leave nothing to tell apart, before hours of computing."""
+    correct = learnt["correct"][~learnt["truncated"]]
+    if not 0 < correct.mean() < 1:  # NaN of none
+        raise ContractError(
+            f"of {len(learnt):,} responses {len(correct):,} are learnt from, and {correct.sum():,} of them count as "
+            "correct; a companion learns from both kinds: give more rollouts (--rollouts), or another limit if these "
+            "were not cut (--max-response-length)"
+        )
 
 
 def _check_parts(rows: pd.DataFrame, held_out: np.ndarray) -> None:
@@ -240,37 +340,45 @@ def _check_parts(rows: pd.DataFrame, held_out: np.ndarray) -> None:
             )
 
 
-def _measured(
-    about: About, experience: Experience, held_out: np.ndarray, scored: np.ndarray
-) -> dict[str, HeldOut | ResponseFacts | None]:
-    """Quality on the responses to validation questions, truncated ones included: of the last stage, and of all steps.
+def _last_stage(experience: Experience, held_out: np.ndarray) -> np.ndarray:
+    """The responses of the last stage, bool (n,): of the last tenth of the steps with held-out responses
+    (`LAST_STAGE`); where the rollouts name no steps, the last tenth of these responses and all between them."""
+    moment = experience.rows["step" if experience.has_steps else "response_id"].to_numpy()
+    moments = np.unique(moment[held_out])
+    return moment >= moments[-ceil(len(moments) / LAST_STAGE)]
 
-    The last stage is the last tenth of the steps that have such responses (`LAST_STAGE`); where the rollouts
-    name no steps, it is the last tenth of the responses. `held_out` is bool (n,), over all responses, and `scored` has
-    a confidence for each that is held out. Returned are the fields of `About`.
+
+def _measured(
+    about: About, experience: Experience, held_out: np.ndarray, confidence: np.ndarray, tokens: np.ndarray | None
+) -> dict[str, HeldOut | ResponseFacts | None]:
+    """Quality on the responses to held-out questions, truncated ones included: of the last stage, of all steps, and of
+    those that ended and those that were cut apart.
+
+    `held_out` is bool (n,), over all responses, `confidence` float64 (n,), and `tokens` float32 (n, `TOKEN_INPUTS`),
+    or None where they are not known. Returned are the fields of `About`.
     """
     settings, rows = about.spec.settings, experience.rows
-    moment = rows["step" if experience.has_steps else "response_id"].to_numpy()
-    moments = np.unique(moment[held_out])
-    last = moment >= moments[-ceil(len(moments) / LAST_STAGE)]
-    confidence = np.full(len(rows), np.nan)
-    confidence[held_out] = scored
+    last, cut = _last_stage(experience, held_out), rows["truncated"].to_numpy()
 
     def quality(chosen: np.ndarray) -> HeldOut:
-        held = rows[chosen]
+        held, correct = rows[chosen], rows["correct"].to_numpy()[chosen]
         return HeldOut.of(
-            measured(held["question"], confidence[chosen], held["correct"].to_numpy()),
+            measured(held["question"], confidence[chosen], correct),
             steps=(int(held["step"].min()), int(held["step"].max())) if experience.has_steps else None,
             responses=len(held),
             questions=held["question"].nunique(),
             cut=float(held["truncated"].mean()) if experience.tells_cut else None,
             seeds=settings.seeds,
             target=default_target(settings),
+            constant=float(correct.var()),
+            token_probability=None if tokens is None else compared(tokens[chosen, 0].astype(np.float64), correct),
         )
 
-    stage = rows[last]
+    stage, apart = rows[last], experience.tells_cut and 0 < cut[held_out].mean() < 1
     return {
         "held_out": quality(held_out & last),
         "held_out_all_steps": None if last[held_out].all() else quality(held_out),
+        "held_out_uncut": quality(held_out & ~cut) if apart else None,
+        "held_out_cut": quality(held_out & cut) if apart else None,
         "rollouts": ResponseFacts.of(stage["length"], stage["truncated"] if experience.tells_cut else None),
     }

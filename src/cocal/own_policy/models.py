@@ -110,10 +110,10 @@ class Checkpoint:
                 f"{self.name}: the companion reads block {spec.layer}, but the model has blocks 0 to "
                 f"{found.blocks - 1}; fit a companion for this model (cocal fit)"
             )
-        if (width := len(spec.poolings) * found.hidden) != spec.inputs:
+        if (width := len(spec.poolings) * found.hidden) != about.states_width:
             raise ContractError(
                 f"{self.name}: its states have width {found.hidden}, {width} with {' and '.join(spec.poolings)}, but "
-                f"the companion reads {spec.inputs}; give the model that it was fitted for"
+                f"the companion reads {about.states_width}; give the model that it was fitted for"
             )
 
     def warn_of_other(self, about: About) -> None:

@@ -12,6 +12,13 @@ from cocal.metrics.settings import MetricSettings
 from cocal.own_policy.facts import LEAST_QUESTIONS
 
 
+def compared(confidence: np.ndarray, correct: np.ndarray) -> dict[str, float | None]:
+    """ECE, AUROC and Brier score of another confidence, float64 (n,) in [0, 1]; None where one is undefined."""
+    found = evaluate(confidence, np.ones(len(correct), dtype=bool), correct, MetricSettings().bins)
+    found |= scores(confidence, correct, MetricSettings().bins)
+    return {name: None if np.isnan(found[name]) else float(found[name]) for name in ("ece", "auroc", "brier")}
+
+
 def measured(
     questions: Sequence[str], confidence: np.ndarray, correct: np.ndarray, settings: MetricSettings | None = None
 ) -> pd.DataFrame:

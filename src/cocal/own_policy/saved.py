@@ -15,7 +15,8 @@ from safetensors.torch import load_file, save_file
 from cocal import __version__
 from cocal.companion.companions import Companions, with_weights
 from cocal.companion.spec import CompanionSpec
-from cocal.errors import ContractError
+from cocal.errors import ConfigError, ContractError
+from cocal.features.extract import TOKEN_INPUTS
 from cocal.models.hub import may_be_on_hub
 from cocal.models.loading import text_config
 from cocal.own_policy.facts import HeldOut, ResponseFacts
@@ -32,8 +33,20 @@ if TYPE_CHECKING:
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 """Files of a saved companion."""
+_TOKENS = " It also reads what the model gave these tokens: mean probability, mean and lowest log-probability."
 _DIGEST = "weights"
 """Name of the attribute of the settings' provenance that holds the SHA-256 of the weights' file."""
+
+
+Recipe = Literal["best", "paper"]
+Cut = Literal["wrong", "leave-out"]
+
+
+class Tried(Model):
+    """A recipe that was tried, and its Brier score in the cross-validation that chose."""
+
+    name: str
+    brier: float
 
 
 class BaseModelFacts(Model):
@@ -106,20 +119,60 @@ class About(Model):
     """A reward above this number meant a correct response; None for rewards of 0 and 1, or -1 and 1."""
     max_response_length: Count | None = None
     """Tokens from which on a response counts as cut, where it does not say so itself."""
+    recipe: Recipe = "paper"
+    """How the members were chosen and fitted (`cocal.own_policy.fitting.fit`)."""
+    cut: Cut = "leave-out"
+    """Whether responses that were cut at the limit were learnt as wrong, or left out."""
+    token_probability: bool = False
+    """Whether the last `TOKEN_INPUTS` inputs say what the model gave the tokens."""
+    tried: tuple[Tried, ...] = ()
+    """What was compared, the best first."""
     held_out: HeldOut | None = None
     """Quality on the last stage: the last tenth of the steps that have held-out questions."""
     held_out_all_steps: HeldOut | None = None
     """Quality on all steps; None if there is only the last stage."""
+    held_out_uncut: HeldOut | None = None
+    """Quality on the responses of all steps that ended; None where none were cut, or this is not known."""
+    held_out_cut: HeldOut | None = None
+    """Quality on those that were cut."""
     rollouts: ResponseFacts | None = None
     """All responses of the last stage, to held-out questions or others."""
+
+    @property
+    def states_width(self) -> int:
+        """Number of inputs that are states."""
+        return self.spec.inputs - TOKEN_INPUTS * self.token_probability
+
+    def check_vllm(self) -> None:
+        """Refuse a companion that reads more than vLLM hands out.
+
+        Raises:
+            ConfigError: if it reads token probabilities; the message says what to do.
+        """
+        if self.token_probability:
+            raise ConfigError(
+                "the companion reads token probabilities beside states, which vLLM does not hand out to it; score with "
+                "transformers (no --engine vllm), or fit a companion without them (no --with token-probability)"
+            )
 
     def in_words(self) -> str:
         """Held-out quality, on the last stage first, or that it was not measured."""
         if self.held_out is None:
             return "The quality on held-out questions was not measured."
         if self.held_out_all_steps is None:
-            return self.held_out.in_words("")
-        return f"{self.held_out.in_words(', the last stage')} {self.held_out_all_steps.in_words(', all in all')}"
+            said = self.held_out.in_words("")
+        else:
+            said = f"{self.held_out.in_words(', the last stage')} {self.held_out_all_steps.in_words(', all in all')}"
+        return " ".join([said, *self._outranked()])
+
+    def _outranked(self) -> list[str]:
+        """A sentence where mean token probability alone ranks the held-out responses better."""
+        parts = {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
+        better = [f"{name} (AUROC {one.aurocs})" for name, one in parts.items() if one and one.outranked]
+        if not better:
+            return []
+        advice = "" if self.token_probability else "; `cocal fit --with token-probability` adds it to the states"
+        return [f"Mean token probability alone ranks {' and '.join(better)} better{advice}."]
 
     def card(self) -> str:
         """The model card, in Markdown with the Hub's metadata."""
@@ -135,16 +188,19 @@ class About(Model):
             "revision": f" at revision {base.revision}" if base.revision else "",
             "vocabulary": f"{base.vocabulary:,}",
             "poolings": " and ".join(spec.poolings),
+            "tokens": _TOKENS if self.token_probability else "",
+            "recipe": self._recipe(),
             "training": f"{spec.training_responses:,}",
-            "validation": f"{spec.validation_responses:,}",
             "wrong": f"{100 * spec.training_error_share:.1f}",
-            "widths": " / ".join(map(str, spec.settings.widths)),
+            "widths": f"Hidden layers {' / '.join(map(str, spec.settings.widths))}"
+            if spec.settings.widths
+            else "No hidden layer: a linear probe",
             "seeds": f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({', '.join(map(str, seeds))})",
             "targets": ", ".join(spec.settings.targets),
             "notes": "".join(f"* {note}\n" for note in self.notes) + "\n" * bool(self.notes),
             "quality": "\n".join(self._quality()),
         }
-        others = {"layer": spec.layer, "steps": spec.steps, "order": spec.order, "passes": spec.settings.passes}
+        others = {"layer": spec.layer, "steps": spec.steps, "order": spec.order}
         text = files("cocal.own_policy").joinpath("card.md").read_text(encoding="utf-8")
         return Template(text).substitute(base.model_dump() | others | facts, states=self.states)
 
@@ -167,25 +223,48 @@ class About(Model):
             eval_results=results or None,
         )
 
+    def _recipe(self) -> str:
+        """How the members were fitted, with what was tried."""
+        spec = self.spec
+        cut = "count as wrong" if self.cut == "wrong" else "take no part"
+        if self.recipe == "paper":
+            return (
+                f"responses that were cut at the limit {cut}. {spec.settings.passes} passes; the one with the lowest "
+                f"validation error was kept (on {spec.validation_responses:,} responses to other questions)."
+            )
+        rows = "".join(f"| {one.name} | {one.brier:.4f} |\n" for one in self.tried)
+        return (
+            f"responses that were cut at the limit {cut}. Inputs are standardised. These were tried, and the first was "
+            "kept: it has the lowest Brier score in a cross-validation whose folds hold whole questions, where half of "
+            f"the weight lies on the last stage.\n\n| recipe | Brier score |\n|---|---|\n{rows}"
+        )
+
     def _quality(self) -> list[str]:
         if self.held_out is None:
             return [self.in_words(), ""]
         one = self.held_out
         seeds = f"the mean of {len(one.seeds)} seeds" if len(one.seeds) > 1 else f"seed {one.seeds[0]}"
-        lines = [
+        how = (
             f"On questions that no gradient step has seen, truncated responses included; {seeds}, target {one.target}. "
-            "The same questions chose the best pass, so that the numbers are slightly optimistic. Intervals come from "
-            "resampling the questions.",
-            "",
-        ]
+            "The same questions chose the best pass, so that the numbers are slightly optimistic. "
+        )
+        if self.recipe == "best":
+            how = (
+                "Each response was scored by members that were neither fitted nor chosen on its question, truncated "
+                "responses included. They were found as the companion was, from fewer questions. "
+            )
+        lines = [f"{how}Intervals come from resampling the questions.", "", *self._outranked(), ""]
+        apart = {"Responses that ended, of all steps": self.held_out_uncut}
+        apart |= {"Responses that were cut, of all steps": self.held_out_cut}
+        rest = [line for title, found in apart.items() if found for line in found.table(title)]
         if self.held_out_all_steps is None:
-            return [*lines, *one.table("All responses")]
+            return [*lines, *one.table("All responses"), *rest]
         last = (
             "The last stage is the last tenth of the steps that have held-out questions (of the responses, where they "
             "name no step). Answers of the finished policy are like these; early steps, whose errors are easier to "
             "tell, are pooled with them below."
         )
-        return [*lines, last, "", *one.table("Last stage"), *self.held_out_all_steps.table("All steps")]
+        return [*lines, last, "", *one.table("Last stage"), *self.held_out_all_steps.table("All steps"), *rest]
 
 
 def read(name: str, options: Mapping[str, Any]) -> tuple[Companions, About]:

@@ -119,6 +119,7 @@ def by_transformers(
 @contextmanager
 def by_vllm(companion: Companion, checkpoint: Checkpoint, wanted: Wanted) -> Iterator[tuple[Encoder, Score]]:
     """The same from vLLM, which keeps the states of the companion's block."""
+    companion.about.check_vllm()
     checkpoint.check_fit(companion.about)
     spec = companion.about.spec
     reading = Reading([spec.layer], spec.poolings)

@@ -14,7 +14,7 @@ import numpy as np
 from cocal.companion.companions import Companions
 from cocal.companion.settings import CompanionSettings, Target
 from cocal.errors import ConfigError, ContractError
-from cocal.features.extract import pooled_states
+from cocal.features.extract import pooled_states, states_and_tokens
 from cocal.features.store import Layout, decoded, encoded
 from cocal.integrations.sample import Sample
 from cocal.models.loading import Policy, Vocabulary
@@ -341,13 +341,18 @@ def _repeats(sample: Sample, found: Encoded) -> bool:
 
 
 def states_of(policy: Policy, about: About, rows: Sequence[Encoded], batch_tokens: int) -> np.ndarray:
-    """Pooled states of responses, float32 (n, inputs), from teacher-forced passes over `BLOCK` of them at a time."""
+    """What the companion reads of responses, float32 (n, inputs), from teacher-forced passes over `BLOCK` of them at a
+    time: their pooled states, and token probabilities if it reads them."""
     spec, found = about.spec, [np.empty((0, about.spec.inputs), dtype=np.float32)]
     for start in range(0, len(rows), BLOCK):
         block = rows[start : start + BLOCK]
         layout = Layout(len(block), (spec.layer,), spec.poolings, policy.hidden, len(block), about.states)
         prompts, responses = [row.prompt for row in block], [row.response for row in block]
-        found.append(pooled_states(policy, layout, prompts, responses, batch_tokens).reshape(len(block), -1))
+        if about.token_probability:
+            states, tokens = states_and_tokens(policy, layout, prompts, responses, batch_tokens)
+            found.append(np.concatenate([states.reshape(len(block), -1), tokens], axis=1))
+        else:
+            found.append(pooled_states(policy, layout, prompts, responses, batch_tokens).reshape(len(block), -1))
     return np.concatenate(found)
 
 
@@ -368,7 +373,11 @@ def confidences(
         raise ConfigError(f"the companion has no seed {seed}; it has {', '.join(map(str, seeds))}")
     chosen = [k for k, member in enumerate(companions.members) if member[0] == target and seed in (None, member[1])]
     states = np.ascontiguousarray(states, dtype=np.float32)
-    rounded = decoded(encoded(states, about.states), about.states)
+    if about.token_probability:  # only states are rounded
+        read, rest = np.split(states, [about.states_width], axis=1)
+        rounded = np.concatenate([decoded(encoded(np.ascontiguousarray(read), about.states), about.states), rest], 1)
+    else:
+        rounded = decoded(encoded(states, about.states), about.states)
     parts = [companions.predict(rounded[k : k + ROWS])[chosen] for k in range(0, len(rounded), ROWS)]
     return np.concatenate([np.empty((len(chosen), 0)), *parts], axis=1).mean(axis=0)
 

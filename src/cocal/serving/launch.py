@@ -58,8 +58,9 @@ class Served:
         """The target that is scored.
 
         Raises:
-            ConfigError: if the companion has no such target.
+            ConfigError: if the companion has no such target, or reads more than vLLM hands out.
         """
+        about.check_vllm()
         settings = about.spec.settings
         if self.target is not None and self.target not in settings.targets:
             raise ConfigError(

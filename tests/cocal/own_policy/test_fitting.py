@@ -63,20 +63,7 @@ def held_out(table: pd.DataFrame) -> np.ndarray:
     return table["question"].isin(keyed[: round(len(texts) / 10)]).to_numpy()
 
 
-def test_a_fit_says_that_it_was_still_improving(micro_policy, rollouts):
-    """Three passes are too few for states that tell something, forty with a high rate more than enough."""
-    table, states = rollouts
-    short = fitted(micro_policy, table, states).about
-    assert short.spec.best_pass == (3, 3)
-    updates = 3 * -(-short.spec.training_responses // 32)
-    assert f"2 of 2 members were best in one of their last passes, after some {updates} updates" in short.notes[-1]
-    settings = SETTINGS.model_copy(update={"passes": 40, "learning_rate": 0.01})
-    options = {"states": states, "number_format": "float32"}
-    long = Companion.fit(*micro_policy, table, settings=settings, **options).about
-    assert max(long.spec.best_pass) <= 36
-    assert not any("last passes" in note for note in long.notes)
-
-
+APART = ("Responses that ended, of all steps", "Responses that were cut, of all steps")
 SHOWN = ("accuracy (%)", "mean confidence", "ECE", "AUROC", "Brier score")
 
 
@@ -128,11 +115,16 @@ def test_the_card_states_the_last_stage_first_and_all_steps_below(companion, rol
     confidence = companion.score_states(states)
     card = companion.about.card()
     shown = sections(card)
-    assert [*shown] == ["Last stage", "All steps"]
+    assert [*shown] == ["Last stage", "All steps", *APART]
     assert_shown(shown["Last stage"], table[held & last], confidence[held & last], intervals=False)
     assert f" of steps {steps[-2]} to {steps[-1]};" in shown["Last stage"][0]
     assert_shown(shown["All steps"], table[held], confidence[held])
     assert f" of steps {steps[0]} to {steps[-1]}." in shown["All steps"][0]
+    for title, part in zip(APART, (~table["truncated"], table["truncated"]), strict=True):
+        rows = held & part.to_numpy()
+        if title == APART[0]:
+            assert_shown(shown[title], table[rows], confidence[rows])
+        assert shown[title][0].startswith(f"{rows.sum()} responses ")
     ece = recomputed(table[held & last], confidence[held & last])["ECE"]
     printed = companion.about.in_words()
     assert re.search(rf"the last stage: .*ECE {ece:.3f}, .*; fewer than 10 questions .* all in all: ", printed)
@@ -178,7 +170,7 @@ def test_a_single_step_is_its_own_last_stage(micro_policy, rollouts):
     found = fitted(micro_policy, table.assign(step=4), states)
     held = held_out(table)
     shown = sections(found.about.card())
-    assert [*shown] == ["All responses"]
+    assert [*shown] == ["All responses", *APART]
     assert_shown(shown["All responses"], table[held], found.score_states(states)[held])
     assert found.about.held_out_all_steps is None
 
@@ -231,7 +223,7 @@ def test_a_fit_goes_on_only_with_states_of_its_own_inputs(tmp_path, own, monkeyp
     command = ("fit", "--model", model, "--rollouts", source, *SMALL)
     if not (change or flags):
         assert run(*command, "--output", whole) == 0
-    seen = killed_at(monkeypatch, fitting, "pooled_states", 2, 2)
+    seen = killed_at(monkeypatch, fitting, "states_and_tokens", 2, 2)
     with pytest.raises(KeyboardInterrupt):
         run(*command, "--output", companion)
     if change:

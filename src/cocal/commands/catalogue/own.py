@@ -132,8 +132,37 @@ _FIT = (
         nargs="+",
         type=flags.SEED,
     ),
-    flag("--widths", "widths of the hidden layers (default: 2048 1024 512 256)", nargs="+", type=flags.COUNT),
-    flag("--passes", "passes over the rollouts (default: 10)", type=flags.COUNT),
+    flag(
+        "--recipe",
+        "best: a linear probe and MLPs on standardised states, chosen by cross-validation over questions; paper: the "
+        "paper's MLP (default: best, and for the group target paper)",
+        choices=["best", "paper"],
+    ),
+    flag(
+        "--cut",
+        "responses that were cut at the limit are learnt as wrong, or left out as in the paper (default: wrong with "
+        "the recipe best, leave-out with the paper's)",
+        choices=["wrong", "leave-out"],
+    ),
+    flag(
+        "--with",
+        "what the companion reads beside states: the probabilities that the model gave the tokens",
+        dest="beside",
+        choices=["token-probability"],
+    ),
+    flag("--keep-states", "keep the states in the companion's folder, for a quick second fit", action="store_true"),
+    flag(
+        "--widths",
+        "widths of the hidden layers (default: with the recipe best 32 16 and 128 64, with the paper's 2048 1024 512 "
+        "256)",
+        nargs="+",
+        type=flags.COUNT,
+    ),
+    flag(
+        "--passes",
+        "bound of the passes over the rollouts (default: 30 with the recipe best, 10 with the paper's)",
+        type=flags.COUNT,
+    ),
     flag("--layer", "zero-based index of the block to read (default: the last one)", type=flags.INDEX),
     flag("--license NAME", "licence of the companion by the Hub's name for it, such as apache-2.0, for its card"),
     flag("--states", "number format of the hidden states", default="bfloat16", choices=["bfloat16", "float32"]),

@@ -1,0 +1,133 @@
+"""Recipes of `cocal fit` on held-out questions: `python benchmarks/recipes.py NAME=CHECKPOINT=ROLLOUTS ...`.
+
+Each rollout set is divided into five parts by its questions; each part in turn is held out, and everything is fitted on
+the other four. Printed is the Brier score on all held-out responses, cut ones included: mean over splits, and
+each split. A probe and a recalibration by Platt scaling are fitted by scikit-learn, apart from the code of the recipes.
+With `--rows 1088` only that many responses, the last ones, are used.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.model_selection import GroupKFold
+
+from cocal.companion.fit import fit_companions
+from cocal.companion.settings import CompanionSettings
+from cocal.companion.spec import Prefix
+from cocal.features.extract import TOKEN_INPUTS
+from cocal.features.forward import RESPONSE_POOLINGS
+from cocal.features.store import NumberFormat, create_features, decoded, open_features
+from cocal.models.loading import Policy
+from cocal.own_policy import fitting
+from cocal.own_policy.models import Checkpoint
+from cocal.own_policy.recipes import folds_of
+from cocal.own_policy.states import Encoder
+
+SPLITS, FORMAT = 5, "bfloat16"
+KINDS = (
+    "best",
+    "best with token probability",
+    "paper",
+    "L2 probe by cross-validation",
+    "constant",
+    "token probability",
+)
+
+
+def main() -> None:
+    """Read every set, and print one table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sets", nargs="+", metavar="NAME=CHECKPOINT=ROLLOUTS")
+    parser.add_argument("--rows", type=int, help="the last responses alone")
+    parser.add_argument("--paper-widths", type=int, nargs="+", default=[64, 32, 16, 8])
+    options = parser.parse_args()
+    print(f"| rollouts | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
+    for given in options.sets:
+        name, checkpoint, rollouts = given.split("=")
+        found = np.array(
+            [briers(*split, options.paper_widths) for split in splits(checkpoint, Path(rollouts), options.rows)]
+        )
+        print(f"| {name}, mean of {SPLITS} splits | {' | '.join(f'{one:.4f}' for one in found.mean(axis=0))} |")
+        for k, row in enumerate(found):
+            print(f"| split {k + 1} | {' | '.join(f'{one:.4f}' for one in row)} |", flush=True)
+
+
+def splits(checkpoint: str, rollouts: Path, count: int | None):
+    """Rollouts, states, token inputs, and which responses are held out, for each split."""
+    policy: Policy = Checkpoint.find(checkpoint).load("float32")
+    experience = fitting.read(rollouts, Encoder(policy), fitting.Reading())
+    rows = experience.rows if count is None else experience.rows.iloc[-count:].reset_index(drop=True)
+    rows = rows.assign(response_id=np.arange(len(rows)))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "states.zarr"
+        store, tokens = fitting._states(policy, rows, policy.blocks - 1, FORMAT, 4096, path, None)
+        states = decoded(store.take(np.arange(len(rows)), None, RESPONSE_POOLINGS), store.dtype)
+    for k in range(SPLITS):
+        yield rows, states, tokens, folds_of(rows["question"], 7) == k
+
+
+def briers(
+    rows: pd.DataFrame, states: np.ndarray, tokens: np.ndarray, held: np.ndarray, paper_widths: list[int]
+) -> list[float]:
+    """The Brier score of each kind, in the order of `KINDS`."""
+    known = rows[~held].reset_index(drop=True)
+    correct, cut = known["correct"].to_numpy(), known["truncated"].to_numpy()
+    step = known["step"].to_numpy()
+    last = step >= np.unique(step)[-max(1, len(np.unique(step)) // 10) :][0]
+    learnt = known.assign(correct=correct & ~cut, truncated=False)
+    found = []
+    for extra in (None, tokens):
+        given = states if extra is None else np.concatenate([states, extra], axis=1)
+        settings = CompanionSettings(targets=("binary",))
+        beside = None if extra is None else extra[~held]
+        chosen = fitting._best(states[~held].copy(), beside, learnt, folds_of(known["question"], 42), last, settings)
+        with torch.inference_mode():
+            found.append(chosen.model(torch.from_numpy(given[held])).mean(dim=0).numpy())
+    assert given.shape[1] == states.shape[1] + TOKEN_INPUTS
+    found.append(by_paper(known, states[~held], states[held], paper_widths, FORMAT))
+    centre, scale = states[~held].mean(axis=0), states[~held].std(axis=0) + 1e-12
+    groups = GroupKFold(5).split(known, groups=known["question"])
+    probe = LogisticRegressionCV(
+        Cs=np.logspace(-3.5, -0.5, 7), cv=list(groups), scoring="neg_brier_score", max_iter=1000, tol=1e-3
+    ).fit((states[~held] - centre) / scale, correct & ~cut)
+    found.append(probe.predict_proba((states[held] - centre) / scale)[:, 1])
+    found.append(np.full(held.sum(), correct.mean()))
+    platt = LogisticRegression(C=1e6).fit(tokens[~held, :1], correct)
+    found.append(platt.predict_proba(tokens[held, :1])[:, 1])
+    truth = rows["correct"].to_numpy()[held]
+    return [float(np.square(one - truth).mean()) for one in found]
+
+
+def by_paper(
+    known: pd.DataFrame, states: np.ndarray, others: np.ndarray, widths: list[int], number_format: NumberFormat
+) -> np.ndarray:
+    """Confidences of the paper's recipe, the mean of its five members."""
+    settings = CompanionSettings(targets=("binary",), widths=widths)
+    hidden = states.shape[1] // len(RESPONSE_POOLINGS)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "states.zarr"
+        writer = create_features(
+            path,
+            responses=len(known),
+            layers=(0,),
+            hidden=hidden,
+            rows_per_chunk=512,
+            dtype=number_format,
+            poolings=RESPONSE_POOLINGS,
+        )
+        known = known.assign(response_id=np.arange(len(known)))
+        for start in range(0, len(known), 512):
+            block = states[start : start + 512]
+            writer.write(start, known.iloc[start : start + 512], block.reshape(len(block), 1, -1, hidden))
+        prefix = Prefix(int(known["step"].max()), int(known["step"].max()))
+        ((companions, _),) = fit_companions(settings, open_features(path), known, [*known["question"]], [prefix])
+    return companions.predict(others).mean(axis=0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,316 @@
+"""The recipe `best`: cross-validation over questions chooses among a linear probe and MLPs on standardised inputs.
+
+Questions are divided into folds by their texts. What predicts a fold was fitted without it, and was chosen without it:
+the members that choose for it are fitted without two folds, it and the one on which they are compared.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from cocal.companion.model import MEAN, SCALE, CompanionMLP, Dropout, matmul_precision
+from cocal.companion.settings import CompanionSettings
+from cocal.errors import ContractError
+from cocal.own_policy.saved import Tried
+from cocal.runtime.machine import best_device
+from cocal.runtime.progress import Progress
+from cocal.store.rows import normalised
+
+FOLDS, LEAST_FOLDS = 5, 3
+"""Folds of the questions, and the least that leave something to learn from where two are taken out."""
+STRENGTHS = tuple((10.0 ** np.arange(-4, 0.5, 0.5)).tolist())
+"""Weights of the probe's loss, summed over the responses, against half of the squares of its weights."""
+WIDTHS, DROPOUT, RATE = ((32, 16), (128, 64)), (0.1, 0.05), 2e-3
+"""Hidden layers of the MLPs, with their dropout rates and learning rate."""
+PASSES, PATIENCE = 30, 5
+"""Bound of the passes, and how many passes without an improvement end them earlier."""
+_ROWS, _STEPS = 8192, 80
+"""Responses that are read at once where all are read, and steps of the probe's fit."""
+
+
+class Chosen(NamedTuple):
+    """What `choose` found.
+
+    Attributes:
+        settings: Architecture of the members, and the passes that they were trained for.
+        model: The members, fitted on all responses that are learnt from, with what standardises their inputs.
+        out_of_fold: float64 (n,), the confidence of each response by a recipe that was neither fitted nor chosen on its
+            question.
+        tried: The best of each kind, the chosen one first.
+    """
+
+    settings: CompanionSettings
+    model: CompanionMLP
+    out_of_fold: np.ndarray
+    tried: tuple[Tried, ...]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What is learnt.
+
+    Attributes:
+        inputs: float32 (n, inputs), in chronological order; `choose` standardises them in place.
+        target: float32 (n,), 1 for a response that counts as correct and 0 for another.
+        learnt: bool (n,), the responses that are learnt from and compared on.
+        weight: float64 (n,), of each response where recipes are compared; those of all that are learnt from sum to 1.
+        fold: int64 (n,), fold of each response's question.
+        emphasis: float32 (inputs,), by which standardised inputs are multiplied, so that a penalty spares some.
+    """
+
+    inputs: np.ndarray
+    target: np.ndarray
+    learnt: np.ndarray
+    weight: np.ndarray
+    fold: np.ndarray
+    emphasis: np.ndarray
+
+
+def folds_of(questions: Sequence[str], seed: int) -> np.ndarray:
+    """Fold of each response by the text of its question, int64 (n,): as many questions in each, by keyed hashes.
+
+    Raises:
+        ContractError: if there are fewer questions than `LEAST_FOLDS`.
+    """
+    codes, texts = pd.factorize(pd.Series(questions, dtype=object).map(normalised))
+    if len(texts) < LEAST_FOLDS:
+        raise ContractError(
+            f"the rollouts have {len(texts)} question{'s' * (len(texts) > 1)}, and recipes are compared on questions "
+            f"that are held out; give rollouts of {LEAST_FOLDS} or more (--rollouts)"
+        )
+    key = f"folds {seed}".encode()
+    hashes = [hashlib.blake2b(text.encode(), digest_size=16, key=key).digest() for text in texts]
+    rank = np.empty(len(texts), dtype=np.int64)
+    rank[sorted(range(len(texts)), key=hashes.__getitem__)] = np.arange(len(texts))
+    return (rank % FOLDS)[codes]
+
+
+def choose(lesson: Lesson, settings: CompanionSettings) -> Chosen:
+    """Fit what is tried, compare it by cross-validation, and fit the best on everything.
+
+    Means and scales of the inputs are those of all responses; no label takes part in them.
+
+    Args:
+        lesson: What is learnt.
+        settings: Seeds of the members, and batch size of MLPs. Widths and a learning rate that were given replace
+            `WIDTHS` and `RATE`, and passes that were given the bound `PASSES`.
+    """
+    mean, scale = _standardise(lesson.inputs, lesson.emphasis)
+    given = settings.model_fields_set
+    bound = settings.passes if "passes" in given else PASSES
+    sizes = [(settings.widths, settings.dropout)] if "widths" in given else [(one, DROPOUT) for one in WIDTHS]
+    folds = range(lesson.fold.max() + 1)
+    parts = [*((k, (k + 1) % len(folds)) for k in folds), *((k,) for k in folds), ()]
+    kinds: list[_Kind] = [_Probe(lesson, parts)]
+    for widths, dropout in sizes:
+        own = {"widths": widths, "dropout": dropout, "passes": bound}
+        own |= {} if "learning_rate" in given else {"learning_rate": RATE}
+        own = settings.model_copy(update=own)
+        kinds.append(_Mlp(lesson, parts, own))
+    out_of_fold = np.empty(len(lesson.fold))
+    for k in folds:
+        place, kind = min(
+            ((int(kind.scores[:, k].argmin()), kind) for kind in kinds), key=lambda one: one[1].scores[one[0], k]
+        )
+        rows = lesson.fold == k
+        out_of_fold[rows] = kind.singles[place, rows]
+    kinds.sort(key=lambda kind: kind.overall.min())
+    model = kinds[0].fitted(int(kinds[0].overall.argmin()), settings.seeds)
+    whole = CompanionMLP(lesson.inputs.shape[1], kinds[0].settings.widths, model.seeds, 1, standardised=True)
+    whole.load_state_dict(
+        {name: weights.cpu() for name, weights in model.state_dict().items()} | {MEAN: mean, SCALE: scale}
+    )
+    tried = tuple(Tried(name=kind.name(int(kind.overall.argmin())), brier=float(kind.overall.min())) for kind in kinds)
+    chosen = kinds[0].settings.model_copy(
+        update={"passes": kinds[0].passes(int(kinds[0].overall.argmin())), "seeds": model.seeds, "targets": ("binary",)}
+    )
+    return Chosen(chosen, whole.eval(), out_of_fold, tried)
+
+
+class _Kind:
+    """Recipes of one kind, such as a probe with each penalty, fitted without some folds.
+
+    A kind has `predictions`, which yields for each recipe the confidences of all responses by the fit of each part,
+    float32 (parts, n); `fitted`, the members of the recipe at a place; and its `name` in words. `parts` are the folds
+    that each fit leaves out: two, one or none. Each choice ends where `PATIENCE` recipes have brought nothing, by its
+    own scores, so that no fold has a say in its own.
+
+    Attributes:
+        scores: float64 (recipes, folds), the Brier score that chooses for a fold, from fits without it.
+        overall: float64 (recipes,), the Brier score over all folds.
+        singles: float32 (recipes, n), the confidence of each response by the fit without its fold alone.
+    """
+
+    settings: CompanionSettings
+
+    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]]):
+        self.lesson, self.parts = lesson, parts
+        left_out = np.array([np.isin(lesson.fold, part) for part in parts])
+        self.train = lesson.learnt & ~left_out
+        self._folds = lesson.fold.max() + 1
+        scores, singles = [], []
+        for found in self.predictions():
+            errors = lesson.weight * lesson.learnt * np.square(found - lesson.target)
+            share = np.bincount(lesson.fold, lesson.weight * lesson.learnt, minlength=self._folds)
+            by_fold = np.array([np.bincount(lesson.fold, row, minlength=self._folds) for row in errors])
+            error, weight = np.zeros(self._folds + 1), np.zeros(self._folds + 1)
+            for part, row in zip(parts, by_fold, strict=True):
+                # a fit without two folds chooses for each of them by the other, one without a single fold over all
+                for chooser, scored in zip(part[::-1] if len(part) > 1 else [-1] * len(part), part, strict=True):
+                    error[chooser] += row[scored]
+                    weight[chooser] += share[scored]
+            scores.append(error / weight)
+            alone = {part[0]: row for part, row in zip(parts, found, strict=True) if len(part) == 1}
+            singles.append(np.choose(lesson.fold, [alone[k] for k in range(self._folds)]).astype(np.float32))
+            if self.ended(np.array(scores)):
+                break
+        scores = np.array(scores)
+        for column in scores.T:
+            stop = next((k for k in range(len(column)) if k - column[: k + 1].argmin() >= PATIENCE), len(column))
+            column[stop + 1 :] = np.inf
+        self.scores, self.overall = scores[:, :-1], scores[:, -1]
+        self.singles = np.array(singles)
+
+    def ended(self, scores: np.ndarray) -> bool:
+        """Whether no further recipe is needed, from the scores of those so far, (recipes, folds + 1)."""
+        return False
+
+    def passes(self, place: int) -> int:
+        """The passes of the recipe at a place."""
+        return 1
+
+
+class _Probe(_Kind):
+    """Logistic regressions, as companions without a hidden layer."""
+
+    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]]):
+        self.settings = CompanionSettings(widths=(), dropout=(), targets=("binary",))
+        self._weights: list[tuple[Tensor, Tensor]] = []
+        super().__init__(lesson, parts)
+
+    def predictions(self) -> Iterator[np.ndarray]:
+        for weights, bias in self._all():
+            self._weights.append((weights[-1].cpu(), bias[-1].cpu()))
+            found = [torch.addmm(bias, rows, weights.T).sigmoid().T for rows in self._blocks(weights.device)]
+            yield torch.cat(found, dim=1).cpu().numpy()
+
+    def _all(self) -> list[tuple[Tensor, Tensor]]:
+        """Weights (parts, inputs) and intercepts (parts,) for each strength.
+
+        The curvature of the loss is at most a quarter of the inputs' products (Boehning and Lindsay, "Monotonicity of
+        quadratic-approximation algorithms", 1988), so steps that this bound scales need no search along a line.
+        Nesterov's momentum, begun anew where it leads uphill, makes them quick. All fits read the inputs together.
+        """
+        device, parts, wide = best_device(), len(self.parts), self.lesson.inputs.shape[1]
+        products = sum(rows.T.double() @ rows.double() for rows in self._blocks(device))
+        values, vectors = torch.linalg.eigh(products)
+        vectors = vectors.float()
+        penalty = 1 / torch.tensor(STRENGTHS, device=device).repeat_interleave(parts)[:, None]
+        bound = values.clamp(min=0).float() / 4 + penalty
+        train = torch.from_numpy(self.train).to(device).repeat(len(STRENGTHS), 1)
+        target = torch.from_numpy(self.lesson.target).to(device)
+        before = torch.zeros(len(train), wide + 1, device=device)
+        at, rate = before, torch.ones(len(train), 1, device=device)
+        for _ in range(_STEPS):
+            slope = torch.zeros_like(at)
+            for start, rows in zip(range(0, len(target), _ROWS), self._blocks(device), strict=True):
+                span = slice(start, start + _ROWS)
+                errors = torch.addmm(at[:, -1:], at[:, :-1], rows.T).sigmoid_().sub_(target[span]).mul_(train[:, span])
+                slope[:, :-1] += errors @ rows
+                slope[:, -1] += errors.sum(1)
+            along = ((slope[:, :-1] + penalty * at[:, :-1]) @ vectors) / bound @ vectors.T
+            after = at - torch.cat([along, slope[:, -1:] * 4 / len(target)], dim=1)
+            uphill = ((at - after) * (after - before)).sum(1, keepdim=True) > 0
+            rate = torch.where(uphill, 1.0, rate)
+            following = (1 + (1 + 4 * rate.square()).sqrt()) / 2
+            at = after + torch.where(uphill, 0.0, (rate - 1) / following) * (after - before)
+            before, rate = after, following
+        return [(one[:, :-1], one[:, -1]) for one in before.split(parts)]
+
+    def _blocks(self, device: torch.device) -> Iterator[Tensor]:
+        return (rows.to(device) for rows in torch.from_numpy(self.lesson.inputs).split(_ROWS))
+
+    def fitted(self, place: int, seeds: tuple[int, ...]) -> CompanionMLP:
+        weights, bias = self._weights[place]
+        model = CompanionMLP(len(weights), (), seeds[:1], 1)
+        model.load_state_dict({"output.weight": weights[None, None], "output.bias": bias[None, None]})
+        return model
+
+    def name(self, place: int) -> str:
+        return f"linear probe, L2 penalty {1 / STRENGTHS[place]:g}"
+
+
+class _Mlp(_Kind):
+    """MLPs of some widths, each pass of which is a recipe."""
+
+    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], settings: CompanionSettings):
+        self.settings = settings
+        super().__init__(lesson, parts)
+
+    def ended(self, scores: np.ndarray) -> bool:
+        return bool((scores.argmin(axis=0) < len(scores) - PATIENCE).all())
+
+    def predictions(self) -> Iterator[np.ndarray]:
+        for model in self._trained(self.train, self.settings.seeds[:1], self.settings.passes):
+            with torch.inference_mode():
+                parts = [model(rows.to(model.device)).cpu() for rows in self._inputs.split(_ROWS)]
+            yield torch.cat(parts, dim=1).numpy()
+
+    def fitted(self, place: int, seeds: tuple[int, ...]) -> CompanionMLP:
+        *_, model = self._trained(self.lesson.learnt[None], seeds, self.passes(place))
+        return model
+
+    def name(self, place: int) -> str:
+        widths = " / ".join(map(str, self.settings.widths))
+        return f"MLP of widths {widths}, {self.passes(place)} pass{'es' * (place > 0)}"
+
+    def passes(self, place: int) -> int:
+        return place + 1
+
+    @property
+    def _inputs(self) -> Tensor:
+        return torch.from_numpy(self.lesson.inputs)
+
+    def _trained(self, train: np.ndarray, seeds: Sequence[int], passes: int) -> Iterator[CompanionMLP]:
+        """Train members on the rows of each part, bool (parts, n), in chronological order; yield after every pass."""
+        settings, device = self.settings, best_device()
+        model = CompanionMLP(self.lesson.inputs.shape[1], settings.widths, seeds, len(train)).to(device)
+        dropout = Dropout(model.initialise(), settings.widths, settings.dropout, device)
+        optimiser = torch.optim.Adam(
+            model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+        )
+        used = np.flatnonzero(train.any(axis=0))
+        taken = torch.from_numpy(train[:, used].astype(np.float32)).to(device)
+        target = torch.from_numpy(self.lesson.target[used].astype(np.float32)).to(device)
+        progress = Progress(f"pass of the MLP {settings.widths[0]}", passes)
+        for _ in range(passes):
+            with matmul_precision(settings.matmul):
+                for start in range(0, len(used), settings.batch_size):
+                    span = slice(start, start + settings.batch_size)
+                    rows = self._inputs[used[span]].to(device)
+                    confidence = model(rows, dropout.draw(len(rows))).view(len(train), len(seeds), -1)
+                    errors = (confidence - target[span]).square() * taken[:, None, span]
+                    optimiser.zero_grad()
+                    (errors.sum(2) / taken[:, None, span].sum(2).clamp(min=1)).sum().backward()
+                    optimiser.step()
+            progress.add()
+            yield model
+
+
+def _standardise(inputs: np.ndarray, emphasis: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Standardise inputs in place; return the mean and the scale of each, float32 (inputs,)."""
+    blocks = [inputs[k : k + _ROWS] for k in range(0, len(inputs), _ROWS)]
+    mean = inputs.mean(axis=0, dtype=np.float64)
+    deviation = np.sqrt(sum(np.square(block - mean).sum(axis=0) for block in blocks) / len(inputs))
+    deviation[deviation == 0] = 1.0
+    mean, scale = mean.astype(np.float32), (deviation / emphasis).astype(np.float32)
+    for block in blocks:
+        np.subtract(block, mean, out=block)
+        np.divide(block, scale, out=block)
+    return torch.from_numpy(mean), torch.from_numpy(scale)

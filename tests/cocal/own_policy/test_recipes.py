@@ -1,0 +1,248 @@
+"""The recipe best: what it tries, that no number rests on questions that chose, and what it saves."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import brier_score_loss, roc_auc_score
+
+from cocal import Companion
+from cocal.companion.model import CompanionMLP
+from cocal.companion.settings import CompanionSettings
+from cocal.errors import ConfigError, ContractError
+from cocal.features.forward import score as passes
+from cocal.models.loading import Policy
+from cocal.models.text import batches_of_tokens
+from cocal.own_policy import fitting
+from cocal.own_policy.recipes import STRENGTHS, Lesson, choose, folds_of
+from own_rollouts import run, write_lines
+
+SETTINGS = CompanionSettings(targets=("binary",), seeds=(42, 137), passes=4)
+TEXTS = [f"what is {k} plus {k % 7}?" for k in range(90)]
+
+
+def lesson(noise: float = 1.0, learnt=None, seed: int = 3) -> Lesson:
+    """Seven responses to each question, some inputs that tell correctness and most that do not."""
+    draw = np.random.default_rng(seed)
+    questions = draw.permutation(np.repeat(TEXTS, 7))
+    target = (draw.random(len(questions)) < 0.35).astype(np.float32)
+    inputs = draw.normal(size=(len(questions), 24)).astype(np.float32) * np.linspace(0.5, 40, 24, dtype=np.float32)
+    inputs[:, 5] += 20 + noise * target * 12
+    weight = np.arange(1, len(target) + 1) / np.arange(1, len(target) + 1).sum()
+    used = np.ones(len(target), dtype=bool) if learnt is None else learnt
+    return Lesson(inputs, target, used, weight, folds_of(questions, 42), np.ones(24, dtype=np.float32))
+
+
+def test_folds_hold_whole_questions_and_as_many_of_them():
+    questions = [*TEXTS, *(f"  {text.upper()}" for text in TEXTS)]  # but for case and white space
+    fold = folds_of(questions, 42)
+    np.testing.assert_array_equal(fold[:90], fold[90:])
+    assert [*np.bincount(fold[:90])] == [18] * 5
+    assert (folds_of(questions, 43) != fold).any()
+    with pytest.raises(ContractError, match=r"have 2 questions, .* give rollouts of 3 or more"):
+        folds_of(["a", "b", " A"], 42)
+
+
+def test_the_probe_is_a_logistic_regression():
+    """Compared with scikit-learn at the penalty that was chosen, on the inputs as they are given."""
+    given = lesson()
+    raw = given.inputs.copy()
+    found = choose(given, SETTINGS.model_copy(update={"passes": 1}))
+    assert found.settings.widths == ()
+    strength = 1 / float(re.search(r"linear probe, L2 penalty ([\d.]+)", found.tried[0].name)[1])
+    assert any(strength == pytest.approx(one) for one in STRENGTHS)
+    standard = (raw - raw.mean(axis=0)) / raw.std(axis=0)
+    expected = LogisticRegression(C=strength, tol=1e-8, max_iter=1000).fit(standard, given.target)
+    confidence = found.model(torch.from_numpy(raw))[0].detach().numpy()
+    np.testing.assert_allclose(confidence, expected.predict_proba(standard)[:, 1], atol=2e-3)
+    np.testing.assert_allclose(found.model.input_mean, raw.mean(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(found.model.input_scale, raw.std(axis=0), rtol=1e-4)
+
+
+def test_what_is_learnt_is_better_than_a_constant_and_what_cannot_be_learnt_is_not_claimed():
+    told, untold = (choose(one, SETTINGS).out_of_fold for one in (lesson(2.0), lesson(0.0)))
+    target = lesson().target
+    assert brier_score_loss(target, told) < 0.8 * target.var()
+    assert brier_score_loss(target, untold) > 0.99 * target.var()
+
+
+def test_a_response_is_measured_without_its_question():
+    """Labels of one fold change nothing of its own confidences, and something of those of all other folds."""
+    before, changed = lesson(), lesson()
+    of_fold = changed.fold == 2
+    changed.target[of_fold] = 1 - changed.target[of_fold]
+    settings = SETTINGS.model_copy(update={"passes": 14})
+    one, other = (choose(given, settings).out_of_fold for given in (before, changed))
+    np.testing.assert_array_equal(one[of_fold], other[of_fold])
+    assert (one != other)[~of_fold].all()
+
+
+def test_responses_that_are_left_out_teach_nothing():
+    left_out = np.arange(630) % 3 == 1
+    one, other = lesson(learnt=~left_out), lesson(learnt=~left_out)
+    other.target[left_out] = 1 - other.target[left_out]
+    models = [choose(given, SETTINGS).model.state_dict() for given in (one, other)]
+    assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
+
+
+def test_the_lowest_brier_score_is_chosen_and_weights_count():
+    given = lesson()
+    found = choose(given, SETTINGS)
+    briers = [one.brier for one in found.tried]
+    assert briers == sorted(briers)
+    assert len({one.name.split(",")[0] for one in found.tried}) == 3
+    light = lesson()
+    light.weight[:] = 1 / len(light.weight)
+    assert choose(light, SETTINGS).tried[0].brier != briers[0]
+
+
+def test_widths_and_seeds_that_are_given_are_taken():
+    settings = CompanionSettings(targets=("binary",), widths=(12, 6), dropout=(), seeds=(7, 8, 9), passes=3)
+    found = choose(lesson(), settings)
+    assert {one.name.split(",")[0] for one in found.tried} == {"linear probe", "MLP of widths 12 / 6"}
+    assert found.model.seeds in ((7,), (7, 8, 9))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory, own):
+    return write_lines(tmp_path_factory.mktemp("rollouts") / "mine.jsonl", own.rollouts, own.texts)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory, own, source):
+    """Companions of the command, without and with token probabilities."""
+    folder = tmp_path_factory.mktemp("recipes")
+    for name, more in (("states", ()), ("tokens", ("--with", "token-probability"))):
+        words = ("--model", own.checkpoint, "--rollouts", source, "--seeds", 42, "--passes", 3, *more)
+        assert run("fit", *words, "--output", folder / name) == 0
+    return folder
+
+
+def test_a_saved_companion_standardises_as_the_fitted_one(both, own, micro_policy):
+    loaded = Companion.from_pretrained(both / "states")
+    assert (loaded.about.recipe, loaded.about.cut) == ("best", "wrong")
+    weights = loaded.companions.model.state_dict()
+    assert {"input_mean", "input_scale"} <= {*weights}
+    found = loaded.score(*micro_policy, own.rollouts["prompt_ids"], own.rollouts["response_ids"])
+    assert len(np.unique(found)) > 10
+
+
+def test_token_probabilities_are_those_of_whole_logits(both, own, micro_policy):
+    """The companion that reads them scores as its members do on states and log-probabilities of the plain pass."""
+    loaded = Companion.from_pretrained(both / "tokens")
+    assert loaded.about.spec.inputs == loaded.about.states_width + 3
+    prompts, responses = own.rollouts["prompt_ids"].tolist(), own.rollouts["response_ids"].tolist()
+    policy = Policy(*micro_policy)
+    batches = batches_of_tokens([len(p) + len(r) for p, r in zip(prompts, responses, strict=True)], 900)
+    layer = {"layers": (loaded.about.spec.layer,), "pad": policy.pad}
+    found = passes(policy.model, prompts, responses, batches, logprobs=True, **layer)
+    given = [(np.exp(one).mean(), one.mean(), one.min()) for one in found.logprobs]
+    inputs = np.concatenate([found.features.reshape(len(prompts), -1), np.array(given, dtype=np.float32)], axis=1)
+    confidence = loaded.score(*micro_policy, prompts, responses)
+    np.testing.assert_allclose(confidence, loaded.score_states(inputs), atol=0.02)
+    inputs[:, -3:] = inputs[::-1, -3:]
+    assert np.abs(confidence - loaded.score_states(inputs)).max() > 0.02
+
+
+def test_the_card_compares_with_a_constant_and_with_token_probability(both, own):
+    about = Companion.from_pretrained(both / "states").about
+    rows = own.rollouts
+    assert about.held_out_all_steps.constant == pytest.approx(rows["correct"].to_numpy().var())
+    apart = (about.held_out_uncut.responses, about.held_out_cut.responses)
+    assert apart == ((~rows["truncated"]).sum(), rows["truncated"].sum())
+    assert about.held_out_uncut.constant == pytest.approx(rows["correct"][~rows["truncated"]].to_numpy().var())
+    card = about.card()
+    assert "### Responses that ended, of all steps" in card
+    assert "### Responses that were cut, of all steps" in card
+    assert f"a constant has the Brier score {about.held_out.constant:.3f}" in card
+    assert all(f"| {one.name} | {one.brier:.4f} |" in card for one in about.tried)
+    assert "were cut at the limit count as wrong" in card
+
+
+def test_token_probability_that_ranks_better_is_told(both):
+    about = Companion.from_pretrained(both / "states").about
+    worse = about.held_out_all_steps.model_copy(update={"token_probability": {"ece": 0.2, "auroc": 0.99, "brier": 0.1}})
+    better = worse.model_copy(update={"token_probability": {"ece": 0.2, "auroc": 0.01, "brier": 0.1}})
+    sentence = "Mean token probability alone ranks all of these (AUROC 0.990 against"
+    for quality, said in ((worse, True), (better, False)):
+        one = about.model_copy(update={"held_out_all_steps": quality, "held_out_uncut": None})
+        assert (sentence in one.in_words()) is said
+        assert (sentence in one.card()) is said
+    with_tokens = one.model_copy(update={"held_out_all_steps": worse, "token_probability": True})
+    assert "--with token-probability" not in with_tokens.in_words()
+
+
+def test_the_metrics_of_the_card_are_those_of_the_out_of_fold_confidences(micro_policy, own):
+    """Recomputed from the recipe itself on the states that the fit has read."""
+    table = own.rollouts[["prompt_ids", "response_ids", "correct", "step", "truncated"]].assign(
+        question=own.rollouts["question_id"].map(own.texts)
+    )
+    draw = np.random.default_rng(5)
+    states = draw.normal(size=(len(table), 64)).astype(np.float32)
+    states[:, 3] += 2 * table["correct"].to_numpy()
+    found = Companion.fit(*micro_policy, table, states=states, number_format="float32").about
+    correct, cut = table["correct"].to_numpy(), table["truncated"].to_numpy()
+    last = table["step"].to_numpy() == table["step"].max()
+    weight = 0.5 / len(table) + 0.5 * last / last.sum()
+    given = Lesson(
+        states.copy(),
+        (correct & ~cut).astype(np.float32),
+        np.ones(len(table), dtype=bool),
+        weight,
+        folds_of(table["question"], 42),
+        np.ones(64, dtype=np.float32),
+    )
+    expected = choose(given, CompanionSettings(targets=("binary",))).out_of_fold
+    shown = {one.metric: one.value for one in found.held_out_all_steps.metrics}
+    assert shown["brier"] == pytest.approx(brier_score_loss(correct, expected), abs=1e-6)
+    assert shown["auroc"] == pytest.approx(roc_auc_score(correct, expected), abs=1e-6)
+
+
+def test_cut_responses_are_learnt_as_wrong_or_left_out(tmp_path, own, source):
+    words = ("--model", own.checkpoint, "--rollouts", source, "--seeds", 42, "--passes", 2)
+    rows = own.rollouts
+    for cut, count in (("wrong", len(rows)), ("leave-out", int((~rows["truncated"]).sum()))):
+        for recipe in ("best", "paper"):
+            more = ("--recipe", recipe, "--cut", cut, "--widths", 8)
+            assert run("fit", *words, *more, "--output", tmp_path / f"{cut}-{recipe}") == 0
+            spec = Companion.from_pretrained(tmp_path / f"{cut}-{recipe}").about.spec
+            assert spec.training_responses + spec.validation_responses == count
+
+
+def test_wishes_that_do_not_go_together_are_refused(micro_policy, own, source):
+    for options, words in (
+        ({"recipe": "best", "settings": CompanionSettings()}, "recipe best learns correctness"),
+        ({"recipe": "paper", "token_probability": True}, "inputs of the recipe best"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            Companion.fit(*micro_policy, source, **options)
+
+
+def test_vllm_refuses_a_companion_of_token_probabilities(both, own, source, tmp_path, capsys):
+    words = ("--companion", both / "tokens", "--model", own.checkpoint, source, tmp_path / "out.jsonl")
+    assert run("score", *words, "--engine", "vllm") == 2
+    assert "reads token probabilities beside states, which vLLM does not hand out" in capsys.readouterr().err
+    assert run("serve", "--companion", both / "tokens", "--model", own.checkpoint) == 2
+
+
+def test_a_module_without_standardisation_has_no_such_weights():
+    assert "input_mean" not in CompanionMLP(4, (3,), (1,), 1).state_dict()
+
+
+def test_kept_states_are_read_once(tmp_path, own, monkeypatch):
+    """A second fit with another recipe passes nothing through the model; one of other inputs passes all."""
+    source = write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts)
+    seen, real = [], fitting.states_and_tokens
+    monkeypatch.setattr(fitting, "states_and_tokens", lambda *given: seen.append(len(given[2])) or real(*given))
+    words = ("fit", "--model", own.checkpoint, "--rollouts", source, "--output", tmp_path / "companion", "--passes", 2)
+    assert run(*words, "--keep-states") == 0
+    assert sum(seen) == len(own.rollouts)
+    assert run(*words, "--widths", 8, "--with", "token-probability") == 0
+    assert sum(seen) == len(own.rollouts)
+    assert run(*words, "--widths", 8, "--layer", 0) == 0
+    assert sum(seen) == 2 * len(own.rollouts)
+    (tmp_path / "companion/states/settings.digest").unlink()
+    assert run(*words, "--keep-states") == 2
+    assert (tmp_path / "companion/states").exists()
