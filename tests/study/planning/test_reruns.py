@@ -52,7 +52,7 @@ EDITS = [
             **_under(
                 "reports",
                 dict.fromkeys(
-                    ("replicates", "central", "regimes", "experience", "language_model"), "studies/elsewhere"
+                    ("replicates", "central", "regimes", "experience", "fits", "language_model"), "studies/elsewhere"
                 ),
             ),
         },
