@@ -49,6 +49,11 @@ class WordingSettings(Model):
     """Share of the places for a paraphrase that take one: the equations and the last line."""
     remarks: Annotated[float, Field(ge=0, lt=1)]
     """Probability of a remark after a step, and of another one after each remark."""
+    asides: Annotated[float, Field(ge=0)] = 0.0
+    """Median number of further remarks in a whole solution, at any of its lines, however many steps it has; 0 for
+    none."""
+    asides_spread: Annotated[float, Field(ge=0)] = 1.0
+    """Standard deviation of the logarithm of their number over solutions."""
 
 
 class CorpusSettings(Model):

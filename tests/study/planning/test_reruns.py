@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from cocal.settings.parse import validate
 from cocal_study.config import load_study
+from cocal_study.config.backbone import WordingSettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from planned_jobs import ROOT, jobs_of
@@ -220,10 +221,14 @@ EDITS = [
 ]
 """Other values of keys, and the jobs that each of them changes directly, beside the table of the configuration, which
 prints the digest of all of it."""
-SINGLE = {key: (value, expected) for values, expected in EDITS for key, value in values.items()}
+TOGETHER = "policy.updates_per_step"
+"""A key whose other value needs another micro_batch."""
+SINGLE = {key: (value, expected) for values, expected in EDITS for key, value in values.items() if key != TOGETHER}
 SHAPE = {"study", "card", "policy.algorithms", "policy.dataset", "policy.engine", "policy.steps", "policy.stages"}
-SHAPE |= {f"corpus.{domain}_wording.{key}" for domain in ("mathematics", "facts") for key in ("paraphrases", "remarks")}
-SHAPE |= {"policy.trl.shard", "corpus.plain", "corpus.verbal", "corpus.rlcr", "corpus.p_true"}
+SHAPE |= {
+    f"corpus.{domain}_wording.{key}" for domain in ("mathematics", "facts") for key in WordingSettings.model_fields
+}
+SHAPE |= {TOGETHER, "policy.trl.shard", "corpus.plain", "corpus.verbal", "corpus.rlcr", "corpus.p_true"}
 """Keys that no other value fits alone, or that make it another study."""
 
 
