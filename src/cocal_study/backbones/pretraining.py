@@ -1,7 +1,6 @@
 """Pre-training of a tiny Qwen3 policy: its corpus, its tokenizer, and the loss on response tokens."""
 
 import logging
-import math
 import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -63,7 +62,6 @@ _REMARKS = (
     "Hold on, one more look at this.",
 )
 _CLOSINGS = ("The answer:", "We end with", "Done:", "It comes to", "Hence", "In all:")
-_MOST_ASIDES = 20  # so that the longest solutions fit the context
 _COMMUTING = "+*"
 _SWAPPED = 0.25
 """Share of the sums and products whose operands change places."""
@@ -149,7 +147,8 @@ class CorpusWriter:
     def _problem(self) -> Problem:
         draw = self._draw
         while True:
-            drawn = problem(draw.choice(_FAMILIES), draw.randint(1, 5), draw.getrandbits(32))
+            family, level, seed = draw.choice(_FAMILIES), draw.randint(1, 5), draw.getrandbits(32)
+            drawn = problem(family, level, seed, self._settings.steps_spread)
             if normalised(drawn.question) not in self._held_out:
                 return drawn
 
@@ -197,8 +196,6 @@ class Wording:
             while self._chance(self._settings.remarks):
                 line += f" {self._draw.choice(_REMARKS)}"
             lines.append(line)
-        for _ in range(self._asides()):
-            lines[self._draw.randrange(len(lines))] += f" {self._draw.choice(_REMARKS)}"
         lines.append(f"{self._draw.choice(_CLOSINGS)} {boxed}" if self._chance(self._settings.paraphrases) else boxed)
         return "\n".join(lines)
 
@@ -212,13 +209,6 @@ class Wording:
             return f"{label}: {expression}={value}" if label else f"{expression}={value}"
         label = f"{label} " if label else ""
         return f"{self._draw.choice(_CONNECTORS)} {label}{expression}{self._draw.choice(_VERBS)}{value}."
-
-    def _asides(self) -> int:
-        """A log-normal number, rounded down: some solutions are terse, and a few many times as long as the others."""
-        if not self._settings.asides:
-            return 0
-        number = self._settings.asides * math.exp(self._settings.asides_spread * self._draw.gauss(0, 1))
-        return min(_MOST_ASIDES, int(number))
 
     def _chance(self, probability: float) -> bool:
         return self._draw.random() < probability

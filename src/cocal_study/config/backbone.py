@@ -49,11 +49,6 @@ class WordingSettings(Model):
     """Share of the places for a paraphrase that take one: the equations and the last line."""
     remarks: Annotated[float, Field(ge=0, lt=1)]
     """Probability of a remark after a step, and of another one after each remark."""
-    asides: Annotated[float, Field(ge=0)] = 0.0
-    """Median number of further remarks in a whole solution, at any of its lines, however many steps it has; 0 for
-    none."""
-    asides_spread: Annotated[float, Field(ge=0)] = 1.0
-    """Standard deviation of the logarithm of their number over solutions."""
 
 
 class CorpusSettings(Model):
@@ -63,6 +58,8 @@ class CorpusSettings(Model):
     """Share of factual documents; the rest is mathematics."""
     mathematics_wording: WordingSettings = WordingSettings(paraphrases=0.8, remarks=0.15)
     facts_wording: WordingSettings = WordingSettings(paraphrases=0.3, remarks=0.03)
+    steps_spread: Annotated[float, Field(ge=0)] = 0.0
+    """Spread of the number of steps of mathematical solutions, as in the source of the questions."""
     direct_answers: Share = 0.35
     """Share of the mathematical answers that show no working."""
     wrong_steps: Share = 0.10

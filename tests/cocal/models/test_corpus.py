@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from cocal.store.rows import normalised
-from cocal_study.backbones.pretraining import _REMARKS, CorpusWriter, Wording
+from cocal_study.backbones.pretraining import CorpusWriter, Wording
 from cocal_study.config.backbone import CorpusSettings, WordingSettings
 from cocal_study.config.data import QuestionSetsSettings
 from cocal_study.questions.build import build_questions
@@ -64,24 +64,6 @@ def test_the_wording_says_nothing_about_correctness(documents):
     assert (~frame["right"]).sum() > 40
     means, spread = frame.groupby("right").mean(), frame.std()
     assert (means.loc[True] - means.loc[False]).abs().le(0.35 * spread[means.columns]).all()
-
-
-def test_asides_spread_the_length_of_solutions_of_any_number_of_steps_alike():
-    """By hand: half of the log-normal numbers with median 4 are 4 at least, a sixth 10 at least, none above 20."""
-    settings, without = (WordingSettings(paraphrases=0, remarks=0, asides=asides) for asides in (4, 0))
-    few, many = ("3*4=12",), ("a: 3*4=12", "b: 12+7=19", "c: 19-2=17", "d: 17+1=18", "e: 18+3=21")
-    for steps in (few, many):
-        wording, plain = Wording(settings, random.Random(1)), Wording(without, random.Random(1))
-        counts = []
-        for _ in range(2000):
-            lines = wording.solution(steps, "9").splitlines()
-            assert lines[-1] == r"\boxed{9}", "none behind the answer"
-            said = " ".join(lines[:-1])
-            counts.append(sum(said.count(remark) for remark in _REMARKS))
-        assert sum(count >= 4 for count in counts) / 2000 == pytest.approx(0.5, abs=0.04)
-        assert sum(count >= 10 for count in counts) / 2000 == pytest.approx(0.18, abs=0.03)
-        assert max(counts) == 20
-        assert not any(remark in plain.solution(steps, "9") for remark in _REMARKS)
 
 
 def test_a_solution_has_many_wordings():
