@@ -8,7 +8,7 @@ CRATE := .venv-crate
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce laptop replicate central regimes experience check test test-long test-crate wires test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
+.PHONY: reproduce laptop replicate central regimes experience fits check test test-long test-crate wires test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
@@ -19,6 +19,7 @@ help:
 	@echo "make regimes     run the embedded study's main policy under other conditions (REPLICATES=5), and gather the margins"
 	@echo "make experience  run the embedded study's main policy with two to 96 questions a step (REPLICATES=5), and gather how"
 	@echo "                 good companions are by the number of rollouts that they learnt from"
+	@echo "make fits        fit companions otherwise on the states of the finished embedded and laptop studies"
 	@echo "make check       set up .venv, run the linters and the fast tests, which start no Snakemake, while one works"
 	@echo "make test        set up .venv, run the linters and the test suite, with one whole study"
 	@echo "make test-long   run the tests that make test leaves out: trainings of several processes, further studies"
@@ -110,6 +111,12 @@ experience: $(INSTALLED)
 	  results/metrics/tiny.nc results/metrics/tiny-recalibrated.nc
 	cocal gather --regimes config/experience.yaml $$(printf '$(EXPERIENCE)/%s ' $(NUMBERS)) \
 	  --output $(EXPERIENCE)/gathered --overwrite
+
+# Other fits on the states of the embedded study and, where `make laptop` has run, of the laptop study.
+fits: $(INSTALLED)
+	cocal fits --output studies/fits/fits.csv --overwrite
+	[ ! -d $(LAPTOP)/results/metrics ] || \
+	  cocal fits --study config/laptop.yaml --directory $(LAPTOP) --output studies/fits/fits.csv --overwrite
 
 PYTEST := pytest --numprocesses 2 --dist loadfile
 

@@ -190,6 +190,9 @@ class ReportSettings(Model):
     experience: str | None = None
     """Folder of what `cocal gather` has measured at the points of config/experience.yaml, for figures/experience, which
     is left out without it, or if it is not there."""
+    fits: str | None = None
+    """File of what `cocal fits` has measured on the states of finished studies, for tables/fits, which is left out
+    without it, or if it is not there."""
     replicates: str | None = None
     """Folder of what `cocal spread` has gathered of the study's replicates, for tables/claims; without it, or if it is
     not there, replicates have no say."""

@@ -5,9 +5,8 @@ seeds in a study and from Student's t over replicates. A case holds if all of it
 its cases do, or as many as it says. That all of them are positive is an intersection-union test, which needs no
 adjustment (Berger 1982); where k of n cases are enough, p-values are multiplied by n - k + 1 (Benjamini and Heller
 2008). That a margin is negative is one of many things that might speak against the claim, and so its p-value is
-adjusted over all margins of the claim (Holm). Margins that are not separable from zero by this decide nothing. Numbers
-without an interval (shares, counts, times) are observed or not observed. A margin of a confidence that
-is constant or at chance counts by its numbers like any other, and says whose confidence it is.
+adjusted over all margins of the claim (Holm). Numbers without an interval (shares, counts, times) are
+observed or not observed. A margin of a confidence that is constant or at chance counts by its numbers, and names it.
 """
 
 import math
@@ -111,13 +110,8 @@ class Margin(NamedTuple):
     at_chance: str = ""
     detectable: float = math.nan
 
-    @property
-    def excludes_zero(self) -> bool:
-        """True if zero lies outside of the interval; a number without one has none to tell."""
-        return self.lower < self.upper and not self.lower <= 0 <= self.upper
-
     def excludes(self, other: float) -> bool:
-        """True if another number lies outside of the interval."""
+        """True if another number lies outside of the interval; a number without one has none to tell."""
         return self.lower < self.upper and not self.lower <= other <= self.upper
 
 
@@ -158,7 +152,7 @@ class _Predicate(Model):
     def verdicts(self, cases: Sequence[Sequence[Margin]], level: float) -> list[list[str]]:
         """The verdict of every margin: whether it is positive by as many tests as there are cases to choose from, or
         negative with p-values adjusted over all margins of the claim."""
-        against = iter(holm([margin.p for case in cases for margin in case]))
+        against = iter(holm([one.p for case in cases for one in case]))
         choices = len(cases) - self.needed(len(cases)) + 1
         tested = [[(one, next(against), choices * one.p) for one in case] for case in cases]
         return [[self._verdict(one, p if one.value > 0 else q, 1 - level) for one, q, p in case] for case in tested]

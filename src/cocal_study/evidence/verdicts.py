@@ -175,7 +175,7 @@ def _shown(
     """
     tested = source in (STUDY, REPLICATES) and margin.lower < margin.upper
     published = stated.get((case, margin.label), math.nan) if tested else math.nan
-    zero = _YES_NO[margin.excludes_zero] if tested else ""
+    zero = _YES_NO[margin.excludes(0.0)] if tested else ""
     paper = "" if math.isnan(published) else _YES_NO[margin.excludes(published)]
     counts = math.nan, math.nan
     if replicates is not None and (case, margin.label) in replicates.index:

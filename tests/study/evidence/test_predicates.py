@@ -94,10 +94,10 @@ def test_the_deciding_margin_has_the_verdict_of_the_claim():
 
 
 def test_what_an_interval_excludes():
-    assert [Margin(0.1, lower, 0.2).excludes_zero for lower in (0.05, 0.0, -0.1)] == [True, False, False]
-    assert Margin(-0.1, -0.2, -0.05).excludes_zero
+    assert [Margin(0.1, lower, 0.2).excludes(0) for lower in (0.05, 0.0, -0.1)] == [True, False, False]
+    assert Margin(-0.1, -0.2, -0.05).excludes(0)
     assert [Margin(0.1, 0.05, 0.2).excludes(other) for other in (0.04, 0.05, 0.2, 0.21)] == [True, False, False, True]
-    assert not Margin(0.1, 0.1, 0.1).excludes_zero, "a number without an interval excludes nothing"
+    assert not Margin(0.1, 0.1, 0.1).excludes(0), "a number without an interval excludes nothing"
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,14 @@ _GATHER = (
     flags.OVERWRITE,
 )
 
+_FITS = (
+    flag("--study", "study file", type=Path, default=Path("config/config.yaml")),
+    flag("--directory", "folder that holds the results of the study", type=Path, default=Path()),
+    flag("--seeds", "number of companion seeds to fit with", type=flags.COUNT, default=3),
+    output("--output", "CSV file of all fits; rows of other studies stay in it", required=True),
+    flags.OVERWRITE,
+)
+
 STUDY = {
     "plan": Command("print jobs, GPU-hours and storage of a study before it runs", _PLAN),
     "slurm": Command(
@@ -135,6 +143,9 @@ STUDY = {
         _GATHER,
         description="Gather what was measured at every point. Replicates that the output holds already stay there, "
         "unless they are given again.",
+    ),
+    "fits": Command(
+        "fit companions otherwise on the states of a finished study: standardised, one pooling, more updates", _FITS
     ),
     "schema": Command("print the JSON schema of study files"),
     "stages": Command("list the commands of the workflow's stages"),

@@ -177,8 +177,8 @@ CHAPTERS: tuple[Chapter, ...] = get_args(Chapter)
 Files = str | Sequence[str]
 """One file, or several of one kind."""
 
-GATHERED = REPLICATES, CENTRAL, REGIMES, EXPERIENCE, LANGUAGE_MODEL = (
-    *("replicates", "central", "regimes", "experience", "language_model"),
+GATHERED = REPLICATES, CENTRAL, REGIMES, EXPERIENCE, FITS, LANGUAGE_MODEL = (
+    *("replicates", "central", "regimes", "experience", "fits", "language_model"),
 )
 """What replicates of the study and of its central comparison have found, what was measured under other conditions and
 with more or less experience, and what a study of a language model has found. A study may go without them."""
