@@ -6,27 +6,27 @@ from pathlib import Path
 import snakemake_logger_plugin_cocal
 from snakemake.logging import logger
 
+from cocal.objectives import PROMPT_FORMATS
+from cocal.runtime import numerics
 from cocal_study.config.load import configured_study
 from cocal_study.config.paths import located
 from cocal_study.exhibits.base.exhibit import FigureExhibit, TableExhibit
 from cocal_study.exhibits.base.registry import exhibit_code, exhibits_of, report_entry
 from cocal_study.exhibits.typesetting.landing import landing_of
 from cocal_study.generation.judge_prompts import JudgePrompts
-from cocal_study.policy.launch import train_command
-from cocal.objectives import PROMPT_FORMATS
-from cocal_study.questions.loaders import counted
-from cocal_study.questions.prompts import Prompts
-from cocal_study.questions.registry import known_wrong, registry_of
-from cocal_study.resources.estimate import seconds_by_rule
-from cocal.runtime import numerics
-from cocal_study.resources.slurm import site_of
-from cocal_study.provenance.code import code_digest
-from cocal_study.provenance.owner import refuse_gaps, refuse_other_study
 from cocal_study.planning import results
 from cocal_study.planning.comparisons import RECALIBRATED
 from cocal_study.planning.jobs import either, is_folder
 from cocal_study.planning.policy_rules import DOMAINS
 from cocal_study.planning.rules import Plan
+from cocal_study.policy.launch import train_command
+from cocal_study.provenance.code import code_digest
+from cocal_study.provenance.owner import refuse_gaps, refuse_other_study
+from cocal_study.questions.loaders import counted
+from cocal_study.questions.prompts import Prompts
+from cocal_study.questions.registry import known_wrong, registry_of
+from cocal_study.resources.estimate import seconds_by_rule
+from cocal_study.resources.slurm import site_of
 
 # A file given with --configfile is a whole study and replaces the default; --config changes single keys of either.
 # Relative paths of a study start at the repository, also with --directory.

@@ -126,8 +126,8 @@ class Companion:
 
         Given ids are used unchanged. The confidences are then those that a study stores for the same responses, to the
         last bit for the same set in the same order, since both decide which responses share a batch, if the model is
-        loaded as there (`cocal.models.loading.load_policy`). Texts are tokenised,
-        with the template for prompts and an end token after responses.
+        loaded as there (`cocal.models.loading.load_policy`). Texts are tokenised, with the template for prompts and an
+        end token after responses.
 
         Args:
             model: The language model.

@@ -90,11 +90,11 @@ def stored(source: Source, file: File, cache: str | Path) -> Path:
     target = Path(cache) / source.place(file)
     if not target.exists():
         raise ContractError(f"{target}: no such file; `cocal sources` downloads it")
-    _verify(target, file, str(target), f"; {remedy(target, 'delete it and run `cocal sources` again')}")
+    found = _verify(target, file, str(target), f"; {remedy(target, 'delete it and run `cocal sources` again')}")
     if file.sha256 is None:
         if not _record(target).exists():
-            write_text(_record(target), file_digest(target) + "\n")
-        recorded, found = _record(target).read_text(encoding="utf-8", errors="replace").strip(), file_digest(target)
+            write_text(_record(target), found + "\n")
+        recorded = _record(target).read_text(encoding="utf-8", errors="replace").strip()
         if recorded != found:
             raise ContractError(
                 f"{target}: sha256 {found}, but {recorded} was recorded when it came ({_record(target)}); "
@@ -108,10 +108,12 @@ def _record(target: Path) -> Path:
     return target.with_name(f"{target.name}.sha256")
 
 
-def _verify(path: Path, file: File, name: str, remedy: str = "") -> None:
+def _verify(path: Path, file: File, name: str, remedy: str = "") -> str:
+    """The SHA-256 of a file whose checksum and size are those of the registry, where it has them."""
     size = path.stat().st_size
     found = file_digest(path)
     if file.sha256 not in (None, found):
         raise ContractError(f"{name}: sha256 is {found}, expected {file.sha256} ({size} bytes){remedy}")
     if file.bytes not in (None, size):
         raise ContractError(f"{name}: {size} bytes, expected {file.bytes}{remedy}")
+    return found

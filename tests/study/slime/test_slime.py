@@ -185,8 +185,8 @@ def test_several_nodes_are_joined_by_ray():
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["grpo", "dcpo"])
 def test_what_slime_leaves_becomes_a_training(tmp_path, monkeypatch, micro_checkpoint, micro_questions, algorithm):
-    """slime's place is taken by tests/slime/train.py, which keeps to what slime documents; GRPO's run is killed once
-    on the way."""
+    """slime's place is taken by slime/train.py beside this file, which keeps to what slime documents; GRPO's run is
+    killed once on the way."""
     policy = dumps.SETTINGS.model_copy(
         update={
             "algorithms": (algorithm,),

@@ -47,7 +47,7 @@ def test_an_edit_of_the_study_reruns_what_depends_on_it(smoke, tmp_path, changes
 )
 def test_an_edit_of_the_package_reruns_what_it_computes(smoke, tmp_path, file, old, new, first, without):
     shutil.copytree(ROOT / "src", tmp_path / "src")
-    path = tmp_path / "src/cocal" / file
+    path = tmp_path / "src/cocal_study" / file
     text = path.read_text()
     assert old in text, "the test edits a line that is no longer there"
     path.write_text(text.replace(old, new, 1))
