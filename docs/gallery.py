@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image
 
+from cocal.drawing.style import paper_style, save_figure
 from cocal_study.config import load_study
 from cocal_study.config.methods import METHODS
 from cocal_study.evidence.predicates import FAVOUR
@@ -23,6 +24,7 @@ from cocal_study.evidence.verdicts import (
     of_claims,
 )
 from cocal_study.exhibits.base.exhibit import MATHEMATICS
+from cocal_study.exhibits.drawing.curves import draw_replicates
 from cocal_study.exhibits.typesetting.landing import scale_of
 from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads, ledger
 from cocal_study.provenance.owner import owner_of
@@ -132,6 +134,13 @@ def main() -> None:
     root = Path(__file__).parents[1]
     if owner_of(root / "results") != "embedded":
         raise SystemExit("results/ is not that of the embedded study: `make clean reproduce` first")
+    spread = root / "studies/replicates/spread"
+    gathered = pd.read_csv(spread / "tables/main.csv")
+    cells = read_published(root / "config/paper").cells
+    printed = cells[cells["table"] == "main"]
+    with paper_style():
+        drawn = draw_replicates(gathered, MATHEMATICS, printed)
+        save_figure(drawn, spread / "figures/replications.pdf", {"study": "embedded"})
     widest = 1650  # text width at 300 dots an inch
     for name in FIGURES:
         with Image.open(root / name) as figure:
@@ -143,9 +152,6 @@ def main() -> None:
         pd.read_csv(root / f"results/tables/{name}.csv", keep_default_na=False, na_values=["NaN"])
         for name in ("claims", "verdict")
     )
-    gathered = pd.read_csv(root / "studies/replicates/spread/tables/main.csv")
-    cells = read_published(root / "config/paper").cells
-    printed = cells[cells["table"] == "main"]
     laptop = pd.read_csv(root / "studies/laptop/gathered/tables/main.csv")
     form = "{value} ({lower} to {upper})"
     for file, name, section in (

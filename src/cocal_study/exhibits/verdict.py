@@ -92,7 +92,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         yield TableExhibit(
             title="Does the paper reproduce?",
             chapter="Claims",
-            position=1,
+            position=0.5,
             caption="The paper's headline claims: its own differences, those of this study or of its replicates with "
             "95 % intervals, and those of a language model. Positive differences speak for the claim.",
             layout=claims_layout(study),

@@ -3,7 +3,6 @@
 import base64
 import re
 
-import pandas as pd
 import pytest
 
 from cocal.cli import main
@@ -15,59 +14,7 @@ from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of
 from cocal_study.exhibits.typesetting.verdict import CENTRAL, answer, headlines, ledger, lines
-from judged_claims import judged
-
-
-def numbers(words=("undecided", "undecided"), replicates=5, **changes):
-    """tables/verdict by hand: two comparisons of the central claim, one of accuracy with a second rival, and chance."""
-    nan = float("nan")
-    rows = [
-        ("Accuracy grows", "token-probability", "base-verbal", "accuracy", 0.165, 0.138, 0.09, 0.186, 5, 0.183, "yes"),
-        ("RLCR trails", "cocal-binary", "rlcr", "accuracy", 0.099, -0.009, -0.016, -0.003, 0, -0.039, "no"),
-        ("RLCR trails", "cocal-binary", "dcpo", "accuracy", 0.05, -0.0159, -0.033, 0.0013, 1, nan, "no"),
-        (
-            f"{CENTRAL}, binary",
-            "cocal-binary",
-            "postcal-binary",
-            "ece",
-            0.024,
-            0.0093,
-            -0.0112,
-            0.0298,
-            3,
-            -0.0165,
-            words[0],
-        ),
-        (
-            f"{CENTRAL}, group",
-            "cocal-group",
-            "postcal-group",
-            "auroc",
-            0.008,
-            0.0022,
-            -0.0184,
-            0.0227,
-            4,
-            nan,
-            words[1],
-        ),
-        ("Transfers", "cocal-binary", "", "auroc", 0.226, 0.0066, -0.0375, 0.0507, 2, -0.061, "undecided"),
-    ]
-    names = [
-        "claim",
-        "method",
-        "rival",
-        "metric",
-        "paper",
-        "value",
-        "lower",
-        "upper",
-        "positive",
-        "language_model",
-        "word",
-    ]
-    found = pd.DataFrame(rows, columns=names).assign(replicates=replicates or nan, at_chance="", **changes)
-    return found if replicates else found.assign(positive=nan)
+from judged_claims import headline_numbers, judged
 
 
 @pytest.mark.parametrize(
@@ -81,40 +28,42 @@ def numbers(words=("undecided", "undecided"), replicates=5, **changes):
     ],
 )
 def test_the_first_sentence_answers_by_both_targets_and_names_the_scale(words, said):
-    assert answer(numbers(words), "Qwen3-8B").startswith(f"Does it reproduce with Qwen3-8B? {said}. The paper rests")
+    assert answer(headline_numbers(words), "Qwen3-8B").startswith(
+        f"Does it reproduce with Qwen3-8B? {said}. The paper rests"
+    )
 
 
 def test_differences_are_said_in_words_with_their_direction():
-    found = {row[0]: row[1:] for row in headlines(numbers())}
+    found = {row[0]: row[1:] for row in headlines(headline_numbers())}
     assert found["Accuracy grows"] == (
+        "yes",
         "accuracy 16.5 points better",
         "accuracy 13.8 points better (9.0 to 18.6 points better; 5 of 5)",
         "accuracy 18.3 points better",
-        "yes",
     )
-    assert found["RLCR trails"][1:3] == (
+    assert found["RLCR trails"][2:4] == (
         "against RLCR: accuracy 0.9 points worse (0.3 to 1.6 points worse; 0 of 5)<br>"
         "against DCPO: accuracy 1.6 points worse (3.3 points worse to 0.1 points better; 1 of 5)",
         "against RLCR: accuracy 3.9 points worse",
     )
-    assert found[f"{CENTRAL}, binary"][1] == "ECE 0.009 better (0.011 worse to 0.030 better; 3 of 5)"
-    assert found["Transfers"][1:3] == (
+    assert found[f"{CENTRAL}, binary"][2] == "ECE 0.009 better (0.011 worse to 0.030 better; 3 of 5)"
+    assert found["Transfers"][2:4] == (
         "AUROC 0.007 above chance (0.037 below chance to 0.051 above chance; 2 of 5)",
         "AUROC 0.061 below chance",
     )
-    alone = {row[0]: row[2] for row in headlines(numbers(replicates=0))}
+    alone = {row[0]: row[3] for row in headlines(headline_numbers(replicates=0))}
     assert alone[f"{CENTRAL}, binary"] == "ECE 0.009 better (0.011 worse to 0.030 better)"
 
 
 def test_the_text_has_a_source_in_each_line_and_leaves_out_what_nobody_measured():
-    said = lines(numbers(), "Qwen3-8B")
-    assert said[0] == answer(numbers(), "Qwen3-8B")
+    said = lines(headline_numbers(), "Qwen3-8B")
+    assert said[0] == answer(headline_numbers(), "Qwen3-8B")
     assert said[4].splitlines() == [
         f"* {CENTRAL}, group: undecided",
         "    the paper: AUROC 0.008 better",
         "    five replicates: AUROC 0.002 better (0.018 worse to 0.023 better; 4 of 5)",
     ]
-    assert "    this study: " in lines(numbers(replicates=0), "Qwen3-8B")[1]
+    assert "    this study: " in lines(headline_numbers(replicates=0), "Qwen3-8B")[1]
 
 
 def test_families_are_counted_by_the_replicates_first_and_named_where_they_are_few():
@@ -151,7 +100,7 @@ def test_the_page_shows_the_verdict_all_figures_and_a_link_to_each_table(tmp_pat
     pictures = [tmp_path / f"{one.name}.png" for one in landing.figures]
     for number, picture in enumerate(pictures):
         picture.write_bytes(bytes([number]) * 16 + (1650 // (1 + number % 2)).to_bytes(4) + b"...")
-    found = numbers()
+    found = headline_numbers()
     (tmp_path / "verdict.csv").write_text(csv_text(found))
     words = ["landing", "--layout", landing.model_dump_json(), "--figures", *map(str, pictures)]
     made = []
@@ -162,7 +111,7 @@ def test_the_page_shows_the_verdict_all_figures_and_a_link_to_each_table(tmp_pat
     assert made[0] == made[1]
     page, said = made[0], lines(found, landing.scale)
     assert output.with_suffix(".txt").read_text() == "\n".join(said) + "\n"
-    cell = headlines(found)[1][2]
+    cell = headlines(found)[1][3]
     assert (
         page.index(f"<p>{said[0]}</p>") < page.index(f"<td>{cell}</td>") < page.index("<ul>") < page.index("<figure>")
     )

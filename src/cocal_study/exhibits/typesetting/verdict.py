@@ -44,7 +44,7 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
 
 def heads(numbers: pd.DataFrame) -> tuple[str, ...]:
     """The heads of the columns of `headlines`."""
-    return "Claim of the paper", "Paper", _ours(numbers).capitalize(), "Language model", "Here"
+    return "Claim of the paper", "Holds here?", "Paper", _ours(numbers).capitalize(), "Language model"
 
 
 def headlines(numbers: pd.DataFrame) -> list[tuple[str, ...]]:
@@ -57,7 +57,7 @@ def headlines(numbers: pd.DataFrame) -> list[tuple[str, ...]]:
     for claim in numbers["claim"].unique():
         found = list(numbers[numbers["claim"] == claim].itertuples())
         cells = (_said(found, column) for column in ("paper", "value", "language_model"))
-        rows.append((claim, *cells, found[0].word))
+        rows.append((claim, found[0].word, *cells))
     return rows
 
 
@@ -65,7 +65,7 @@ def lines(numbers: pd.DataFrame, scale: str) -> list[str]:
     """The answer, and a line for each headline claim."""
     said = [answer(numbers, scale)]
     ours = _ours(numbers)
-    for claim, paper, value, language_model, word in headlines(numbers):
+    for claim, word, paper, value, language_model in headlines(numbers):
         sources = {"the paper": paper, ours: value, "a language model": language_model}
         told = (f"    {source}: {text.replace(BREAK, ', ')}" for source, text in sources.items() if text)
         said.append("\n".join([f"* {claim}: {word}", *told]))
