@@ -12,6 +12,7 @@ _MODULES = {
     "confidences": ("predictions", "recalibrate", "checks"),
     "exhibits": ("exhibit", "document", "landing", "spread"),
     "latency": ("latency",),
+    "fits": ("fits",),
     "metrics": ("metrics", "compare"),
     "publish": ("publish",),
     "question_sets": ("sources", "questions", "overlap"),
