@@ -156,7 +156,7 @@ def main() -> None:
     form = "{value} ({lower} to {upper})"
     for file, name, section in (
         ("README.md", "verdict", verdict(numbers, scale_of(load_study(root / "config/config.yaml")))),
-        ("README.md", "numbers", main_numbers(gathered, printed)),
+        ("docs/what-holds.md", "numbers", main_numbers(gathered, printed)),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
         ("docs/laptop-study.md", "numbers", _beside_paper(laptop, printed, "one run, 95 % interval", form)),
     ):

@@ -282,12 +282,12 @@ def test_the_documentation_tells_the_verdicts_in_plain_words(judged):
         pages.with_section("# Another", "ledger", "x")
 
 
-def test_the_readme_has_the_numbers_of_the_replicates_beside_the_paper_s():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_a_page_has_the_numbers_of_the_replicates_beside_the_paper_s():
+    page = (ROOT / "docs/what-holds.md").read_text(encoding="utf-8")
     gathered = pd.read_csv(ROOT / "studies/replicates/spread/tables/main.csv")
     cells = read_published(ROOT / "config/paper").cells
     made = gallery().main_numbers(gathered, cells[cells["table"] == "main"])
-    assert made in readme, "`make gallery` renews README.md"
+    assert made in page, "`make gallery` renews docs/what-holds.md"
     rows = {
         row.split(" | ")[0].strip("| "): re.findall(r"[\d.]+", row.partition(" | ")[2]) for row in made.splitlines()
     }

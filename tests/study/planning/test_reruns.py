@@ -19,7 +19,7 @@ FITS = {*STORED, "ablations companions", "prompts companions", "online"}
 COMPARED = {"sweep predictions", "budgets predictions", "ablations predictions"}
 CUBES = {"metrics", "sweep metrics", "budgets metrics", "ablations metrics", "cross-policy metrics"}
 CUBES |= {"recalibrated_metrics"}
-CLAIMS = {"table_claims", "figure_claims"}
+CLAIMS = {"table_claims", "figure_claims", "table_verdict"}
 OF_LAYERS = {"ablations companions", "ablations predictions", "checks", "figure_layers", *CLAIMS}
 MAIN_TABLES = {"table_main", "table_main_step2", "table_scale"}
 SETS = {*MAIN_TABLES, "table_comparisons", "table_conditions", "table_time_to_confidence", "figure_reliability_all"}
@@ -62,7 +62,7 @@ EDITS = [
     ({"backbones.smoke.label": "Other"}, MEASURED - OF_SECOND),
     (
         {"backbones.smoke-deep.label": "Other"},
-        {"table_scale", "table_token_aggregation", "figure_layers", "table_claims", "figure_claims"},
+        {"table_scale", "table_token_aggregation", "figure_layers", *CLAIMS},
     ),
     # questions
     ({"seed": 43, "world.people": 41, "world.popularity_exponent": 1.5}, {"questions", "overlap", "backbone"}),
