@@ -24,7 +24,7 @@ from judged_claims import headline_numbers, judged
         (("yes", "undecided, but a difference as large as the paper's is excluded"), "Undecided"),
         (("undecided", "no, the opposite"), "No"),
         (("yes", "no"), "No"),
-        (("no interval", "no interval"), "No interval"),
+        (("no interval", "no interval"), "Undecided"),
     ],
 )
 def test_the_first_sentence_answers_by_both_targets_and_names_the_scale(words, said):

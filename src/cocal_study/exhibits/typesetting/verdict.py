@@ -34,8 +34,8 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
         scale: The size of the policies in words.
     """
     central = numbers[numbers["claim"].str.startswith(CENTRAL)]
-    words = central["word"].str.partition(",")[0]
-    said = next((one for one in (NO, UNDECIDED) if one in set(words)), words.iloc[0] if len(words) else UNDECIDED)
+    words = {*central["word"].str.partition(",")[0]}
+    said = NO if NO in words else YES if words == {YES} else UNDECIDED
     return (
         f"Does it reproduce with {scale}? {said.capitalize()}. The paper rests on one claim: a companion that learns "
         "while the policy trains (CoCal) beats the same companion trained afterwards on fresh answers (PostCal)."
