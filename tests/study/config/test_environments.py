@@ -47,7 +47,8 @@ def _packages(path: Path) -> list[str]:
 def test_conda_environments_hold_the_dependencies_at_the_constrained_versions(repository, name):
     constraints = _pins((repository / "constraints.txt").read_text().splitlines())
     required = _required(repository)
-    needed = required["core"] | required["fit"] | required["trl"] | {p for p in required["workflow"] if not p.startswith("snakemake")}
+    needed = required["core"] | required["fit"] | required["trl"]
+    needed |= {name for name in required["workflow"] if not name.startswith("snakemake")}
     assert needed <= set(constraints)
     packages = _packages(repository / "envs" / name)
     assert packages[0] == "torch==2.13.0", "torch comes first, or its newest build is taken"
