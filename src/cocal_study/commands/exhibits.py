@@ -19,7 +19,7 @@ from cocal_study.exhibits.base.registry import module_of
 from cocal_study.exhibits.drawing.curves import draw_replicates
 from cocal_study.exhibits.typesetting.landing import WITHOUT, Landing, landing_page
 from cocal_study.exhibits.typesetting.latex import document
-from cocal_study.exhibits.typesetting.verdict import lines
+from cocal_study.exhibits.typesetting.verdict import READ, lines
 from cocal_study.planning.digests import maker_of
 from cocal_study.planning.replicates import Gathered, refusals, spread
 from cocal_study.provenance.owner import owner_of
@@ -61,7 +61,7 @@ def run_document(options: argparse.Namespace) -> None:
 def run_landing(options: argparse.Namespace) -> None:
     """Write the page on which the report opens and, beside it, the verdict as text."""
     layout = parse_settings(Landing, options.layout, "--layout")
-    numbers = read_numbers(options.verdict) if options.verdict else None
+    numbers = read_numbers(options.verdict, READ) if options.verdict else None
     for file in options.figures:
         if not file.is_file() or file.stat().st_size < 20:  # a PNG begins with its width
             raise ContractError(unreadable(file, "PNG file", "it is missing or cut off"))

@@ -79,10 +79,10 @@ def test_a_changed_figure_reaches_no_page(results, landing, capsys, content):
 
 @pytest.mark.parametrize("text", ["", "claim,source\na,study\n", "\0\0\0", "a,b\n1,2,3\n4\n"])
 def test_a_table_without_a_digest_that_is_none_is_refused_in_a_sentence(results, landing, capsys, text):
-    (results / "tables/.claims.sha256").unlink()
-    (results / "tables/claims.csv").write_text(text)
+    (results / "tables/.verdict.sha256").unlink()
+    (results / "tables/verdict.csv").write_text(text)
     assert landing() == 2
-    assert "results/tables/claims.csv: not a readable CSV file (" in capsys.readouterr().err
+    assert "results/tables/verdict.csv: not a readable CSV file (" in capsys.readouterr().err
 
 
 def test_all_forms_of_an_exhibit_are_sealed_and_one_is_not_taken_for_another(results, tmp_path):

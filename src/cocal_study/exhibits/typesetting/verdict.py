@@ -15,6 +15,9 @@ CENTRAL = "CoCal beats PostCal"
 """Beginning of the headlines on which the paper rests: each companion of CoCal against PostCal's with its target."""
 BREAK = "<br>"
 """What separates the comparisons in a cell of the table in words."""
+READ = ("claim", "method", "rival", "metric", "paper", "value", "lower", "upper", "replicates", "positive")
+READ += ("language_model", "word")
+"""The columns of tables/verdict.csv of which the words are made."""
 YES, NO, UNDECIDED = "yes", "no", "undecided"
 """Beginnings of the words of headlines."""
 _KINDS = {
