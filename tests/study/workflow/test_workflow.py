@@ -160,7 +160,7 @@ def test_the_report_shows_every_table_and_figure_with_a_caption(smoke, repositor
         assert f"results/{file}" in page
     entries = sorted(re.findall(r'"labels": \{"table or figure": "(.+?)"\}', page))
     assert len(entries) == len(shown)
-    assert entries[0] == "1.1 Which claims of the paper hold"
+    assert entries[0] == "1.1 Does the paper reproduce?"
     first, *_, step2, scale = (entry for entry in entries if entry.startswith("2."))
     assert [first, step2] == ["2.01 Main table, step 4", "2.10 Main table, step 2"]
     assert scale == "2.11 Main table of Smoke-Qwen3-Deep"
