@@ -75,7 +75,7 @@ def test_exhibits_come_out_of_a_moved_bundle_with_the_same_bytes(bundle, smoke, 
     assert second == f"{len(made)} of {len(made)} files have the same bytes as in the bundle."
     assert others == [
         "  not rebuilt: tables/decisions: it needs responses, which a bundle leaves out",
-        "  not rebuilt: tables/conditions: it needs rollouts and questions, which a bundle leaves out",
+        "  not rebuilt: tables/conditions: it needs rollouts and questions and responses, which a bundle leaves out",
     ]
     for file in made:
         assert file.read_bytes() == (smoke / file.relative_to(rebuilt)).read_bytes(), file
