@@ -17,10 +17,10 @@ from cocal_study.cubes.cells import degenerate
 from cocal_study.cubes.resamples import MAIN, Resamples
 from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity, Reader
 from cocal_study.evidence.published import Published
-from cocal_study.evidence.sources import PAPER_STAGES
+from cocal_study.evidence.sources import PAPER_STAGES, StudyScope
 from cocal_study.evidence.verdicts import over_replicates
-from cocal_study.exhibits.base.exhibit import FACTUAL, MATHEMATICS, OF_TABLES, PUBLISHED, TableExhibit
-from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_layout, readers
+from cocal_study.exhibits.base.exhibit import FACTUAL, MATHEMATICS, OF_TABLES, PUBLISHED, TableExhibit, origin
+from cocal_study.exhibits.base.ledger import ClaimsLayout, readers
 from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
 from cocal_study.exhibits.typesetting.verdict import CENTRAL, NO, UNDECIDED, YES
 from cocal_study.exhibits.typesetting.wording import SUBJECTS, signed
@@ -84,6 +84,9 @@ sentence of it makes."""
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table, where the study has CoCal."""
     if has_methods(study, "cocal-binary"):
+        # the main backbone at the end of training is all that stands for the paper's here
+        nothing = {"early_steps": (), "budgets": (), "datasets": {}, "layers": {}}
+        scope = StudyScope(backbones=(study.main_backbone,), stages=study.policy.stages, **nothing)
         inputs = {"resamples": resamples_file(study.main_backbone), PUBLISHED: "config/paper"}
         for kind in OF_TABLES:
             gathered, _, table = kind.rpartition("_")
@@ -93,9 +96,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="Does the paper reproduce?",
             chapter="Claims",
             position=0.5,
-            caption="The paper's headline claims: its own differences, those of this study or of its replicates with "
+            caption="Headline claims of the paper: its own differences, those of this study or of its replicates with "
             "95 % intervals, and those of a language model. Positive differences speak for the claim.",
-            layout=claims_layout(study),
+            layout=ClaimsLayout(**origin(study), labels=(study.backbones[study.main_backbone].label,), scope=scope),
             inputs=inputs,
         )
 

@@ -19,13 +19,14 @@ FITS = {*STORED, "ablations companions", "prompts companions", "online"}
 COMPARED = {"sweep predictions", "budgets predictions", "ablations predictions"}
 CUBES = {"metrics", "sweep metrics", "budgets metrics", "ablations metrics", "cross-policy metrics"}
 CUBES |= {"recalibrated_metrics"}
-CLAIMS = {"table_claims", "figure_claims", "table_verdict"}
+CLAIMS = {"table_claims", "figure_claims"}
 OF_LAYERS = {"ablations companions", "ablations predictions", "checks", "figure_layers", *CLAIMS}
 MAIN_TABLES = {"table_main", "table_main_step2", "table_scale"}
 SETS = {*MAIN_TABLES, "table_comparisons", "table_conditions", "table_time_to_confidence", "figure_reliability_all"}
 RELIABILITY = {"figure_reliability", "figure_reliability_all"}
 OF_SECOND = {"table_scale"}
 MEASURED = {
+    "table_verdict",
     *(*SETS, *CLAIMS, *RELIABILITY, "table_ood", "table_cost", "table_pre_generation", "table_proper_scores"),
     *("table_recalibrated", "table_token_aggregation", "table_decisions", "figure_risk_coverage", "figure_online"),
     *(f"figure_{name}" for name in ("training_dynamics", "cross_policy", "cross_iteration", "early_steps")),

@@ -10,9 +10,9 @@ import pandas as pd
 
 from cocal.drawing.style import TEXT_WIDTH
 from cocal.settings.base import Model, Name
-from cocal_study.config.backbone import PretrainingSettings
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import CHAPTERS, Chapter, Exhibit, TableExhibit, origin
+from cocal_study.exhibits.base.ledger import pretrained_here
 from cocal_study.exhibits.typesetting.verdict import BREAK, answer, headlines, heads
 from cocal_study.planning.results import table_file
 
@@ -65,9 +65,8 @@ def landing_of(study: Study, exhibits: Sequence[Exhibit]) -> Landing:
 
 def scale_of(study: Study) -> str:
     """The size of a study's policies in words."""
-    main = study.backbones[study.main_backbone]
-    own = isinstance(main, PretrainingSettings) and main.start is None
-    return "policies of less than a million parameters" if own else main.label
+    label = study.backbones[study.main_backbone].label
+    return "policies of less than a million parameters" if pretrained_here(study) else label
 
 
 def landing_page(landing: Landing, numbers: pd.DataFrame | None, figures: Sequence[Path]) -> str:
