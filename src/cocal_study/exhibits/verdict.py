@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from cocal.metrics.shown import BETTER, UNDEFINED
-from cocal_study.config.methods import METHODS
+from cocal_study.config.methods import METHODS, MethodName
 from cocal_study.config.study import Study
 from cocal_study.cubes.cells import degenerate
 from cocal_study.cubes.resamples import MAIN, Resamples
@@ -24,10 +24,17 @@ from cocal_study.exhibits.base.ledger import ClaimsLayout, readers
 from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
 from cocal_study.exhibits.typesetting.verdict import CENTRAL, NO, UNDECIDED, YES
 from cocal_study.exhibits.typesetting.wording import SUBJECTS, signed
-from cocal_study.planning.plan import has_methods
+from cocal_study.planning.plan import available_methods, has_methods
 from cocal_study.planning.results import resamples_file
 
-Layout = ClaimsLayout
+
+class Layout(ClaimsLayout):
+    """Layout of the table."""
+
+    methods: tuple[MethodName, ...]
+    """The methods of the study; claims about others are left out."""
+
+
 CHANCE = ""
 """The rival of a number that is compared with chance."""
 _RIVALS = ("rlcr", "dcpo")
@@ -84,9 +91,15 @@ sentence of it makes."""
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table, where the study has CoCal."""
     if has_methods(study, "cocal-binary"):
-        # the main backbone at the end of training is all that stands for the paper's here
+        compared = {name for one in HEADLINES for pair in one.pairs for name in pair[:2]}
+        # the main backbone and the stages are all that stands for the paper's here
         nothing = {"early_steps": (), "budgets": (), "datasets": {}, "layers": {}}
-        scope = StudyScope(backbones=(study.main_backbone,), stages=study.policy.stages, **nothing)
+        layout = Layout(
+            **origin(study),
+            labels=(study.backbones[study.main_backbone].label,),
+            scope=StudyScope(backbones=(study.main_backbone,), stages=study.policy.stages, **nothing),
+            methods=tuple(name for name in available_methods(study) if name in compared),
+        )
         inputs = {"resamples": resamples_file(study.main_backbone), PUBLISHED: "config/paper"}
         for kind in OF_TABLES:
             gathered, _, table = kind.rpartition("_")
@@ -98,13 +111,13 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             position=0.5,
             caption="Headline claims of the paper: its own differences, those of this study or of its replicates with "
             "95 % intervals, and those of a language model. Positive differences speak for the claim.",
-            layout=ClaimsLayout(**origin(study), labels=(study.backbones[study.main_backbone].label,), scope=scope),
+            layout=layout,
             inputs=inputs,
         )
 
 
 def prepare(
-    layout: ClaimsLayout,
+    layout: Layout,
     resamples: Resamples,
     published: Published,
     replicates_main: pd.DataFrame | None = None,
@@ -137,7 +150,7 @@ def prepare(
     rows = []
     for headline in HEADLINES:
         found = []
-        for pair in headline.pairs:
+        for pair in (one for one in headline.pairs if {one.method, one.rival} - {CHANCE} <= {*layout.methods}):
             joint = _difference(pair, gathered)
             together = joint is not None
             number = _over(joint, study.level) if together else _alone(pair, study)
@@ -242,7 +255,7 @@ def _degenerate(pair: Pair, study: Reader) -> list[str]:
     return [name for name in _of_confidence(pair) if study.degenerate(name, case)]
 
 
-def grid(numbers: pd.DataFrame, layout: ClaimsLayout, **_: object) -> Grid:
+def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
     """Set the table, with a group of rows for each claim and its verdict above them."""
     together = numbers["replicates"].notna().any()
     ours = f"{int(numbers['replicates'].max())} replicates" if together else "This study"

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cocal_study.exhibits.verdict import HEADLINES, Pair, _at_chance, _difference, _over, _values, word_of
+from cocal_study.exhibits.verdict import HEADLINES, Pair, _at_chance, _difference, _over, _values, prepare, word_of
+from meant_words import TABLES, inputs_of
 
 
 def one(lower, upper, paper=0.02, at_chance=""):
@@ -72,3 +73,16 @@ def test_a_difference_is_one_of_two_rows_of_the_first_table_that_has_both():
 def test_the_headlines_are_few_and_name_what_the_paper_compares():
     assert len(HEADLINES) == 8
     assert {pair.rival for one in HEADLINES for pair in one.pairs} >= {"token-probability", "self-consistency"}
+
+
+def test_claims_about_methods_that_a_study_lacks_are_left_out():
+    one = TABLES["verdict"]
+    given = inputs_of(one)
+    whole = prepare(one.layout, **given)
+    assert whole["claim"].nunique() == 8
+    rivals = {"rlcr", "dcpo"}
+    assert rivals < set(one.layout.methods)
+    few = one.layout.model_copy(update={"methods": tuple(name for name in one.layout.methods if name not in rivals)})
+    kept = whole[~whole["rival"].isin(rivals)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(prepare(few, **given), kept)
+    assert kept["claim"].nunique() == 6
