@@ -59,7 +59,7 @@ def code_digest(*modules: str, without: tuple[str, ...] = ()) -> str:
     """Digest of the definitions that these modules use, directly or through others.
 
     Args:
-        modules: Names of modules, such as "cocal_study.commands.train", or of definitions, such as
+        modules: Names of modules, such as "cocal_study.stages.training", or of definitions, such as
             "cocal_study.planning.plan:layers_of".
         without: Further modules that the result does not depend on.
 

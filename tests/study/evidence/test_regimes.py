@@ -122,7 +122,9 @@ def test_what_a_finished_study_has_measured(replicate, smoke, tmp_path):
     assert gather(replicate, tmp_path / "gathered") == 0
     found = pd.read_csv(tmp_path / "gathered/points.csv", dtype={"level": str})
     assert list(found) == list(COLUMNS)
-    assert list(found["level"]) == ["2"] * 4 + ["3"] * 4
+    assert list(found["level"]) == ["2"] * 7 + ["3"] * 7, (
+        "with the probe and the token probability, as it is and recalibrated"
+    )
     row = found[(found["method"] == "postcal-group") & (found["level"] == "3")].iloc[0]
     with xr.open_dataset(smoke / "results/metrics/smoke.nc") as cube:
         cell = {"backbone": "smoke", "algorithm": "grpo", "step": 4, "dataset": "macro-mathematics"}
