@@ -120,9 +120,12 @@ class ConfidenceRules(Rules):
         more: dict[str, Any] = {}
         if earlier := study.policy.stages[:-1]:
             more["previous_stage"] = earlier[-1]
-        if readers := rivals.reader_folders(study, algorithm):
-            more |= {"features": results.features_folder(*cell, prompt_format), "companions": readers}
-        if "rollouts" in readers:
+        readers = rivals.reader_folders(study, algorithm)
+        if readers:
+            more["companions"] = readers
+        if any(rival.reads_states for rival in compared):
+            more["features"] = results.features_folder(*cell, prompt_format)
+        if any(rival.reads_states and rival.reader != "resampled" for rival in compared):
             more["rollout_features"] = results.states_file(backbone, "grpo")
         if "resampled" in readers:
             more["resampled"] = results.rollouts_folder(backbone, "postcal")

@@ -78,11 +78,11 @@ class Recalibrate(Cell):
         return found + [Source(path, experience=kinds.get(kind, kind)) for kind, path in self.companions.items()]
 
     def named(self):
-        return sorted({rival.score for rival in self.compared if rival.score})
+        return sorted({rival.score or rival.learn for rival in self.compared} - {""})
 
     def declared(self):
         """Of the rivals' declarations, only what is computed from counts."""
-        return [[rival.name, rival.method, rival.reader] for rival in self.compared]
+        return [[rival.name, rival.method, rival.learn, rival.reader] for rival in self.compared]
 
     def run(self) -> None:
         from cocal.store.contracts import PREDICTIONS
@@ -90,7 +90,7 @@ class Recalibrate(Cell):
         from cocal_study.methods.recalibration.confidences import (
             Scorer,
             check_companions,
-            fit_linear,
+            learn_scores,
             predict_rivals,
             scores_to_learn_from,
         )
@@ -109,13 +109,13 @@ class Recalibrate(Cell):
             companions = {kind: load_companions(folder) for kind, folder in self.companions.items()}
         check_companions(companions, self.split, self.step, self.companions)
         rollouts, states = bases["all"]
-        linear = [] if states is None else fit_linear(names, rollouts, states)
-        scorer = Scorer(names, self.settings, companions, linear, self.pool)
+        learnt = learn_scores(names, rollouts, states)
+        scorer = Scorer(names, self.settings, companions, learnt, self.pool)
         experience = {
             basis: (table, scores_to_learn_from(scorer.on(basis), table, states))
             for basis, (table, states) in bases.items()
         }
-        fits = fit_rivals(experience, linear)
+        fits = fit_rivals(experience, learnt)
         cell = Checkpoint(**self.cell)
         table = predict_rivals(scorer, fits, self.samples.root, self.responses, self.features, cell)
         for path, write, content in (
@@ -127,18 +127,18 @@ class Recalibrate(Cell):
 
     def _check_readers(self) -> None:
         """Refuse other states and companions than those that the rivals need."""
-        readers = {rival.reader for rival in self.compared} - {None}
-        kinds = dict.fromkeys(rival.reader for rival in self.compared if rival.reader not in (None, "linear"))
+        reading = [rival for rival in self.compared if rival.reads_states]
+        kinds = dict.fromkeys(rival.reader for rival in reading if rival.reader)
         if self.companions.keys() != kinds.keys():
             needed = ", ".join(kinds) or "no kind"
             raise ConfigError(f"--companions: these rivals need one folder of each of {needed}")
-        wanted = (bool(readers), bool(readers - {"resampled"}))
+        wanted = (bool(reading), any(rival.reader != "resampled" for rival in reading))
         if (self.features is not None, self.rollout_features is not None) != wanted:
             raise ConfigError(
                 "--features and --rollout-features belong to rivals that read states; PostCal needs the first"
             )
         resampled = (self.resampled is not None, self.resampled_features is not None)
-        if len({*resampled}) > 1 or ("resampled" in readers and not all(resampled)):
+        if len({*resampled}) > 1 or ("resampled" in kinds and not all(resampled)):
             raise ConfigError("--resampled and --resampled-features go together; PostCal needs them")
         if self.previous_stage and self.previous_stage >= self.step:
             raise ConfigError(f"--previous-stage: no step up to {self.step} is after step {self.previous_stage}")
