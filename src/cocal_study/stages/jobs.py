@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Literal
 
 from cocal.runtime.numerics import Numerics
 from cocal.store.provenance import canonical, digest
@@ -15,6 +15,8 @@ from cocal_study.stages.base import Stage
 
 DOMAINS = {"": "mathematics", "factual_": "factual"}
 """Domain of the questions by the beginning of the names of its rules of responses and features."""
+Environment = Literal["cocal", "gpu"]
+"""The conda environments of envs/, in which jobs run where Snakemake is told to make them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +68,7 @@ class Rule:
     local: bool = False
     threads: int | None = 1
     gpus: int = 0
-    environment: str = "cocal"
+    environment: Environment = "cocal"
     start: Sequence[str] = ("cocal",)
     shown: bool = False
 
