@@ -31,7 +31,7 @@ class CompanionSettings(Model):
     split_seed: int = 42
     """Seed of the split by question text, which all companions share."""
     targets: tuple[Target, ...] = ("group", "binary")
-    """What companions learn: the accuracy of the group of rollouts, or whether the response is correct (section 4.2)."""
+    """What companions learn: the accuracy of the group, or whether the response is correct (section 4.2)."""
     seeds: tuple[int, ...] = (42, 137, 500, 700, 1024)
     """Seeds of the first weights, each of which makes a companion of its own."""
 
