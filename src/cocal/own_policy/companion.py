@@ -105,7 +105,7 @@ class Companion:
     def identity(self) -> str:
         """Digest of the weights and of what the companion reads."""
         unread = {"held_out", "held_out_all_steps", "held_out_uncut", "held_out_cut", "rollouts"}
-        unread |= {"notes", "license", "recipe", "cut", "tried"}
+        unread |= {"notes", "license", "recipe", "cut", "tried", "course"}
         found = hashlib.sha256(self.about.model_dump_json(exclude=unread).encode())
         for name, tensor in sorted(self.companions.model.state_dict().items()):
             found.update(name.encode() + tensor.cpu().numpy().tobytes())

@@ -25,6 +25,7 @@ from cocal.features.store import FeatureReader, NumberFormat, create_features, d
 from cocal.integrations.lines import samples
 from cocal.models.loading import Policy
 from cocal.own_policy.facts import HeldOut, ResponseFacts
+from cocal.own_policy.prefixes import Rows, course, drawn, names
 from cocal.own_policy.quality import compared, measured
 from cocal.own_policy.recipes import Chosen, Lesson, choose, folds_of
 from cocal.own_policy.rollouts import Experience, experience_of, find, learnable
@@ -69,6 +70,7 @@ def fit(
     recipe: Recipe | None = None,
     cut: Cut | None = None,
     token_probability: bool = False,
+    prefixes: int | None = None,
     settings: CompanionSettings | None = None,
     reading: Reading | None = None,
     layer: int | None = None,
@@ -95,6 +97,8 @@ def fit(
             "wrong" for the recipe best and "leave-out" for the paper's.
         token_probability: Whether the companion also reads what the model gave the tokens (`TOKEN_INPUTS` numbers from
             the same passes); for the recipe best.
+        prefixes: Number of tokens after each of which the states of a growing response are learnt from, too, with the
+            label of the whole response (`cocal.own_policy.prefixes`); for the recipe best. None for whole responses.
         settings: Architecture and training; by default the paper's, for the binary target. The recipe best takes its
             seeds, and what else is given explicitly (`cocal.own_policy.recipes.choose`).
         reading: How the rollouts are read.
@@ -112,14 +116,15 @@ def fit(
         The companions, and what a saved folder says of them.
 
     Raises:
-        ConfigError: if a recipe is asked for what the other has: another target than binary, or token probabilities.
+        ConfigError: if a recipe is asked for what the other has: another target than binary, token probabilities or
+            prefixes, of which it takes one.
         ContractError: if the rollouts are not usable; the message names file, row and remedy.
     """
     recipe = recipe or ("best" if settings is None else "paper")
     cut = cut or ("wrong" if recipe == "best" else "leave-out")
     # the paper's main variant; group supervision is asked for by name
     settings, reading = settings or CompanionSettings(targets=("binary",)), reading or Reading()
-    _check_wishes(recipe, settings, token_probability, given=states is not None)
+    _check_wishes(recipe, settings, token_probability + (prefixes is not None), given=states is not None)
     policy = Policy(model.eval(), tokenizer)
     template = "" if reading.template is None and tokenizer.chat_template is None else reading.template
     limit = reading.max_response_length
@@ -147,18 +152,20 @@ def fit(
     with tempfile.TemporaryDirectory(prefix="cocal-fit-") as temporary:
         ids = (ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
         of_responses = hashlib.sha256(b"|".join(ids)).hexdigest()[:16]  # kept states are of these alone
-        path = (run or Path(temporary)) / f"read-{of_responses}.zarr"
-        store, tokens = _states(policy, rows, at_layer, number_format, batch_tokens, path, states)
+        grown = None if prefixes is None else drawn(rows["length"], prefixes, policy.hidden)
+        path = (run or Path(temporary)) / f"read-{of_responses}{prefixes or ''}.zarr"
+        store, tokens = _states(policy, rows, at_layer, number_format, batch_tokens, path, states, grown)
         last = int(rows["step"].max())
-        tried, confidence = (), np.full(len(rows), np.nan)
+        tried, confidence, parts = (), np.full(len(rows), np.nan), ()
         if recipe == "paper":
             ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])
         else:
-            found = decoded(store.take(np.arange(len(rows)), at_layer, RESPONSE_POOLINGS), store.dtype)
-            last_stage = _last_stage(experience, held_out)
-            chosen = _best(found, tokens if token_probability else None, learnt, fold, last_stage, settings)
+            each = Rows.of(rows["length"], grown)
+            found, beside = each.states(store, at_layer), tokens if token_probability else None
+            chosen = _best(each, found, beside, learnt, fold, _last_stage(experience, held_out), settings)
             companions = Companions(_spec(chosen, learnt, at_layer), chosen.model)
-            confidence, tried = chosen.out_of_fold, chosen.tried
+            confidence, tried = each.by_response(chosen.out_of_fold), chosen.tried
+            parts = () if prefixes is None else course(each, rows, chosen.out_of_fold, tokens, prefixes)
         about = About(
             spec=companions.spec,
             states=number_format,
@@ -170,7 +177,9 @@ def fit(
             recipe=recipe,
             cut=cut,
             token_probability=token_probability,
+            prefixes=prefixes,
             tried=tried,
+            course=parts,
             fields=dict(reading.mapping),
             correct_above=reading.correct_above,
             max_response_length=limit,
@@ -191,6 +200,7 @@ def _as_learnt(rows: pd.DataFrame, cut: Cut, notes: list[str]) -> pd.DataFrame:
 
 
 def _best(
+    each: Rows,
     states: np.ndarray,
     tokens: np.ndarray | None,
     learnt: pd.DataFrame,
@@ -204,9 +214,11 @@ def _best(
     emphasis[states.shape[1] :] = _EMPHASIS
     used = ~learnt["truncated"].to_numpy()
     weight = sum(part * used / max((part & used).sum(), 1) for part in (last_stage, np.ones_like(used)))
+    weight = (weight / weight.sum())[each.response] * each.weight
     inputs = states if tokens is None else np.concatenate([states, tokens], axis=1)
-    target = learnt["correct"].to_numpy(np.float32)
-    return choose(Lesson(inputs, target, used, weight / weight.sum(), fold, emphasis), settings)
+    target = learnt["correct"].to_numpy(np.float32)[each.response]
+    share = each.share * used[each.response]
+    return choose(Lesson(inputs, target, share, weight, fold[each.response], emphasis), settings)
 
 
 def _spec(chosen: Chosen, learnt: pd.DataFrame, layer: int) -> CompanionSpec:
@@ -258,10 +270,12 @@ def _states(
     batch_tokens: int,
     path: Path,
     given: np.ndarray | None,
+    grown: Sequence[np.ndarray] | None,
 ) -> tuple[FeatureReader, np.ndarray | None]:
     """Compute the states of all rollouts, or store those that are given; finished blocks of a killed run are kept.
 
-    With them comes what the model gave the tokens (`states_and_tokens`); None where the states are given.
+    With them comes what the model gave the tokens (`states_and_tokens`); None where the states are given. `grown` are
+    the prefixes whose states are stored, too.
 
     A block is a rollout step where all have the same size: `cocal replay` reads step by step too, and the last digits
     of a state depend on what is passed through the model with it.
@@ -274,6 +288,7 @@ def _states(
             f"states have shape {given.shape}, but {count} responses of a model of width {policy.hidden} need "
             f"({count}, {width})"
         )
+    longest = max(map(len, grown or ((),)))
     writer = create_features(
         path,
         responses=count,
@@ -281,12 +296,12 @@ def _states(
         hidden=policy.hidden,
         rows_per_chunk=block_size,
         dtype=number_format,
-        poolings=RESPONSE_POOLINGS,
+        poolings=(*RESPONSE_POOLINGS, *names(longest)),
         resume=path.exists(),
     )
     kept = path.with_suffix(".npy")
     if not kept.exists():
-        np.save(kept, np.full((count, TOKEN_INPUTS), np.nan, dtype=np.float32))
+        np.save(kept, np.full((count, TOKEN_INPUTS + longest), np.nan, dtype=np.float32))
     tokens = np.load(kept, mmap_mode="r+")
     done = open_features(path, allow_partial=True).length > 0
     done &= np.isfinite(tokens).all(axis=1) | (given is not None)
@@ -297,7 +312,8 @@ def _states(
             continue
         if given is None:
             prompts, responses = block["prompt_ids"].tolist(), block["response_ids"].tolist()
-            found, values = states_and_tokens(policy, writer.layout, prompts, responses, batch_tokens)
+            lengths = grown and grown[start : start + block_size]
+            found, values = states_and_tokens(policy, writer.layout, prompts, responses, batch_tokens, lengths)
             tokens[start : start + block_size] = values
             tokens.flush()
         else:
@@ -307,13 +323,13 @@ def _states(
     return open_features(path), None if given is not None else np.array(tokens)
 
 
-def _check_wishes(recipe: Recipe, settings: CompanionSettings, token_probability: bool, given: bool) -> None:
+def _check_wishes(recipe: Recipe, settings: CompanionSettings, beside: int, given: bool) -> None:
     if recipe == "best" and settings.targets != ("binary",):
         raise ConfigError("the recipe best learns correctness; take the paper's for the group target (--recipe paper)")
-    if token_probability and (recipe == "paper" or given):
+    if beside and (recipe == "paper" or given or beside > 1):
         raise ConfigError(
-            "token probabilities are inputs of the recipe best, where the states are read by `cocal fit`; leave out "
-            "--with token-probability, or take --recipe best"
+            "token probabilities or prefixes are inputs of the recipe best, where the states are read by `cocal fit`; "
+            "leave out --with token-probability or --prefixes, or take --recipe best"
         )
 
 

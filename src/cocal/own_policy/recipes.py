@@ -58,8 +58,9 @@ class Lesson:
     Attributes:
         inputs: float32 (n, inputs), in chronological order; `choose` standardises them in place.
         target: float32 (n,), 1 for a response that counts as correct and 0 for another.
-        learnt: bool (n,), the responses that are learnt from and compared on.
-        weight: float64 (n,), of each response where recipes are compared; those of all that are learnt from sum to 1.
+        learnt: float32 (n,), share of each row in what is learnt, at most 1; 0 for what is neither learnt from nor
+            compared on.
+        weight: float64 (n,), of each row where recipes are compared; those of all that are learnt from sum to 1.
         fold: int64 (n,), fold of each response's question.
         emphasis: float32 (inputs,), by which standardised inputs are multiplied, so that a penalty spares some.
     """
@@ -152,20 +153,20 @@ class _Kind:
     def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]]):
         self.lesson, self.parts = lesson, parts
         left_out = np.array([np.isin(lesson.fold, part) for part in parts])
-        self.train = lesson.learnt & ~left_out
+        self.train = np.where(left_out, 0, lesson.learnt).astype(np.float32)
         self._folds = lesson.fold.max() + 1
-        scores, singles = [], []
+        scores, singles, weight = [], [], lesson.weight * (lesson.learnt > 0)
         for found in self.predictions():
-            errors = lesson.weight * lesson.learnt * np.square(found - lesson.target)
-            share = np.bincount(lesson.fold, lesson.weight * lesson.learnt, minlength=self._folds)
+            errors = weight * np.square(found - lesson.target)
+            share = np.bincount(lesson.fold, weight, minlength=self._folds)
             by_fold = np.array([np.bincount(lesson.fold, row, minlength=self._folds) for row in errors])
-            error, weight = np.zeros(self._folds + 1), np.zeros(self._folds + 1)
+            error, total = np.zeros(self._folds + 1), np.zeros(self._folds + 1)
             for part, row in zip(parts, by_fold, strict=True):
                 # a fit without two folds chooses for each of them by the other, one without a single fold over all
                 for chooser, scored in zip(part[::-1] if len(part) > 1 else [-1] * len(part), part, strict=True):
                     error[chooser] += row[scored]
-                    weight[chooser] += share[scored]
-            scores.append(error / weight)
+                    total[chooser] += share[scored]
+            scores.append(error / total)
             alone = {part[0]: row for part, row in zip(parts, found, strict=True) if len(part) == 1}
             singles.append(np.choose(lesson.fold, [alone[k] for k in range(self._folds)]).astype(np.float32))
             if self.ended(np.array(scores)):
@@ -208,24 +209,27 @@ class _Probe(_Kind):
         Nesterov's momentum, begun anew where it leads uphill, makes them quick. All fits read the inputs together.
         """
         device, parts, wide = best_device(), len(self.parts), self.lesson.inputs.shape[1]
-        products = sum(rows.T.double() @ rows.double() for rows in self._blocks(device))
+        shares = torch.from_numpy(np.asarray(self.lesson.learnt, np.float32)).to(device)
+        weighed = zip(self._blocks(device), shares.split(_ROWS), strict=True)
+        products = sum((rows.double() * share[:, None]).T @ rows.double() for rows, share in weighed)
         values, vectors = torch.linalg.eigh(products)
         vectors = vectors.float()
         penalty = 1 / torch.tensor(STRENGTHS, device=device).repeat_interleave(parts)[:, None]
         bound = values.clamp(min=0).float() / 4 + penalty
-        train = torch.from_numpy(self.train).to(device).repeat(len(STRENGTHS), 1)
+        train = torch.from_numpy(self.train).to(device)
         target = torch.from_numpy(self.lesson.target).to(device)
-        before = torch.zeros(len(train), wide + 1, device=device)
-        at, rate = before, torch.ones(len(train), 1, device=device)
+        before = torch.zeros(len(penalty), wide + 1, device=device)
+        at, rate = before, torch.ones(len(penalty), 1, device=device)
         for _ in range(_STEPS):
             slope = torch.zeros_like(at)
             for start, rows in zip(range(0, len(target), _ROWS), self._blocks(device), strict=True):
                 span = slice(start, start + _ROWS)
-                errors = torch.addmm(at[:, -1:], at[:, :-1], rows.T).sigmoid_().sub_(target[span]).mul_(train[:, span])
+                errors = torch.addmm(at[:, -1:], at[:, :-1], rows.T).sigmoid_().sub_(target[span])
+                errors.view(len(STRENGTHS), parts, -1).mul_(train[:, span])
                 slope[:, :-1] += errors @ rows
                 slope[:, -1] += errors.sum(1)
             along = ((slope[:, :-1] + penalty * at[:, :-1]) @ vectors) / bound @ vectors.T
-            after = at - torch.cat([along, slope[:, -1:] * 4 / len(target)], dim=1)
+            after = at - torch.cat([along, slope[:, -1:] * 4 / shares.sum()], dim=1)
             uphill = ((at - after) * (after - before)).sum(1, keepdim=True) > 0
             rate = torch.where(uphill, 1.0, rate)
             following = (1 + (1 + 4 * rate.square()).sqrt()) / 2
@@ -263,7 +267,7 @@ class _Mlp(_Kind):
             yield torch.cat(parts, dim=1).numpy()
 
     def fitted(self, place: int, seeds: tuple[int, ...]) -> CompanionMLP:
-        *_, model = self._trained(self.lesson.learnt[None], seeds, self.passes(place))
+        *_, model = self._trained(np.asarray(self.lesson.learnt[None], np.float32), seeds, self.passes(place))
         return model
 
     def name(self, place: int) -> str:
@@ -286,7 +290,7 @@ class _Mlp(_Kind):
             model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
         used = np.flatnonzero(train.any(axis=0))
-        taken = torch.from_numpy(train[:, used].astype(np.float32)).to(device)
+        taken = torch.from_numpy(train[:, used]).to(device)
         target = torch.from_numpy(self.lesson.target[used].astype(np.float32)).to(device)
         progress = Progress(f"pass of the MLP {settings.widths[0]}", passes)
         for _ in range(passes):

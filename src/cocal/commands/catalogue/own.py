@@ -150,6 +150,11 @@ _FIT = (
         dest="beside",
         choices=["token-probability"],
     ),
+    flag(
+        "--prefixes TOKENS",
+        "learn from the states after every so many tokens, too, so that confidences hold while a response grows",
+        type=flags.COUNT,
+    ),
     flag("--keep-states", "keep the states in the companion's folder, for a quick second fit", action="store_true"),
     flag(
         "--widths",
