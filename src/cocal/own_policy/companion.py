@@ -121,7 +121,8 @@ class Companion:
         target: Target | None = None,
         seed: int | None = None,
         batch_tokens: int = 16384,
-    ) -> np.ndarray:
+        every: int | None = None,
+    ) -> "np.ndarray | tuple[np.ndarray, list[np.ndarray]]":
         """Score responses by one teacher-forced pass over their token ids.
 
         Given ids are used unchanged. The confidences are then those that a study stores for the same responses, to the
@@ -137,12 +138,15 @@ class Companion:
             target: Target of the members, "binary" or "group"; by default binary if it was fitted.
             seed: Seed of the member; by default the mean over all seeds.
             batch_tokens: Largest number of tokens in one forward pass, padding included.
+            every: Number of tokens after each of which the confidence in a response so far is wanted, too.
 
         Returns:
-            float64 (n,) in [0, 1].
+            float64 (n,) in [0, 1]. With `every`, also the course of each response, float64 (k,): its confidences after
+            every so many tokens before its last one.
 
         Raises:
-            ConfigError: if there is no such target or seed.
+            ConfigError: if there is no such target or seed, or `every` is given and the companion has not learnt from
+                prefixes.
             ContractError: if the model is another one, or a prompt or response is empty or has an unknown id.
         """
         if len(prompts) != len(responses):
@@ -150,11 +154,15 @@ class Companion:
         policy = Policy(model.eval(), tokenizer)
         encoder = self.encoder(policy)
         samples = [_sample(f"response {k}", *pair) for k, pair in enumerate(zip(prompts, responses, strict=True))]
-        found = [np.empty(0)]
+        found, courses = [np.empty(0)], []
         for start in range(0, len(samples), ROWS):
             rows = encoder.encode(samples[start : start + ROWS])
-            found.append(self.score_encoded(policy, rows, target=target, seed=seed, batch_tokens=batch_tokens))
-        return np.concatenate(found)
+            one, of_prefixes = self.score_encoded(
+                policy, rows, target=target, seed=seed, batch_tokens=batch_tokens, every=every
+            )
+            found.append(one)
+            courses += of_prefixes
+        return (np.concatenate(found), courses) if every else np.concatenate(found)
 
     def encoder(self, policy: Policy | Vocabulary, max_response_length: int | None = None) -> Encoder:
         """The encoder that turns prompts and responses into the token ids of a policy.
@@ -181,9 +189,19 @@ class Companion:
         target: Target | None = None,
         seed: int | None = None,
         batch_tokens: int = 16384,
-    ) -> np.ndarray:
-        """Score at most `ROWS` responses whose ids are known, float64 (n,); see `score`."""
-        return self.score_states(states_of(policy, self.about, rows, batch_tokens), target=target, seed=seed)
+        every: int | None = None,
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Score at most `ROWS` responses whose ids are known: float64 (n,), and courses if `every` is given; see
+        `score`."""
+        courses = [np.empty(0)] * len(rows) if every else []
+        if every:
+            self.about.check_prefixes()
+
+        def take(row: int, states: np.ndarray) -> None:
+            courses[row] = self.score_states(states, target=target, seed=seed)
+
+        states = states_of(policy, self.about, rows, batch_tokens, every, take)
+        return self.score_states(states, target=target, seed=seed), courses
 
     def score_states(self, states: np.ndarray, *, target: Target | None = None, seed: int | None = None) -> np.ndarray:
         """Score hidden states that were computed elsewhere.

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -15,6 +15,7 @@ from cocal.companion.companions import Companions
 from cocal.companion.settings import CompanionSettings, Target
 from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import pooled_states, states_and_tokens
+from cocal.features.forward import Prefixes
 from cocal.features.store import Layout, decoded, encoded
 from cocal.integrations.sample import Sample
 from cocal.models.loading import Policy, Vocabulary
@@ -340,9 +341,17 @@ def _repeats(sample: Sample, found: Encoded) -> bool:
     return _FEW < len(prompt) < len(found.response) and np.array_equal(found.response[: len(prompt)], prompt)
 
 
-def states_of(policy: Policy, about: About, rows: Sequence[Encoded], batch_tokens: int) -> np.ndarray:
+def states_of(
+    policy: Policy,
+    about: About,
+    rows: Sequence[Encoded],
+    batch_tokens: int,
+    every: int | None = None,
+    take: Callable[[int, np.ndarray], None] | None = None,
+) -> np.ndarray:
     """What the companion reads of responses, float32 (n, inputs), from teacher-forced passes over `BLOCK` of them at a
-    time: their pooled states, and token probabilities if it reads them."""
+    time: their pooled states, and token probabilities if it reads them. With `every`, `take` is called with the place
+    of each response and its states after every so many tokens before the last, float32 (k, inputs)."""
     spec, found = about.spec, [np.empty((0, about.spec.inputs), dtype=np.float32)]
     for start in range(0, len(rows), BLOCK):
         block = rows[start : start + BLOCK]
@@ -352,7 +361,10 @@ def states_of(policy: Policy, about: About, rows: Sequence[Encoded], batch_token
             states, tokens = states_and_tokens(policy, layout, prompts, responses, batch_tokens)
             found.append(np.concatenate([states.reshape(len(block), -1), tokens], axis=1))
         else:
-            found.append(pooled_states(policy, layout, prompts, responses, batch_tokens).reshape(len(block), -1))
+            lengths = [np.arange(every, len(ids), every) for ids in responses] if every else None
+            prefixes = every and Prefixes(lengths, lambda row, one, at=start: take(at + row, one.reshape(len(one), -1)))
+            states = pooled_states(policy, layout, prompts, responses, batch_tokens, prefixes=prefixes)
+            found.append(states.reshape(len(block), -1))
     return np.concatenate(found)
 
 

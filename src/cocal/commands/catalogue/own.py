@@ -187,6 +187,11 @@ _SCORE = (
     flag("--target", "which members (default: binary if there are any)", choices=["binary", "group"]),
     flag("--seed", "the member of one seed alone (default: the mean over all seeds)", type=int),
     flag(
+        "--every TOKENS",
+        "also writes the confidences after every so many tokens, as a field `confidence_course`",
+        type=flags.COUNT,
+    ),
+    flag(
         "--max-response-length TOKENS",
         "responses of so many tokens count as cut, where they do not say so (default: as in `cocal fit`)",
         type=flags.COUNT,
