@@ -25,6 +25,7 @@ from cocal.features.store import NumberFormat, create_features, decoded, open_fe
 from cocal.models.loading import Policy
 from cocal.own_policy import fitting
 from cocal.own_policy.models import Checkpoint
+from cocal.own_policy.prefixes import Rows
 from cocal.own_policy.recipes import folds_of
 from cocal.own_policy.states import Encoder
 
@@ -65,7 +66,7 @@ def splits(checkpoint: str, rollouts: Path, count: int | None):
     rows = rows.assign(response_id=np.arange(len(rows)))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "states.zarr"
-        store, tokens = fitting._states(policy, rows, policy.blocks - 1, FORMAT, 4096, path, None)
+        store, tokens = fitting._states(policy, rows, policy.blocks - 1, FORMAT, 4096, path, None, None)
         states = decoded(store.take(np.arange(len(rows)), None, RESPONSE_POOLINGS), store.dtype)
     for k in range(SPLITS):
         yield rows, states, tokens, folds_of(rows["question"], 7) == k
@@ -85,7 +86,8 @@ def briers(
         given = states if extra is None else np.concatenate([states, extra], axis=1)
         settings = CompanionSettings(targets=("binary",))
         beside = None if extra is None else extra[~held]
-        chosen = fitting._best(states[~held].copy(), beside, learnt, folds_of(known["question"], 42), last, settings)
+        each, fold = Rows.of(known["length"], None), folds_of(known["question"], 42)
+        chosen = fitting._best(each, states[~held].copy(), beside, learnt, fold, last, settings)
         with torch.inference_mode():
             found.append(chosen.model(torch.from_numpy(given[held])).mean(dim=0).numpy())
     assert given.shape[1] == states.shape[1] + TOKEN_INPUTS
