@@ -362,7 +362,9 @@ def states_of(
             found.append(np.concatenate([states.reshape(len(block), -1), tokens], axis=1))
         else:
             lengths = [np.arange(every, len(ids), every) for ids in responses] if every else None
-            prefixes = every and Prefixes(lengths, lambda row, one, at=start: take(at + row, one.reshape(len(one), -1)))
+            prefixes = every and Prefixes(
+                lengths, lambda row, one, at=start: take(at + row, one.reshape(-1, spec.inputs))
+            )
             states = pooled_states(policy, layout, prompts, responses, batch_tokens, prefixes=prefixes)
             found.append(states.reshape(len(block), -1))
     return np.concatenate(found)

@@ -30,6 +30,7 @@ def test_a_course_has_the_confidences_of_shorter_responses(own, companion, micro
     """In one call, and in that of each, whatever the batches."""
     loaded, rows = Companion.from_pretrained(companion), own.rollouts
     prompts, responses = rows["prompt_ids"].tolist(), rows["response_ids"].tolist()
+    responses[4] = responses[4][:2]  # which has no course
     seed = seed if seed in loaded.about.spec.settings.seeds else None
     whole, courses = loaded.score(*micro_policy, prompts, responses, seed=seed, every=EVERY, batch_tokens=300)
     np.testing.assert_array_equal(whole, loaded.score(*micro_policy, prompts, responses, seed=seed, batch_tokens=300))
