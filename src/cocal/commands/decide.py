@@ -23,6 +23,7 @@ from cocal.own_policy.scored import (
     vote_shares,
     write_decisions,
 )
+from cocal.own_policy.stopping import read_courses, threshold_to_stop
 from cocal.settings.parse import validate
 
 _TITLES = {
@@ -39,6 +40,8 @@ def run_decide(options: argparse.Namespace) -> None:
     reading = Reading(field_mapping(options.field), options.name, answer, options.correct_above)
     if options.way == "abstain":
         _abstain(options, reading)
+    elif options.way == "stop":
+        _stop(options, reading)
     else:
         _choose(options, reading)
 
@@ -109,6 +112,44 @@ def _abstain(options: argparse.Namespace, reading: Reading) -> None:
         right = pools.correct[rows]
         among, of_all = 100 * (~right[answered]).mean(), 100 * (~right).mean()
         print(f"  wrong among the answered: {among:.1f} %; among all: {of_all:.1f} %")
+
+
+def _stop(options: argparse.Namespace, reading: Reading) -> None:
+    if options.threshold is not None and (options.risk or options.delta):
+        raise ConfigError("--risk and --delta certify a threshold by --calibration; leave them out, or --threshold")
+    risk, delta = options.risk or 0.1, options.delta or 0.1
+    pools = read_scored(options.input, reading, ("question",), ("stopped_at",))
+    courses, threshold = read_courses(pools, reading.field), options.threshold
+    print(pools.as_read)
+    if options.calibration:
+        calibration = read_scored(options.calibration, reading, ("question",))
+        theirs = read_courses(calibration, reading.field)
+        threshold = threshold_to_stop(pools, courses, calibration, theirs, max_risk=risk, delta=delta)
+        print(calibration.as_read)
+    if threshold is None:
+        print(
+            f"No threshold can be certified: {calibration.source} does not show that at most {100 * risk:g} % of the "
+            f"stopped responses would have been right, so none is stopped. Give more calibration questions "
+            f"({fewest_questions(risk, delta)} whose response is stopped and wrong do), or a larger --risk or --delta."
+        )
+    else:
+        print(f"threshold {threshold!r}: responses are stopped where their confidence falls below it")
+        print(f'  For `cocal serve`: "confidence_every": {courses.every}, "confidence_stop_below": {threshold!r}')
+    if threshold is not None and options.calibration:
+        print(
+            f"  With a probability of at least {100 * (1 - delta):g} %, at most {100 * risk:g} % of stopped responses "
+            "from this source would have been right (Learn then Test)."
+        )
+    at = courses.stopped(0.0 if threshold is None else threshold)
+    stopped, rows = at > 0, np.arange(len(at))
+    write_decisions(pools, rows, {"stopped_at": [place or None for place in at.tolist()]}, options.output)
+    saved = (courses.tokens - at)[stopped].sum() / courses.tokens.sum()
+    print(
+        f"{options.output}: {stopped.sum():,} of {len(at):,} responses are stopped, {100 * saved:.1f} % of tokens saved"
+    )
+    if pools.correct is not None and stopped.any():
+        among, lost = pools.correct[stopped].mean(), pools.correct[stopped].sum() / max(pools.correct.sum(), 1)
+        print(f"  right among the stopped: {100 * among:.1f} %; of all right responses {100 * lost:.1f} % are lost")
 
 
 def _say_accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], resamples: int) -> None:
