@@ -350,8 +350,8 @@ def states_of(
     take: Callable[[int, np.ndarray], None] | None = None,
 ) -> np.ndarray:
     """What the companion reads of responses, float32 (n, inputs), from teacher-forced passes over `BLOCK` of them at a
-    time: their pooled states, and token probabilities if it reads them. With `every`, `take` is called with the place
-    of each response and its states after every so many tokens before the last, float32 (k, inputs)."""
+    time. With `every`, `take` is called with the place of each response and its states after every so many tokens
+    before the last, float32 (k, inputs)."""
     spec, found = about.spec, [np.empty((0, about.spec.inputs), dtype=np.float32)]
     for start in range(0, len(rows), BLOCK):
         block = rows[start : start + BLOCK]
@@ -361,11 +361,11 @@ def states_of(
             states, tokens = states_and_tokens(policy, layout, prompts, responses, batch_tokens)
             found.append(np.concatenate([states.reshape(len(block), -1), tokens], axis=1))
         else:
-            lengths = [np.arange(every, len(ids), every) for ids in responses] if every else None
-            prefixes = every and Prefixes(
-                lengths, lambda row, one, at=start: take(at + row, one.reshape(-1, spec.inputs))
+            lengths = [np.arange(every, len(ids), every) for ids in responses] if every else []
+            grown = Prefixes(lengths, lambda row, one, at=start: take(at + row, one.reshape(-1, spec.inputs)))
+            states = pooled_states(
+                policy, layout, prompts, responses, batch_tokens, prefixes=prefixes if every else None
             )
-            states = pooled_states(policy, layout, prompts, responses, batch_tokens, prefixes=prefixes)
             found.append(states.reshape(len(block), -1))
     return np.concatenate(found)
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from pydantic import ValidationError
 
-from cocal.engines.states import BELOW, COURSE, asking
+from cocal.engines.states import asking
 from cocal.errors import ContractError
 from cocal.models.loading import read_vocabulary
 from cocal.own_policy.companion import Companion
@@ -29,7 +29,6 @@ from cocal.serving.scoring import (
     OTHER_MODE,
     RECORDER,
     STOPPED,
-    UNSURE,
     FollowedEngine,
     Recorder,
     Scorer,
@@ -238,30 +237,6 @@ def test_the_last_event_of_each_choice_has_its_confidence(shown):
     assert texts == {0: "" if shown.withholds else "abc", 1: 'x"finish_reason":"stop"y'}
 
 
-def test_a_confidence_while_a_choice_grows_stands_in_its_next_event():
-    """Held back with it where choices are withheld."""
-
-    async def collected(shown):
-        found = []
-        async for event in streamed(events_of(*PIECES), recorder, shown):
-            found.append(event)
-            if len(found) == 2:
-                recorder.grown[0] = (16, 0.4)
-        return [json.loads(event[6:])["choices"][0] for event in found[:-2]]
-
-    recorder = Events(V(0.25), V(0.75, UNSURE, course={"every": 16, "tokens": 17, "values": [0.4]}))
-    chunks = asyncio.run(collected(Shown()))
-    grown = [one for one in chunks if "confidence_tokens" in one]
-    assert [(one["index"], one["delta"]["content"], one["confidence_tokens"]) for one in grown] == [(0, "b", 16)]
-    assert grown[0]["confidence"] == grown[0]["delta"]["confidence"] == grown[0]["logprobs"]["confidence"] == 0.4
-    last = {one["index"]: one for one in chunks if one["finish_reason"]}
-    assert {k: one["finish_reason"] for k, one in last.items()} == {0: "stop", 1: "confidence"}
-    assert [last[k].get("confidence_course") for k in (0, 1)] == [None, recorder.verdicts[1].course]
-    recorder.grown[1] = (16, 0.4)
-    chunks = asyncio.run(collected(Shown(abstain_below=0.5)))
-    assert not any("confidence_tokens" in one for one in chunks)  # both choices are withheld, the second by its reason
-
-
 class Engine:
     """An engine whose outputs are known, one list for each request in their order; it notes what it is asked."""
 
@@ -326,36 +301,6 @@ def test_the_reason_of_a_call_is_that_of_all_its_confidences():
     recorder = Recorder(scorer(), OTHER_MODE)
     recorder._verdicts = {0: V(0.4), 1: V(None, CUT), 2: V(0.4, STOPPED)}
     assert [recorder.verdict(k).reason for k in range(3)] == [OTHER_MODE, CUT, STOPPED]
-
-
-def test_a_response_that_its_confidence_ended_is_told_from_one_that_was_cut():
-    found = [0.2, 0.4, 0.9]
-    for reason, expected in ((BELOW, UNSURE), (None, CUT)):
-        ended = output([8], "length", found)
-        ended.outputs[0].stop_reason = reason
-        verdict = asyncio.run(scorer().generated(ended, [5], [8]))
-        assert (verdict.reason, verdict.confidence) == (expected, pytest.approx(0.3) if reason else None)
-
-
-def test_the_course_of_a_call_is_asked_for_and_recorded():
-    """Of outputs within a response the latest, of the last one all that was read."""
-
-    async def answer():
-        parts = [output([8]), output([9]), output([2], "stop", [0.2, 0.6, 0.9])]
-        parts[1].kv_transfer_params = {COURSE: (2, 0.7)}
-        parts[2].kv_transfer_params[COURSE] = [0.7]
-        engine = Engine(parts)
-        recorder = Recorder(scorer(engine), every=2, below=0.1)
-        RECORDER.set(recorder)
-        parameters = SimpleNamespace(n=1, seed=None, extra_args=None, output_kind=SimpleNamespace(name="DELTA"))
-        outputs = FollowedEngine(engine).generate({}, parameters, "request")
-        seen = [recorder.grown.pop(0, None) async for _ in outputs]
-        return seen, engine.asked[0][2].extra_args, recorder.verdict(0).course
-
-    seen, asked, course = asyncio.run(answer())
-    assert seen == [None, (2, 0.7), None]
-    assert asked == asking(every=2, below=0.1) != asking()
-    assert course == {"every": 2, "tokens": 3, "values": [0.7]}
 
 
 def answered(engine, kind, n, closed=None, **more):
