@@ -363,9 +363,8 @@ def states_of(
         else:
             lengths = [np.arange(every, len(ids), every) for ids in responses] if every else []
             grown = Prefixes(lengths, lambda row, one, at=start: take(at + row, one.reshape(-1, spec.inputs)))
-            states = pooled_states(
-                policy, layout, prompts, responses, batch_tokens, prefixes=prefixes if every else None
-            )
+            given = {"prefixes": grown} if every else {}
+            states = pooled_states(policy, layout, prompts, responses, batch_tokens, **given)
             found.append(states.reshape(len(block), -1))
     return np.concatenate(found)
 
