@@ -4,22 +4,29 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 VLLM := .venv-vllm
 GPU := .venv-gpu
+OLDEST := .venv-oldest
 CRATE := .venv-crate
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce laptop replicate regimes check test test-long test-crate wires test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
+.PHONY: reproduce laptop replicate central regimes experience fits check test test-long test-crate wires test-oldest test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
 	@echo "make laptop      run the laptop study, the embedded one with a language model of 135 million parameters, and gather"
 	@echo "                 its numbers; ALGORITHMS='grpo, rlcr, dcpo' trains the rivals, too"
 	@echo "make replicate   run the embedded study with five other seeds of the policies (REPLICATES=5), and gather the spread"
+	@echo "make central     run the central comparison alone with twenty other seeds, and gather what it says of the claims"
 	@echo "make regimes     run the embedded study's main policy under other conditions (REPLICATES=5), and gather the margins"
+	@echo "make experience  run the embedded study's main policy with two to 96 questions a step (REPLICATES=5), and gather how"
+	@echo "                 good companions are by the number of rollouts that they learnt from"
+	@echo "make fits        fit companions otherwise on the states of the finished embedded and laptop studies"
 	@echo "make check       set up .venv, run the linters and the fast tests, which start no Snakemake, while one works"
 	@echo "make test        set up .venv, run the linters and the test suite, with one whole study"
 	@echo "make test-long   run the tests that make test leaves out: trainings of several processes, further studies"
 	@echo "make test-crate  set up .venv and .venv-crate and validate a bundle's RO-Crate and Croissant (with network)"
+	@echo "make test-oldest   run the tests of the library with the lowest versions that pyproject.toml allows, but for torch,"
+	@echo "                 in .venv-oldest"
 	@echo "make wires       plant twenty wrong wires in the plan of jobs, one at a time, and name the tests that notice them"
 	@echo "make vllm        set up .venv-vllm, with vLLM on the processor, for tests"
 	@echo "make test-vllm   set up .venv and .venv-vllm and run the tests of the vLLM engine"
@@ -78,12 +85,41 @@ replicate: $(INSTALLED)
 	done
 	cocal spread $$(printf '$(REPLICAS)/%s/results ' $(NUMBERS)) --output $(REPLICAS)/spread --overwrite
 
+# Replicates of the central comparison alone, beside one another, each on one core. Their numbers mean the policies of the
+# whole replicates; the claims that they can assess are judged by them.
+CENTRAL := studies/central
+central: NUMBERS = $$(seq 20)
+central: $(INSTALLED)
+	for number in $(NUMBERS); do \
+	  cocal replicate --keys config/central.yaml --number $$number --output $(CENTRAL)/$$number/study.yaml --overwrite || exit 1; \
+	done
+	printf '%s\n' $(NUMBERS) | xargs -I {} -P $$(nproc) snakemake --cores 1 --directory $(CENTRAL)/{} \
+	  --configfile $(CENTRAL)/{}/study.yaml -- results/tables/claims.csv results/tables/conditions.csv results/tables/main.csv
+	cocal spread $$(printf '$(CENTRAL)/%s/results ' $(NUMBERS)) --output $(CENTRAL)/spread --overwrite
+
 # Replicates run beside one another, each on one core; a stopped run goes on where it stopped. Replicates that were
 # gathered before are kept, so that `make regimes NUMBERS="4 5"` adds two to them.
 regimes: $(INSTALLED)
 	for number in $(NUMBERS); do cocal regimes --number $$number --output $(REGIMES)/$$number --overwrite || exit 1; done
 	printf '%s\n' $(NUMBERS) | xargs -I {} -P $$(nproc) workflow/scripts/regimes.sh $(REGIMES)/{} results/metrics/tiny.nc
 	cocal gather $$(printf '$(REGIMES)/%s ' $(NUMBERS)) --output $(REGIMES)/gathered --overwrite
+
+# The learning curve: how many rollouts companions need. It has the same form as the regimes, and is run in the same way.
+EXPERIENCE := studies/experience
+experience: $(INSTALLED)
+	for number in $(NUMBERS); do \
+	  cocal regimes --regimes config/experience.yaml --number $$number --output $(EXPERIENCE)/$$number --overwrite || exit 1; \
+	done
+	printf '%s\n' $(NUMBERS) | xargs -I {} -P $$(nproc) workflow/scripts/regimes.sh $(EXPERIENCE)/{} \
+	  results/metrics/tiny.nc results/metrics/tiny-recalibrated.nc
+	cocal gather --regimes config/experience.yaml $$(printf '$(EXPERIENCE)/%s ' $(NUMBERS)) \
+	  --output $(EXPERIENCE)/gathered --overwrite
+
+# Other fits on the states of the embedded study and, where `make laptop` has run, of the laptop study.
+fits: $(INSTALLED)
+	cocal fits --output studies/fits/fits.csv --overwrite
+	[ ! -d $(LAPTOP)/results/metrics ] || \
+	  cocal fits --study config/laptop.yaml --directory $(LAPTOP) --output studies/fits/fits.csv --overwrite
 
 PYTEST := pytest --numprocesses 2 --dist loadfile
 
@@ -119,9 +155,33 @@ vllm: $(VLLM)/.installed
 test-vllm: $(INSTALLED) $(VLLM)/.installed
 	$(VLLM)/bin/python -m pytest -m vllm tests/cocal/engines tests/study/generation tests/cocal/serving
 
+.venv-uv/bin/uv:
+	$(PYTHON) -m venv .venv-uv
+	.venv-uv/bin/python -m pip install --quiet uv
+
+# Another torch than that of constraints.txt would bring the build for CUDA, several GB. The tests' own tools are not old.
+TOOLS := pytest pytest-xdist hypothesis psutil scikit-learn xarray h5netcdf h5py
+$(OLDEST)/.installed: pyproject.toml constraints.txt Makefile | .venv-uv/bin/uv
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	grep '^torch==' constraints.txt > $(OLDEST)/torch.txt
+	.venv-uv/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct -c $(OLDEST)/torch.txt \
+	  -e '.[fit]' $$(for tool in $(TOOLS); do grep "^$$tool==" constraints.txt; done)
+	touch $@
+
+# What needs TRL or Snakemake is left out, and what rests on the bytes of NumPy's functions or on one draw of responses.
+NEWER := integrations/test_trl_recording.py integrations/test_trl_runs.py models/test_resumable.py rewards/test_trl.py \
+  runtime/test_terminal.py
+NEWER_ONES := runtime/test_numerics.py::test_an_operation_gives_the_bytes_of_other_processors \
+  own_policy/test_monitor.py::test_a_bound_is_left_where_the_whole_interval_is_worse \
+  runtime/test_gpus.py::test_importing_a_training_asks_for_no_gpu
+test-oldest: $(OLDEST)/.installed
+	$(OLDEST)/bin/python -m $(PYTEST) tests/cocal -m "not slow and not long and not vllm" -W ignore::DeprecationWarning \
+	  $(NEWER:%=--ignore tests/cocal/%) $(NEWER_ONES:%=--deselect tests/cocal/%)
+
 # Each environment of envs/ still resolves; without network this says so and goes on.
 environments:
-	[ -x .venv-uv/bin/uv ] || { $(PYTHON) -m venv .venv-uv && .venv-uv/bin/python -m pip install --quiet uv || true; }
+	$(MAKE) --quiet .venv-uv/bin/uv || true
 	UV=$(CURDIR)/.venv-uv/bin/uv envs/resolve.sh
 
 # No environment is needed but Apptainer; the image holds the packages of constraints.txt and runs this checkout's code.

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # All points of one replicate of the regimes, on one core. Every other point starts from a copy of the unchanged one, so
 # that Snakemake makes again what depends on its keys and nothing else. A stopped run goes on where it stopped.
-#   regimes.sh FOLDER TARGET
+#   regimes.sh FOLDER TARGET...
 set -euo pipefail
-folder=$1 target=$2
-run() { snakemake --cores 1 --directory "$folder/$1" --configfile "$folder/$1.yaml" -- "$target"; }
+folder=$1
+shift
+targets=("$@")
+run() { snakemake --cores 1 --directory "$folder/$1" --configfile "$folder/$1.yaml" -- "${targets[@]}"; }
 run base
 for study in "$folder"/*.yaml; do
     point=$(basename "$study" .yaml)

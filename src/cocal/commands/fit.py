@@ -46,7 +46,6 @@ def run_fit(options: argparse.Namespace) -> None:
     depends_on = {"model": checkpoint.identity(), "rollouts": file_states(files), "reading": repr(reading)}
     depends_on |= {"layer": options.layer, "states": options.states, "batch_tokens": batch_tokens}
     depends_on["precision"] = options.precision
-    depends_on |= {"prefixes": options.prefixes} if options.prefixes else {}
     run_folder = RunFolder(options.output.with_name(f".{options.output.name}.fit"), digest(depends_on))
     _take(options.output / STATES, run_folder)
     policy = checkpoint.load(options.precision)
@@ -56,7 +55,7 @@ def run_fit(options: argparse.Namespace) -> None:
         options.rollouts,
         recipe=recipe,
         cut=options.cut,
-        token_probability=options.beside is not None,
+        token_probability=None if options.beside is None else options.beside == "token-probability",
         prefixes=options.prefixes,
         settings=settings,
         reading=reading,
@@ -85,8 +84,8 @@ def run_fit(options: argparse.Namespace) -> None:
         f"wrong; {chosen_by}"
     )
     print(f"  {companion.about.in_words()}")
-    for one in companion.about.course:
-        print(f"  {one.in_words()}")
+    if companion.about.token_probability and not options.beside:
+        print("  It also reads the probabilities of the tokens; one for `cocal serve` is fitted with --with nothing.")
     needed = {*NEEDED["prompt"], *NEEDED["response"]}
     flags = ["--companion", str(options.output), "--model", options.model]
     flags += given_flags(options, {"revision": None, "adapter": None, "numerics": "native", "batch_tokens": None})

@@ -1,7 +1,7 @@
 """Hidden states of responses, from teacher-forced passes over their exact token ids."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def pooled_states(
 
 
 TOKEN_INPUTS = 3
-"""Numbers about the probabilities that a model gave the tokens of a response (`states_and_tokens`)."""
+"""Numbers about the probabilities that a model gave the tokens of a response (`token_inputs`)."""
 
 
 def states_and_tokens(
@@ -67,37 +67,67 @@ def states_and_tokens(
     prompts: Sequence[Tokens],
     responses: Sequence[Tokens],
     batch_tokens: int,
-    prefixes: Sequence[np.ndarray] | None = None,
+    prefixes: Prefixes | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The pooled states of n responses (`pooled_states`), and what the model gave their tokens, from the same passes.
 
-    Args:
-        prefixes: Numbers of tokens of k prefixes of each response or fewer, ascending, whose states stand behind those
-            of the whole responses; the layout's poolings then are those of responses and 2 k more.
-
     Returns:
-        float32 (n, layers, poolings, hidden), and float32 (n, `TOKEN_INPUTS` + k): the mean probability of the
-        response's tokens (TokenProb, appendix B.1), their mean log-probability, and the lowest one; then the mean
-        probabilities of the tokens of prefixes. Zeros stand in place of prefixes that a response does not have.
+        float32 (n, layers, poolings, hidden), and float32 (n, `TOKEN_INPUTS`), see `token_inputs`.
     """
     batches = batches_of_tokens([len(p) + len(r) for p, r in zip(prompts, responses, strict=True)], batch_tokens)
     plain = output_is_plain(policy.model, [*prompts[0], *responses[0]])
-    own = layout.poolings if prefixes is None else RESPONSE_POOLINGS
-    states = np.zeros((len(responses), *layout.shape[1:]), dtype=np.float32)
-
-    def take(row: int, found: np.ndarray) -> None:
-        states[row, :, len(own) :][:, : 2 * len(found)] = found.swapaxes(0, 1).reshape(
-            len(layout.layers), -1, layout.hidden
-        )
-
-    options = {"layers": layout.layers, "pad": policy.pad, "poolings": own}
-    options["prefixes"] = None if prefixes is None else Prefixes(prefixes, take)
+    options = {"layers": layout.layers, "pad": policy.pad, "poolings": layout.poolings, "prefixes": prefixes}
     found = score(policy.model, prompts, responses, batches, logprobs="sliced" if plain else True, **options)
-    states[:, :, : len(own)] = found.features
-    given = np.zeros((len(responses), TOKEN_INPUTS + (len(layout.poolings) - len(own)) // 2), dtype=np.float32)
-    for row, one in enumerate(found.logprobs):
-        given[row, :TOKEN_INPUTS] = np.exp(one).mean(), one.mean(), one.min()
-        if prefixes is not None:
-            until = prefixes[row]
-            given[row, TOKEN_INPUTS:][: len(until)] = np.exp(one).cumsum(dtype=np.float64)[until - 1] / until
-    return states, given
+    return found.features, np.concatenate([token_inputs(one, np.array([len(one)])) for one in found.logprobs])
+
+
+def token_inputs(logprobs: np.ndarray, until: np.ndarray) -> np.ndarray:
+    """What a model gave the tokens of a response up to each of k numbers of tokens, float32 (k, `TOKEN_INPUTS`): their
+    mean probability (TokenProb, appendix B.1), their mean log-probability, and the lowest one.
+
+    Args:
+        logprobs: float32 (length,), log-probabilities of the tokens.
+        until: int64 (k,), from 1 to the length.
+    """
+    sums = (np.cumsum(each, dtype=np.float64)[until - 1] / until for each in (np.exp(logprobs), logprobs))
+    return np.stack([*sums, np.minimum.accumulate(logprobs)[until - 1]], axis=1).astype(np.float32)
+
+
+class Grown(NamedTuple):
+    """What is wanted of growing responses.
+
+    Attributes:
+        every: Number of tokens after each of which they are read, before the last one.
+        take: Function that is called with the place of each response and what is read, float32 (k, inputs).
+    """
+
+    every: int
+    take: Callable[[int, np.ndarray], None]
+
+
+def inputs_of(
+    policy: Policy,
+    layout: Layout,
+    prompts: Sequence[Tokens],
+    responses: Sequence[Tokens],
+    batch_tokens: int,
+    tokens: bool,
+    grown: Grown | None,
+) -> np.ndarray:
+    """What a companion reads of n responses, float32 (n, inputs): states, and `token_inputs` behind them if wanted."""
+    prefixes = None
+    if grown:
+        lengths = [np.arange(grown.every, len(ids), grown.every) for ids in responses]
+
+        def take(row: int, states: np.ndarray, logprobs: np.ndarray | None) -> None:
+            grown.take(row, _flat(states, token_inputs(logprobs, lengths[row]) if tokens else None))
+
+        prefixes = Prefixes(lengths, take)
+    if tokens:
+        return _flat(*states_and_tokens(policy, layout, prompts, responses, batch_tokens, prefixes))
+    return _flat(pooled_states(policy, layout, prompts, responses, batch_tokens, prefixes=prefixes))
+
+
+def _flat(states: np.ndarray, tokens: np.ndarray | None = None) -> np.ndarray:
+    flat = states.reshape(len(states), np.prod(states.shape[1:], dtype=int))
+    return flat if tokens is None else np.concatenate([flat, tokens], axis=1)

@@ -129,12 +129,13 @@ class Prefixes(NamedTuple):
 
     Attributes:
         lengths: For each response the numbers of tokens of its prefixes, int64 (k,), from 1 to its own.
-        take: Function that is called with the index of each response and the states of its prefixes, float32
-            (k, layers, 2, hidden), the last one and the mean, as soon as they are there; nothing else keeps them.
+        take: Function that is called with the index of each response, the states of its prefixes, float32
+            (k, layers, 2, hidden), the last one and the mean, and the response's log-probabilities (None if they were
+            not requested), as soon as they are there; nothing else keeps the states.
     """
 
     lengths: Sequence[np.ndarray]
-    take: Callable[[int, np.ndarray], None]
+    take: Callable[[int, np.ndarray, np.ndarray | None], None]
 
 
 class Pooled(NamedTuple):
@@ -198,9 +199,9 @@ def score(
             passed, wait = running
             states, values = wait()
             found.features[passed] = states[:, :, : len(poolings)]
-            for row, one in zip(passed if prefixes else (), states[:, :, len(poolings) :], strict=False):
-                of_prefixes = one.reshape(len(layers), -1, len(RESPONSE_POOLINGS), one.shape[-1]).swapaxes(0, 1)
-                prefixes.take(int(row), of_prefixes[: len(prefixes.lengths[row])])
+            for k, row in enumerate(passed if prefixes else ()):
+                grown = states[k, :, len(poolings) :].reshape(len(layers), -1, 2, shape[-1]).swapaxes(0, 1)
+                prefixes.take(int(row), grown[: len(prefixes.lengths[row])], values[k] if logprobs else None)
             for row, one in zip(passed if logprobs else (), values, strict=True):
                 found.logprobs[row] = one
         running = following
@@ -249,12 +250,12 @@ def _start(
         padded[k, : begin[k]] = prompt
         padded[k, begin[k] : end[k]] = response
     ids = _to_device(padded, device)
-    until, most = None, max(map(len, prefixes or ((),)))
-    if most:
-        lengths = [
-            [*one, *[stop - start] * (most - len(one))] for one, start, stop in zip(prefixes, begin, end, strict=True)
-        ]
-        until = _to_device(np.array(lengths) + begin[:, None], device)
+    until = None
+    if prefixes is not None:
+        places = np.repeat(end[:, None], max(map(len, prefixes)), axis=1)
+        for k, lengths in enumerate(prefixes):
+            places[k, : len(lengths)] = begin[k] + lengths
+        until = _to_device(places, device)
     values = None
     decoder, blocks = decoder_of(bare)
     output_layer = bare.get_output_embeddings()

@@ -1,23 +1,20 @@
 """Prefixes of responses: which are learnt from, with which weight, and how good confidences in growing responses are.
 
-A companion of whole responses says little before their end. One that has also seen the states after every so many
-tokens says how likely the response will be correct while it grows.
+A companion of whole responses says little before their end. One that has also read them after every so many tokens says
+how likely the response will be correct while it grows.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from cocal.features.extract import TOKEN_INPUTS
 from cocal.features.forward import RESPONSE_POOLINGS
 from cocal.features.store import FeatureReader, decoded
 from cocal.own_policy.facts import Part
 from cocal.own_policy.quality import compared
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MOST = 8
 """Most prefixes of a response that are learnt from."""
@@ -27,8 +24,7 @@ from, but at least one: for 245,760 responses with 8,192 inputs, one of each, wh
 _TOGETHER = 256
 """Responses whose prefixes are mixed, so that a batch of the training holds those of many; more than these keep the
 order of the training."""
-_ROWS = 16384
-"""Rows that are read at once."""
+_GOLDEN = 0.6180339887498949
 _QUARTERS = ("first", "second", "third", "last")
 
 
@@ -48,9 +44,9 @@ def drawn(lengths: Sequence[int], every: int, hidden: int) -> list[np.ndarray]:
     most, found = min(MOST, max(1, MEMORY // row)), []
     for place, length in enumerate(lengths):
         count = (length - 1) // every
-        steps = np.arange(count)
+        steps = np.arange(min(count, most))
         if count > most:
-            steps = ((np.arange(most) + place * 0.6180339887498949 % 1) * count / most).astype(np.int64)
+            steps = ((steps + place * _GOLDEN % 1) * count / most).astype(np.int64)
         found.append((steps + 1) * every)
     return found
 
@@ -77,15 +73,14 @@ class Rows:
     @classmethod
     def of(cls, lengths: Sequence[int], prefixes: Sequence[np.ndarray] | None) -> "Rows":
         """The rows of n responses with these lengths and prefixes; None for the whole responses alone."""
-        n, lengths = len(lengths), np.asarray(lengths)
-        if prefixes is None:
-            return cls(np.arange(n), np.zeros(n, dtype=np.int64), lengths, np.ones(n, dtype=np.float32))
-        counts = np.array([len(one) for one in prefixes])
-        response = np.concatenate([np.arange(n), np.repeat(np.arange(n), counts)])
-        prefix = np.concatenate([np.zeros(n, dtype=np.int64), *(np.arange(1, count + 1) for count in counts)])
-        order = np.lexsort((np.random.default_rng(0).random(len(response)), response // _TOGETHER))
-        tokens = np.concatenate([lengths, *prefixes])
+        grown = [()] * len(lengths) if prefixes is None else prefixes
+        counts = np.array([len(one) for one in grown])
+        response = np.repeat(np.arange(len(counts)), 1 + counts)
+        prefix = np.concatenate([np.arange(1 + count) for count in counts])
+        tokens = np.concatenate([(length, *one) for length, one in zip(lengths, grown, strict=True)])
         share = np.where(prefix, 1 / np.maximum(counts, 1)[response], 1).astype(np.float32)
+        mixed = np.random.default_rng(0).random(len(response))
+        order = slice(None) if prefixes is None else np.lexsort((mixed, response // _TOGETHER))
         return cls(response[order], prefix[order], tokens[order], share[order])
 
     @property
@@ -93,25 +88,36 @@ class Rows:
         """Share of each row in its response where recipes are compared, float64 (r,): half for the whole one."""
         return self.share / np.bincount(self.response, self.share)[self.response]
 
-    def states(self, store: FeatureReader, layer: int) -> np.ndarray:
-        """The states of all rows, float32 (r, inputs)."""
-        found = np.empty((len(self.response), len(RESPONSE_POOLINGS) * store.hidden), dtype=np.float32)
+    def inputs(self, store: FeatureReader, layer: int, tokens: np.ndarray | None) -> np.ndarray:
+        """The states of all rows, and behind them token probabilities where they are given, float32 (r, inputs).
+
+        Args:
+            store: States of n responses, and of their prefixes by their `names`.
+            tokens: float32 (n, `TOKEN_INPUTS` * (1 + k)), those of each response, and then of its prefixes.
+        """
+        width, at_once = len(RESPONSE_POOLINGS) * store.hidden, store.rows_per_read(len(RESPONSE_POOLINGS))
+        found = np.empty((len(self.response), width + (0 if tokens is None else TOKEN_INPUTS)), dtype=np.float32)
         for prefix in range(self.prefix.max() + 1):
-            poolings = names(prefix)[-len(RESPONSE_POOLINGS) :] if prefix else RESPONSE_POOLINGS
+            poolings = names(prefix)[-len(RESPONSE_POOLINGS) :] or RESPONSE_POOLINGS
             chosen = np.flatnonzero(self.prefix == prefix)
-            for some in np.split(chosen, range(_ROWS, len(chosen), _ROWS)):
-                found[some] = decoded(store.take(self.response[some], layer, poolings), store.dtype)
+            for some in np.split(chosen, range(at_once, len(chosen), at_once)):  # a copy of them all would be gigabytes
+                found[some, :width] = decoded(store.take(self.response[some], layer, poolings), store.dtype)
+        if tokens is not None:
+            found[:, width:] = self.given(tokens)
         return found
+
+    def given(self, tokens: np.ndarray) -> np.ndarray:
+        """What the model gave the tokens of each row, float32 (r, `TOKEN_INPUTS`); see `inputs`."""
+        return tokens.reshape(len(tokens), -1, TOKEN_INPUTS)[self.response, self.prefix]
 
     def by_response(self, values: np.ndarray) -> np.ndarray:
         """Those of values (r,) that are of whole responses, in the order of the responses, float64 (n,)."""
-        found, whole = np.empty(self.response.max() + 1), self.prefix == 0
-        found[self.response[whole]] = values[whole]
-        return found
+        whole = np.flatnonzero(self.prefix == 0)
+        return values[whole[np.argsort(self.response[whole])]]
 
 
 def course(
-    each: Rows, responses: "pd.DataFrame", confidence: np.ndarray, tokens: np.ndarray, every: int
+    each: Rows, responses: pd.DataFrame, confidence: np.ndarray, tokens: np.ndarray, every: int
 ) -> tuple[Part, ...]:
     """Quality of the confidence in responses as they grow: in each quarter, and in ranges of tokens that double.
 
@@ -121,34 +127,22 @@ def course(
         each: The rows of n responses.
         responses: Their columns length and correct.
         confidence: float64 (r,), of each row by members that have not learnt from its question.
-        tokens: float32 (n, `TOKEN_INPUTS` + k), what the model gave the tokens (`states_and_tokens`).
+        tokens: See `Rows.inputs`.
         every: Number of tokens between prefixes.
     """
     length, correct = responses["length"].to_numpy(), responses["correct"].to_numpy()
-    probability = np.delete(tokens, range(1, TOKEN_INPUTS), axis=1).astype(np.float64)
-    share, whole, found = each.tokens / length[each.response], each.prefix == 0, []
-    parts = {f"{name} quarter": (4 * share > k) & (4 * share <= k + 1) & ~whole for k, name in enumerate(_QUARTERS)}
-    parts["whole response"] = whole
-    start = every
-    while start < length.max():
-        parts[f"{start:,} to {2 * start - 1:,} tokens"] = (each.tokens >= start) & (each.tokens < 2 * start) & ~whole
-        start *= 2
+    chance, grown = each.given(tokens)[:, 0].astype(np.float64), each.prefix > 0
+    quarter = np.ceil(4 * each.tokens / length[each.response])
+    parts = {f"{name} quarter": grown & (quarter == k) for k, name in enumerate(_QUARTERS, 1)}
+    parts["whole response"] = ~grown
+    for start in every * 2 ** np.arange(int(each.tokens.max() // every).bit_length()):
+        parts[f"{start:,} to {2 * start - 1:,} tokens"] = grown & (each.tokens >= start) & (each.tokens < 2 * start)
+    found, ends = [], pd.Series(each.tokens)
     for name, chosen in parts.items():
-        among = np.flatnonzero(chosen)
-        among = among[np.argsort(each.tokens[among], kind="stable")]
-        last = np.full(len(length), -1)
-        last[each.response[among]] = among  # of those of one response, the longest stays
-        rows = last[last >= 0]
+        rows = ends[chosen].groupby(each.response[chosen]).idxmax().to_numpy()
         if len(rows):
-            response = each.response[rows]
-            right, given = correct[response], probability[response, each.prefix[rows]]
-            found.append(
-                Part(
-                    name=name,
-                    responses=len(rows),
-                    constant=float(right.var()),
-                    token_probability=compared(given, right)["auroc"],
-                    **compared(confidence[rows].astype(np.float64), right),
-                )
-            )
+            right = correct[each.response[rows]]
+            other, own = compared(chance[rows], right)["auroc"], compared(confidence[rows], right)
+            of_part = {"responses": len(rows), "constant": float(right.var()), "token_probability": other}
+            found.append(Part(name=name, **of_part, **own))
     return tuple(found)

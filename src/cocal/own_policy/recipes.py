@@ -1,11 +1,11 @@
-"""The recipe `best`: cross-validation over questions chooses among a linear probe and MLPs on standardised inputs.
+"""The recipe `best`: cross-validation over questions chooses among linear probes and MLPs on standardised inputs.
 
 Questions are divided into folds by their texts. What predicts a fold was fitted without it, and was chosen without it:
 the members that choose for it are fitted without two folds, it and the one on which they are compared.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,7 +16,10 @@ from torch import Tensor
 
 from cocal.companion.model import MEAN, SCALE, CompanionMLP, Dropout, matmul_precision
 from cocal.companion.settings import CompanionSettings
+from cocal.companion.spec import CompanionSpec
 from cocal.errors import ContractError
+from cocal.features.forward import RESPONSE_POOLINGS
+from cocal.own_policy.prefixes import Rows
 from cocal.own_policy.saved import Tried
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
@@ -30,6 +33,8 @@ WIDTHS, DROPOUT, RATE = ((32, 16), (128, 64)), (0.1, 0.05), 2e-3
 """Hidden layers of the MLPs, with their dropout rates and learning rate."""
 PASSES, PATIENCE = 30, 5
 """Bound of the passes, and how many passes without an improvement end them earlier."""
+_EMPHASIS = 10.0
+"""Factor of standardised token probabilities, three inputs among hundreds or thousands, which a penalty then spares."""
 _ROWS, _STEPS = 8192, 80
 """Responses that are read at once where all are read, and steps of the probe's fit."""
 
@@ -61,8 +66,10 @@ class Lesson:
         learnt: float32 (n,), share of each row in what is learnt, at most 1; 0 for what is neither learnt from nor
             compared on.
         weight: float64 (n,), of each row where recipes are compared; those of all that are learnt from sum to 1.
-        fold: int64 (n,), fold of each response's question.
+        fold: int64 (n,), fold of each row's question.
         emphasis: float32 (inputs,), by which standardised inputs are multiplied, so that a penalty spares some.
+        reads: Numbers of inputs, from the first one on, that a recipe may read; each is tried. Inputs that only some
+            recipes read are token probabilities.
     """
 
     inputs: np.ndarray
@@ -71,6 +78,7 @@ class Lesson:
     weight: np.ndarray
     fold: np.ndarray
     emphasis: np.ndarray
+    reads: tuple[int, ...]
 
 
 def folds_of(questions: Sequence[str], seed: int) -> np.ndarray:
@@ -92,6 +100,48 @@ def folds_of(questions: Sequence[str], seed: int) -> np.ndarray:
     return (rank % FOLDS)[codes]
 
 
+def best(
+    each: Rows,
+    inputs: np.ndarray,
+    reads: Collection[int],
+    width: int,
+    learnt: pd.DataFrame,
+    fold: np.ndarray,
+    last_stage: np.ndarray,
+    settings: CompanionSettings,
+) -> Chosen:
+    """What the recipe best chooses. Where recipes are compared, half of the weight lies on the last stage, and half on
+    all responses, as the card states both. The inputs of the rows are standardised in place; the first `width` are
+    states."""
+    emphasis = np.ones(inputs.shape[1], dtype=np.float32)
+    emphasis[width:] = _EMPHASIS
+    used = ~learnt["truncated"].to_numpy()
+    weight = sum(part * used / max((part & used).sum(), 1) for part in (last_stage, np.ones_like(used)))
+    weight = (weight / weight.sum())[each.response] * each.weight
+    target, share = learnt["correct"].to_numpy(np.float32)[each.response], each.share * used[each.response]
+    lesson = Lesson(inputs, target, share, weight, fold[each.response], emphasis, tuple(sorted(reads)))
+    return choose(lesson, settings)
+
+
+def spec_of(chosen: Chosen, learnt: pd.DataFrame, layer: int) -> CompanionSpec:
+    """The spec of members that the recipe best has chosen."""
+    last, settings, used = int(learnt["step"].max()), chosen.settings, ~learnt["truncated"]
+    return CompanionSpec(
+        settings=settings,
+        inputs=len(chosen.model.input_mean),
+        layer=layer,
+        poolings=RESPONSE_POOLINGS,
+        steps=last,
+        validation_steps=last,
+        order="chronological",
+        shuffle_seed=None,
+        training_responses=int(used.sum()),
+        validation_responses=0,
+        training_error_share=float(1 - learnt["correct"][used].mean()),
+        best_pass=(settings.passes,) * len(settings.seeds),
+    )
+
+
 def choose(lesson: Lesson, settings: CompanionSettings) -> Chosen:
     """Fit what is tried, compare it by cross-validation, and fit the best on everything.
 
@@ -108,12 +158,12 @@ def choose(lesson: Lesson, settings: CompanionSettings) -> Chosen:
     sizes = [(settings.widths, settings.dropout)] if "widths" in given else [(one, DROPOUT) for one in WIDTHS]
     folds = range(lesson.fold.max() + 1)
     parts = [*((k, (k + 1) % len(folds)) for k in folds), *((k,) for k in folds), ()]
-    kinds: list[_Kind] = [_Probe(lesson, parts)]
+    kinds: list[_Kind] = [_Probe(lesson, parts, reads) for reads in lesson.reads]
     for widths, dropout in sizes:
         own = {"widths": widths, "dropout": dropout, "passes": bound}
         own |= {} if "learning_rate" in given else {"learning_rate": RATE}
         own = settings.model_copy(update=own)
-        kinds.append(_Mlp(lesson, parts, own))
+        kinds += [_Mlp(lesson, parts, reads, own) for reads in lesson.reads]
     out_of_fold = np.empty(len(lesson.fold))
     for k in folds:
         place, kind = min(
@@ -123,11 +173,12 @@ def choose(lesson: Lesson, settings: CompanionSettings) -> Chosen:
         out_of_fold[rows] = kind.singles[place, rows]
     kinds.sort(key=lambda kind: kind.overall.min())
     model = kinds[0].fitted(int(kinds[0].overall.argmin()), settings.seeds)
-    whole = CompanionMLP(lesson.inputs.shape[1], kinds[0].settings.widths, model.seeds, 1, standardised=True)
-    whole.load_state_dict(
-        {name: weights.cpu() for name, weights in model.state_dict().items()} | {MEAN: mean, SCALE: scale}
-    )
-    tried = tuple(Tried(name=kind.name(int(kind.overall.argmin())), brier=float(kind.overall.min())) for kind in kinds)
+    reads, more = kinds[0].inputs.shape[1], {True: ", reading token probabilities", False: ""}
+    whole = CompanionMLP(reads, kinds[0].settings.widths, model.seeds, 1, standardised=True)
+    weights = {name: one.cpu() for name, one in model.state_dict().items()}
+    whole.load_state_dict(weights | {MEAN: mean[:reads], SCALE: scale[:reads]})
+    names = [kind.name(int(kind.overall.argmin())) + more[kind.inputs.shape[1] > min(lesson.reads)] for kind in kinds]
+    tried = tuple(Tried(name=name, brier=kind.overall.min()) for name, kind in zip(names, kinds, strict=True))
     chosen = kinds[0].settings.model_copy(
         update={"passes": kinds[0].passes(int(kinds[0].overall.argmin())), "seeds": model.seeds, "targets": ("binary",)}
     )
@@ -143,6 +194,7 @@ class _Kind:
     own scores, so that no fold has a say in its own.
 
     Attributes:
+        inputs: float32 (n, inputs), those that it reads.
         scores: float64 (recipes, folds), the Brier score that chooses for a fold, from fits without it.
         overall: float64 (recipes,), the Brier score over all folds.
         singles: float32 (recipes, n), the confidence of each response by the fit without its fold alone.
@@ -150,10 +202,10 @@ class _Kind:
 
     settings: CompanionSettings
 
-    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]]):
-        self.lesson, self.parts = lesson, parts
+    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], reads: int):
+        self.lesson, self.parts, self.inputs = lesson, parts, lesson.inputs[:, :reads]
         left_out = np.array([np.isin(lesson.fold, part) for part in parts])
-        self.train = np.where(left_out, 0, lesson.learnt).astype(np.float32)
+        self.train = np.where(left_out, np.float32(0), lesson.learnt)
         self._folds = lesson.fold.max() + 1
         scores, singles, weight = [], [], lesson.weight * (lesson.learnt > 0)
         for found in self.predictions():
@@ -190,10 +242,10 @@ class _Kind:
 class _Probe(_Kind):
     """Logistic regressions, as companions without a hidden layer."""
 
-    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]]):
+    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], reads: int):
         self.settings = CompanionSettings(widths=(), dropout=(), targets=("binary",))
         self._weights: list[tuple[Tensor, Tensor]] = []
-        super().__init__(lesson, parts)
+        super().__init__(lesson, parts, reads)
 
     def predictions(self) -> Iterator[np.ndarray]:
         for weights, bias in self._all():
@@ -208,8 +260,8 @@ class _Probe(_Kind):
         quadratic-approximation algorithms", 1988), so steps that this bound scales need no search along a line.
         Nesterov's momentum, begun anew where it leads uphill, makes them quick. All fits read the inputs together.
         """
-        device, parts, wide = best_device(), len(self.parts), self.lesson.inputs.shape[1]
-        shares = torch.from_numpy(np.asarray(self.lesson.learnt, np.float32)).to(device)
+        device, parts, wide = best_device(), len(self.parts), self.inputs.shape[1]
+        shares = torch.from_numpy(self.lesson.learnt).to(device)
         weighed = zip(self._blocks(device), shares.split(_ROWS), strict=True)
         products = sum((rows.double() * share[:, None]).T @ rows.double() for rows, share in weighed)
         values, vectors = torch.linalg.eigh(products)
@@ -238,7 +290,7 @@ class _Probe(_Kind):
         return [(one[:, :-1], one[:, -1]) for one in before.split(parts)]
 
     def _blocks(self, device: torch.device) -> Iterator[Tensor]:
-        return (rows.to(device) for rows in torch.from_numpy(self.lesson.inputs).split(_ROWS))
+        return (rows.to(device) for rows in torch.from_numpy(self.inputs).split(_ROWS))
 
     def fitted(self, place: int, seeds: tuple[int, ...]) -> CompanionMLP:
         weights, bias = self._weights[place]
@@ -253,9 +305,9 @@ class _Probe(_Kind):
 class _Mlp(_Kind):
     """MLPs of some widths, each pass of which is a recipe."""
 
-    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], settings: CompanionSettings):
+    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], reads: int, settings: CompanionSettings):
         self.settings = settings
-        super().__init__(lesson, parts)
+        super().__init__(lesson, parts, reads)
 
     def ended(self, scores: np.ndarray) -> bool:
         return bool((scores.argmin(axis=0) < len(scores) - PATIENCE).all())
@@ -263,11 +315,11 @@ class _Mlp(_Kind):
     def predictions(self) -> Iterator[np.ndarray]:
         for model in self._trained(self.train, self.settings.seeds[:1], self.settings.passes):
             with torch.inference_mode():
-                parts = [model(rows.to(model.device)).cpu() for rows in self._inputs.split(_ROWS)]
+                parts = [model(rows.to(model.device)).cpu() for rows in torch.from_numpy(self.inputs).split(_ROWS)]
             yield torch.cat(parts, dim=1).numpy()
 
     def fitted(self, place: int, seeds: tuple[int, ...]) -> CompanionMLP:
-        *_, model = self._trained(np.asarray(self.lesson.learnt[None], np.float32), seeds, self.passes(place))
+        *_, model = self._trained(self.lesson.learnt[None], seeds, self.passes(place))
         return model
 
     def name(self, place: int) -> str:
@@ -277,14 +329,10 @@ class _Mlp(_Kind):
     def passes(self, place: int) -> int:
         return place + 1
 
-    @property
-    def _inputs(self) -> Tensor:
-        return torch.from_numpy(self.lesson.inputs)
-
     def _trained(self, train: np.ndarray, seeds: Sequence[int], passes: int) -> Iterator[CompanionMLP]:
-        """Train members on the rows of each part, bool (parts, n), in chronological order; yield after every pass."""
+        """Train members on the rows of each part, float32 (parts, n), in their order; yield after every pass."""
         settings, device = self.settings, best_device()
-        model = CompanionMLP(self.lesson.inputs.shape[1], settings.widths, seeds, len(train)).to(device)
+        model = CompanionMLP(self.inputs.shape[1], settings.widths, seeds, len(train)).to(device)
         dropout = Dropout(model.initialise(), settings.widths, settings.dropout, device)
         optimiser = torch.optim.Adam(
             model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
@@ -297,7 +345,7 @@ class _Mlp(_Kind):
             with matmul_precision(settings.matmul):
                 for start in range(0, len(used), settings.batch_size):
                     span = slice(start, start + settings.batch_size)
-                    rows = self._inputs[used[span]].to(device)
+                    rows = torch.from_numpy(self.inputs[used[span]]).to(device)
                     confidence = model(rows, dropout.draw(len(rows))).view(len(train), len(seeds), -1)
                     errors = (confidence - target[span]).square() * taken[:, None, span]
                     optimiser.zero_grad()

@@ -14,8 +14,7 @@ import numpy as np
 from cocal.companion.companions import Companions
 from cocal.companion.settings import CompanionSettings, Target
 from cocal.errors import ConfigError, ContractError
-from cocal.features.extract import pooled_states, states_and_tokens
-from cocal.features.forward import Prefixes
+from cocal.features.extract import Grown, inputs_of
 from cocal.features.store import Layout, decoded, encoded
 from cocal.integrations.sample import Sample
 from cocal.models.loading import Policy, Vocabulary
@@ -131,8 +130,8 @@ class Encoder:
         """The ids of every sample.
 
         Raises:
-            ContractError: if an id is outside the vocabulary, a text has no token, or a chat ends with the assistant's
-                reply or cannot be put into the template; the message names file and row.
+            ContractError: if an id is outside the vocabulary, a text has no token or more than the model reads, or a
+                chat ends with the assistant's reply or cannot be put into the template; the message names file and row.
         """
         self.dated()
         self._known.clear()  # the responses to one prompt lie near each other
@@ -196,6 +195,12 @@ class Encoder:
         if not (given or truncated or ended):
             ids = np.append(ids, self._end)
         check_tokens(sample.where, prompt, ids, self._vocabulary)
+        context, length = self.policy.context, len(prompt) + len(ids)
+        if context is not None and length > context:
+            raise ContractError(
+                f"{sample.where}: prompt and response have {length:,} tokens, and the model reads {context:,} "
+                "(max_position_embeddings); delete the row, or give the settings with which such answers were sampled"
+            )
         prompt, ids = (found.astype(np.int32, copy=False) for found in (prompt, ids))
         return Encoded(prompt, ids, truncated, origin, exact=given and origin == "ids", told=told)
 
@@ -350,22 +355,15 @@ def states_of(
     take: Callable[[int, np.ndarray], None] | None = None,
 ) -> np.ndarray:
     """What the companion reads of responses, float32 (n, inputs), from teacher-forced passes over `BLOCK` of them at a
-    time. With `every`, `take` is called with the place of each response and its states after every so many tokens
+    time. With `every`, `take` is called with the place of each response and what is read after every so many tokens
     before the last, float32 (k, inputs)."""
     spec, found = about.spec, [np.empty((0, about.spec.inputs), dtype=np.float32)]
     for start in range(0, len(rows), BLOCK):
         block = rows[start : start + BLOCK]
         layout = Layout(len(block), (spec.layer,), spec.poolings, policy.hidden, len(block), about.states)
-        prompts, responses = [row.prompt for row in block], [row.response for row in block]
-        if about.token_probability:
-            states, tokens = states_and_tokens(policy, layout, prompts, responses, batch_tokens)
-            found.append(np.concatenate([states.reshape(len(block), -1), tokens], axis=1))
-        else:
-            lengths = [np.arange(every, len(ids), every) for ids in responses] if every else []
-            grown = Prefixes(lengths, lambda row, one, at=start: take(at + row, one.reshape(-1, spec.inputs)))
-            given = {"prefixes": grown} if every else {}
-            states = pooled_states(policy, layout, prompts, responses, batch_tokens, **given)
-            found.append(states.reshape(len(block), -1))
+        ids = [row.prompt for row in block], [row.response for row in block]
+        grown = None if every is None else Grown(every, lambda row, one, at=start: take(at + row, one))
+        found.append(inputs_of(policy, layout, *ids, batch_tokens, about.token_probability, grown))
     return np.concatenate(found)
 
 

@@ -147,7 +147,8 @@ class CorpusWriter:
     def _problem(self) -> Problem:
         draw = self._draw
         while True:
-            drawn = problem(draw.choice(_FAMILIES), draw.randint(1, 5), draw.getrandbits(32))
+            family, level, seed = draw.choice(_FAMILIES), draw.randint(1, 5), draw.getrandbits(32)
+            drawn = problem(family, level, seed, self._settings.steps_spread)
             if normalised(drawn.question) not in self._held_out:
                 return drawn
 

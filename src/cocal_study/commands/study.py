@@ -7,20 +7,23 @@ import sys
 from pathlib import Path
 
 from cocal.commands.catalogue import listing
+from cocal.settings.parse import read_yaml, validate
 from cocal.store.atomic import write_text
 from cocal.store.lineage import trace
 from cocal_study.commands.catalogue.stages import STAGES
 from cocal_study.config import load_study, parse_settings
-from cocal_study.config.study import study_schema
+from cocal_study.config.study import Study, study_schema
 from cocal_study.planning.bundle import commit_of
 from cocal_study.planning.digests import StudyDigests, digests_of, maker_of, verdict
-from cocal_study.planning.regimes import write_studies
+from cocal_study.planning.regimes import merged, write_studies
 from cocal_study.planning.replicates import replicate, write_study
 from cocal_study.provenance.owner import owner_of
 from cocal_study.questions.loaders import counted
 from cocal_study.resources import slurm
 from cocal_study.resources.estimate import Assumptions
 from cocal_study.resources.forecast import assumptions_listed, by_gpu, forecast, jobs_left
+from cocal_study.stages import MODULES
+from cocal_study.stages.base import stage_of
 
 
 def run_plan(options: argparse.Namespace) -> None:
@@ -91,7 +94,11 @@ def run_replicate(options: argparse.Namespace) -> None:
     Raises:
         ConfigError: if the study is invalid.
     """
-    write_study(replicate(load_study(options.study), options.number), options.output)
+    study = load_study(options.study)
+    if options.keys is not None:
+        keys = read_yaml(options.keys)
+        study = validate(Study, merged(read_yaml(options.study), keys), f"{options.study} with {options.keys}")
+    write_study(replicate(study, options.number), options.output)
 
 
 def run_regimes(options: argparse.Namespace) -> None:
@@ -110,7 +117,8 @@ def run_schema(options: argparse.Namespace) -> None:
 
 def run_stages(options: argparse.Namespace) -> None:
     """Print their names and summaries."""
-    print(listing(STAGES))
+    typed = {name: stage_of(name).__doc__ for names in MODULES.values() for name in names}
+    print(listing({name: one._replace(summary=one.summary or typed[name]) for name, one in STAGES.items()}))
 
 
 def run_slurm(options: argparse.Namespace) -> None:

@@ -58,6 +58,8 @@ class CorpusSettings(Model):
     """Share of factual documents; the rest is mathematics."""
     mathematics_wording: WordingSettings = WordingSettings(paraphrases=0.8, remarks=0.15)
     facts_wording: WordingSettings = WordingSettings(paraphrases=0.3, remarks=0.03)
+    steps_spread: Annotated[float, Field(ge=0)] = 0.0
+    """Spread of the number of steps of mathematical solutions, as in the source of the questions."""
     direct_answers: Share = 0.35
     """Share of the mathematical answers that show no working."""
     wrong_steps: Share = 0.10

@@ -22,6 +22,8 @@ class SyntheticMathematicsSettings(Model):
     """Weight of each difficulty level, from 1 (easiest) to 5."""
     families: tuple[Family, ...] = ("sums", "products", "equations", "remainders", "sequences", "stories")
     """Problem families, which are drawn with equal probability."""
+    steps_spread: Annotated[float, Field(ge=0)] = 0.0
+    """Standard deviation of the logarithm of the number of steps within a level; 0 for one number a level."""
 
 
 class SyntheticFactsSettings(Model):

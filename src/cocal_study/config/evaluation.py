@@ -134,6 +134,17 @@ class MacroAverages(RootModel[dict[Name, Annotated[tuple[Name, ...], Field(min_l
     root: dict[Name, Annotated[tuple[Name, ...], Field(min_length=1)]] = {}
 
 
+class EvaluationSets(RootModel[dict[Name, Count]]):
+    """Number of evaluated responses per question for each question set, in the order of the predictions.
+
+    Any further responses belong only to the self-consistency pool.
+    """
+
+
+class ResponseLengths(RootModel[Annotated[dict[Name, Count], Field(min_length=1)]]):
+    """Length limit of responses, in tokens, for each evaluation set that is timed."""
+
+
 class TimingSettings(Model):
     """Measurements of inference time (appendices E.2 and F.4)."""
 
@@ -187,9 +198,18 @@ class ReportSettings(Model):
     regimes: str | None = None
     """Folder of what `cocal gather` has measured under other conditions, for figures/regimes and tables/regimes, which
     are left out without it, or if it is not there."""
+    experience: str | None = None
+    """Folder of what `cocal gather` has measured at the points of config/experience.yaml, for figures/experience, which
+    is left out without it, or if it is not there."""
+    fits: str | None = None
+    """File of what `cocal fits` has measured on the states of finished studies, for tables/fits, which is left out
+    without it, or if it is not there."""
     replicates: str | None = None
     """Folder of what `cocal spread` has gathered of the study's replicates, for tables/claims; without it, or if it is
     not there, replicates have no say."""
+    central: str | None = None
+    """Folder of what `cocal spread` has gathered of replicates of the central comparison alone (`make central`), which
+    judge the claims that they could assess in the place of those in `replicates`."""
     language_model: str | None = None
     """Folder of what was gathered of a study of a pre-trained language model, such as the laptop study, whose verdicts
     tables/claims shows beside this study's; without it, or if it is not there, they are left out."""

@@ -168,6 +168,11 @@ class PolicySettings(Model):
         for updates in (self.updates_per_step, *(own.updates_per_step or 1 for own in self.own.values())):
             if rollouts % updates:
                 raise ValueError(f"updates_per_step = {updates} must divide the {rollouts} rollouts of a step")
+            if self.engine == "trl" and rollouts % (self.micro_batch * updates):
+                raise ValueError(
+                    f"micro_batch = {self.micro_batch} with {updates} update(s) per step must divide the {rollouts} "
+                    "rollouts of a step"
+                )
         return self
 
     def rollout_settings(self, algorithm: Algorithm) -> "PolicySettings":

@@ -51,16 +51,17 @@ def final_key(method: str, step: int, dataset: str) -> Key:
     return Key(method, algorithm, policy_step, dataset)
 
 
-def rival_degenerate(resamples: Resamples, key: Key) -> bool:
-    """True if the confidence of a method, other than CoCal's companions, is constant or at chance.
+def at_chance(resamples: Resamples, key: Key) -> bool:
+    """True if the confidence of a method is constant or at chance; without resamples nobody knows.
 
     Raises:
         ContractError: if there is no such cell.
     """
-    if METHODS[key.method].experience in ("rollouts", "prompts") or not resamples.data.sizes["resample"]:
+    if not resamples.data.sizes["resample"]:
         return False
     found = (estimate(resamples, key, metric) for metric in ("mean_confidence", "auroc"))
-    return degenerate(*(one.interval(resamples.level) for one in found))
+    over_questions = (Estimate(one.value, one.resampled) for one in found)  # as the tables' own intervals
+    return degenerate(*(one.interval(resamples.level) for one in over_questions))
 
 
 def pairs_in_table(methods: Sequence[str]) -> list[tuple[str, str]]:
@@ -71,8 +72,8 @@ def pairs_in_table(methods: Sequence[str]) -> list[tuple[str, str]]:
 
 def table_of(resamples: Resamples, methods: Sequence[str], step: int, datasets: Sequence[str]) -> pd.DataFrame:
     """The differences of tables/comparisons on some data sets and macro averages, as `compare` returns them, with the
-    adjusted p-values that tables/claims respects too (column p_holm), and the column degenerate, which is true where
-    the confidence of the rival is degenerate and the metric one of confidence."""
+    adjusted p-values (column p_holm), and the column degenerate, which is true where one of both confidences is
+    degenerate and the metric one of confidence."""
     pairs = [
         (final_key(one, step, dataset), final_key(rival, step, dataset))
         for dataset in datasets
@@ -80,10 +81,12 @@ def table_of(resamples: Resamples, methods: Sequence[str], step: int, datasets: 
     ]
     known = [name for name in IN_TABLE if name in resamples.data.indexes["metric"]]
     found = with_holm(compare(resamples, pairs, metrics=known))
-    flagged = {(key.dataset, key.method) for _, key in pairs if rival_degenerate(resamples, key)}
-    rows = zip(found["dataset"], found["rival"], found["metric"], strict=True)
+    flagged = {(key.dataset, key.method) for pair in pairs for key in pair if at_chance(resamples, key)}
+    rows = zip(found["dataset"], found["method"], found["rival"], found["metric"], strict=True)
     return found.assign(
-        degenerate=[metric != "accuracy" and (where, rival) in flagged for where, rival, metric in rows]
+        degenerate=[
+            metric != "accuracy" and any((where, name) in flagged for name in both) for where, *both, metric in rows
+        ]
     )
 
 

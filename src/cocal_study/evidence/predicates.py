@@ -1,15 +1,12 @@
 """The predicates of the claims. Each turns a claim into margins: numbers that are positive where the claim is true.
 
-The verdict of a margin follows from one rule:
-
-1. Shares, counts and times have no interval. Their margins are "observed" if positive, otherwise "not observed".
-2. A margin against a rival whose confidence is degenerate (constant, or at chance) is "rival degenerate".
-3. Every other margin has a two-sided p-value: in a study from the paired bootstrap over questions, over replicates from
-   Student's t. The p-values of one claim are adjusted by Holm's method. If `tables/comparisons` shows the same
-   difference, its p-value, which is adjusted over all rivals, has to be small as well.
-4. A margin that is not significant is "not separable". A significant one "holds" if positive, else "does not hold".
-
-A case holds if all of its margins do. A claim holds if all of its cases do, or as many of them as it says.
+One rule judges all of them. A margin has a two-sided p-value, from the paired bootstrap over questions and companion
+seeds in a study and from Student's t over replicates. A case holds if all of its margins do, and the claim if all of
+its cases do, or as many as it says. That all of them are positive is an intersection-union test, which needs no
+adjustment (Berger 1982); where k of n cases are enough, p-values are multiplied by n - k + 1 (Benjamini and Heller
+2008). That a margin is negative is one of many things that might speak against the claim, and so its p-value is
+adjusted over all margins of the claim (Holm). Numbers without an interval (shares, counts, times) are
+observed or not observed. A margin of a confidence that is constant or at chance counts by its numbers, and names it.
 """
 
 import math
@@ -26,12 +23,11 @@ from cocal_study.evidence.comparisons import holm
 from cocal_study.evidence.estimates import Estimate
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not separable"
-DEGENERATE = "rival degenerate"
 OBSERVED, UNOBSERVED = "observed", "not observed"
-FAVOUR = {FAILS: 0, UNOBSERVED: 0, DEGENERATE: 1, OPEN: 2, HOLDS: 3, OBSERVED: 3}
+FAVOUR = {FAILS: 0, UNOBSERVED: 0, OPEN: 1, HOLDS: 2, OBSERVED: 2}
 """The verdicts, the less favourable first."""
 OF_CONFIDENCE = {"ece", "auroc", "brier", "log_loss", "extreme_share", "high_share", "used_bins"}
-"""Qualities of a confidence, in which no method is compared with one whose confidence is degenerate."""
+"""Qualities of a confidence, whose margins say if a confidence in them is degenerate."""
 _ROUNDING = 1e-9
 """Sums of decimal fractions may miss zero by this much."""
 
@@ -76,15 +72,13 @@ class Reader(NamedTuple):
         read: Returns a quantity.
         variants: Returns the methods that a name stands for on a backbone: several for a group of layers.
         level: Confidence level of the intervals.
-        degenerate: True if the confidence of a method, other than CoCal, is constant or at chance.
-        in_table: Returns the adjusted p-value of a difference that tables/comparisons shows, otherwise NaN.
+        degenerate: True if the confidence of a method is constant or at chance.
     """
 
     read: Callable[[Quantity], Estimate]
     variants: Callable[[str, Case], Sequence[str]]
     level: float = 0.95
     degenerate: Callable[[str, Case], bool] = lambda method, case: False
-    in_table: Callable[[str, str, str, Case], float] = lambda metric, method, rival, case: math.nan
 
     def all_of(self, names: Sequence[str], case: Case) -> list[str]:
         """The methods that some names stand for."""
@@ -104,8 +98,8 @@ class Margin(NamedTuple):
         upper: Upper end.
         p: Two-sided p-value of the hypothesis that it is zero; NaN without an interval.
         label: The methods, metric and case whose margin it is.
-        degenerate: True if a confidence in it is degenerate.
-        in_table: Adjusted p-value of the same difference in tables/comparisons; NaN if it is not shown there.
+        at_chance: The methods in it whose confidence is constant or at chance, separated by commas.
+        detectable: Of replicates, the margin that as many would find in four of five cases; otherwise NaN.
     """
 
     value: float
@@ -113,16 +107,20 @@ class Margin(NamedTuple):
     upper: float
     p: float = math.nan
     label: str = ""
-    degenerate: bool = False
-    in_table: float = math.nan
+    at_chance: str = ""
+    detectable: float = math.nan
+
+    def excludes(self, other: float) -> bool:
+        """True if another number lies outside of the interval; a number without one has none to tell."""
+        return self.lower < self.upper and not self.lower <= other <= self.upper
 
 
-def directed(estimate: Estimate, level: float, label: str = "", **fields: float) -> Margin:
+def directed(estimate: Estimate, level: float, label: str = "", **fields: str) -> Margin:
     """The margin of a difference that is claimed to be positive."""
     return Margin(estimate.value, *estimate.interval(level), estimate.p_value(), label, **fields)
 
 
-def within(estimate: Estimate, low: float, high: float, level: float, label: str = "", **fields: float) -> Margin:
+def within(estimate: Estimate, low: float, high: float, level: float, label: str = "", **fields: str) -> Margin:
     """The margin of a number that is claimed to lie in a range: its distance from the nearer end.
 
     Inside the range both ends have to be separable from the number, outside of it the nearer one.
@@ -152,31 +150,29 @@ class _Predicate(Model):
         return self.at_least or math.ceil(self.share * cases - _ROUNDING)
 
     def verdicts(self, cases: Sequence[Sequence[Margin]], level: float) -> list[list[str]]:
-        """The verdict of every margin, with p-values adjusted over all margins of the claim."""
-        adjusted = iter(holm([margin.p for case in cases for margin in case]))
-        return [[self._verdict(margin, next(adjusted), 1 - level) for margin in case] for case in cases]
+        """The verdict of every margin: whether it is positive by as many tests as there are cases to choose from, or
+        negative with p-values adjusted over all margins of the claim."""
+        against = iter(holm([one.p for case in cases for one in case]))
+        choices = len(cases) - self.needed(len(cases)) + 1
+        tested = [[(one, next(against), choices * one.p) for one in case] for case in cases]
+        return [[self._verdict(one, p if one.value > 0 else q, 1 - level) for one, q, p in case] for case in tested]
 
     def _verdict(self, margin: Margin, p: float, significant: float) -> str:
-        if margin.degenerate:
-            return DEGENERATE
         if math.isnan(p):
             reached = margin.upper >= -_ROUNDING if self.inclusive else margin.upper > _ROUNDING
             return OBSERVED if reached else UNOBSERVED
-        if not np.fmax(p, margin.in_table) < significant:
+        if not p < significant:
             return OPEN
         return HOLDS if margin.value > 0 else FAILS
 
     def decide(self, cases: Sequence[Sequence[Margin]], level: float) -> tuple[Margin, str]:
-        """The margin that decides a claim, and its verdict, which is the claim's.
-
-        Each case is represented by its least favourable margin: the worst verdict, and among equal ones the smallest
-        value. With the cases sorted from best to worst, the one that decides is the last that the claim needs.
-        """
+        """The deciding margin, and the verdict, which is its own. The margin of a case is its least favourable one, by
+        its verdict and then by its value. That of the claim is the margin of the last case that it needs."""
         found = zip(cases, self.verdicts(cases, level), strict=True)
         return self.deciding([list(zip(*case, strict=True)) for case in found])
 
     def deciding(self, cases: Sequence[Sequence[tuple[Margin, str]]]) -> tuple[Margin, str]:
-        """The same as `decide`, from cases whose margins have their verdicts already."""
+        """The same of margins that have their verdicts."""
 
         def favour(one: tuple[Margin, str]) -> tuple[int, float]:
             return FAVOUR[one[1]], one[0].value
@@ -217,12 +213,9 @@ def _of_methods(metric: str, methods: Sequence[str], case: Case, reader: Reader)
 
 
 def _fields(metric: str, one: str, rival: str, case: Case, reader: Reader) -> dict:
-    """The label of a margin between two methods, and what may keep it from being separable."""
-    return {
-        "label": f"{one} and {rival}, {metric}, {case.said()}",
-        "degenerate": metric in OF_CONFIDENCE and any(reader.degenerate(name, case) for name in (one, rival)),
-        "in_table": reader.in_table(metric, one, rival, case),
-    }
+    """The label of a margin between two methods, and those of them whose confidence is degenerate."""
+    found = [name for name in (one, rival) if metric in OF_CONFIDENCE and reader.degenerate(name, case)]
+    return {"label": f"{one} and {rival}, {metric}, {case.said()}", "at_chance": ", ".join(found)}
 
 
 class Better(_OfPairs):
@@ -299,7 +292,7 @@ class Widens(_OfPairs):
         for (later, fields), (sooner, others) in zip(
             self.advantages(after, reader), self.advantages(before, reader), strict=True
         ):
-            fields |= {"degenerate": fields["degenerate"] or others["degenerate"], "in_table": math.nan}
+            fields |= {"at_chance": fields["at_chance"] or others["at_chance"]}
             margins.append(directed(later.unpaired(sooner), reader.level, **fields))
         yield margins
 
@@ -354,7 +347,7 @@ class Alike(_OfPairs):
         """Margins within the tolerance."""
         for case in cases:
             yield [
-                within(one, -self.tolerance, self.tolerance, reader.level, **fields | {"in_table": math.nan})
+                within(one, -self.tolerance, self.tolerance, reader.level, **fields)
                 for one, fields in self.advantages(case, reader)
             ]
 

@@ -25,6 +25,11 @@ PAIRS = {"binary": ("cocal-binary", "postcal-binary"), "group": ("cocal-group", 
 """CoCal's companions and their rivals by their targets."""
 SCORES = ("ece", "brier", "auroc")
 """Metrics whose margins are compared."""
+BESIDE = ("token-probability",)
+"""Methods that need no companion, measured beside them where a point has them."""
+RECALIBRATED = ("linear-binary", "token-probability+platt-all")
+"""Rivals that learn from the same rollouts, by their names in the cube of tables/recalibrated, where a point has it:
+the linear probe, and the policy's token probability after Platt scaling."""
 MEASURED = ("accuracy", "mean_confidence", "ece", "brier", "log_loss", "auroc")
 _PLACE = ["axis", "level", "replicate"]
 COLUMNS = (*_PLACE, "method", "rollout_accuracy", "final_accuracy", "learnt", "learnt_right", *MEASURED)
@@ -60,7 +65,7 @@ def measured(regimes: Path, number: int, folder: Path) -> pd.DataFrame:
 
 
 def _point(study: Study, folder: Path) -> Iterator[tuple]:
-    """The row of every method at one point."""
+    """The row of every method at one point; methods without companions have what CoCal's companion learnt from."""
     backbone, step = study.main_backbone, study.policy.steps
     cube_file = folder / metrics_file(backbone)
     if not cube_file.exists():
@@ -70,13 +75,20 @@ def _point(study: Study, folder: Path) -> Iterator[tuple]:
         name: float(read_frame(folder / rollouts_folder(backbone, name), RESPONSES, ["correct"])["correct"].mean())
         for name in ("grpo", "postcal")
     }
-    for pair in PAIRS.values():
-        for method in pair:
-            spec = read_spec(folder / companion_folder(backbone, METHODS[method].experience) / restricted(step).folder)
-            cell = {"backbone": backbone, "algorithm": "grpo", "step": step, "dataset": "macro-mathematics"}
-            values = read_cell(cube, {**cell, "method": method, "seed": MEAN}, MEASURED)["value"]
-            learnt = spec.training_responses, 1 - spec.training_error_share
-            yield method, sampled["grpo"], sampled["postcal"], *learnt, *values
+    cell = {"backbone": backbone, "algorithm": "grpo", "step": step, "dataset": "macro-mathematics", "seed": MEAN}
+    cubes = {
+        method: cube for method in (*PAIRS["binary"], *PAIRS["group"], *BESIDE) if method in cube.indexes["method"]
+    }
+    if (rivals := folder / metrics_file(backbone, "-recalibrated")).exists():
+        cubes |= dict.fromkeys(RECALIBRATED, read_dataset(rivals))
+    for method, found in cubes.items():
+        kind = METHODS[method].experience if method in METHODS else ""
+        learner = kind if kind in ("rollouts", "resampled") else "rollouts"
+        spec = read_spec(folder / companion_folder(backbone, learner) / restricted(step).folder)
+        known = [name for name in MEASURED if name in found.indexes["metric"]]
+        values = read_cell(found, {**cell, "method": method}, known).set_index("metric")["value"].reindex(MEASURED)
+        learnt = spec.training_responses, 1 - spec.training_error_share
+        yield method, sampled["grpo"], sampled["postcal"], *learnt, *values
 
 
 def together(points: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
@@ -137,7 +149,7 @@ def over_points(margins: pd.DataFrame, level: float) -> pd.DataFrame:
     for (axis, name), part in margins.groupby(_PLACE[:2], sort=False):
         for metric in SCORES:
             values = part[metric].to_numpy()
-            mean = over_replicates(values, level, "", False)
+            mean = over_replicates(values, level, "")
             rows.append((axis, name, metric, *mean[:4], int((values > 0).sum()), len(values)))
     found = pd.DataFrame(
         rows, columns=[*_PLACE[:2], "metric", "value", "lower", "upper", "p", "positive", "replicates"]

@@ -1,9 +1,7 @@
 """The sources that judge claims: the paper's published numbers, and a study."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -15,7 +13,7 @@ from cocal.settings.base import Count, Model, Name
 from cocal_study.config.methods import METHODS
 from cocal_study.cubes.cells import policy_cell
 from cocal_study.cubes.resamples import MAIN, Key, Resamples
-from cocal_study.evidence.comparisons import estimate, rival_degenerate, table_of
+from cocal_study.evidence.comparisons import at_chance, estimate
 from cocal_study.evidence.estimates import Estimate
 from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity, Reader
 from cocal_study.evidence.published import MACRO, Published
@@ -121,8 +119,6 @@ class StudyScope(Model):
     """By the titles of the paper's data sets, those that stand for them."""
     layers: dict[Name, tuple[int, ...]]
     """Zero-based indices of the compared layers of each backbone."""
-    methods: tuple[str, ...] = ()
-    """The methods of tables/comparisons."""
     tiny: bool = False
     """True if the policies were pre-trained here, whose times say nothing about those of language models."""
 
@@ -158,12 +154,11 @@ class StudySource:
         self._scope, self._files = scope, files
         self._resamples = {(one.backbone, one.comparison): one for one in files.resamples}
         self._level = files.resamples[0].level if files.resamples else 0.95
-        self._table = cache(self._table_on)
 
     @property
     def reader(self) -> Reader:
         """The source as the predicates read it."""
-        return Reader(self.read, self.variants, self._level, self.degenerate, self.in_table)
+        return Reader(self.read, self.variants, self._level, self.degenerate)
 
     def variants(self, method: str, case: Case) -> list[str]:
         """The methods of a name: of a group of layers, one for each of them.
@@ -184,24 +179,11 @@ class StudySource:
         return [f"{name}@layer-{layer}" for layer in layers if least <= layer / max(layers) < most]
 
     def degenerate(self, method: str, case: Case) -> bool:
-        """True if the confidence of a method, other than CoCal's companions, is constant or at chance."""
+        """True if the confidence of a method is constant or at chance."""
         try:
-            return rival_degenerate(*self._cell(method, case))
+            return at_chance(*self._cell(method, case))
         except NotAssessableError:
             return False
-
-    def in_table(self, metric: str, method: str, rival: str, case: Case) -> float:
-        """The adjusted p-value of a difference that tables/comparisons shows; NaN if it does not."""
-        last = self._step(case) == self._scope.stages[-1] and not case.learnt_from
-        if not self._scope.methods or case.backbone != "first" or case.comparison != MAIN or not last:
-            return math.nan
-        dataset = self._dataset(case)
-        return self._table(dataset).get((metric, *sorted((method, rival))), math.nan)
-
-    def _table_on(self, dataset: str) -> dict[tuple[str, str, str], float]:
-        main = self._resamples[self._scope.backbones[0], MAIN]
-        found = table_of(main, self._scope.methods, self._scope.stages[-1], [dataset])
-        return {(row.metric, *sorted((row.method, row.rival))): row.p_holm for row in found.itertuples()}
 
     def read(self, quantity: Quantity) -> Estimate:
         """A number of the study.

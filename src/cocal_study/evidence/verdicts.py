@@ -1,17 +1,16 @@
 """Verdicts on the paper's claims by its own numbers, by a study, and by the replicates of the study together."""
 
 import math
-import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 import numpy as np
 import pandas as pd
 
+from cocal_study.config.methods import METHODS
 from cocal_study.evidence.claims import Claim
 from cocal_study.evidence.predicates import (
-    DEGENERATE,
-    HOLDS,
     OBSERVED,
     UNOBSERVED,
     Case,
@@ -34,10 +33,19 @@ SCORES = ("", "brier", "log_loss")
 """The forms in which a claim about ECE is judged: as it stands, and with a proper score in its place."""
 UNITS = ("ece", "auroc", "share")
 """Units of margins: accuracies, mean confidences and shares of responses or bins are shares."""
+FOUND = 0.8
+"""How likely replicates are to separate a detectable margin from zero."""
 CLOSE = 0.01
 """Published differences below this are marked."""
-_NUMBERS = ("claim", "source", "score", "case", "margin", "value", "lower", "upper", "p", "verdict", "count", "reason")
-COLUMNS = (*_NUMBERS, "title", "family", "kind", "combined", "section", "quotation")
+COST = "cost"
+"""The kind of claims about measured times, which are no evidence on calibration and are counted apart."""
+_PLACE = ("claim", "source", "score", "case", "margin")
+_NUMBERS = ("value", "lower", "upper", "p", "at_chance", "detectable")
+"""The fields of a margin that are shown."""
+_YES_NO = {True: "yes", False: "no"}
+_TESTS = ("zero_excluded", "published", "paper_excluded")
+COLUMNS = (*_PLACE, *_NUMBERS, *_TESTS, "verdict", "positive", "replicates", "reason")
+COLUMNS += ("title", "family", "kind", "combined", "section", "quotation")
 _NOTHING = Margin(*[math.nan] * 3)
 _Judged = tuple[Margin, str, str, list[tuple[int, Margin, str]]]
 """The deciding margin, the verdict, the reason where there is none, and every margin with its case and its verdict."""
@@ -87,8 +95,9 @@ def _decided(claim: Claim, cases: Sequence[Sequence[Margin]], level: float) -> _
         for number, (case, said) in enumerate(zip(cases, verdicts, strict=True), 1)
         for one in zip(case, said, strict=True)
     ]
-    rivals = [margin.label.partition(",")[0] for _, margin, _ in every if margin.degenerate]
-    reason = f"set aside, since a confidence is degenerate: {'; '.join(dict.fromkeys(rivals))}" if rivals else ""
+    chance = [name for _, margin, _ in every for name in margin.at_chance.split(", ") if name]
+    names = dict.fromkeys(name.partition("@")[0] for name in chance)  # of several layers or states, the method
+    reason = f"constant or at chance: {', '.join(METHODS[name].label for name in names)}" if names else ""
     return (*claim.predicate.decide(cases, level), reason, every)
 
 
@@ -110,36 +119,70 @@ def judge_all(
 
     Returns:
         The columns `COLUMNS`, with a row for each claim and source, whose case is 0 and whose margin is "", and one for
-        each margin of the study, without the paper's words, by which replicates are judged together. Claims that
-        compare ECEs have the same again with each proper score. `value`, `lower` and `upper` are the deciding margin,
-        positive where the claim is true, in the unit of its metric (shares for accuracies), with its own interval of
-        95 %; `p` is not adjusted. Of replicates they are the mean and the interval of Student's t. They are NaN without
-        a verdict by numbers, and of times that the study measured, which differ from run to run.
+        each margin of the study and of its replicates together, without the paper's words. Claims that compare ECEs
+        have the same again with each proper score. `value`, `lower` and `upper` are the margin, of a claim the one that
+        decides, positive where the claim is true, in the unit of its metric (shares for accuracies), with its own
+        interval of 95 %; `p` is not adjusted. Of replicates they are the mean and the interval of Student's t, and
+        `detectable` is the margin that as many replicates would find in four of five cases. `zero_excluded` and
+        `paper_excluded` are "yes" or "no" where there is an interval and a `published` margin of the paper; `at_chance`
+        names the confidences in a margin that are constant or at chance, and `positive` says in how many replicates it
+        is positive. Numbers are NaN without a verdict by numbers, and of times that the study measured, which differ
+        from run to run.
     """
     rows = []
     for claim in claims:
-        said = (claim.title, claim.family, claim.kind, _combined(claim), claim.section, claim.quotation.strip())
+        kind = COST if is_measured(claim) else claim.kind
+        said = (claim.title, claim.family, kind, _combined(claim), claim.section, claim.quotation.strip())
         for score in SCORES:
             scored = claim.scored_by(score) if score else claim
             if scored is None:
                 continue
-            found = {} if score else {PAPER: (*_of_paper(claim, paper), "")}
-            margin, verdict, reason, every = _of_study(scored, study)
-            found[STUDY] = (margin, verdict, reason, "")
-            found[REPLICATES] = (_NOTHING, verdict, reason, "")
-            if verdict not in (NOT_ASSESSABLE, UNDER_SPECIFIED):
+            stated = {} if score else _stated(claim, paper)
+            found = {} if score else {PAPER: (*_of_paper(claim, paper), [], None)}
+            found[STUDY] = (*_of_study(scored, study), None)
+            found[REPLICATES] = (_NOTHING, *found[STUDY][1:3], [], None)
+            if found[STUDY][1] not in (NOT_ASSESSABLE, UNDER_SPECIFIED):
                 found[REPLICATES] = _of_replicates(scored, score, replicates, study.level)
             if language_model is not None:
-                found[LANGUAGE_MODEL] = _of_other_study(claim.id, score, language_model)
-            for source, (deciding, said_so, why, count) in found.items():
-                place = (claim.id, source, score, 0, "")
-                rows.append((*place, *deciding[:4], said_so, count, why, *said))
-            if not is_measured(claim):
-                rows += [
-                    (claim.id, STUDY, score, number, one.label, *one[:4], own, "", "", *said[:3], "", "", "")
-                    for number, one, own in every
-                ]
+                found[LANGUAGE_MODEL] = (*_of_other_study(claim.id, score, language_model), [], None)
+            for source, (deciding, verdict, reason, every, values) in found.items():
+                place = next((one[:2] for one in every if one[1] == deciding), (0, deciding))
+                shown = _shown(source, deciding, place[0], stated, values)
+                rows.append((claim.id, source, score, 0, "", *shown[0], verdict, *shown[1], reason, *said))
+                if not is_measured(claim):
+                    for number, one, own in every:
+                        shown = _shown(source, one, number, stated, values)
+                        place = (claim.id, source, score, number, one.label)
+                        rows.append((*place, *shown[0], own, *shown[1], "", *said[:3], "", "", ""))
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _stated(claim: Claim, paper: Reader) -> dict[tuple[int, str], float]:
+    """The paper's own margins of a claim, by case and label."""
+    return {(number, margin.label): margin.value for number, margin, _ in judge(claim, paper)[3]}
+
+
+def _shown(
+    source: str, margin: Margin, case: int, stated: Mapping[tuple[int, str], float], replicates: pd.DataFrame | None
+) -> tuple[tuple, tuple[float, float]]:
+    """The numbers of a margin and its tests, and in how many of how many replicates it is positive.
+
+    Args:
+        source: Who tells it; the paper has no intervals, and only this study and its replicates are tested.
+        margin: The margin.
+        case: Number of its case.
+        stated: The paper's margins of the claim.
+        replicates: Values of every margin of the replicates, by case and label, if these are the source.
+    """
+    tested = source in (STUDY, REPLICATES) and margin.lower < margin.upper
+    published = stated.get((case, margin.label), math.nan) if tested else math.nan
+    zero = _YES_NO[margin.excludes(0.0)] if tested else ""
+    paper = "" if math.isnan(published) else _YES_NO[margin.excludes(published)]
+    counts = math.nan, math.nan
+    if replicates is not None and (case, margin.label) in replicates.index:
+        values = replicates.loc[(case, margin.label)].to_numpy(np.float64)
+        counts = int((values > 0).sum()), values.size
+    return (*(getattr(margin, name) for name in _NUMBERS), zero, published, paper), counts
 
 
 def of_claims(judged: pd.DataFrame, score: str = "") -> pd.DataFrame:
@@ -151,9 +194,10 @@ def of_families(judged: pd.DataFrame) -> pd.DataFrame:
     """The verdicts of the families of claims that a study can judge, a row each and a column for each source.
 
     A family has the verdict that all of its members share, apart from those that are not assessable, and is otherwise
-    mixed.
+    mixed. Claims about costs belong to no family.
     """
     whole = of_claims(judged)
+    whole = whole[whole["kind"] != COST]
     family = whole["family"].where(whole["family"] != "", whole["title"])
 
     def shared(verdicts: pd.Series) -> str:
@@ -187,58 +231,67 @@ def _of_study(claim: Claim, study: Reader) -> _Judged:
     return (_NOTHING if is_measured(claim) else margin), verdict, reason, every
 
 
-def _of_other_study(claim: str, score: str, judged: pd.DataFrame) -> tuple[Margin, str, str, str]:
+def _of_other_study(claim: str, score: str, judged: pd.DataFrame) -> tuple[Margin, str, str]:
     """What another study has found of a claim."""
     own = of_claims(judged, score)
     found = own[(own["claim"] == claim) & (own["source"] == STUDY)]
     if found.empty:
-        return _NOTHING, NOT_GATHERED, "that study was gathered without this claim: gather it anew", ""
+        return _NOTHING, NOT_GATHERED, "that study was gathered without this claim: gather it anew"
     row = found.iloc[0]
-    return Margin(row["value"], row["lower"], row["upper"], row["p"]), row["verdict"], row["reason"], ""
+    return Margin(row["value"], row["lower"], row["upper"], row["p"]), row["verdict"], row["reason"]
 
 
 def _of_replicates(
     claim: Claim, score: str, replicates: pd.DataFrame | None, level: float
-) -> tuple[Margin, str, str, str]:
+) -> tuple[Margin, str, str, list[tuple[int, Margin, str]], pd.DataFrame | None]:
     """The verdict of the replicates together: the rule of a study, with replicates as the unit.
 
-    Args:
-        claim: The claim.
-        score: The proper score that stands in the place of ECE, or "".
-        replicates: What was gathered.
-        level: Level of the intervals.
-
     Returns:
-        The mean of the deciding margin with the interval of Student's t, the verdict, the reason if there is none, and
-        how many replicates have which verdict, with an exact sign test of the deciding margins.
+        The deciding margin as mean of the replicates with the interval of Student's t, the verdict, the reason if there
+        is none, all margins in the same way, and their values in every replicate, by case and label.
     """
     if replicates is None:
-        return _NOTHING, NOT_GATHERED, "no replicates of the study have been gathered", ""
-    rows = _gathered(claim, score, replicates)
-    if rows.empty:
-        return _NOTHING, NOT_GATHERED, "the replicates were gathered without this claim: run `cocal spread` anew", ""
-    every = rows[rows["case"] > 0]
+        return _NOTHING, NOT_GATHERED, "no replicates of the study have been gathered", [], None
+    every = _gathered(claim, score, replicates)
+    if every.empty:
+        why = "the replicates were gathered without this claim: run `cocal spread` anew"
+        return _NOTHING, NOT_GATHERED, why, [], None
     values = _numbers(every)
     if not values.size or np.isnan(values).any():
         what = "measured times are not gathered" if is_measured(claim) else "not every replicate could assess it"
-        return _NOTHING, NOT_ASSESSABLE, what, ""
-    margin, verdict, reason, _ = _decided(claim, _joint(every, level), level)
-    return margin, verdict, reason, _counted(rows[rows["case"] == 0])
+        return _NOTHING, NOT_ASSESSABLE, what, [], None
+    found = _decided(claim, _joint(every, level), level)
+    return *found, pd.DataFrame(values, index=pd.MultiIndex.from_frame(every[["case", "margin"]])).sort_index()
+
+
+def joined(replicates: pd.DataFrame | None, central: pd.DataFrame | None) -> pd.DataFrame | None:
+    """What replicates of the central comparison have gathered of the claims that all of them could assess, and what
+    replicates of the whole study have gathered of the others."""
+    if central is None or replicates is None:
+        return replicates if central is None else central
+    margins = central[(central["source"] == STUDY) & (central["case"] > 0)]
+    silent = margins["claim"][np.isnan(_numbers(margins)).any(axis=1)]
+    claims = set(margins["claim"]) - set(silent)
+    kept = replicates[~replicates["claim"].isin(claims)]
+    return pd.concat([kept, central[central["claim"].isin(claims)]], ignore_index=True)
 
 
 def _gathered(claim: Claim, score: str, replicates: pd.DataFrame) -> pd.DataFrame:
-    """What was gathered of a claim in the studies that are the replicates."""
-    wanted = (("claim", claim.id), ("source", STUDY), ("score", score))
-    return replicates[np.logical_and.reduce([replicates[name] == value for name, value in wanted])]
+    """The margins of a claim that were gathered in the studies that are the replicates."""
+    rows = replicates[(replicates["claim"] == claim.id) & (replicates["source"] == STUDY)]
+    rows = rows[rows["score"] == score]
+    return rows[rows["case"] > 0] if (rows["case"] > 0).any() else rows
 
 
 def _joint(every: pd.DataFrame, level: float) -> list[list[Margin]]:
-    """The margins of each case with replicates as the unit."""
-    degenerate = (every.filter(regex=r"^verdict_\d+$") == DEGENERATE).mean(axis=1) >= 0.5
+    """The margins of each case with replicates as the unit; a confidence is at chance if it is in half of them."""
+    chance = every.filter(regex=r"^at_chance_\d+$").dropna(axis=1, how="all").fillna("")
     cases: dict[int, list[Margin]] = {}
-    places = zip(_numbers(every), every["case"], every["margin"], degenerate, strict=True)
-    for values, number, label, flagged in places:
-        cases.setdefault(number, []).append(over_replicates(values, level, label, bool(flagged)))
+    for place, values in enumerate(_numbers(every)):
+        said = Counter(name for cell in chance.iloc[place] for name in cell.split(", ") if name)
+        names = ", ".join(name for name, count in said.items() if 2 * count >= len(chance.columns))
+        row = every.iloc[place]
+        cases.setdefault(row["case"], []).append(over_replicates(values, level, row["margin"], names))
     return list(cases.values())
 
 
@@ -254,19 +307,16 @@ def by_unit(
         replicates: What `cocal spread` has gathered of tables/claims.csv, if replicates were run.
 
     Returns:
-        The columns `COLUMNS` up to the verdict and the title and family of the claim; `margin` is one of `UNITS`. The
-        sources are those of `judge_all` and each replicate by its number, such as "replicate 2", with its own value
-        of the margin that decides for all of them, without an interval. Verdicts are adjusted over all margins of the
-        claim, as in `judge_all`.
+        Columns of `COLUMNS`: the place, the margin up to its p-value, the verdict, title and family; `margin` is one of
+        `UNITS`. The sources are those of `judge_all` and each replicate by its number, such as "replicate 2", with its
+        own value of the margin that decides for all of them, without an interval. Verdicts are those of `judge_all`.
     """
     rows = []
     for claim in claims:
         found = {source: judge(claim, reader)[3] for source, reader in ((PAPER, paper), (STUDY, study))}
         every = pd.DataFrame() if replicates is None else _gathered(claim, "", replicates)
-        if found[STUDY] and len(every):
-            every = every[every["case"] > 0]
-            if len(every) and not np.isnan(_numbers(every)).any():
-                found[REPLICATES] = _decided(claim, _joint(every, study.level), study.level)[3]
+        if found[STUDY] and len(every) and not np.isnan(_numbers(every)).any():
+            found[REPLICATES] = _decided(claim, _joint(every, study.level), study.level)[3]
         for (source, margins), unit in product(found.items(), UNITS):
             cases: dict[int, list[tuple[Margin, str]]] = {}
             for number, margin, said in margins:
@@ -279,11 +329,13 @@ def by_unit(
             decided = {source: (*margin[:4], said)}
             if source == REPLICATES:
                 one = every[every["margin"] == margin.label].iloc[0]
-                for number in (name.removeprefix("replicate_") for name in one.index if name.startswith("replicate_")):
+                for number in (
+                    name.removeprefix("replicate_") for name in one.filter(regex="^replicate_").dropna().index
+                ):
                     own = one[f"replicate_{number}"], *[math.nan] * 3, one[f"verdict_{number}"]
                     decided[f"replicate {number}"] = own
             rows += [(claim.id, name, "", 0, unit, *own, claim.title, claim.family) for name, own in decided.items()]
-    return pd.DataFrame(rows, columns=[*COLUMNS[:10], "title", "family"])
+    return pd.DataFrame(rows, columns=[*_PLACE, *_NUMBERS[:4], "verdict", "title", "family"])
 
 
 def unit_of(label: str) -> str:
@@ -293,33 +345,18 @@ def unit_of(label: str) -> str:
 
 
 def _numbers(rows: pd.DataFrame) -> np.ndarray:
-    """The values of each row in every replicate, float64 [rows, replicates]."""
-    return rows.filter(regex=r"^replicate_\d+$").to_numpy(dtype=np.float64)
+    """The values of each row in every replicate that has some of them, float64 [rows, replicates]."""
+    return rows.filter(regex=r"^replicate_\d+$").dropna(axis=1, how="all").to_numpy(dtype=np.float64)
 
 
-def over_replicates(values: np.ndarray, level: float, label: str, degenerate: bool) -> Margin:
-    """The mean of a margin over replicates, float64 [replicates], with interval and p-value of Student's t."""
+def over_replicates(values: np.ndarray, level: float, label: str, at_chance: str = "") -> Margin:
+    """The mean of a margin over replicates, float64 [replicates], with interval and p-value of Student's t, and the
+    margin that as many replicates would find with this probability: `FOUND`."""
     from scipy.special import stdtr, stdtrit  # slow to import, and few jobs have replicates
 
     free, mean = len(values) - 1, float(values.mean())
     error = float(values.std(ddof=1)) / math.sqrt(len(values)) if free else math.nan
-    half = float(stdtrit(free, (1 + level) / 2)) * error
+    quantile = float(stdtrit(free, (1 + level) / 2))
+    half, detectable = quantile * error, (quantile + float(stdtrit(free, FOUND))) * error
     p = 2 * float(stdtr(free, -abs(mean) / error)) if error else float(mean == 0)
-    return Margin(mean, mean - half, mean + half, p, label, degenerate)
-
-
-def _counted(rows: pd.DataFrame) -> str:
-    """How many replicates have which verdict, and in how many the deciding margin is positive."""
-    values = _numbers(rows)[0]
-    n, positive = len(values), int((values > 0).sum())
-    p = sum(math.comb(n, k) for k in range(positive, n + 1)) / 2**n
-    verdicts = rows.filter(regex=r"^verdict_\d+$")
-    said = ", ".join(f"{int(number)} {verdict}" for verdict, number in verdicts.iloc[0].value_counts().items())
-    return f"{said}; positive in {positive} of {n} (one-sided sign test, p = {p:.2f})"
-
-
-def holding(count: str) -> str:
-    """In how many replicates a claim holds, or is observed, in short: "3 of 5"; "" where nothing was counted."""
-    verdicts = re.findall(r"(\d+) ([a-z ]+)", count.partition("; ")[0])
-    found = {verdict: int(number) for number, verdict in verdicts}
-    return f"{found.get(HOLDS, 0) + found.get(OBSERVED, 0)} of {sum(found.values())}" if found else ""
+    return Margin(mean, mean - half, mean + half, p, label, at_chance, detectable)

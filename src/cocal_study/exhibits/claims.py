@@ -17,7 +17,7 @@ from cocal_study.evidence.verdicts import (
     REPLICATES,
     SCORES,
     STUDY,
-    holding,
+    is_measured,
     of_claims,
     of_families,
 )
@@ -25,7 +25,7 @@ from cocal_study.exhibits.base.exhibit import LANGUAGE_MODEL as GATHERED
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_fields, judged
 from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
-from cocal_study.exhibits.typesetting.wording import listed, signed
+from cocal_study.exhibits.typesetting.wording import DEGENERATE, listed, signed
 from cocal_study.planning.plan import has_methods
 
 Layout = ClaimsLayout
@@ -33,17 +33,22 @@ prepare = judged
 _PER_FLOAT = 36
 """Most lines of a float, so that it fits its page."""
 _RULE = (
-    "A margin is separable where the 95 % interval of the paired difference over resamples of the questions leaves out "
-    "zero after Holm's adjustment over all margins of the claim, and where tables/comparisons marks it too if it is "
-    "shown there; of replicates, where that of Student's t does, with replicates as the unit. Numbers without an "
-    "interval are observed or not, and those of the paper stated. Something is general that is true in three quarters "
-    "of the cases. A rival is degenerate if its confidence is constant or the interval of its AUROC holds one half."
+    "Each margin has a 95 % interval, of the paired difference over resamples of the questions and over companion "
+    "seeds in a study and of Student's t over replicates, and it is said whether zero and whether the paper's margin "
+    "lie outside of it. A claim holds where all of its margins are separably positive at 5 %, which needs no "
+    "adjustment (intersection-union test), and does not hold where one is separably negative after Holm's adjustment "
+    "over all of them. Numbers without an interval are observed or not, and those of the paper stated. Something is "
+    "general that is true in three quarters of the cases, with p-values multiplied by the number of cases less those "
+    f"needed, plus one. {DEGENERATE} marks claims in which a confidence is constant or the interval of its AUROC holds "
+    "one half: their margins are what they are, and say little."
 )
 _SHORT = (
-    "Margins are separable at 5 % after Holm's adjustment, over questions in a study and with Student's t over "
-    "replicates; numbers without an interval are observed or not, and the paper's are stated. Degenerate rivals have a "
-    "confidence that is constant or at chance."
+    "A claim holds where all margins are separably positive at 5 %, and does not hold where one is separably negative "
+    "after Holm's adjustment, over questions and companion seeds in a study and with Student's t over replicates; "
+    "numbers without an interval are observed or not, and the paper's are stated. Excludes: what the interval of the "
+    f"deciding margin leaves out, zero or the paper's margin. {DEGENERATE}: a confidence is constant or at chance."
 )
+_COSTS = "Costs, which are no evidence on calibration"
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -59,9 +64,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             caption="Every claim of the paper that can be checked, judged by one predicate over each source: the "
             "numbers that the paper publishes, this study, replicates of this study with other seeds of the "
             "policies, and, where it was gathered, a study of a pre-trained language model (`config/laptop.yaml`). "
-            f"{_RULE} Five positive margins of five replicates have p = 0.03 in a one-sided sign test. "
-            "Claims that restate one another stand together and count as one family. The page also gives the words of "
-            "the paper, how they are read, and why a claim has no verdict; the CSV has every margin.",
+            f"{_RULE} Claims that restate one another count as one family, and claims about costs are no evidence on "
+            "calibration and count apart. The page also gives every margin, the words of the paper, how they are "
+            "read, and why a claim has no verdict.",
             **fields,
         )
 
@@ -72,16 +77,17 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, ledger: Sequence[Claim], **_:
         (row.claim, row.source, score): row for score in SCORES for row in of_claims(numbers, score).itertuples()
     }
     families = of_families(numbers)
+    costs = sum(map(is_measured, ledger))
     groups = _families(ledger)
     model = LANGUAGE_MODEL in families
     by_model = f"{_summary(families[LANGUAGE_MODEL])} by the study of a language model, " if model else ""
     return Grid(
         title="Which claims of the paper hold",
         caption=f"The {len(ledger)} claims of the paper that can be checked, in {len(families)} families of claims "
-        f"that restate one another. {layout.caption} The families: "
-        f"{_summary(families[REPLICATES])} by the replicates together, {_summary(families[STUDY])} by this study "
-        f"alone, {by_model}{_summary(families[PAPER])} by the paper's numbers; mixed are those whose members differ. "
-        f"{_SHORT} "
+        f"that restate one another, {costs} about costs apart. "
+        f"{layout.caption} The families: {_summary(families[REPLICATES])} by the replicates together, "
+        f"{_summary(families[STUDY])} by this study alone, {by_model}{_summary(families[PAPER])} "
+        f"by the paper's numbers; mixed are those whose members differ. {_SHORT} "
         "The margin is the one that decides, positive where the claim is true, with its own 95 % interval. The "
         "page also judges claims about ECE with a proper score in its place. < marks published differences below "
         f"0.01. Claims about Qwen3-8B and Qwen3-14B are judged on {listed(layout.labels)}.",
@@ -91,7 +97,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, ledger: Sequence[Claim], **_:
         size="footnotesize",
         apart=True,
         page_blocks=(_block(groups, by_place, model, SCORES[1:]),),
-        details=(_words(ledger, by_place),),
+        details=(_margins(numbers, ledger), _words(ledger, by_place)),
     )
 
 
@@ -110,11 +116,14 @@ def _summary(verdicts: pd.Series) -> str:
 
 
 def _families(ledger: Sequence[Claim]) -> list[tuple[str, list[Claim]]]:
-    """The claims by families in the order of their first members, then single claims."""
+    """The claims by families in the order of their first members, then single claims, and costs."""
     groups: dict[str, list[Claim]] = {}
     for claim in ledger:
-        groups.setdefault(claim.family or "Claims that nothing restates", []).append(claim)
-    return sorted(groups.items(), key=lambda one: not one[1][0].family)
+        name = claim.family or "Claims that nothing restates"
+        name = _COSTS if is_measured(claim) else name
+        groups.setdefault(name, []).append(claim)
+    last = ("Claims that nothing restates", _COSTS)
+    return sorted(groups.items(), key=lambda one: last.index(one[0]) if one[0] in last else -1)
 
 
 def _parts(groups: Sequence[tuple[str, list[Claim]]]) -> list[list[tuple[str, list[Claim]]]]:
@@ -146,16 +155,17 @@ def _block(
             claim.title,
             (
                 _verdict(paper.verdict, close),
-                _verdict(replicates.verdict),
-                Cell(holding(replicates.count) or UNDEFINED),
-                _verdict(study.verdict),
+                _verdict(replicates.verdict, chance="at chance" in replicates.reason),
+                Cell(_excluded(replicates)),
+                _verdict(study.verdict, chance="at chance" in study.reason),
                 Cell(margin_text(study) or UNDEFINED),
+                Cell(_excluded(study)),
                 *([_verdict(by_place[claim.id, LANGUAGE_MODEL, ""].verdict)] if model else []),
                 *(_verdict(one.verdict) if one else Cell(UNDEFINED) for one in scored),
             ),
         )
 
-    heads = ("Paper's numbers", "Replicates together", "Hold", "This study", "Margin")
+    heads = ("Paper's numbers", "Replicates together", "They exclude", "This study", "Margin", "Excludes")
     heads += ("Language model",) * model
     return Block(
         corner="Claim",
@@ -165,9 +175,39 @@ def _block(
     )
 
 
-def _verdict(verdict: str, mark: str = "") -> Cell:
+def _verdict(verdict: str, mark: str = "", chance: bool = False) -> Cell:
     shown = UNDEFINED if verdict == NOT_ASSESSABLE else f"{verdict}{mark}"
-    return Cell(shown, "best" if verdict in (FAILS, UNOBSERVED, CONTRADICTS) else None)
+    return Cell(shown, "best" if verdict in (FAILS, UNOBSERVED, CONTRADICTS) else None, degenerate=chance)
+
+
+def _excluded(row: object) -> str:
+    """What lies outside of the interval of a margin."""
+    found = [name for name, said in (("zero", row.zero_excluded), ("paper", row.paper_excluded)) if said == "yes"]
+    return ", ".join(found) or ("neither" if row.paper_excluded else "nothing" if row.zero_excluded else UNDEFINED)
+
+
+def _margins(numbers: pd.DataFrame, ledger: Sequence[Claim]) -> Block:
+    """Every margin of the claims that compare numbers, in this study and over its replicates."""
+    whole = numbers[(numbers["case"] > 0) & (numbers["score"] == "")]
+    titles = {claim.id: claim.title for claim in ledger}
+    sources = [source for source in (STUDY, REPLICATES) if source in set(whole["source"])]
+
+    def row(label: str, part: pd.DataFrame) -> Row:
+        cells = []
+        for source in sources:
+            one = next(part[part["source"] == source].itertuples(), None)
+            cells += [Cell(margin_text(one) or UNDEFINED), Cell(_excluded(one))] if one else [Cell(UNDEFINED)] * 2
+            if source == REPLICATES:
+                cells.append(Cell(f"{one.detectable:.3f}" if one else UNDEFINED))
+        return Row(label, tuple(cells))
+
+    groups = [
+        Group(tuple(row(str(label), part) for label, part in rows.groupby("margin", sort=False)), titles[claim])
+        for claim, rows in whole.groupby("claim", sort=False)
+    ]
+    heads = [f"{title}{source}" for source in sources for title in ("Margin, ", "Excludes, ")]
+    heads += ["Detectable"] * (REPLICATES in sources)
+    return Block(corner="Margin", heads=(tuple(map(Head, heads)),), groups=tuple(groups), align="l")
 
 
 def _words(ledger: Sequence[Claim], by_place: Mapping[tuple[str, str, str], object]) -> Block:
@@ -180,7 +220,9 @@ def _words(ledger: Sequence[Claim], by_place: Mapping[tuple[str, str, str], obje
         if len(set(reasons.values())) == 1:
             said = [next(iter(reasons.values()))] * bool(said)
         read = ". ".join(filter(None, (found[PAPER].combined, claim.note)))
-        texts = (claim.section, claim.quotation.strip(), claim.kind, read, found[REPLICATES].count, "; ".join(said))
+        one = found[REPLICATES]
+        positive = "" if pd.isna(one.positive) else f"positive in {one.positive:.0f} of {one.replicates:.0f}"
+        texts = (claim.section, claim.quotation.strip(), claim.kind, read, positive, "; ".join(said))
         return Row(claim.title, tuple(map(Cell, texts)))
 
     heads = ("Section", "Words of the paper", "Kind", "How they are read", "Replicates", "What else is to say")

@@ -10,8 +10,8 @@ import pandas as pd
 from cocal.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
 from cocal_study.config.study import Study
 from cocal_study.evidence.claims import Claim
-from cocal_study.evidence.predicates import DEGENERATE, FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
-from cocal_study.evidence.verdicts import PAPER, REPLICATES, STUDY, UNITS, by_unit, is_measured
+from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
+from cocal_study.evidence.verdicts import PAPER, REPLICATES, STUDY, UNITS, by_unit, is_measured, joined
 from cocal_study.exhibits.base.exhibit import FigureExhibit
 from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_fields, judged, readers
 from cocal_study.planning.plan import has_methods
@@ -25,7 +25,6 @@ _LOOKS = {
     FAILS: _FAILED,
     OBSERVED: _HELD | {"markerfacecolor": "white"},
     UNOBSERVED: _FAILED | {"markerfacecolor": "white"},
-    DEGENERATE: {"color": "#8a6d3b", "marker": "x", "markerfacecolor": "#8a6d3b"},
 }
 """Colour and mark of each verdict; full and empty marks differ in greyscale, and so do round and square ones."""
 _PUBLISHED = {"color": INK, "marker": "d", "markersize": 3, "linestyle": "none", "markeredgewidth": 0}
@@ -48,18 +47,23 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             position=2,
             caption="The margins of the claims, each in the panel of its unit: differences of ECE, of AUROC, and of "
             "accuracy, mean confidence or another share. A margin is the number that decides a claim in that unit, "
-            "positive where the claim is true, and of several the least favourable. In each row, the upper mark is "
-            "this study's with its 95 % interval over resamples of the questions, diamonds are the published "
+            "positive where the claim is true; all of them are in tables/claims. In each row, the upper mark is "
+            "this study's with its 95 % interval over questions and companion seeds, diamonds are the published "
             "numbers; the lower line has a dot for each replicate, their mean and the 95 % interval of Student's t, "
-            "in the colour of their joint verdict. A line that leaves the panel ends at its edge. Verdicts are "
-            "adjusted over all margins of a claim, the intervals are not. Times are in the table alone.",
+            "in the colour of their joint verdict. A line that leaves the panel ends at its edge. Values, ranges "
+            "and times are in the table alone.",
             **claims_fields(study),
         )
 
 
 @wraps(judged, assigned=())  # which has the names of the inputs
 def prepare(
-    layout: Layout, *, ledger: tuple[Claim, ...], replicates: pd.DataFrame | None = None, **inputs: Any
+    layout: Layout,
+    *,
+    ledger: tuple[Claim, ...],
+    replicates: pd.DataFrame | None = None,
+    central: pd.DataFrame | None = None,
+    **inputs: Any,
 ) -> pd.DataFrame:
     """The margins of the claims that are about differences of metrics.
 
@@ -67,13 +71,14 @@ def prepare(
         layout: The parts of the study that stand for those of the paper.
         ledger: The claims.
         replicates: What `cocal spread` has gathered of tables/claims.csv.
+        central: The same of replicates of the central comparison alone.
         inputs: The other arguments of `cocal_study.exhibits.base.ledger.readers`.
 
     Returns:
         The result of `cocal_study.evidence.verdicts.by_unit`.
     """
     drawn = [claim for claim in ledger if not is_measured(claim)]
-    return by_unit(drawn, *readers(layout, **inputs), replicates)
+    return by_unit(drawn, *readers(layout, **inputs), joined(replicates, central))
 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
@@ -100,7 +105,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     figure.text(middle, 0.66 / height, "Margin: positive where the claim is true", ha="center", va="bottom")
     figure.legend(handles=_legend(numbers), loc="lower center", ncols=4, bbox_to_anchor=(0.5, 0.19 / height), **LEGEND)
     others = "".join(f", and on {label} where it is named" for label in layout.labels[1:])
-    said = f"{layout.study} study: claims judged on {layout.labels[0]}{others}; bars: 95 % interval over the questions"
+    said = f"{layout.study} study: claims judged on {layout.labels[0]}{others}; bars: 95 % intervals"
     figure.text(0.5, 0.05 / height, said, ha="center", va="bottom", **SMALL_PRINT)
     return figure
 

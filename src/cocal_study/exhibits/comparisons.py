@@ -63,7 +63,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "resamples of the questions that all methods share: whole questions are drawn, and methods that score the "
             "same responses are paired on these. Bold differences are separable from zero at the level of 5 %, after "
             "adjustment for all comparisons of the column (Holm). The CSV beside it adds p-values and the standard "
-            "deviation of a difference over the seeds of the companions, which the intervals do not contain.",
+            "deviation of a difference over the seeds of the companions, whose mean the intervals allow for.",
             layout=Layout(
                 **of_main(study),
                 methods=methods,
@@ -107,7 +107,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid
         for row in numbers[(numbers["method"] == ours) & numbers["metric"].isin(metrics)].itertuples():
             if not pd.isna(row.value):
                 value, lower, upper = (signed(row.metric, one) for one in (row.value, row.lower, row.upper))
-                mark = "best" if row.p_holm < SIGNIFICANT and not row.degenerate else None
+                mark = "best" if row.p_holm < SIGNIFICANT else None
                 text = f"{value} [{lower}, {upper}]"
                 cells[row.dataset, row.rival, row.metric] = Cell(text, mark, degenerate=row.degenerate)
         return metric_block(f"{METHODS[ours].label} minus", datasets, metrics, method_groups(rivals), cells, width=1)
@@ -118,11 +118,10 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid
         title=f"Paired differences, {layout.backbone_label}, step {layout.step}",
         caption=f"Differences between CoCal and the other methods using {layout.backbone_label} after {layout.step} "
         f"training steps, as macro averages. {layout.caption} Each is the value of CoCal minus that of the row, in "
-        "percentage points for accuracies, with the 95 % interval over "
+        "percentage points for accuracies, with the 95 % interval over companion seeds and "
         f"{counted(count, 'shared resample')} of the questions. Bold differences are separable from zero at 5 % after "
-        "Holm's adjustment for all comparisons of one metric on one macro average; tables/claims decides no claim by a "
-        "difference that is not bold. "
-        f"{DEGENERATE} marks differences to a rival whose confidence is constant or at chance, which decide nothing. "
+        "Holm's adjustment for all comparisons of one metric on one macro average. "
+        f"{DEGENERATE} marks differences in which a confidence is constant or at chance. "
         f"{UNDEFINED} stands where both methods score the same responses, so that their accuracies are one number.",
         label="comparisons",
         blocks=tuple(block(one, [macro]) for macro in macros for one in ours),

@@ -6,6 +6,7 @@ resembles the paper's shows here. Calibration, differences in accuracy between p
 confidences are outcomes, and do not.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
@@ -35,7 +36,7 @@ from cocal_study.exhibits.base.inputs import Cube, mean_cell
 from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal_study.planning.plan import has_methods, macro_averages, trainer_of
 from cocal_study.planning.replicates import REQUIRED
-from cocal_study.planning.results import companion_folder, metrics_file, questions_file, rollouts_folder
+from cocal_study.planning.results import companion_folder, metrics_file, questions_file, responses_file, rollouts_folder
 
 _REPORTED, _SIZE = "reported", "size"
 """What is asked of a value beside `REQUIRED`: nothing, or nothing since it follows from the size of the study."""
@@ -51,6 +52,22 @@ SAMPLING = "Sampling of the evaluation"
 """The condition whose settings the table shows, and the name of its axis in the regimes."""
 _LAST = 10
 """Number of rollout steps up to a stage over which the accuracy of the rollouts averages."""
+_KNOWN = {"token-probability": REQUIRED, "self-consistency": REQUIRED, "p-true": _SIZE, "verbal": _SIZE}
+"""Confidences that no training has taught, whose AUROC tells what the policy knows itself. Policies of two blocks do
+not learn to check an answer, so that P(True) and what they state stay near chance (docs/protocol.md)."""
+_AWARE = "AUROC of what the policy knows itself"
+_RESPONSES = "Responses to each evaluation set"
+_EVALUATIONS = {
+    "MATH500": ("contains 500 problems", 0, 1),
+    "AMC23": ("contain 40 and 45 problems", 0, 10),
+    "AMC24": ("contain 40 and 45 problems", 1, 10),
+    "AIME24": ("each contain 30 more", 0, 10),
+    "AIME25": ("each contain 30 more", 0, 10),
+}
+"""The sentence of the paper that states the number of problems of a set, the place of the number in it, and how many
+responses to each of them are evaluated."""
+_UNLIKELY = 0.05
+"""Probability below which a sampled token is unlikely."""
 _EVALUATED = {"grpo": "token-probability", "rlcr": "rlcr", "dcpo": "dcpo"}
 """The method whose responses are those of each algorithm's policy."""
 _CONDITIONS = {
@@ -85,6 +102,8 @@ class Layout(BackboneLayout):
     """Sampling of the evaluation, by the paper's words for each setting."""
     mirrors: dict[Name, str]
     """The paper's title of the set that each evaluation set stands for."""
+    known: tuple[str, ...] = ()
+    """The methods that the study has of those that tell what the policy knows itself."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -110,6 +129,11 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     if has_methods(study, "postcal-binary"):
         products["companions"] = companion_folder(backbone, "resampled")
         inputs["companions"] = f"{products['companions']}/{Prefix(step, step).folder}"
+    if has_methods(study, "cocal-binary"):
+        products["replayed"] = companion_folder(backbone, "rollouts")
+        inputs["replayed"] = f"{products['replayed']}/{Prefix(step, step).folder}"
+    sets = macro_averages(study, backbone).get(MATHEMATICS, [])
+    inputs["answered"] = [responses_file(backbone, "grpo", step, "answer", name) for name in sets]
     yield TableExhibit(
         title="Conditions of the study",
         chapter="Study",
@@ -117,7 +141,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         caption="The conditions of the paper beside those of this study: accuracies, stated confidences before "
         "training, the probability of the sampled tokens, which tells the entropy of the text, the accuracy of the "
         "rollouts and its gap to that of the evaluation, the shares of rollouts that reach the length limit and of "
-        "right ones among the others, and the sampling of the evaluation. They describe what the methods are compared "
+        "right ones among the others, what companions learn from, what the policy knows itself, and the size and the "
+        "sampling of the evaluation. They describe what the methods are compared "
         "on, not how well they do, and say which of them have to be near the paper's.",
         layout=Layout(
             **of_main(study),
@@ -131,6 +156,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 "Presence penalty": generation.presence_penalty,
             },
             mirrors=study.reports.mirrors,
+            known=tuple(name for name in _KNOWN if has_methods(study, name)),
         ),
         inputs=inputs,
         products=products,
@@ -145,6 +171,8 @@ def prepare(
     published: Published,
     companions: CompanionSpec | None = None,
     regimes: pd.DataFrame | None = None,
+    replayed: CompanionSpec | None = None,
+    answered: Sequence[pd.DataFrame] = (),
 ) -> pd.DataFrame:
     """The conditions, one per row.
 
@@ -155,6 +183,8 @@ def prepare(
         published: The paper's numbers.
         companions: Spec of the last step's companions of PostCal, where the study has it.
         regimes: What was measured under other conditions (`cocal_study.evidence.regimes.COLUMNS`), if it was.
+        replayed: Spec of the last step's companions of CoCal, where the study has it.
+        answered: Responses to the mathematical sets: whether they are right, and the log-probabilities of their tokens.
 
     Returns:
         Columns condition, of (what a row is about), metric (a metric of the cube, "share", "gap", "count" or
@@ -169,6 +199,8 @@ def prepare(
     rows = [row for domain in layout.domains for row in _measured(layout, domain, metrics, published)]
     rows += _trained(layout, tables, metrics)
     rows += _kept(tables, questions, companions, published)
+    rows += _learnt(replayed, published)
+    rows += _known(layout, metrics, answered, published)
     steps, place = published.cell("hyperparameters", "Policy training: Training steps", "Value")
     rows.append(("Training", "Rollout steps", "count", _REPORTED, steps, layout.step, place))
     for name, value in layout.sampling.items():
@@ -179,8 +211,10 @@ def prepare(
     frame = pd.DataFrame(rows, columns=["condition", "of", "metric", "matched", "paper", "value", "place"])
     frame["ratio"] = frame["value"] / frame["paper"]
     required = frame["matched"] == REQUIRED
-    frame["least"] = frame["condition"].map(_LEAST).fillna(frame["paper"] / _FACTOR).where(required)
-    frame["greatest"] = (frame["paper"] * _FACTOR).where(required)
+    chance = 0.5 * (frame["metric"] == "auroc")  # from which the distance counts
+    least, greatest = (chance + (frame["paper"] - chance) * factor for factor in (1 / _FACTOR, _FACTOR))
+    frame["least"] = frame["condition"].map(_LEAST).fillna(least).where(required)
+    frame["greatest"] = greatest.where(chance == 0, greatest.clip(upper=1)).where(required)
     return frame[["condition", "of", "metric", "value", "paper", "ratio", "matched", "least", "greatest", "place"]]
 
 
@@ -256,7 +290,40 @@ def _kept(
         yield _RIGHT, name.upper(), "share", REQUIRED, float("nan"), correct.mean(), ""
     for name, correct in kept.items():
         yield "Responses kept", name.upper(), "count", _SIZE, float("nan"), len(correct), ""
+    for level, count in (~tables["grpo"]["truncated"]).groupby(levels).sum().items():
+        if level:
+            yield "Responses kept", f"GRPO, level {level}", "count", _SIZE, float("nan"), count, ""
     yield from retained
+
+
+def _learnt(replayed: CompanionSpec | None, published: Published) -> Iterator[tuple]:
+    """Gradient updates of a companion; the paper states how many responses there are, and no number of passes."""
+    if replayed is None:
+        return
+    batch, batch_place = published.cell("hyperparameters", "Calibrator training: Batch size", "Value")
+    paper, title = published.numbers("PostCal retains")[0] / batch, "Gradient updates of a companion"
+    own = math.ceil(replayed.training_responses / replayed.settings.batch_size)
+    place = f'appendix B.2, "PostCal retains"; {batch_place}'
+    yield title, "CoCal, one pass", "count", _SIZE, math.ceil(paper), own, place
+    yield title, "CoCal, all passes", "count", _SIZE, float("nan"), own * replayed.settings.passes, ""
+
+
+def _known(layout: Layout, metrics: Cube, answered: Sequence[pd.DataFrame], published: Published) -> Iterator[tuple]:
+    """What the policy knows without a companion, and on how many responses everything is measured."""
+    for name in layout.known:
+        paper, place = published.cell("main", METHODS[name].label, f"{MACRO}: AUROC")
+        value = _read(layout, metrics, name, MATHEMATICS, "auroc")["value"]
+        yield _AWARE, METHODS[name].label, "auroc", _KNOWN[name], paper, value, place
+    wrong = [table["logprobs"][~table["correct"]] for table in answered]
+    if sum(map(len, wrong)):
+        unlikely = [min(logprobs) < math.log(_UNLIKELY) for column in wrong for logprobs in column]
+        share = sum(unlikely) / len(unlikely)
+        yield f"Wrong answers with a token below {_UNLIKELY:g} (%)", "GRPO", "share", _REPORTED, float("nan"), share, ""
+    for one in layout.domains.get(MATHEMATICS, ()):
+        sentence, at, each = _EVALUATIONS.get(layout.mirrors.get(one.name, ""), ("", 0, 1))
+        paper = published.numbers(sentence)[at] * each if sentence else float("nan")
+        value = _read(layout, metrics, "token-probability", one.name, "accuracy")["n"]
+        yield _RESPONSES, one.label, "count", _SIZE, paper, value, f'section 5, "{sentence}"' if sentence else ""
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
@@ -292,8 +359,8 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         f"{100 * _LEAST[_VALID]:g} % of the confidences have to be valid and {100 * _LEAST[_RIGHT]:g} % of the kept "
         "rollouts right; a replicate that fails one of these takes no part. Reported values are shown without "
         "obligation. Those marked size follow from the size of the models, their vocabularies and the training, and "
-        f"cannot be matched at another size. {UNDEFINED} stands where the paper states no value. The CSV beside it "
-        "names the place of each value in the paper.",
+        "cannot be matched at another size. Of an AUROC, the distance from one half counts. "
+        f"{UNDEFINED} stands where the paper states no value. The CSV beside it names the place of each value in it.",
         label="conditions",
         blocks=tuple(
             Block(corner="Condition", heads=heads, groups=tuple(part)) for part in (groups[:second], groups[second:])

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
-from pydantic import RootModel
 
 from cocal.errors import ContractError
-from cocal.settings.base import Count, Name
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.damage import remedy
@@ -47,13 +45,6 @@ class Estimator(NamedTuple):
     validation_step: int = -1
     layer: int = -1
     pooling: str = ""
-
-
-class EvaluationSets(RootModel[dict[Name, Count]]):
-    """Number of evaluated responses per question for each question set, in the order of the predictions.
-
-    Any further responses belong only to the self-consistency pool.
-    """
 
 
 @dataclass(frozen=True)

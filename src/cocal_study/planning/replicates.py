@@ -23,9 +23,9 @@ CONDITIONS = "tables/conditions.csv"
 """The conditions that decide, beforehand, which replicates are gathered."""
 REQUIRED = "required"
 """The word by which the conditions mark a value that must lie between its bounds, in the column `matched`."""
-_VALUE, _VERDICT = "value", "verdict"
-"""Columns of an exhibit's numbers and, of claims, their verdicts; the columns before the value tell its rows apart, and
-those behind it describe it."""
+_VALUE, _VERDICT, _CHANCE = "value", "verdict", "at_chance"
+"""Columns of an exhibit's numbers and, of claims, their verdicts and the confidences in them that are constant or at
+chance; the columns before the value tell its rows apart, and those behind it describe it."""
 
 
 class Gathered(Model):
@@ -56,7 +56,8 @@ def replicate(study: Study, number: int) -> Study:
         name: one.model_copy(update={"seed": one.seed + number}) if isinstance(one, PretrainingSettings) else one
         for name, one in study.backbones.items()
     }
-    changes["reports"] = study.reports.model_copy(update={"replicates": None, "regimes": None, "language_model": None})
+    gathered = ("replicates", "central", "regimes", "experience", "fits", "language_model")
+    changes["reports"] = study.reports.model_copy(update=dict.fromkeys(gathered))
     caption = f"{study.caption.rstrip('.')}; replicate {number}, with other seeds of questions, policies and sampling."
     return study.model_copy(update={**changes, "backbones": backbones, "seed": study.seed + number, "caption": caption})
 
@@ -134,9 +135,9 @@ def spread(
         over = table.agg(["mean", "std", "min", "max"], axis=1)
         over.columns = ["mean", "sd", "least", "greatest"]
         parts = [over, table]
-        if judged:
-            verdicts = {f"verdict_{number}": frame[_VERDICT] for number, frame in frames.items()}
-            parts.append(pd.concat(verdicts.values(), axis=1, keys=verdicts).reindex(table.index))
+        for column in (_VERDICT, _CHANCE) if judged else ():
+            said = {f"{column}_{number}": frame[column] for number, frame in frames.items() if column in frame}
+            parts += [pd.concat(said.values(), axis=1, keys=said).reindex(table.index)] if said else []
         order = next(iter(frames.values())).index.union(table.index, sort=False)
         found[name] = pd.concat(parts, axis=1).loc[order].reset_index()
     return found
@@ -151,7 +152,8 @@ def _gathered(path: Path, numbers: Collection[int]) -> "dict[int, pd.DataFrame]"
     table = table.set_index(list(table.columns[: table.columns.get_loc("mean")]))
     frames = {}
     for number in numbers:
-        names = {f"replicate_{number}": _VALUE, f"verdict_{number}": _VERDICT}
+        names = {f"{column}_{number}": column for column in (_VERDICT, _CHANCE)}
+        names |= {f"replicate_{number}": _VALUE}
         frame = table[[name for name in names if name in table]].rename(columns=names)
         frames[number] = frame.dropna(subset=[_VERDICT]) if _VERDICT in frame else frame
     return frames
@@ -167,4 +169,4 @@ def _numbers(path: Path) -> "pd.DataFrame | None":
     if _VALUE not in frame or frame[_VALUE].dtype.kind != "f":
         return None
     labels = list(frame.columns[: frame.columns.get_loc(_VALUE)])
-    return frame.set_index(labels)[[name for name in (_VALUE, _VERDICT) if name in frame]]
+    return frame.set_index(labels)[[name for name in (_VALUE, _VERDICT, _CHANCE) if name in frame]]

@@ -116,7 +116,7 @@ def _mathematics(source: SyntheticMathematicsSettings, draw: random.Random) -> I
     while True:
         family = draw.choice(source.families)
         level = draw.choices(levels, weights=weights)[0]
-        drawn = problem(family, level, draw.getrandbits(32))
+        drawn = problem(family, level, draw.getrandbits(32), source.steps_spread)
         yield {"question": drawn.question, "answer": drawn.answer, "subject": family, "level": level}
 
 

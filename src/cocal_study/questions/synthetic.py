@@ -10,6 +10,7 @@ a person, one with two hops for a fact about the person's mentor, and so on. Ans
 questions share neither words nor answer type with the mathematics that companions are trained on.
 """
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -113,6 +114,7 @@ class Problem:
         family: Problem family.
         level: Difficulty level, from 1 (easiest) to 5.
         seed: Seed from which it was drawn.
+    spread: Standard deviation of the logarithm of the number of steps within a level.
     """
 
     question: str
@@ -121,6 +123,7 @@ class Problem:
     family: str
     level: int
     seed: int
+    spread: float = 0.0
 
 
 class _Working:
@@ -129,8 +132,9 @@ class _Working:
     The value of the step with index `wrong_at` is off by `slip`, and later steps use the wrong value.
     """
 
-    def __init__(self, wrong_at: int | None = None, slip: int = 0):
+    def __init__(self, spread: float = 0.0, wrong_at: int | None = None, slip: int = 0):
         self.steps: list[str] = []
+        self.spread = spread
         self._wrong_at = wrong_at
         self._slip = slip
 
@@ -162,9 +166,13 @@ class _Working:
 _LABELS = "abcdefgh"
 
 
-def _shifts(draw: random.Random, start: int, count: int) -> list[int]:
-    """Numbers from 1 to 9 to add or subtract one after the other, with totals from 1 to 99."""
+def _shifts(draw: random.Random, start: int, count: int, work: _Working) -> list[int]:
+    """Numbers from 1 to 9 to add or subtract one after the other, with totals from 1 to 99: as many as the level says,
+    or about as many, log-normal around it, where the lengths of solutions are spread."""
     shifts: list[int] = []
+    if work.spread:
+        drawn = round((count + 0.5) * math.exp(work.spread * draw.gauss(0, 1)) - 0.5)
+        count = max(min(count, 1), min(drawn, len(_LABELS)))  # a sum keeps a step
     for _ in range(count):
         number, total = draw.randint(1, 9), start + sum(shifts)
         minus = total + number > 99 or (draw.random() < 0.5 and number < total)
@@ -180,20 +188,20 @@ def _written(shifts: list[int], plus: str = "+", minus: str = "-") -> str:
 
 def _sums(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
     first = draw.randint(2, 20)
-    shifts = _shifts(draw, first, (1, 2, 3, 5, 7)[level - 1])
+    shifts = _shifts(draw, first, (1, 2, 3, 5, 7)[level - 1], work)
     return f"Compute {first}{_written(shifts)}.", work.shift(first, shifts)
 
 
 def _products(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
     low, high = ((2, 6), (2, 9), (2, 9), (2, 12), (13, 19))[level - 1]
     a, b = draw.randint(low, high), draw.randint(2, 5 if level == 5 else 8)
-    shifts = _shifts(draw, a * b, (0, 1, 2, 4, 4)[level - 1])
+    shifts = _shifts(draw, a * b, (0, 1, 2, 4, 4)[level - 1], work)
     return f"Compute {a}*{b}{_written(shifts)}.", work.shift(work.multiply(a, b), shifts)
 
 
 def _equations(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
     factor, x = draw.randint(2, (4, 6, 9, 9, 9)[level - 1]), draw.randint(2, 9)
-    shifts = _shifts(draw, factor * x, (0, 1, 2, 4, 6)[level - 1])
+    shifts = _shifts(draw, factor * x, (0, 1, 2, 4, 6)[level - 1], work)
     start, undone = factor * x + sum(shifts), [-by for by in reversed(shifts)]
     product = work.shift(start, undone)
     # after a slip, the factor may not divide the product; the solution then rounds down
@@ -203,7 +211,7 @@ def _equations(draw: random.Random, level: int, work: _Working) -> tuple[str, in
 def _remainders(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
     divisor = draw.randint(3, (4, 5, 6, 9, 9)[level - 1])
     start = draw.randint(divisor + 1, (12, 20, 30, 40, 60)[level - 1])
-    shifts = _shifts(draw, start, (0, 0, 1, 2, 4)[level - 1])
+    shifts = _shifts(draw, start, (0, 0, 1, 2, 4)[level - 1], work)
     number = work.shift(start, shifts)
     quotient = work.step(f"{number}/{divisor}", number // divisor)
     multiple = work.step(f"{quotient}*{divisor}", quotient * divisor)
@@ -229,7 +237,7 @@ _THINGS = ("pens", "nuts", "cards", "coins")
 def _stories(draw: random.Random, level: int, work: _Working) -> tuple[str, int]:
     name, thing = draw.choice(_NAMES), draw.choice(_THINGS)
     start, boxes, content = draw.randint(2, 9), draw.randint(2, 9), draw.randint(2, (3, 5, 7, 9, 9)[level - 1])
-    shifts = _shifts(draw, start + boxes * content, (0, 0, 1, 3, 5)[level - 1])
+    shifts = _shifts(draw, start + boxes * content, (0, 0, 1, 3, 5)[level - 1], work)
     value = work.shift(work.add(work.multiply(boxes, content), start), shifts)
     events = _written(shifts, " finds ", " loses ")
     return f"{name} has {start} {thing}, buys {boxes} boxes of {content}{events}. How many {thing}?", value
@@ -245,18 +253,18 @@ _FAMILIES: dict[str, Callable[[random.Random, int, _Working], tuple[str, int]]] 
 }
 
 
-def problem(family: str, level: int, seed: int) -> Problem:
+def problem(family: str, level: int, seed: int, spread: float = 0.0) -> Problem:
     """The problem of a family and level that `seed` draws, with its correct solution."""
-    return _work(family, level, seed, _Working())
+    return _work(family, level, seed, _Working(spread))
 
 
 def wrong_solution(right: Problem, draw: random.Random) -> Problem:
     """The same problem with one wrong step that is carried to the end; `draw` chooses the step and the error."""
     slip = draw.choice((-10, -2, -1, 1, 2, 10))
-    return _work(right.family, right.level, right.seed, _Working(draw.randrange(len(right.steps)), slip))
+    return _work(right.family, right.level, right.seed, _Working(right.spread, draw.randrange(len(right.steps)), slip))
 
 
 def _work(family: str, level: int, seed: int, work: _Working) -> Problem:
     draw = random.Random(f"{family}/{level}/{seed}")
     question, value = _FAMILIES[family](draw, level, work)
-    return Problem(question, str(value), tuple(work.steps), family, level, seed)
+    return Problem(question, str(value), tuple(work.steps), family, level, seed, work.spread)

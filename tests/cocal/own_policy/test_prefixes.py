@@ -1,5 +1,7 @@
 """Prefixes of responses: their states and weights, and what the card says of growing responses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,12 +12,12 @@ from sklearn.metrics import brier_score_loss, roc_auc_score
 from cocal import Companion
 from cocal.companion.settings import CompanionSettings
 from cocal.errors import ConfigError
-from cocal.features.extract import states_and_tokens
+from cocal.features.extract import Grown, inputs_of, token_inputs
 from cocal.features.forward import Prefixes, score
 from cocal.features.store import Layout, open_features
 from cocal.models.loading import Policy
 from cocal.own_policy import prefixes
-from cocal.own_policy.prefixes import Rows, course, drawn, names
+from cocal.own_policy.prefixes import Rows, course, drawn
 from cocal.own_policy.recipes import Lesson, choose, folds_of
 from own_rollouts import run, write_lines
 
@@ -29,7 +31,7 @@ LENGTHS = [np.array([2, 4, 6]), np.array([], np.int64), np.array([1]), np.array(
 def test_states_of_prefixes_are_those_of_shorter_responses(micro_policy, batches):
     policy, found = Policy(*micro_policy), {}
     options = {"layers": (0, 1), "pad": policy.pad}
-    wanted = Prefixes(LENGTHS, found.__setitem__)
+    wanted = Prefixes(LENGTHS, lambda row, states, _: found.__setitem__(row, states))
     of_batches = [np.array(one) for one in batches]
     with_them = score(policy.model, PROMPTS, RESPONSES, of_batches, prefixes=wanted, **options).features
     np.testing.assert_array_equal(with_them, score(policy.model, PROMPTS, RESPONSES, of_batches, **options).features)
@@ -40,22 +42,21 @@ def test_states_of_prefixes_are_those_of_shorter_responses(micro_policy, batches
             np.testing.assert_allclose(states, alone, atol=2e-5)
 
 
-def test_states_and_token_probabilities_of_prefixes_stand_behind_those_of_responses(micro_policy):
-    policy = Policy(*micro_policy)
-    whole = Layout(4, (0, 1), ("last", "mean"), policy.hidden, 4, "float32")
-    grown = Layout(4, (0, 1), ("last", "mean", *names(3)), policy.hidden, 4, "float32")
-    expected, given = states_and_tokens(policy, whole, PROMPTS, RESPONSES, 4096)
-    states, tokens = states_and_tokens(policy, grown, PROMPTS, RESPONSES, 4096, LENGTHS)
-    np.testing.assert_array_equal(states[:, :, :2], expected)
-    np.testing.assert_array_equal(tokens[:, :3], given)
-    shorter = [PROMPTS[0]] * 3 + [PROMPTS[2]], [RESPONSES[0][:k] for k in (2, 4, 6)] + [RESPONSES[2][:1]]
-    alone, probabilities = states_and_tokens(policy, whole, *shorter, 4096)
-    np.testing.assert_allclose(states[0, :, 2:].reshape(2, 3, 2, -1), alone[:3].swapaxes(0, 1), atol=2e-5)
-    np.testing.assert_allclose(states[2, :, 2:4], alone[3], atol=2e-5)
-    np.testing.assert_allclose([*tokens[0, 3:], tokens[2, 3]], probabilities[:, 0], atol=1e-5)
-    assert not states[1, :, 2:].any()
-    assert not tokens[1, 3:].any()
-    assert not tokens[2, 4:].any()
+def test_what_is_read_of_prefixes_is_that_of_shorter_responses(micro_policy):
+    """States and token probabilities, which a companion may read beside them."""
+    policy, found, every = Policy(*micro_policy), {}, 2
+    layout = Layout(4, (0, 1), ("last", "mean"), policy.hidden, 4, "float32")
+    whole = inputs_of(policy, layout, PROMPTS, RESPONSES, 4096, True, Grown(every, found.__setitem__))
+    np.testing.assert_array_equal(whole, inputs_of(policy, layout, PROMPTS, RESPONSES, 4096, True, None))
+    assert [len(found[k]) for k in range(4)] == [3, 0, 2, 149]
+    for k, response in enumerate(RESPONSES[:3]):
+        for place, inputs in enumerate(found[k]):
+            shorter = [PROMPTS[k]], [response[: every * (1 + place)]]
+            (alone,) = inputs_of(policy, replace(layout, responses=1), *shorter, 4096, True, None)
+            np.testing.assert_allclose(inputs, alone, atol=2e-5)
+    logprobs = np.log([0.9, 0.2, 0.4])
+    expected = [[0.55, np.log(0.9 * 0.2) / 2, np.log(0.2)], [0.5, np.log(0.9 * 0.2 * 0.4) / 3, np.log(0.2)]]
+    np.testing.assert_allclose(token_inputs(logprobs, np.array([2, 3])), expected, rtol=1e-6)
 
 
 def test_prefixes_end_before_the_response_and_are_spread_over_long_ones(monkeypatch):
@@ -102,7 +103,9 @@ def test_a_row_of_a_share_counts_as_so_much_of_a_row():
     rows = np.repeat(np.arange(360), copies)
     share = (1 / copies[rows]).astype(np.float32)
     weight = share.astype(np.float64) / share.sum()
-    lesson = Lesson(inputs[rows], target[rows], share, weight, folds_of(questions[rows], 1), np.ones(5, np.float32))
+    lesson = Lesson(
+        inputs[rows], target[rows], share, weight, folds_of(questions[rows], 1), np.ones(5, np.float32), (5,)
+    )
     standard = (inputs[rows] - inputs[rows].mean(axis=0)) / inputs[rows].std(axis=0)
     found = choose(lesson, CompanionSettings(targets=("binary",), seeds=(7,), passes=1))
     assert found.settings.widths == ()
@@ -118,11 +121,11 @@ def test_each_part_has_the_last_prefix_of_each_response_there():
     lengths = [np.array([2, 4, 6]), np.array([2, 4, 6]), np.array([2, 6, 10, 18]), np.array([2])]
     each = Rows.of(length, lengths)
     confidence = (each.response * 0.2 + each.tokens / 100).round(6)
-    tokens = np.full((4, 3 + 4), 0.5, dtype=np.float32)
-    tokens[:, 1:3] = -1.0
-    tokens[:, 3:] = np.arange(4)[:, None] / 10  # of prefixes, the later responses have more
+    tokens = np.full((4, 5, 3), -1.0, dtype=np.float32)
+    tokens[:, 0, 0] = 0.5
+    tokens[:, 1:, 0] = np.arange(4)[:, None] / 10  # of prefixes, the later responses have more
     rows = pd.DataFrame({"length": length, "correct": correct})
-    found = {one.name: one for one in course(each, rows, confidence, tokens, 2)}
+    found = {one.name: one for one in course(each, rows, confidence, tokens.reshape(4, 15), 2)}
     assert {name: one.responses for name, one in found.items()} == {
         "first quarter": 3,
         "second quarter": 4,
@@ -185,7 +188,7 @@ def test_what_is_learnt_are_the_states_of_wholes_and_prefixes(companion, own):
     store, rows = open_features(kept), own.rollouts
     grown = drawn(rows["length"], EVERY, store.hidden)
     each = Rows.of(rows["length"], grown)
-    inputs = each.states(store, 1)
+    inputs = each.inputs(store, 1, None)
     policy = own.policy
     chosen = np.flatnonzero(each.prefix > 0)[::7]
     shorter = [rows["response_ids"].iloc[each.response[k]][: each.tokens[k]] for k in chosen]
@@ -198,20 +201,10 @@ def test_what_is_learnt_are_the_states_of_wholes_and_prefixes(companion, own):
     np.testing.assert_allclose(weights["input_mean"], inputs.mean(axis=0), rtol=1e-3, atol=1e-4)
 
 
-def test_prefixes_go_with_the_recipe_best_and_with_states_alone(own, micro_policy, source, tmp_path, capsys):
-    words = (
-        "fit",
-        "--model",
-        own.checkpoint,
-        "--rollouts",
-        source,
-        "--output",
-        tmp_path / "companion",
-        "--prefixes",
-        3,
-    )
-    for more in (("--recipe", "paper"), ("--with", "token-probability"), ("--target", "group")):
-        assert run(*words, *more) == 2
-        assert "leave out --with token-probability or --prefixes, or take --recipe best" in capsys.readouterr().err
+def test_prefixes_go_with_the_recipe_best(own, micro_policy, source, tmp_path, capsys):
+    words = ("fit", "--model", own.checkpoint, "--rollouts", source, "--output", tmp_path / "companion")
+    for more in (("--recipe", "paper"), ("--target", "group")):
+        assert run(*words, "--prefixes", 3, *more) == 2
+        assert "leave out --with token-probability and --prefixes, or take --recipe best" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="where the states are read"):
         Companion.fit(*micro_policy, source, prefixes=3, states=np.zeros((len(own.rollouts), 64)))

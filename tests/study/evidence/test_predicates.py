@@ -6,7 +6,6 @@ import pytest
 from cocal_study.evidence.claims import Claim
 from cocal_study.evidence.estimates import Estimate
 from cocal_study.evidence.predicates import (
-    DEGENERATE,
     FAILS,
     HOLDS,
     OBSERVED,
@@ -64,29 +63,41 @@ def margin_of(value: float, p: float, **fields) -> Margin:
     return Margin(value, value - 0.01, value + 0.01, p, **fields)
 
 
-def test_p_values_are_adjusted_over_all_margins_of_a_claim():
+def test_all_must_hold_needs_no_adjustment_and_does_not_hold_needs_one():
     made = predicate(**BETTER_)
     two = [[margin_of(0.1, 0.024)], [margin_of(0.2, 0.04)]]
     assert made.verdicts(two, 0.95) == [[HOLDS], [HOLDS]]
-    assert made.verdicts([*two, [margin_of(-0.3, 0.3)]], 0.95) == [[OPEN], [OPEN], [OPEN]]
+    assert made.verdicts([*two, [margin_of(-0.3, 0.3)]], 0.95) == [[HOLDS], [HOLDS], [OPEN]]
+    against = [[margin_of(-0.1, 0.024)], [margin_of(-0.2, 0.02)], [margin_of(-0.3, 0.3)]]
+    assert made.verdicts(against[:2], 0.95) == [[FAILS], [FAILS]], "0.02 x 2, and then 0.024"
+    assert made.verdicts(against, 0.95) == [[OPEN], [OPEN], [OPEN]], "0.02 x 3"
     assert made.verdicts([[margin_of(0.1, 0.024)], [margin_of(-0.2, 0.003)]], 0.95) == [[HOLDS], [FAILS]]
-    assert made.verdicts([[margin_of(0.1, 0.024, in_table=0.06)], [margin_of(0.2, 0.02, in_table=0.03)]], 0.95) == [
-        [OPEN],
-        [HOLDS],
-    ], "what tables/comparisons does not mark decides nothing"
+
+
+def test_where_some_cases_are_enough_p_values_count_the_choice_among_them():
+    """Two of four cases: 4 - 2 + 1 = 3 times the p-value."""
+    cases = [[margin_of(0.1, 0.016)], [margin_of(0.1, 0.018)], [margin_of(0.1, 0.2)], [margin_of(-0.1, 0.2)]]
+    some = predicate(**BETTER_, at_least=2)
+    assert [case[0] for case in some.verdicts(cases, 0.95)] == [HOLDS, OPEN, OPEN, OPEN]
+    assert some.decide(cases, 0.95)[1] == OPEN
+    assert predicate(**BETTER_, at_least=3).verdicts(cases, 0.95)[1] == [HOLDS], "2 x 0.018"
 
 
 def test_the_deciding_margin_has_the_verdict_of_the_claim():
     """A margin that surely fails decides before a lesser one that may hold."""
     surely, perhaps, well = margin_of(-0.01, 0.001), margin_of(-0.05, 0.4), margin_of(0.3, 0.001)
-    beside = margin_of(0.6, 0.001, degenerate=True)
     made = predicate(**BETTER_)
     assert made.decide([[perhaps, surely, well]], 0.95) == (surely, FAILS)
     assert made.decide([[perhaps, well], [well]], 0.95) == (perhaps, OPEN)
-    assert made.decide([[perhaps, beside]], 0.95) == (beside, DEGENERATE), "whichever way it falls"
-    assert made.decide([[beside], [surely]], 0.95) == (surely, FAILS)
     assert predicate(**BETTER_, at_least=1).decide([[perhaps], [surely], [well]], 0.95) == (well, HOLDS)
     assert predicate(**BETTER_, at_least=2).decide([[perhaps], [surely], [well]], 0.95) == (perhaps, OPEN)
+
+
+def test_what_an_interval_excludes():
+    assert [Margin(0.1, lower, 0.2).excludes(0) for lower in (0.05, 0.0, -0.1)] == [True, False, False]
+    assert Margin(-0.1, -0.2, -0.05).excludes(0)
+    assert [Margin(0.1, 0.05, 0.2).excludes(other) for other in (0.04, 0.05, 0.2, 0.21)] == [True, False, False, True]
+    assert not Margin(0.1, 0.1, 0.1).excludes(0), "a number without an interval excludes nothing"
 
 
 @pytest.mark.parametrize(
@@ -96,12 +107,17 @@ def test_a_share_of_the_cases_is_rounded_up(share, cases, needed):
     assert predicate(**BETTER_, share=share).needed(cases) == needed
 
 
-def test_a_degenerate_rival_is_set_aside_in_the_quality_of_confidence_alone():
+@pytest.mark.parametrize("who", ["a", "b"])
+def test_a_confidence_at_chance_counts_by_its_numbers_and_is_named(who):
     values = {("a", "ece"): 0.1, ("b", "ece"): 0.2, ("a", "accuracy"): 0.8, ("b", "accuracy"): 0.7}
-    reader = reader_of(values, spread=0.04)._replace(degenerate=lambda method, case: method == "b")
-    assert decided(BETTER_ | {"metrics": ["ece"]}, reader) == (0.1, DEGENERATE)
-    assert decided(BETTER_ | {"metrics": ["ece"], "methods": ["b"], "than": ["a"]}, reader) == (-0.1, DEGENERATE)
-    assert decided(BETTER_ | {"metrics": ["accuracy"]}, reader) == (0.1, HOLDS)
+    reader = reader_of(values, spread=0.04)._replace(degenerate=lambda method, case: method == who)
+    for fields, verdict, said in (({"metrics": ["ece"]}, HOLDS, who), ({"metrics": ["accuracy"]}, HOLDS, "")):
+        made = predicate(**BETTER_ | fields)
+        margin, found = made.decide(list(made.cases(CASES[:1], reader)), reader.level)
+        assert (round(margin.value, 9), found, margin.at_chance) == (0.1, verdict, said)
+    made = predicate(**BETTER_ | {"metrics": ["ece"], "methods": ["b"], "than": ["a"]})
+    margin, found = made.decide(list(made.cases(CASES[:1], reader)), reader.level)
+    assert (found, margin.at_chance) == (FAILS, who)
 
 
 def test_at_least_so_many_cases():

@@ -7,7 +7,6 @@ from claims_study import SCOPE as SMALL
 from claims_study import study_files, study_frame
 from cocal_study.config import load_study
 from cocal_study.cubes.resamples import Key
-from cocal_study.evidence.comparisons import table_of
 from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity
 from cocal_study.evidence.sources import StudyFiles, StudyScope, StudySource
 from cocal_study.exhibits.base.ledger import claims_inputs, claims_layout
@@ -192,8 +191,9 @@ def test_times_of_tiny_policies_say_nothing(files):
     ("interval", "constant", "flagged"),
     [((0.45, 0.52), False, True), ((0.52, 0.6), False, False), ((0.3, 0.48), False, False), ((0.6, 0.7), True, True)],
 )
-def test_a_confidence_is_degenerate_if_constant_or_at_chance(interval, constant, flagged):
-    """Of a rival; CoCal's companions are never set aside."""
+@pytest.mark.parametrize("name", ["rlcr", "cocal-binary"])
+def test_a_confidence_is_degenerate_if_constant_or_at_chance(interval, constant, flagged, name):
+    """Whosever it is."""
     study = coded_resamples("tiny-a", ["rlcr", "cocal-binary"], spread=0.01)
     drawn = study.data["resampled"].to_numpy()
     drawn[:, 3] = np.linspace(*interval, 99)
@@ -202,21 +202,7 @@ def test_a_confidence_is_degenerate_if_constant_or_at_chance(interval, constant,
         drawn[:, 1] = study.data["value"].to_numpy()[:, 1, None]
     scope = SCOPE.model_copy(update={"stages": (40, 80, 120), "layers": {}})
     source = StudySource(scope, StudyFiles([study]))
-    case = quantity("rlcr").case
-    assert source.degenerate("rlcr", case) is flagged
-    assert not source.degenerate("cocal-binary", case)
-
-
-def test_a_difference_of_the_table_of_comparisons_has_its_adjusted_p_value():
-    methods = ("rlcr", "p-true", "cocal-group", "cocal-binary")
-    study = coded_resamples("tiny-a", methods, spread=0.12)
-    scope = SCOPE.model_copy(update={"stages": (40, 80, 120), "methods": methods})
-    source, case = StudySource(scope, StudyFiles([study])), quantity("rlcr").case
-    table = table_of(study, methods, 120, ["macro-mathematics"])
-    shown = table[(table["method"] == "cocal-group") & (table["rival"] == "rlcr") & (table["metric"] == "ece")]
-    assert source.in_table("ece", "rlcr", "cocal-group", case) == shown["p_holm"].item() > shown["p"].item()
-    assert np.isnan(source.in_table("ece", "rlcr", "p-true", case)), "a pair of rivals"
-    assert np.isnan(source.in_table("ece", "rlcr", "cocal-group", case._replace(step=80)))
+    assert source.degenerate(name, quantity(name).case) is flagged
 
 
 def test_steps_of_other_numbers_stand_for_none(small_files):

@@ -14,8 +14,7 @@ from cocal.drawing.style import paper_style
 from cocal_study.config import load_study
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.comparisons import holm
-from cocal_study.evidence.estimates import Estimate
-from cocal_study.evidence.predicates import DEGENERATE, FAILS, FAVOUR, HOLDS, OBSERVED, OPEN, Reader
+from cocal_study.evidence.predicates import FAILS, FAVOUR, HOLDS, OBSERVED, OPEN, UNOBSERVED
 from cocal_study.evidence.published import read_published
 from cocal_study.evidence.sources import PublishedSource, StudyFiles, StudySource
 from cocal_study.evidence.verdicts import (
@@ -31,7 +30,6 @@ from cocal_study.evidence.verdicts import (
     STUDY,
     UNDER_SPECIFIED,
     UNITS,
-    holding,
     is_measured,
     judge_all,
     of_claims,
@@ -87,15 +85,28 @@ def test_verdicts_follow_from_the_margins(judged):
         needed = BY_ID[name].predicate.needed(len(ranks))
         assert FAVOUR[of_study.loc[(name, score), "verdict"]] == ranks.iloc[needed - 1], name
         adjusted = holm(rows["p"])
+        choices = len(ranks) - needed + 1
         for row, p in zip(rows.itertuples(), adjusted, strict=True):
             assert row.lower <= row.value <= row.upper
-            if row.verdict in (HOLDS, FAILS):
-                assert p < 0.05
-                assert (row.value > 0) == (row.verdict == HOLDS)
-            elif row.verdict == OPEN:
-                assert p >= 0.05
-            elif row.verdict != DEGENERATE:
-                assert np.isnan(row.p)
+            if np.isnan(row.p):
+                assert (row.verdict, row.zero_excluded) in ((OBSERVED, ""), (UNOBSERVED, ""))
+                continue
+            surely = choices * row.p < 0.05 if row.value > 0 else p < 0.05
+            assert row.verdict == ((HOLDS if row.value > 0 else FAILS) if surely else OPEN)
+            assert row.zero_excluded == ("no" if row.lower <= 0 <= row.upper else "yes")
+            inside = row.lower <= row.published <= row.upper
+            assert row.paper_excluded == ("" if np.isnan(row.published) else "no" if inside else "yes")
+    assert (margins["published"].notna() & (margins["score"] == "")).sum() > 20
+    assert not margins.loc[margins["score"] != "", "published"].notna().any(), "the paper has no proper scores"
+
+
+def test_the_papers_margin_stands_beside_the_same_margin_of_the_study(judged):
+    rows = judged[(judged["source"] == STUDY) & (judged["case"] > 0) & (judged["score"] == "")]
+    stated = {claim: part.set_index("margin")["published"] for claim, part in rows.groupby("claim")}
+    ece, auroc = stated["lowest-ece-of-concurrent"], stated["auroc-above-coupled"]
+    assert ece.filter(like="cocal-binary and rlcr, ece").item() == pytest.approx(0.105 - 0.096)
+    assert ece.filter(like="cocal-binary and cocal-group, ece").item() == pytest.approx(0.103 - 0.096)
+    assert auroc.filter(like="cocal-binary and dcpo, auroc").item() == pytest.approx(0.896 - 0.831)
 
 
 def test_a_claim_about_ece_is_judged_with_proper_scores_too(judged):
@@ -115,67 +126,11 @@ def test_a_published_difference_below_a_hundredth_is_marked(judged):
     assert of_paper.loc["coupled-trail-in-accuracy", "reason"] == ""
 
 
-def gathered(rows: list[tuple]) -> pd.DataFrame:
-    """Gathered rows of a study: claim, case, margin, the values and the verdicts of four replicates."""
-    columns = ["claim", "case", "margin", *(f"replicate_{n}" for n in (1, 2, 3, 4))]
-    found = pd.DataFrame([(*row[:3], *row[3]) for row in rows], columns=columns)
-    for n in (1, 2, 3, 4):
-        found[f"verdict_{n}"] = [row[4][n - 1] for row in rows]
-    return pd.concat([found.assign(source=STUDY, score=""), found.assign(source=PAPER, score="", replicate_1=-9.0)])
-
-
-READER = Reader(lambda one: Estimate(0.5), lambda name, case: [name])
-
-
-def together(name: str, rows: list[tuple]) -> pd.Series:
-    found = of_claims(judge_all([BY_ID[name]], READER, READER, gathered(rows)))
-    return found[found["source"] == REPLICATES].squeeze()
-
-
-def test_replicates_are_judged_together_with_replicates_as_the_unit():
-    """By hand: 0.02, 0.03, 0.05 and 0.10 have mean 0.05, standard error 0.01780 and t(3, 0.975) = 3.1824."""
-    values, verdicts = (0.02, 0.03, 0.05, 0.10), (OPEN, OPEN, HOLDS, HOLDS)
-    name, other = "group-conservative", ("both-scales", 0, "", (9.0,) * 4, (FAILS,) * 4)
-    row = together(name, [other, (name, 0, "", values, verdicts), (name, 1, "a", values, verdicts)])
-    assert [row["value"], row["lower"], row["upper"]] == pytest.approx([0.05, 0.05 - 0.05664, 0.05 + 0.05664], abs=1e-5)
-    assert (row["verdict"], row["p"]) == (OPEN, pytest.approx(0.0673, abs=1e-4))
-    assert row["count"] == "2 not separable, 2 holds; positive in 4 of 4 (one-sided sign test, p = 0.06)"
-    assert holding(row["count"]) == "2 of 4"
-    closer = (0.04, 0.05, 0.05, 0.06)
-    assert together(name, [(name, 0, "", closer, verdicts), (name, 1, "a", closer, verdicts)])["verdict"] == HOLDS
-
-
-def test_the_margins_of_replicates_are_adjusted_and_combined_like_those_of_a_study():
-    name, sure, open_ = "coupled-trail-in-accuracy", (0.04, 0.05, 0.05, 0.06), (0.03, 0.06, 0.02, 0.09)
-    verdicts = (HOLDS,) * 4
-    both = [(name, 0, "", sure, verdicts), (name, 1, "a", sure, verdicts), (name, 1, "b", open_, verdicts)]
-    alone = together(name, both[:1] + both[2:])
-    assert (alone["verdict"], round(alone["p"], 2)) == (OPEN, 0.05)
-    assert together(name, both)["verdict"] == OPEN
-    assert together(name, [*both[:2], (name, 1, "b", tuple(-one for one in sure), verdicts)])["verdict"] == FAILS
-    set_aside = (name, 1, "b", tuple(-one for one in sure), (DEGENERATE, FAILS, DEGENERATE, FAILS))
-    assert together(name, [*both[:2], set_aside])["verdict"] == DEGENERATE, "in half of the replicates"
-    rarely = (*set_aside[:4], (DEGENERATE, FAILS, FAILS, FAILS))
-    assert together(name, [*both[:2], rarely])["verdict"] == FAILS
-
-
-def test_what_was_not_gathered_says_so(files):
-    rows = gathered([("group-conservative", 0, "", (0.1,) * 4, (HOLDS,) * 4)])
-    (row,) = (
-        of_claims(judge_all([BY_ID["transfers-to-facts"]], READER, READER, rows))
-        .query("source == @REPLICATES")
-        .itertuples()
-    )
-    assert (row.verdict, row.reason[:47]) == (NOT_GATHERED, "the replicates were gathered without this claim")
-    timed = gathered([("selfconsis-costs-more", 1, "a", (np.nan,) * 4, ("",) * 4)])
-    study = StudySource(SCOPE, files).reader
-    found = judge_all([BY_ID["selfconsis-costs-more"]], OF_PAPER, study, timed).set_index("source")
-    assert found.loc[REPLICATES, "reason"] == "measured times are not gathered"
-
-
 def test_a_family_has_the_verdict_that_its_members_share(judged):
     whole = of_claims(judged).copy()
-    assert len(of_families(judged)) == len({claim.family or claim.title for claim in LEDGER})
+    families = of_families(judged)
+    counted = [claim for claim in LEDGER if not is_measured(claim)]
+    assert len(families) == len({claim.family or claim.title for claim in counted})
     members = (whole["family"] == "CoCal's confidence beats that of PostCal") & (whole["source"] == STUDY)
     whole.loc[members, "verdict"] = [FAILS, NOT_ASSESSABLE, FAILS]
     assert of_families(whole).loc["CoCal's confidence beats that of PostCal", STUDY] == FAILS
@@ -212,7 +167,11 @@ def test_the_table_shows_every_claim_and_its_words(layout, files, judged):
     fails = [(of_claims(numbers, score)["verdict"] == FAILS).sum() for score in SCORES]
     assert text.count("textbf{does not hold}") == fails[0]
     assert html.count("<b>does not hold</b>") == sum(fails)
-    assert f"in {len(of_families(judged))} families of claims that restate one another" in made.caption
+    margins = numbers[(numbers["case"] > 0) & (numbers["score"] == "")]["margin"]
+    assert all(html.count(f">{label}<") for label in margins)
+    costs = sum(map(is_measured, LEDGER))
+    assert f"families of claims that restate one another, {costs} about costs apart" in made.caption
+    assert 3 < costs < 20
     for claim in LEDGER:
         assert (
             sum(row.label == claim.title for block in made.blocks for group in block.groups for row in group.rows) == 1
@@ -235,13 +194,8 @@ def test_the_verdicts_of_a_language_model_stand_beside_those_of_the_study(layout
     )
     made = claims.grid(numbers, layout, source="", **arguments(files))
     assert [head.text for head in made.blocks[0].heads[0]][-1] == "Language model"
-    pages = gallery()
-    assert f"{TITLE} holds (margin +0.123); of the families" in " ".join(pages.in_words(numbers).split())
-    heads = pages.what_holds(numbers).split("| claim |")[1].splitlines()[0]
+    heads = gallery().what_holds(numbers).split("| claim |")[1].splitlines()[0]
     assert "| embedded study | laptop study | the paper's numbers |" in heads
-
-
-TITLE = "In a study of a pre-trained language model, the same claim"
 
 
 def replicated(judged, shifts):
@@ -256,7 +210,7 @@ def replicated(judged, shifts):
 def test_the_figure_draws_each_unit_in_its_panel_with_every_replicate(layout, files, judged, shifts):
     replicates = replicated(judged, shifts) if shifts else None
     numbers = claims_forest.prepare(layout, **arguments(files), replicates=replicates)
-    assert [*numbers.columns] == [*judged.columns[:10], "title", "family"]
+    assert [*numbers.columns] == [*judged.columns[:9], "verdict", "title", "family"]
     shown = set(numbers["claim"])
     assert {"declining-accuracy", "more-errors-in-training"} <= shown
     assert not any(is_measured(BY_ID[name]) for name in shown)
@@ -328,12 +282,12 @@ def test_the_documentation_tells_the_verdicts_in_plain_words(judged):
         pages.with_section("# Another", "ledger", "x")
 
 
-def test_the_readme_has_the_numbers_of_the_replicates_beside_the_paper_s():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_a_page_has_the_numbers_of_the_replicates_beside_the_paper_s():
+    page = (ROOT / "docs/what-holds.md").read_text(encoding="utf-8")
     gathered = pd.read_csv(ROOT / "studies/replicates/spread/tables/main.csv")
     cells = read_published(ROOT / "config/paper").cells
     made = gallery().main_numbers(gathered, cells[cells["table"] == "main"])
-    assert made in readme, "`make gallery` renews README.md"
+    assert made in page, "`make gallery` renews docs/what-holds.md"
     rows = {
         row.split(" | ")[0].strip("| "): re.findall(r"[\d.]+", row.partition(" | ")[2]) for row in made.splitlines()
     }
@@ -350,14 +304,16 @@ def test_every_study_declares_what_its_claims_need(name):
     assert (ROOT / inputs["ledger"]).is_file()
 
 
-def test_the_readme_leads_with_the_joint_verdicts_of_the_replicates(judged):
+def test_what_holds_leads_with_the_joint_verdicts_of_the_replicates(judged):
     replicated = judged.copy()
     whole = (replicated["source"] == REPLICATES) & (replicated["case"] == 0) & (replicated["score"] == "")
-    replicated.loc[whole, ["verdict", "count"]] = [FAILS, "2 does not hold; positive in 0 of 2 (p = 1)"]
-    said = " ".join(gallery().in_words(replicated).split())
-    assert said.startswith("* Does it reproduce? No: that CoCal beats PostCal")
+    replicated.loc[whole, "verdict"] = FAILS
+    rows = replicated[(replicated["claim"] == "auroc-above-coupled") & (replicated["case"] > 0)]
+    together = {"claim": "beats-postcal", "source": REPLICATES, "positive": 0, "replicates": 2, "detectable": 0.02}
+    replicated = pd.concat([replicated, rows.assign(**together)])
+    table = gallery().what_holds(replicated)
+    said = " ".join(table.split())
     count = len(of_families(judged))
     assert f"Of {count} families of claims" in said
     assert f"none holds, {count} do not and none is not separable by two replicates together; by the embedded" in said
-    table = gallery().what_holds(replicated)
-    assert "| claim | replicates together | hold | embedded study | the paper's numbers |" in table
+    assert "| claim | replicates together | embedded study | the paper's numbers |" in table

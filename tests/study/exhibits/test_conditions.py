@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cocal.companion.settings import CompanionSettings
 from cocal.errors import ContractError
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import csv_text
@@ -24,7 +25,7 @@ from exhibits_by_name import exhibits_by_name
 from sample_predictions import sample_predictions
 
 ROOT = Path(__file__).resolve().parents[3]
-METHODS = ("base-verbal", "token-probability", "rlcr", "dcpo")
+METHODS = ("base-verbal", "token-probability", "rlcr", "dcpo", "self-consistency", "p-true", "verbal")
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +64,17 @@ def spec(training=152_065, validation=16_968):
 @pytest.fixture(scope="module")
 def inputs(cube, published):
     found = {"metrics": cube, "rollouts": [*coded_rollouts().values()], "questions": coded_questions()}
-    return found | {"published": published, "companions": spec()}
+    return found | {"published": published, "companions": spec(), "replayed": spec()}
 
 
 def test_a_study_with_the_papers_numbers_has_its_conditions(layout, inputs):
     numbers = conditions.prepare(layout, **inputs)
     stated = numbers.dropna(subset="paper")
+    assert (stated["condition"] == "Responses to each evaluation set").sum() == 5
+    stated = stated[stated["condition"] != "Responses to each evaluation set"]  # the sample has its own sizes
     assert (
-        len(stated) == 6 + 6 + 1 + 1 + 6 + 1 + 1 + 1 + 2 + 1 + 4
-    )  # with macro averages, share, counts, steps, sampling
+        len(stated) == 6 + 6 + 1 + 1 + 6 + 1 + 1 + 1 + 2 + 1 + 4 + 1 + 4
+    )  # with macro averages, share, counts, steps, sampling, updates, AUROCs
     np.testing.assert_allclose(stated["ratio"], 1, atol=1e-12)
     places = stated["place"]
     assert places.iloc[0] == "tab:main_iter119, Base + Verbal, MATH500: Acc."
@@ -95,6 +98,11 @@ def test_what_is_required_has_bounds_and_nothing_else_has(layout, inputs):
     cut = "Responses of GRPO's final policy (PostCal)"
     expected = {(name, "Macro average"): (paper / 1.5, paper * 1.5) for name, paper in papers.items()}
     expected["Cut at the length limit (%)", cut] = (0.31220 / 1.5, 0.31220 * 1.5)
+    aware = "AUROC of what the policy knows itself"
+    expected |= {
+        (aware, name): (0.5 + (paper - 0.5) / 1.5, min(1, 0.5 + (paper - 0.5) * 1.5))
+        for name, paper in (("TokenProb", 0.843), ("SelfConsis", 0.904))
+    }
     expected["Valid stated confidences before training (%)", "Mathematics"] = (0.9, np.nan)
     expected |= {
         ("Right among the rollouts that are kept (%)", name): (0.5, np.nan) for name in ("GRPO", "RLCR", "DCPO")
@@ -104,7 +112,10 @@ def test_what_is_required_has_bounds_and_nothing_else_has(layout, inputs):
         assert bounds[key] == pytest.approx(pair, abs=1e-5, nan_ok=True), key
     assert numbers.loc[numbers["matched"] != "required", ["least", "greatest"]].isna().all(axis=None)
     size = numbers.index[numbers["matched"] == "size"].get_level_values(0)
-    assert set(size) == {"Responses kept", "Sampling of the evaluation"}
+    assert set(size) == {
+        *("Responses kept", "Sampling of the evaluation", aware),
+        *("Gradient updates of a companion", "Responses to each evaluation set"),
+    }
 
 
 def test_the_numbers_of_the_rollouts_are_counted_by_algorithm_stage_and_level(layout, inputs):
@@ -127,7 +138,31 @@ def test_the_numbers_of_the_rollouts_are_counted_by_algorithm_stage_and_level(la
         rows = grpo[grpo["question_id"].isin(of_level.index[of_level == level])]
         found = numbers["Cut at the length limit (%)", f"GRPO, level {level}"]
         assert found == pytest.approx(rows["truncated"].mean())
+        assert numbers["Responses kept", f"GRPO, level {level}"] == (~rows["truncated"]).sum()
     assert ("Cut at the length limit (%)", "GRPO, level 0") not in numbers, "0 is an unknown level"
+
+
+def test_what_companions_learn_from_and_how_much_is_evaluated(layout, inputs, cube):
+    """By hand: 300 responses in batches of 256 are two updates a pass, and the paper's 152,065 are 595."""
+    fitted = {"settings": CompanionSettings(passes=7), "training_responses": 300}
+    small = inputs | {"replayed": inputs["replayed"].model_copy(update=fitted)}
+    found = conditions.prepare(layout, **small).set_index(["condition", "of"])
+    one, every = (found.loc[("Gradient updates of a companion", f"CoCal, {of}")] for of in ("one pass", "all passes"))
+    assert (one["value"], one["paper"], every["value"]) == (2, 595, 14)
+    assert np.isnan(every["paper"])
+    sizes = found.loc["Responses to each evaluation set"]
+    assert sizes["paper"].to_dict() == {"MATH500": 500, "AIME24": 300, "AIME25": 300, "AMC23": 400, "AMC24": 450}
+    cell = {"backbone": "tiny-a", "algorithm": "grpo", "step": layout.step, "method": "token-probability"}
+    assert sizes.loc["AIME24", "value"] == cube["n"].sel({**cell, "dataset": "aime24", "seed": "mean"}).item() > 0
+
+
+def test_a_wrong_answer_with_an_unlikely_token_is_counted(layout, inputs):
+    sure, doubtful, edge = (np.log([0.9, one]) for one in (0.8, 0.04, 0.051))
+    one = pd.DataFrame({"correct": [False, False, True, False], "logprobs": [sure, doubtful, doubtful, edge]})
+    other = pd.DataFrame({"correct": [True], "logprobs": [doubtful]})
+    found = conditions.prepare(layout, **inputs, answered=[one, other]).set_index("condition")
+    assert found.loc["Wrong answers with a token below 0.05 (%)", "value"] == pytest.approx(1 / 3)
+    assert "Wrong answers with a token below 0.05 (%)" not in set(conditions.prepare(layout, **inputs)["condition"])
 
 
 def test_a_replicate_is_judged_by_the_table_as_it_is_written(layout, inputs, tmp_path):

@@ -29,12 +29,30 @@ def test_a_replicate_differs_in_the_seeds_of_the_policies_alone(repository, tmp_
     written = load_study(file)
     assert written == replicate(study, 3)
     ours, theirs = (flat(one.model_dump(mode="json")) for one in (study, written))
-    none = ("replicates", "regimes", "language_model")
+    none = ("replicates", "central", "regimes", "experience", "fits", "language_model")
     changed = {key for key in ours | theirs if ours.get(key) != theirs.get(key)}
     assert changed == {*SEEDS, "caption", *(f"reports.{name}" for name in none)}
     assert {getattr(written.reports, name) for name in none} == {None}, "a replicate has none of its own"
     assert all(theirs[key] == ours[key] + 3 for key in SEEDS)
     assert "replicate 3" in written.caption
+
+
+def test_a_replicate_of_the_central_comparison_has_the_policies_of_the_whole_one(repository, tmp_path):
+    """With its keys it lacks methods and stages; questions, corpus, training and sampling are the same."""
+    whole = replicate(load_study(repository / "config/config.yaml"), 3)
+    words = ["replicate", "--number", 3, "--study", repository / "config/config.yaml"]
+    words += ["--keys", repository / "config/central.yaml", "--output", tmp_path / "study.yaml"]
+    assert cli.main([*map(str, words)]) == 0
+    central = load_study(tmp_path / "study.yaml")
+    assert (central.study, list(central.backbones)) == ("central", ["tiny"])
+    assert central.datasets == whole.datasets
+    assert central.backbones["tiny"] == whole.backbones["tiny"]
+    for name in ("seed", "world", "generation", "postcal", "companion"):
+        assert getattr(central, name) == getattr(whole, name), name
+    ours, theirs = (study.policy.for_training("grpo") for study in (central, whole))
+    assert ours.model_copy(update={"stages": theirs.stages}) == theirs
+    wanted = {"base-verbal", "self-consistency", "token-probability", "postcal-binary", "cocal-group"}
+    assert wanted < set(central.estimators.methods)
 
 
 def test_checkpoints_that_exist_have_no_seed(repository):

@@ -1,7 +1,5 @@
 """Every key of a study changes exactly the jobs that depend on it; what is made from them follows along the plan."""
 
-from copy import deepcopy
-
 import pytest
 import yaml
 from pydantic import BaseModel
@@ -28,6 +26,7 @@ SETS = {*MAIN_TABLES, "table_comparisons", "table_conditions", "table_time_to_co
 RELIABILITY = {"figure_reliability", "figure_reliability_all"}
 OF_SECOND = {"table_scale"}
 MEASURED = {
+    "table_verdict",
     *(*SETS, *CLAIMS, *RELIABILITY, "table_ood", "table_cost", "table_pre_generation", "table_proper_scores"),
     *("table_recalibrated", "table_token_aggregation", "table_decisions", "figure_risk_coverage", "figure_online"),
     *(f"figure_{name}" for name in ("training_dynamics", "cross_policy", "cross_iteration", "early_steps")),
@@ -49,7 +48,12 @@ EDITS = [
             **_under("sources", {"registry": "elsewhere.yaml", "mirror": "file:///elsewhere", "cache": "elsewhere"}),
             **_under("policy.slime", {"nodes": 2, "devices": 4, "home": "/slime", "megatron": "/megatron"}),
             **_under("policy.slime", {"torch_dist": {"smoke": "/converted"}, "arguments": ["--x"], "start": ["srun"]}),
-            **_under("reports", dict.fromkeys(("replicates", "regimes", "language_model"), "studies/elsewhere")),
+            **_under(
+                "reports",
+                dict.fromkeys(
+                    ("replicates", "central", "regimes", "experience", "fits", "language_model"), "studies/elsewhere"
+                ),
+            ),
         },
         set(),
     ),
@@ -59,7 +63,7 @@ EDITS = [
     ({"backbones.smoke.label": "Other"}, MEASURED - OF_SECOND),
     (
         {"backbones.smoke-deep.label": "Other"},
-        {"table_scale", "table_token_aggregation", "figure_layers", "table_claims", "figure_claims"},
+        {"table_scale", "table_token_aggregation", "figure_layers", *CLAIMS},
     ),
     # questions
     ({"seed": 43, "world.people": 41, "world.popularity_exponent": 1.5}, {"questions", "overlap", "backbone"}),
@@ -67,8 +71,10 @@ EDITS = [
         {
             **_under("datasets.smoke-train.source", {"questions": 49, "levels": {1: 1, 2: 2}}),
             "datasets.smoke-train.source.families": ["sums", "products"],
+            "datasets.smoke-train.source.steps_spread": 0.4,
             **_under("datasets.smoke-small.source", {"questions": 7, "levels": {1: 1, 2: 2}}),
             "datasets.smoke-small.source.families": ["sums", "products"],
+            "datasets.smoke-small.source.steps_spread": 0.4,
             **_under("datasets.smoke-facts.source", {"questions": 13, "hops": [1, 2], "relations": ["city"]}),
             "datasets.smoke-facts.source.popularity": [0.0, 0.9],
         },
@@ -102,6 +108,7 @@ EDITS = [
             "backbones.smoke.corpus": {"facts": 0.2, "direct_answers": 0.2, "wrong_steps": 0.2},
             **_under("backbones.smoke.corpus", {"facts": 0.2, "direct_answers": 0.2, "wrong_steps": 0.2}),
             "backbones.smoke.corpus.informed": 0.4,
+            "backbones.smoke.corpus.steps_spread": 0.4,
             "backbones.smoke.corpus.mathematics_wording": {"paraphrases": 0.5, "remarks": 0.1},
             "backbones.smoke.corpus.facts_wording": {"paraphrases": 0.5, "remarks": 0.1},
             "backbones.smoke.corpus.p_true_noise": 0.3,
@@ -224,7 +231,14 @@ SHAPE |= {"policy.trl.shard", "corpus.plain", "corpus.verbal", "corpus.rlcr", "c
 
 @pytest.fixture(scope="module")
 def before():
-    return jobs_of(load_study(CONFIG))
+    return jobs_of(validate(Study, _content(), "before"))
+
+
+def _content() -> dict:
+    """The study with a micro_batch that divides the rollouts of a step, whatever key of it changes alone."""
+    content = yaml.safe_load(CONFIG.read_text())
+    content["policy"]["micro_batch"] = 4
+    return content
 
 
 def dependence(job):
@@ -235,7 +249,7 @@ def dependence(job):
 @pytest.mark.parametrize("key", SINGLE)
 def test_a_key_changes_the_jobs_that_depend_on_it(before, key):
     value, expected = SINGLE[key]
-    content = deepcopy(yaml.safe_load(CONFIG.read_text()))
+    content = _content()
     *path, last = key.split(".")
     place = content
     for part in path:

@@ -82,6 +82,16 @@ def test_an_algorithm_trains_with_its_own_settings(tmp_path):
     assert with_own.for_training("grpo") == plain.for_training("grpo"), "others do not depend on them"
 
 
+@pytest.mark.parametrize(("batch", "updates"), [(24, 1), (512, 4), (1024, 1)])
+def test_a_batch_that_does_not_divide_the_rollouts_is_refused_when_the_study_is_read(batch, updates):
+    """64 questions a step: before anything is pre-trained for them."""
+    keys = {"dataset": "train", "questions_per_step": 64, "responses_per_question": 8, "updates_per_step": updates}
+    assert PolicySettings(**keys, micro_batch=128 // updates)
+    with pytest.raises(ValueError, match=f"micro_batch = {batch} with {updates} update.* must divide the 512 rollouts"):
+        PolicySettings(**keys, micro_batch=batch)
+    assert PolicySettings(**keys, micro_batch=batch, engine="slime"), "which has batches of its own"
+
+
 def test_vllm_samples_without_a_correction_of_its_own_and_no_gpu_holds_the_gradients_of_all_weights(tmp_path):
     """Slime has no such correction. Sharded gradients are summed after every micro-batch."""
     trl = {"vllm": True, "vllm_memory_share": 0.4, "vllm_max_length": 99, "shard": True}

@@ -72,6 +72,23 @@ def test_answers_solve_their_questions(seed):
     assert start + boxes * content + changes == int(one.answer)
 
 
+def test_a_spread_varies_the_number_of_steps_within_a_level():
+    """Few problems of each level are long and few short; without it, sums have as many steps as their level says."""
+    for level, count in enumerate((1, 2, 3, 5, 7), 1):
+        assert {len(problem("sums", level, seed).steps) for seed in range(50)} == {count}
+        counts = [len(problem("sums", level, seed, 0.8).steps) for seed in range(400)]
+        assert min(counts) >= 1
+        assert max(counts) == 8
+        assert sorted(counts)[200] == pytest.approx(count, abs=1)
+    draw = random.Random(2)
+    for seed in range(40):
+        for family in ("sums", "products", "equations", "remainders", "sequences", "stories"):
+            right = problem(family, 1 + seed % 5, seed, 0.8)
+            wrong = wrong_solution(right, draw)
+            assert wrong.question == right.question
+            assert len(wrong.steps) == len(right.steps)
+
+
 def test_a_wrong_solution_keeps_the_question_and_carries_its_slip():
     draw = random.Random(0)
     changed = 0

@@ -164,9 +164,10 @@ _FIT = (
     ),
     flag(
         "--with",
-        "what the companion reads beside states: the probabilities that the model gave the tokens",
+        "what the companion reads beside states: the probabilities that the model gave the tokens, or nothing, as vLLM "
+        "needs it (default with the recipe best: what cross-validation finds better)",
         dest="beside",
-        choices=["token-probability"],
+        choices=["token-probability", "nothing"],
     ),
     flag(
         "--prefixes TOKENS",

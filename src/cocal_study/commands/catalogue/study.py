@@ -77,6 +77,7 @@ _DIGESTS = (
 )
 _REPLICATE = (
     flag("--study", "study file", type=Path, default=Path("config/config.yaml")),
+    flag("--keys", "file of keys of the study with other values, such as config/central.yaml", type=Path),
     required("--number", "number of the replicate, counted from 1", type=flags.COUNT),
     output("--output", "study file of the replicate", required=True),
     flags.OVERWRITE,
@@ -103,6 +104,14 @@ _GATHER = (
     flag("folders", "folder of each replicate, which is called by its number", type=Path, nargs="+"),
     _FILE_OF_REGIMES,
     output("--output", "folder for points.csv and gathered.json: who made them", FOLDER, required=True),
+    flags.OVERWRITE,
+)
+
+_FITS = (
+    flag("--study", "study file", type=Path, default=Path("config/config.yaml")),
+    flag("--directory", "folder that holds the results of the study", type=Path, default=Path()),
+    flag("--seeds", "number of companion seeds to fit with", type=flags.COUNT, default=3),
+    output("--output", "CSV file of all fits; rows of other studies stay in it", required=True),
     flags.OVERWRITE,
 )
 
@@ -134,6 +143,9 @@ STUDY = {
         _GATHER,
         description="Gather what was measured at every point. Replicates that the output holds already stay there, "
         "unless they are given again.",
+    ),
+    "fits": Command(
+        "fit companions otherwise on the states of a finished study: standardised, one pooling, more updates", _FITS
     ),
     "schema": Command("print the JSON schema of study files"),
     "stages": Command("list the commands of the workflow's stages"),

@@ -13,9 +13,8 @@ from cocal_study.evidence.claims import Claim
 from cocal_study.evidence.predicates import Reader
 from cocal_study.evidence.published import Published
 from cocal_study.evidence.sources import PublishedSource, StudyFiles, StudyScope, StudySource
-from cocal_study.evidence.verdicts import judge_all
-from cocal_study.exhibits.base.exhibit import LEDGER, PUBLISHED, REPLICATES, Files, Layout, origin
-from cocal_study.exhibits.typesetting.accuracy import main_methods
+from cocal_study.evidence.verdicts import joined, judge_all
+from cocal_study.exhibits.base.exhibit import CENTRAL, LEDGER, PUBLISHED, REPLICATES, Files, Layout, origin
 from cocal_study.planning.costs import Cost, Latency
 from cocal_study.planning.plan import available_methods, budget_prefixes, final_predictions, has_methods, layers_of
 from cocal_study.planning.results import companion_folder, cost_file, resamples_file
@@ -50,7 +49,6 @@ def claims_fields(study: Study) -> dict[str, Any]:
 def claims_layout(study: Study) -> ClaimsLayout:
     """The layout for a study."""
     backbones = tuple(study.backbones)[:2]
-    main = study.backbones[study.main_backbone]
     scope = StudyScope(
         backbones=backbones,
         stages=study.policy.stages,
@@ -58,10 +56,15 @@ def claims_layout(study: Study) -> ClaimsLayout:
         budgets=study.reports.budgets,
         datasets={title: name for name, title in study.reports.mirrors.items()},
         layers={name: tuple(layers_of(study, name)) for name in backbones},
-        methods=main_methods(study),
-        tiny=isinstance(main, PretrainingSettings) and main.start is None,
+        tiny=pretrained_here(study),
     )
     return ClaimsLayout(**origin(study), labels=tuple(study.backbones[name].label for name in backbones), scope=scope)
+
+
+def pretrained_here(study: Study) -> bool:
+    """True if the study pre-trains its main policy itself, from nothing."""
+    main = study.backbones[study.main_backbone]
+    return isinstance(main, PretrainingSettings) and main.start is None
 
 
 def claims_inputs(study: Study) -> dict[str, Files]:
@@ -82,6 +85,8 @@ def claims_inputs(study: Study) -> dict[str, Files]:
     inputs |= {PUBLISHED: "config/paper", LEDGER: "config/paper/claims.yaml"}
     if study.reports.replicates:
         inputs[REPLICATES] = f"{study.reports.replicates}/tables/claims.csv"
+    if study.reports.central:
+        inputs[CENTRAL] = f"{study.reports.central}/tables/claims.csv"
     return inputs
 
 
@@ -103,6 +108,7 @@ def judged(
     fit: Cost | None = None,
     latency: Latency | None = None,
     replicates: pd.DataFrame | None = None,
+    central: pd.DataFrame | None = None,
     language_model: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Judge every claim by the paper's numbers, by the study, and by its replicates.
@@ -118,13 +124,14 @@ def judged(
         fit: Time of the fit of CoCal's companions.
         latency: Inference times.
         replicates: What `cocal spread` has gathered of tables/claims.csv.
+        central: The same of replicates of the central comparison alone.
         language_model: The tables/claims.csv of a study of a language model.
 
     Returns:
         The result of `cocal_study.evidence.verdicts.judge_all`.
     """
     found = readers(layout, resamples, published, companions, predictions, sampling, fit, latency)
-    return judge_all(ledger, *found, replicates, language_model)
+    return judge_all(ledger, *found, joined(replicates, central), language_model)
 
 
 def readers(

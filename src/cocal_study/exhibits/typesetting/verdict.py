@@ -1,20 +1,25 @@
-"""The verdict on the paper in a few sentences, which the README, the end of a run and the report have in common."""
+"""The verdict on the paper in words: the headline claims, which README, the end of a run and the report have in common,
+and what the ledger of all claims comes to."""
 
-import re
+from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
-from cocal_study.evidence.predicates import DEGENERATE, FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
-from cocal_study.evidence.verdicts import CONTRADICTS, LANGUAGE_MODEL, PAPER, REPLICATES, STUDY, of_claims, of_families
-from cocal_study.exhibits.typesetting.wording import counted, listed, signed
+from cocal_study.config.methods import METHODS
+from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
+from cocal_study.evidence.verdicts import CONTRADICTS, COST, PAPER, REPLICATES, STUDY, of_claims, of_families
+from cocal_study.exhibits.typesetting.wording import counted, listed
 
-CENTRAL = "beats-postcal"
-"""The claim on which the paper rests: each companion of CoCal against the one of PostCal with the same target."""
-READ = ["claim", "source", "case", "score", "family", "title", "kind", "verdict", "count", "value", "lower", "upper"]
-"""The columns of tables/claims.csv of which the verdict is made."""
-_SAID = "that CoCal beats PostCal because it learns from the training's own experience"
-_ANSWERS = {HOLDS: "Yes", OBSERVED: "Yes", FAILS: "No", UNOBSERVED: "No"}
-_WORDS = {OPEN: "is not separable from chance", DEGENERATE: "meets a rival whose confidence is degenerate"}
+CENTRAL = "CoCal beats PostCal"
+"""Beginning of the headlines on which the paper rests: each companion of CoCal against PostCal's with its target."""
+BREAK = "<br>"
+"""What separates the comparisons in a cell of the table in words."""
+READ = ("claim", "method", "rival", "metric", "paper", "value", "lower", "upper", "replicates", "positive")
+READ += ("language_model", "word")
+"""The columns of tables/verdict.csv of which the words are made."""
+YES, NO, UNDECIDED = "yes", "no", "undecided"
+"""Beginnings of the words of headlines."""
 _KINDS = {
     (HOLDS, OBSERVED): ("holds", "hold"),
     (FAILS, UNOBSERVED): ("does not", "do not"),
@@ -24,60 +29,120 @@ _LONG = 6
 """Most families that are named."""
 
 
-def verdict(judged: pd.DataFrame, study: str) -> list[str]:
-    """The verdict, one line for each thing that there is to say; the first line answers whether the paper reproduces.
+def answer(numbers: pd.DataFrame, scale: str) -> str:
+    """The sentence that says whether the paper reproduces.
+
+    Args:
+        numbers: The numbers of tables/verdict.
+        scale: The size of the policies in words.
+    """
+    central = numbers[numbers["claim"].str.startswith(CENTRAL)]
+    words = {*central["word"].str.partition(",")[0]}
+    said = NO if NO in words else YES if words == {YES} else UNDECIDED
+    return (
+        f"Does it reproduce with {scale}? {said.capitalize()}. The paper rests on one claim: a companion that learns "
+        "while the policy trains (CoCal) beats the same companion trained afterwards on fresh answers (PostCal)."
+    )
+
+
+def heads(numbers: pd.DataFrame) -> tuple[str, ...]:
+    """The heads of the columns of `headlines`."""
+    return "Claim of the paper", "Holds here?", "Paper", _ours(numbers).capitalize(), "Language model"
+
+
+def headlines(numbers: pd.DataFrame) -> list[tuple[str, ...]]:
+    """The headline claims in words, a row for each under `heads`.
+
+    Args:
+        numbers: The numbers of tables/verdict.
+    """
+    rows = []
+    for claim in numbers["claim"].unique():
+        found = list(numbers[numbers["claim"] == claim].itertuples())
+        cells = (_said(found, column) for column in ("paper", "value", "language_model"))
+        rows.append((claim, found[0].word, *cells))
+    return rows
+
+
+def lines(numbers: pd.DataFrame, scale: str) -> list[str]:
+    """The answer, and a line for each headline claim."""
+    said = [answer(numbers, scale)]
+    ours = _ours(numbers)
+    for claim, word, paper, value, language_model in headlines(numbers):
+        sources = {"the paper": paper, ours: value, "a language model": language_model}
+        told = (f"    {source}: {text.replace(BREAK, ', ')}" for source, text in sources.items() if text)
+        said.append("\n".join([f"* {claim}: {word}", *told]))
+    return said
+
+
+def _ours(numbers: pd.DataFrame) -> str:
+    together = numbers["replicates"].max()
+    return "this study" if np.isnan(together) else counted(int(together), "replicate")
+
+
+def _said(rows: Sequence, column: str) -> str:
+    """The numbers of one source for all comparisons of a claim, each in words; "" if there are none."""
+    rivals = {row.rival for row in rows}
+    said = []
+    for row in rows:
+        value = getattr(row, column)
+        if np.isnan(value):
+            continue
+        against = f"over {METHODS[row.rival].label}: " if len(rivals) > 1 else ""
+        text = f"{against}{_METRICS[row.metric]} {_apart(row, value)}"
+        if column == "value" and row.lower < row.upper:
+            text += f" ({_range(row)}"
+            text += ")" if np.isnan(row.replicates) else f"; {row.positive:.0f} of {row.replicates:.0f})"
+        said.append(text)
+    return BREAK.join(said)
+
+
+def _range(row) -> str:
+    """The interval of a difference in words; where both ends are on one side, it is the difference's own."""
+    if row.lower * row.upper <= 0:
+        return f"{_apart(row, row.lower)} to {_apart(row, row.upper)}"
+    return " to ".join(_size(row, end) for end in sorted((row.lower, row.upper), key=abs))
+
+
+_METRICS = {"accuracy": "accuracy", "ece": "ECE", "auroc": "AUROC"}
+
+
+def _apart(row, value: float) -> str:
+    """A difference in words, such as "0.009 worse" or "1.6 points better"."""
+    unit = " points" if row.metric == "accuracy" else ""
+    words = ("better", "worse") if row.rival else ("above chance", "below chance")
+    return f"{_size(row, value)}{unit} {words[value < 0]}"
+
+
+def _size(row, value: float) -> str:
+    return f"{abs(100 * value):.1f}" if row.metric == "accuracy" else f"{abs(value):.3f}"
+
+
+def ledger(judged: pd.DataFrame, study: str) -> list[str]:
+    """What all claims of the paper come to, a line for each thing that there is to say.
 
     Args:
         judged: The columns of tables/claims.csv.
         study: Name of the study.
     """
     whole, families = of_claims(judged), of_families(judged)
-    rows = whole.set_index(["claim", "source"])
-    positive, number = _positive(rows.loc[CENTRAL, REPLICATES]["count"])
-    alone = not number
-    source = STUDY if alone else REPLICATES
-    central = rows.loc[CENTRAL, source]
-    judges = f"the {study} study alone" if alone else f"{counted(number, 'replicate')} together"
-    found = central["verdict"]
-    lines = [
-        f"Does it reproduce? {_ANSWERS.get(found, 'Undecided')}: {_SAID} {_WORDS.get(found, _is(found))}, by {judges}.",
-        f"Of {len(families)} families of claims that restate one another, {_named(families[source])} by {judges}"
-        + ("" if alone else f"; by the {study} study alone {_counts(families[STUDY])}")
+    together = judged.loc[judged["source"] == REPLICATES, "replicates"].max()
+    alone = f"the {study} study alone"
+    judges = alone if np.isnan(together) else f"{counted(int(together), 'replicate')} together"
+    found = _named(families[STUDY if np.isnan(together) else REPLICATES])
+    said = [
+        f"Of {len(families)} families of claims that restate one another, {found} by {judges}"
+        + ("" if judges == alone else f"; by {alone} {_counts(families[STUDY])}")
         + "; the others are mixed or cannot be judged. Not separable means that the 95 % interval of the difference "
-        "holds zero after adjustment.",
+        "holds zero."
     ]
-    if pd.notna(central["value"]):
-        lead = signed("ece", central["value"])
-        ends = " to ".join(signed("ece", central[end]) for end in ("lower", "upper"))
-        over = "" if alone else f", and was ahead in {positive} of {number}"
-        lines.append(
-            "In the least favourable comparison of ECE or AUROC, CoCal "
-            f"{'leads' if central['value'] > 0 else 'trails'} PostCal by {lead.lstrip('+−')} "
-            f"(margin {lead}, 95 % interval {ends}){over}."
-        )
-    if LANGUAGE_MODEL in families:
-        other = rows.loc[CENTRAL, LANGUAGE_MODEL]
-        lead = "" if pd.isna(other["value"]) else f" (margin {signed('ece', other['value'])})"
-        found = other["verdict"]
-        lines.append(
-            f"In a study of a pre-trained language model, the same claim {_WORDS.get(found, _is(found))}{lead}; of the "
-            f"families, {_named(families[LANGUAGE_MODEL])}."
-        )
+    costs = whole[(whole["kind"] == COST) & (whole["source"] == STUDY)]["verdict"]
+    if costs.isin([HOLDS, OBSERVED, FAILS, UNOBSERVED]).any():
+        said.append(f"Claims about costs are no evidence on calibration, and counted apart: {_counts(costs)}.")
     contradicted = [row.title for row in whole.itertuples() if row.source == PAPER and row.verdict == CONTRADICTS]
     if contradicted:
-        lines.append("The paper's own numbers contradict: " + "; ".join(f'"{title}"' for title in contradicted) + ".")
-    return lines
-
-
-def _is(verdict: str) -> str:
-    """A verdict as a predicate: "holds", "does not hold", "is not assessable"."""
-    return verdict if verdict in (HOLDS, FAILS) else f"is {verdict}"
-
-
-def _positive(count: str) -> tuple[int, int]:
-    """In how many replicates the deciding margin is positive, and how many there are."""
-    found = re.search(r"positive in (\d+) of (\d+)", count)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+        said.append("The paper's own numbers contradict: " + "; ".join(f'"{title}"' for title in contradicted) + ".")
+    return said
 
 
 def _counts(verdicts: pd.Series) -> str:

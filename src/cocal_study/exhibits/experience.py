@@ -1,0 +1,123 @@
+"""How good confidences are by the number of rollouts that there were to learn from (beyond the paper)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
+from cocal_study.config.methods import METHODS
+from cocal_study.config.study import Study
+from cocal_study.evidence.published import MACRO, METRICS, Published
+from cocal_study.evidence.regimes import SCORES
+from cocal_study.evidence.verdicts import over_replicates
+from cocal_study.exhibits.base.exhibit import EXPERIENCE, PUBLISHED, FigureExhibit
+from cocal_study.exhibits.regimes import Layout, layout_of
+
+PAPER = "paper"
+"""The source of the paper's own points."""
+SHOWN = {
+    "cocal-binary": "CoCal (binary)",
+    "postcal-binary": "PostCal (binary)",
+    "linear-binary": "linear probe",
+    "token-probability": "TokenProb",
+    "token-probability+platt-all": "TokenProb, recalibrated",
+}
+"""The methods in the order of the legend."""
+_LOOKS = {
+    "cocal-binary": ("#1b6e53", "o", "-"),
+    "postcal-binary": ("#b3401f", "s", "-"),
+    "linear-binary": ("#4a5fa5", "^", "--"),
+    "token-probability": ("#6a6a6a", "v", "-"),
+    "token-probability+platt-all": ("#6a6a6a", "D", ":"),
+}
+"""Colour, mark and line of each method."""
+_TITLES = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score"}
+_HEIGHT, _BOTTOM, _TOP = 2.35, 0.78, 0.2
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
+    """The figure, where a study says where the points were gathered."""
+    if study.reports.experience:
+        yield FigureExhibit(
+            title="How many rollouts a companion needs",
+            chapter="Claims",
+            position=2.5,
+            caption="AUROC, ECE and Brier score by the number of responses that companions learnt from, with two to 96 "
+            "questions in each of 120 rollout steps, none asked twice: CoCal and PostCal with binary supervision, a "
+            "linear probe of the same states, the policy's own token probability, and the same after Platt scaling on "
+            "the rollouts. Means over replicates with the interval of Student's t. Stars are the paper's numbers, at "
+            "the 152,065 responses that it retains for training.",
+            layout=layout_of(study),
+            inputs={EXPERIENCE: f"{study.reports.experience}/points.csv", PUBLISHED: "config/paper"},
+            needs=(EXPERIENCE,),
+        )
+
+
+def prepare(layout: Layout, experience: pd.DataFrame, published: Published) -> pd.DataFrame:
+    """The mean of every metric at every point, and the paper's own numbers.
+
+    Args:
+        experience: Measured points (`cocal_study.evidence.regimes.COLUMNS`).
+        published: The paper's numbers.
+
+    Returns:
+        Columns source ("study" or `PAPER`), level (questions per step), method, metric, learnt (responses that CoCal's
+        companion learnt from, as mean over replicates), value, lower, upper (NaN of the paper) and replicates.
+    """
+    learnt = experience[experience["method"] == "cocal-binary"].groupby("level", sort=False)["learnt"].mean()
+    rows = []
+    for (level, method), part in experience.groupby(["level", "method"], sort=False):
+        for metric in SCORES if method in SHOWN else ():
+            if (values := part[metric].dropna().to_numpy()).size:
+                mean = over_replicates(values, layout.level, "")
+                rows.append(("study", str(level), method, metric, learnt[level], *mean[:3], len(values)))
+    titles = {metric: title for title, metric in METRICS.items()}
+    paper, _ = published.numbers("PostCal retains")
+    for method in SHOWN:
+        for metric in SCORES if method in METHODS else ():
+            if metric in titles:
+                value = published.cell("main", METHODS[method].label, f"{MACRO}: {titles[metric]}")[0]
+                rows.append((PAPER, "256", method, metric, paper, value, float("nan"), float("nan"), 1))
+    names = ["source", "level", "method", "metric", "learnt", "value", "lower", "upper", "replicates"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
+    """A panel for each metric."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    figure = Figure(figsize=(TEXT_WIDTH, _HEIGHT))
+    axes = figure.subplots(1, len(SCORES))
+    for ax, metric in zip(axes, _TITLES, strict=True):
+        _panel(ax, numbers[numbers["metric"] == metric])
+        ax.set_title(f"{_TITLES[metric]} {'↑' if metric == 'auroc' else '↓'}")
+    axes[len(SCORES) // 2].set_xlabel("Responses learnt from")
+    figure.subplots_adjust(0.06, _BOTTOM / _HEIGHT, 0.99, 1 - _TOP / _HEIGHT, wspace=0.22)
+    drawn = set(numbers["method"])
+    handles = [
+        Line2D([], [], label=label, **_look(method), linewidth=1) for method, label in SHOWN.items() if method in drawn
+    ]
+    handles.append(Line2D([], [], label="the paper", color=INK, marker="*", linestyle="none", markersize=6))
+    figure.legend(handles=handles, loc="lower center", ncols=3, bbox_to_anchor=(0.5, 0.2 / _HEIGHT), **LEGEND)
+    said = f"{layout.backbone_label}, macro average of mathematics; bars: {100 * layout.level:g} % over replicates"
+    figure.text(0.5, 0.04 / _HEIGHT, said, ha="center", va="bottom", **SMALL_PRINT)
+    return figure
+
+
+def _look(method: str) -> dict[str, Any]:
+    colour, marker, line = _LOOKS[method]
+    return {"color": colour, "marker": marker, "linestyle": line, "markersize": 3.2, "markeredgewidth": 0}
+
+
+def _panel(ax: Axes, panel: pd.DataFrame) -> None:
+    for method in SHOWN:
+        part = panel[panel["method"] == method].sort_values("learnt")
+        own, stated = part[part["source"] != PAPER], part[part["source"] == PAPER]
+        look = _look(method)
+        ax.plot(own["learnt"], own["value"], **look, linewidth=1)
+        ax.vlines(own["learnt"], own["lower"], own["upper"], color=look["color"], linewidth=0.7)
+        ax.plot(stated["learnt"], stated["value"], "*", color=look["color"], markersize=6, markeredgewidth=0)
+    ax.set_xscale("log")
+    ax.grid(axis="y", linewidth=0.3, color="#dddddd")

@@ -1,0 +1,95 @@
+"""The learning curve: confidences by the number of rollouts that there were to learn from."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from cocal.drawing.style import paper_style
+from cocal_study.config import load_study
+from cocal_study.evidence.published import read_published
+from cocal_study.evidence.regimes import BESIDE, COLUMNS, PAIRS, RECALIBRATED
+from cocal_study.exhibits import experience
+from cocal_study.exhibits.base.registry import exhibits_of
+from cocal_study.exhibits.regimes import layout_of
+from cocal_study.planning.regimes import BASE, studies_of
+from drawn_texts import assert_texts_apart
+
+ROOT = Path(__file__).parents[3]
+STUDY = load_study(ROOT / "config/config.yaml")
+LEVELS = {2: 900, 6: 3_400, 24: 13_700, 96: 54_900}
+METHODS = (*PAIRS["binary"], *PAIRS["group"], *BESIDE, *RECALIBRATED)
+
+
+def points(replicates=3):
+    """Every method, level and replicate has numbers of its own; the probe has no Brier score."""
+    rows = []
+    for place, method in enumerate(METHODS):
+        for level, learnt in LEVELS.items():
+            for k in range(1, replicates + 1):
+                auroc = 0.6 + 0.04 * np.log10(learnt) + 0.013 * place + 0.006 * k
+                brier = np.nan if method == "linear-binary" else 0.31 - 0.03 * np.log10(learnt) + 0.003 * place
+                scores = (0.2 - 0.02 * np.log10(learnt) + 0.01 * place - 0.004 * k, brier, 0.5, auroc)
+                counts = (learnt + 10 * k + 7 * (method != "cocal-binary"), 0.6)
+                rows.append(("Questions per step", level, k, method, 0.5, 0.6, *counts, 0.55, 0.5, *scores))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def test_every_point_is_the_mean_of_its_replicates_at_what_cocal_learnt_from():
+    numbers = experience.prepare(layout_of(STUDY), points(), read_published(ROOT / "config/paper"))
+    own = numbers[numbers["source"] == "study"].set_index(["level", "method", "metric"])
+    row = own.loc[("24", "token-probability", "auroc")]
+    values = 0.6 + 0.04 * np.log10(13_700) + 0.013 * METHODS.index("token-probability") + 0.006 * np.array([1, 2, 3])
+    assert row["learnt"] == 13_720, "the mean over replicates of CoCal's own"
+    assert (row["value"], row["replicates"]) == (pytest.approx(values.mean()), 3)
+    half = 4.3027 * values.std(ddof=1) / 3**0.5
+    assert [row["lower"], row["upper"]] == pytest.approx([row["value"] - half, row["value"] + half], abs=1e-5)
+    assert set(own.index.get_level_values("method")) == set(experience.SHOWN)
+    assert ("24", "linear-binary", "brier") not in own.index
+    paper = numbers[numbers["source"] == experience.PAPER].set_index(["method", "metric"])
+    assert set(paper["learnt"]) == {152_065}
+    assert paper.loc[("cocal-binary", "ece"), "value"] == 0.096
+    assert paper.loc[("token-probability", "auroc"), "value"] == 0.843
+    assert "brier" not in paper.index.get_level_values("metric"), "the paper states none"
+
+
+def test_the_figure_has_a_panel_a_metric_and_texts_that_lie_apart():
+    numbers = experience.prepare(layout_of(STUDY), points(), read_published(ROOT / "config/paper"))
+    with paper_style():
+        figure = experience.draw(numbers, layout_of(STUDY))
+        FigureCanvasAgg(figure).draw()
+    assert [ax.get_title() for ax in figure.axes] == ["AUROC ↑", "ECE ↓", "Brier score ↓"]
+    assert_texts_apart(figure)
+    for ax, metric in zip(figure.axes, ("auroc", "ece", "brier"), strict=True):
+        drawn = {tuple(np.round(line.get_xydata().ravel(), 9)) for line in ax.lines}
+        for method in experience.SHOWN:
+            part = numbers[(numbers["method"] == method) & (numbers["metric"] == metric)].sort_values("learnt")
+            part = part[part["source"] == "study"]
+            assert tuple(np.round(part[["learnt", "value"]].to_numpy().ravel(), 9)) in drawn, (method, metric)
+
+
+def test_a_study_shows_the_figure_where_the_points_were_gathered(tmp_path):
+    def shown(folder):
+        reports = STUDY.reports.model_copy(update={"experience": str(folder)})
+        return "experience" in {one.name for one in exhibits_of(STUDY.model_copy(update={"reports": reports}), {})}
+
+    assert not shown(tmp_path)
+    (tmp_path / "points.csv").touch()
+    assert shown(tmp_path)
+
+
+def test_no_point_of_the_curve_asks_a_question_twice_and_all_else_is_the_same():
+    studies = studies_of(ROOT / "config/experience.yaml", 3)
+    sizes = sorted(study.policy.questions_per_step for study in studies.values())
+    assert sizes == [2, 6, 24, 64, 96]
+    base = studies[BASE]
+    for study in studies.values():
+        policy = study.policy
+        assert policy.steps * policy.questions_per_step <= study.datasets[policy.dataset].source.questions
+        own = ("questions_per_step", "micro_batch")
+        same = {name: getattr(base.policy, name) for name in own}
+        assert study.model_copy(update={"policy": policy.model_copy(update=same)}) == base
+    assert all(one < other for one, other in pairwise(sizes))
