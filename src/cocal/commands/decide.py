@@ -118,37 +118,36 @@ def _stop(options: argparse.Namespace, reading: Reading) -> None:
     if options.threshold is not None and (options.risk or options.delta):
         raise ConfigError("--risk and --delta certify a threshold by --calibration; leave them out, or --threshold")
     risk, delta = options.risk or 0.1, options.delta or 0.1
-    pools = read_scored(options.input, reading, ("question",), ("stopped_at",))
-    courses, threshold = read_courses(pools, reading.field), options.threshold
-    print(pools.as_read)
+    new, threshold = read_courses(options.input, reading, ("stopped_at",)), options.threshold
     if options.calibration:
-        calibration = read_scored(options.calibration, reading, ("question",))
-        theirs = read_courses(calibration, reading.field)
-        threshold = threshold_to_stop(pools, courses, calibration, theirs, max_risk=risk, delta=delta)
-        print(calibration.as_read)
+        old = read_courses(options.calibration, reading)
+        threshold = threshold_to_stop(new, old, max_risk=risk, delta=delta)
+    for one in (new, old) if options.calibration else (new,):
+        print(one.scored.as_read)
     if threshold is None:
         print(
-            f"No threshold can be certified: {calibration.source} does not show that at most {100 * risk:g} % of the "
+            f"No threshold can be certified: {options.calibration} does not show that at most {100 * risk:g} % of the "
             f"stopped responses would have been right, so none is stopped. Give more calibration questions "
             f"({fewest_questions(risk, delta)} whose response is stopped and wrong do), or a larger --risk or --delta."
         )
     else:
         print(f"threshold {threshold!r}: responses are stopped where their confidence falls below it")
-        print(f'  For `cocal serve`: "confidence_every": {courses.every}, "confidence_stop_below": {threshold!r}')
+        print(f'  For `cocal serve`: "confidence_every": {new.every}, "confidence_stop_below": {threshold!r}')
     if threshold is not None and options.calibration:
         print(
             f"  With a probability of at least {100 * (1 - delta):g} %, at most {100 * risk:g} % of stopped responses "
             "from this source would have been right (Learn then Test)."
         )
-    at = courses.stopped(0.0 if threshold is None else threshold)
-    stopped, rows = at > 0, np.arange(len(at))
-    write_decisions(pools, rows, {"stopped_at": [place or None for place in at.tolist()]}, options.output)
-    saved = (courses.tokens - at)[stopped].sum() / courses.tokens.sum()
-    print(
-        f"{options.output}: {stopped.sum():,} of {len(at):,} responses are stopped, {100 * saved:.1f} % of tokens saved"
+    at, right = new.stopped(0.0 if threshold is None else threshold), new.scored.correct
+    write_decisions(
+        new.scored, np.arange(len(at)), {"stopped_at": [one or None for one in at.tolist()]}, options.output
     )
-    if pools.correct is not None and stopped.any():
-        among, lost = pools.correct[stopped].mean(), pools.correct[stopped].sum() / max(pools.correct.sum(), 1)
+    stopped, left = at > 0, np.where(at > 0, new.tokens - at, 0).sum() / new.tokens.sum()
+    print(
+        f"{options.output}: {stopped.sum():,} of {len(at):,} responses are stopped, {100 * left:.1f} % of tokens saved"
+    )
+    if right is not None and stopped.any():
+        among, lost = right[stopped].mean(), right[stopped].sum() / max(right.sum(), 1)
         print(f"  right among the stopped: {100 * among:.1f} %; of all right responses {100 * lost:.1f} % are lost")
 
 

@@ -34,16 +34,15 @@ class Step(KVConnectorMetadata):
     """What the scheduler tells the worker in a step.
 
     Attributes:
-        begun: Number of prompt tokens of new requests.
+        begun: Number of prompt tokens of new requests, and of tokens after each of which the response is read while it
+            grows, 0 for none.
         ended: Number of tokens of prompt and response of those whose response has ended.
         gone: Requests that have left.
-        every: Number of tokens after each of which growing responses are read, of those new requests that ask for it.
     """
 
-    begun: dict[str, int] = field(default_factory=dict)
+    begun: dict[str, tuple[int, int]] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
-    every: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -85,8 +84,8 @@ class Sums:
 
     def __init__(self, device: torch.device, prompts: bool):
         self._device, self._names = device, ("last", "mean", *(["prompt"] if prompts else []))
-        self._begun: dict[str, int] = {}
-        """Prompt lengths of requests of which nothing was computed yet, and which have no place."""
+        self._begun: dict[str, tuple[int, int]] = {}
+        """What was told of requests of which nothing was computed yet, and which have no place."""
         self._ended: dict[str, int] = {}
         """Lengths of responses that have ended and were not read yet."""
         self._places: dict[str, int] = {}
@@ -95,7 +94,6 @@ class Sums:
         self._counts = np.zeros((4, 0), np.int64)
         """Tokens of the prompt, tokens up to which states are summed, the length at which they end, and the number of
         tokens after each of which the response is read, 0 for none."""
-        self._every: dict[str, int] = {}
         self.due: list[tuple[str, int]] = []
         """Growing responses that are to be read after the latest step, with their numbers of tokens."""
 
@@ -103,10 +101,8 @@ class Sums:
         """Take what the scheduler has told."""
         self._begun |= step.begun
         self._ended |= step.ended
-        self._every |= step.every
         for name in step.gone:
             self._ended.pop(name, None)
-            self._every.pop(name, None)
             if self._begun.pop(name, None) is None:
                 self._free.append(self._places.pop(name))
 
@@ -122,7 +118,7 @@ class Sums:
         """Add the states of a step; those that were added before are skipped."""
         self.due = []
         for name in self._begun.keys() & {*step.requests}:
-            self._begin(name, self._begun.pop(name), step)
+            self._begin(name, *self._begun.pop(name), step)
         if not self._places:
             return
         for name in self._ended.keys() & self._places.keys():
@@ -165,7 +161,7 @@ class Sums:
     def _indices(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(values).to(self._device, non_blocking=True)
 
-    def _begin(self, request: str, prompt: int, step: Computed) -> None:
+    def _begin(self, request: str, prompt: int, every: int, step: Computed) -> None:
         """Give a place to a request; there are twice as many where none is free."""
         if not self._free:
             size = self._counts.shape[1]
@@ -176,7 +172,7 @@ class Sums:
             self._kept = {name: torch.cat([kept[name], room] if kept else [room.clone()]) for name in self._names}
             self._free += range(size, size + more)
         place = self._places[request] = self._free.pop()
-        self._counts[:, place] = prompt, prompt, _NEVER, self._every.pop(request, 0)
+        self._counts[:, place] = prompt, prompt, _NEVER, every
         self._kept["mean"][place] = 0
 
 
@@ -215,15 +211,13 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         if prompt is None or prompt >= length:
             return
         self._found[request.request_id] = None
-        self._told.begun[request.request_id] = prompt or length
+        every = 0 if prompt else request.kv_transfer_params.get(EVERY, 0)
+        self._told.begun[request.request_id] = prompt or length, every
         if prompt:
             self._told.ended[request.request_id] = length
             request.skip_reading_prefix_cache = True
         else:
             self._growing.add(request.request_id)
-            if every := request.kv_transfer_params.get(EVERY):
-                self._told.every[request.request_id] = every
-                self._courses[request.request_id] = {}
 
     def stops(self, request) -> bool:
         """Whether a growing response is to end by what was just read of it."""
@@ -255,7 +249,7 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
             self._found |= {request: one for request, one in told.found.items() if request in self._found}
             self.fresh = {request: one for request, one in told.grown.items() if request in self._growing}
             for request, (tokens, one) in self.fresh.items():
-                self._courses[request][tokens] = one
+                self._courses.setdefault(request, {})[tokens] = one
 
     def request_finished_all_groups(self, request, block_ids) -> tuple[bool, dict[str, Any] | None]:
         """Hand out what was read; the blocks may be freed."""

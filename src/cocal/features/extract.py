@@ -1,7 +1,7 @@
 """Hidden states of responses, from teacher-forced passes over their exact token ids."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -93,18 +93,6 @@ def token_inputs(logprobs: np.ndarray, until: np.ndarray) -> np.ndarray:
     return np.stack([*sums, np.minimum.accumulate(logprobs)[until - 1]], axis=1).astype(np.float32)
 
 
-class Grown(NamedTuple):
-    """What is wanted of growing responses.
-
-    Attributes:
-        every: Number of tokens after each of which they are read, before the last one.
-        take: Function that is called with the place of each response and what is read, float32 (k, inputs).
-    """
-
-    every: int
-    take: Callable[[int, np.ndarray], None]
-
-
 def inputs_of(
     policy: Policy,
     layout: Layout,
@@ -112,22 +100,25 @@ def inputs_of(
     responses: Sequence[Tokens],
     batch_tokens: int,
     tokens: bool,
-    grown: Grown | None,
+    every: int | None = None,
+    take: Callable[[int, np.ndarray], None] | None = None,
 ) -> np.ndarray:
-    """What a companion reads of n responses, float32 (n, inputs): states, and `token_inputs` behind them if wanted."""
-    prefixes = None
-    if grown:
-        lengths = [np.arange(grown.every, len(ids), grown.every) for ids in responses]
+    """What a companion reads of n responses, float32 (n, inputs): pooled states, and `token_inputs` behind them if they
+    are wanted. With `every`, `take` is called with the place of each response and what is read after every so many
+    tokens before the last, float32 (k, inputs), which nothing else keeps."""
+    passed, prefixes = (policy, layout, prompts, responses, batch_tokens), None
+    if every:
+        lengths = [np.arange(every, len(ids), every) for ids in responses]
 
-        def take(row: int, states: np.ndarray, logprobs: np.ndarray | None) -> None:
-            grown.take(row, _flat(states, token_inputs(logprobs, lengths[row]) if tokens else None))
+        def grown(row: int, states: np.ndarray, logprobs: np.ndarray | None) -> None:
+            take(row, _flat(states, token_inputs(logprobs, lengths[row]) if tokens else None))
 
-        prefixes = Prefixes(lengths, take)
+        prefixes = Prefixes(lengths, grown)
     if tokens:
-        return _flat(*states_and_tokens(policy, layout, prompts, responses, batch_tokens, prefixes))
-    return _flat(pooled_states(policy, layout, prompts, responses, batch_tokens, prefixes=prefixes))
+        return _flat(*states_and_tokens(*passed, prefixes))
+    return _flat(pooled_states(*passed, prefixes=prefixes), None)
 
 
-def _flat(states: np.ndarray, tokens: np.ndarray | None = None) -> np.ndarray:
+def _flat(states: np.ndarray, tokens: np.ndarray | None) -> np.ndarray:
     flat = states.reshape(len(states), np.prod(states.shape[1:], dtype=int))
     return flat if tokens is None else np.concatenate([flat, tokens], axis=1)

@@ -150,10 +150,6 @@ class Part(Model):
     token_probability: float | None
     """AUROC of the mean token probability so far."""
 
-    def in_words(self) -> str:
-        """The part in a line."""
-        return f"AUROC {_text('auroc', self.auroc)}, ECE {_text('ece', self.ece)}: {self.name}, {self.responses:,}"
-
 
 _PARTS = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score", "constant": "Brier score of a constant"}
 _PARTS |= {"token_probability": "AUROC of mean token probability"}

@@ -14,7 +14,7 @@ import numpy as np
 from cocal.companion.companions import Companions
 from cocal.companion.settings import CompanionSettings, Target
 from cocal.errors import ConfigError, ContractError
-from cocal.features.extract import Grown, inputs_of
+from cocal.features.extract import inputs_of
 from cocal.features.store import Layout, decoded, encoded
 from cocal.integrations.sample import Sample
 from cocal.models.loading import Policy, Vocabulary
@@ -355,15 +355,14 @@ def states_of(
     take: Callable[[int, np.ndarray], None] | None = None,
 ) -> np.ndarray:
     """What the companion reads of responses, float32 (n, inputs), from teacher-forced passes over `BLOCK` of them at a
-    time. With `every`, `take` is called with the place of each response and what is read after every so many tokens
-    before the last, float32 (k, inputs)."""
+    time (`cocal.features.extract.inputs_of`)."""
     spec, found = about.spec, [np.empty((0, about.spec.inputs), dtype=np.float32)]
     for start in range(0, len(rows), BLOCK):
         block = rows[start : start + BLOCK]
         layout = Layout(len(block), (spec.layer,), spec.poolings, policy.hidden, len(block), about.states)
         ids = [row.prompt for row in block], [row.response for row in block]
-        grown = None if every is None else Grown(every, lambda row, one, at=start: take(at + row, one))
-        found.append(inputs_of(policy, layout, *ids, batch_tokens, about.token_probability, grown))
+        chosen = batch_tokens, about.token_probability, every
+        found.append(inputs_of(policy, layout, *ids, *chosen, lambda row, one, at=start: take(at + row, one)))
     return np.concatenate(found)
 
 

@@ -36,9 +36,8 @@ def computed(draw, sums, late: bool) -> int:
     done, reached, found, again = dict.fromkeys(names, 0), dict.fromkeys(names, 0), {}, 0
     given = set(names[::3])  # their responses exist, and are a part of the request's prompt
     told, known = {name: length[name] for name in given}, {}
-    begun = dict(prompt)
     every = {name: int(draw.integers(1, 6)) for name in names if name not in given and draw.random() < 0.5}
-    asked, grown = dict(every), []
+    begun, grown = {name: (prompt[name], every.get(name, 0)) for name in names}, []
     while len(found) < len(names):
         running = [name for name in names if name not in found and draw.random() < 0.7]
         sizes = []
@@ -52,14 +51,14 @@ def computed(draw, sums, late: bool) -> int:
         # a request that is not followed lies before them, and a graph pads the rows
         rows = torch.cat([torch.full((3, LAYERS, HIDDEN), 9.0), *rows, torch.full((4, LAYERS, HIDDEN), torch.nan)])
         starts = np.array([5, *(done[name] for name in running)], np.int64)
-        sums.follow(Step(begun, told, every=asked))
+        sums.follow(Step(begun, told))
         sums.add(Computed(list(rows.unbind(1)), ["other", *running], np.cumsum([0, 3, *sizes]), starts))
         if sums.due:
             of_due = sums.pooled([name for name, _ in sums.due], ("last", "mean"))
             grown += [(name, tokens, one) for (name, tokens), one in zip(sums.due, of_due, strict=True)]
         if whole := sums.whole():
             found |= dict(zip(whole, sums.pooled(whole, ("mean", "prompt", "last")), strict=True))
-        begun, told, known, asked = {}, known, {}, {}
+        begun, told, known = {}, known, {}
         for name, k in zip(running, sizes, strict=True):
             done[name] += k
             if name not in given and reached[name] < length[name] - 1 <= done[name]:  # the last token is sampled
@@ -91,7 +90,7 @@ def test_sums_are_those_of_the_states_whatever_the_steps(late):
     sums = Sums(torch.device("cpu"), prompts=True)
     for seed in range(4):
         assert computed(np.random.default_rng(seed), sums, late) > 500
-        assert (sums._places, sums._ended, sums._every, len(sums._free)) == ({}, {}, {}, sums._counts.shape[1])
+        assert (sums._places, sums._ended, len(sums._free)) == ({}, {}, sums._counts.shape[1])
 
 
 def checkpoint(kind: str, folder, micro, **settings):

@@ -12,7 +12,7 @@ from sklearn.metrics import brier_score_loss, roc_auc_score
 from cocal import Companion
 from cocal.companion.settings import CompanionSettings
 from cocal.errors import ConfigError
-from cocal.features.extract import Grown, inputs_of, token_inputs
+from cocal.features.extract import inputs_of, token_inputs
 from cocal.features.forward import Prefixes, score
 from cocal.features.store import Layout, open_features
 from cocal.models.loading import Policy
@@ -46,13 +46,13 @@ def test_what_is_read_of_prefixes_is_that_of_shorter_responses(micro_policy):
     """States and token probabilities, which a companion may read beside them."""
     policy, found, every = Policy(*micro_policy), {}, 2
     layout = Layout(4, (0, 1), ("last", "mean"), policy.hidden, 4, "float32")
-    whole = inputs_of(policy, layout, PROMPTS, RESPONSES, 4096, True, Grown(every, found.__setitem__))
-    np.testing.assert_array_equal(whole, inputs_of(policy, layout, PROMPTS, RESPONSES, 4096, True, None))
+    whole = inputs_of(policy, layout, PROMPTS, RESPONSES, 4096, True, every, found.__setitem__)
+    np.testing.assert_array_equal(whole, inputs_of(policy, layout, PROMPTS, RESPONSES, 4096, True))
     assert [len(found[k]) for k in range(4)] == [3, 0, 2, 149]
     for k, response in enumerate(RESPONSES[:3]):
         for place, inputs in enumerate(found[k]):
             shorter = [PROMPTS[k]], [response[: every * (1 + place)]]
-            (alone,) = inputs_of(policy, replace(layout, responses=1), *shorter, 4096, True, None)
+            (alone,) = inputs_of(policy, replace(layout, responses=1), *shorter, 4096, True)
             np.testing.assert_allclose(inputs, alone, atol=2e-5)
     logprobs = np.log([0.9, 0.2, 0.4])
     expected = [[0.55, np.log(0.9 * 0.2) / 2, np.log(0.2)], [0.5, np.log(0.9 * 0.2 * 0.4) / 3, np.log(0.2)]]

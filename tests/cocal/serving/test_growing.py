@@ -19,7 +19,7 @@ def companion(own, tmp_path_factory):
     """Of prefixes, which reads states as they are; rounded ones may fall to either side of a rounding."""
     folder = tmp_path_factory.mktemp("companion")
     source = write_lines(folder / "mine.jsonl", own.rollouts, own.texts)
-    flags = ("--states", "float32", "--passes", "20", "--prefixes", "7", "--recipe", "best")
+    flags = ("--states", "float32", "--passes", "20", "--prefixes", "7", "--recipe", "best", "--with", "nothing")
     assert own.fit(source, folder / "companion", *flags) == 0
     return folder / "companion"
 
