@@ -119,15 +119,15 @@ def _stop(options: argparse.Namespace, reading: Reading) -> None:
         raise ConfigError("--risk and --delta certify a threshold by --calibration; leave them out, or --threshold")
     risk, delta = options.risk or 0.1, options.delta or 0.1
     new, threshold = read_courses(options.input, reading, ("stopped_at",)), options.threshold
+    print(new.scored.as_read)
     if options.calibration:
         old = read_courses(options.calibration, reading)
+        print(old.scored.as_read)
         threshold = threshold_to_stop(new, old, max_risk=risk, delta=delta)
-    for one in (new, old) if options.calibration else (new,):
-        print(one.scored.as_read)
     if threshold is None:
         print(
             f"No threshold can be certified: {options.calibration} does not show that at most {100 * risk:g} % of the "
-            f"stopped responses would have been right, so none is stopped. Give more calibration questions "
+            "stopped responses would have been right, so none is stopped. Give more calibration questions "
             f"({fewest_questions(risk, delta)} whose response is stopped and wrong do), or a larger --risk or --delta."
         )
     else:
@@ -139,13 +139,10 @@ def _stop(options: argparse.Namespace, reading: Reading) -> None:
             "from this source would have been right (Learn then Test)."
         )
     at, right = new.stopped(0.0 if threshold is None else threshold), new.scored.correct
-    write_decisions(
-        new.scored, np.arange(len(at)), {"stopped_at": [one or None for one in at.tolist()]}, options.output
-    )
-    stopped, left = at > 0, np.where(at > 0, new.tokens - at, 0).sum() / new.tokens.sum()
-    print(
-        f"{options.output}: {stopped.sum():,} of {len(at):,} responses are stopped, {100 * left:.1f} % of tokens saved"
-    )
+    places, stopped = [one or None for one in at.tolist()], at > 0
+    write_decisions(new.scored, np.arange(len(at)), {"stopped_at": places}, options.output)
+    saved = 100 * (new.tokens - at)[stopped].sum() / new.tokens.sum()
+    print(f"{options.output}: {stopped.sum():,} of {len(at):,} responses are stopped, {saved:.1f} % of tokens saved")
     if right is not None and stopped.any():
         among, lost = right[stopped].mean(), right[stopped].sum() / max(right.sum(), 1)
         print(f"  right among the stopped: {100 * among:.1f} %; of all right responses {100 * lost:.1f} % are lost")

@@ -18,17 +18,27 @@ def source(tmp_path_factory, own):
 
 
 @pytest.fixture(scope="module")
-def companion(tmp_path_factory, own, source):
-    folder = tmp_path_factory.mktemp("grown") / "companion"
-    words = ("--model", own.checkpoint, "--rollouts", source, "--seeds", 42, 137, "--passes", 3)
-    assert run("fit", *words, "--prefixes", 3, "--states", "float32", "--output", folder) == 0
+def fitted(tmp_path_factory, own, source):
+    """Companions of prefixes, by what they read beside states."""
+    folder = tmp_path_factory.mktemp("grown")
+    words = ("--model", own.checkpoint, "--rollouts", source, "--seeds", 42, 137, "--passes", 3, "--prefixes", 3)
+    for beside in ("nothing", "token-probability"):
+        flags = ("--states", "float32", "--with", beside, "--output", folder / beside)
+        assert run("fit", *words, *flags) == 0
     return folder
 
 
+@pytest.fixture
+def companion(fitted):
+    return fitted / "nothing"
+
+
 @pytest.mark.parametrize("seed", [None, 42])
-def test_a_course_has_the_confidences_of_shorter_responses(own, companion, micro_policy, seed):
+@pytest.mark.parametrize("beside", ["nothing", "token-probability"])
+def test_a_course_has_the_confidences_of_shorter_responses(own, fitted, micro_policy, seed, beside):
     """In one call, and in that of each, whatever the batches."""
-    loaded, rows = Companion.from_pretrained(companion), own.rollouts
+    loaded, rows = Companion.from_pretrained(fitted / beside), own.rollouts
+    assert (loaded.about.prefixes, loaded.about.token_probability) == (3, beside != "nothing")
     prompts, responses = rows["prompt_ids"].tolist(), rows["response_ids"].tolist()
     responses[4] = responses[4][:2]  # which has no course
     seed = seed if seed in loaded.about.spec.settings.seeds else None

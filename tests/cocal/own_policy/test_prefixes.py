@@ -16,9 +16,9 @@ from cocal.features.extract import inputs_of, token_inputs
 from cocal.features.forward import Prefixes, score
 from cocal.features.store import Layout, open_features
 from cocal.models.loading import Policy
-from cocal.own_policy import prefixes
+from cocal.own_policy import prefixes, recipes
 from cocal.own_policy.prefixes import Rows, course, drawn
-from cocal.own_policy.recipes import Lesson, choose, folds_of
+from cocal.own_policy.recipes import Lesson, _Mlp, choose, folds_of
 from own_rollouts import run, write_lines
 
 EVERY = 3
@@ -113,6 +113,52 @@ def test_a_row_of_a_share_counts_as_so_much_of_a_row():
     expected = LogisticRegression(C=strength, tol=1e-8, max_iter=1000).fit(standard, target[rows], share)
     confidence = found.model(torch.from_numpy(inputs[rows]))[0].detach().numpy()
     np.testing.assert_allclose(confidence, expected.predict_proba(standard)[:, 1], atol=2e-3)
+
+
+def test_a_row_of_a_share_counts_as_so_much_of_a_row_in_an_mlp():
+    """In one batch and without dropout, members that learn from such rows are those that learn from the rows."""
+    draw = np.random.default_rng(5)
+    inputs = draw.normal(size=(240, 4)).astype(np.float32)
+    target = (inputs[:, 0] > draw.normal(size=240)).astype(np.float32)
+    fold, copies = np.arange(240) % 5, np.where(target == 1, 3, 1)  # without shares, most would be right
+    settings = CompanionSettings(targets=("binary",), widths=(8,), dropout=(0.0,), batch_size=1000, passes=12)
+    found = []
+    for rows in (np.arange(240), np.repeat(np.arange(240), copies)):
+        share = (1 / np.bincount(rows)[rows]).astype(np.float32)
+        given = inputs[rows], target[rows], share, share / 240.0, fold[rows], np.ones(4, np.float32), (4,)
+        kind = _Mlp(Lesson(*given), [*((k, (k + 1) % 5) for k in range(5)), *((k,) for k in range(5)), ()], 4, settings)
+        first = np.unique(rows, return_index=True)[1]
+        found.append((kind.singles[:, first], kind.overall[: len(kind.singles)]))
+    np.testing.assert_allclose(found[1][0], found[0][0], atol=1e-4)
+    np.testing.assert_allclose(found[1][1], found[0][1], atol=1e-5)
+    assert np.ptp(found[0][0][-1]) > 0.05
+
+
+def test_prefixes_are_learnt_with_the_label_and_the_question_of_the_whole_response(
+    own, source, micro_policy, monkeypatch
+):
+    """And weigh together as much as it, however long it is; where recipes are compared, both are half of it."""
+    lessons, real = [], recipes.choose
+    monkeypatch.setattr(recipes, "choose", lambda one, settings: lessons.append(one) or real(one, settings))
+    settings = CompanionSettings(targets=("binary",), seeds=(42,), widths=(4,), dropout=(0.0,), passes=1)
+    Companion.fit(*micro_policy, source, recipe="best", cut="leave-out", prefixes=EVERY, settings=settings)
+    rows, (lesson,) = own.rollouts, lessons
+    each = Rows.of(rows["length"], drawn(rows["length"], EVERY, 32))
+    whole, correct, cut = each.prefix == 0, rows["correct"].to_numpy(), rows["truncated"].to_numpy()
+    np.testing.assert_array_equal(lesson.target, correct[each.response])
+    assert 0 < lesson.target[~whole].mean() < 1
+    questions = rows["question_id"].map(own.texts)
+    np.testing.assert_array_equal(lesson.fold, folds_of(questions, settings.split_seed)[each.response])
+    has = np.bincount(each.response) > 1
+    assert np.ptp(np.bincount(each.response)) > 2
+    learnt = np.bincount(each.response[~whole], lesson.learnt[~whole], len(rows))
+    np.testing.assert_allclose(learnt, has & ~cut, atol=1e-6)
+    np.testing.assert_array_equal(lesson.learnt[whole], ~cut[each.response[whole]])
+    last = rows["step"].to_numpy() == rows["step"].max()
+    weight = (~cut / (~cut).sum() + (last & ~cut) / (last & ~cut).sum()) / 2
+    np.testing.assert_allclose(np.bincount(each.response, lesson.weight), weight, atol=1e-9)
+    alone = np.where(has, 0.5, 1)[each.response[whole]]
+    np.testing.assert_allclose(lesson.weight[whole], (weight[each.response[whole]] * alone), atol=1e-9)
 
 
 def test_each_part_has_the_last_prefix_of_each_response_there():

@@ -83,8 +83,8 @@ def test_under_load_every_course_is_that_of_cocal_score(own, companion, server):
             assert value == pytest.approx(values[tokens // EVERY - 1], abs=TOLERANCE)
             streamed += 1
     assert sum("confidence_course" not in choice for _, choice in pairs) >= 12
-    assert asked > 200
-    assert streamed > 50
+    assert asked > 100  # of answers that are sampled
+    assert streamed > 20
     assert np.ptp(np.concatenate(expected)) > 100 * TOLERANCE
 
 
