@@ -1,7 +1,7 @@
 """Confidence while responses grow: `python benchmarks/prefixes.py CHECKPOINT ROLLOUTS --every 4`.
 
-A fifth of the questions is held out. Two companions are fitted on the others, one of whole responses and one that has
-learnt from prefixes, too. Printed is the AUROC on the held-out responses, cut ones included, after shares of their
+A fifth of the questions is held out. Two companions of states alone are fitted on the others, one of whole responses
+and one that has learnt from prefixes, too. Printed is the AUROC on the held-out responses, cut ones included, after shares of their
 tokens (the last multiple of `--every` there), beside that of the mean token probability so far; and for thresholds at
 which a response would be stopped, the share of tokens saved and the share of right responses lost.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from cocal import Companion
+from cocal.features.extract import token_inputs
 from cocal.features.forward import score
 from cocal.metrics.calibration import auroc
 from cocal.models.text import batches_of_tokens
@@ -40,16 +41,15 @@ def main() -> None:
     correct, length = new["correct"].to_numpy(), new["length"].to_numpy()
     courses = {}
     for name, prefixes in (("whole responses", None), ("prefixes too", options.every)):
-        companion = Companion.fit(policy.model, policy.tokenizer, known, prefixes=prefixes)
+        given = policy.model, policy.tokenizer, known
+        companion = Companion.fit(*given, prefixes=prefixes, token_probability=False)
         companion.about = companion.about.model_copy(update={"prefixes": options.every})  # asks the other one, too
         whole, found = companion.score(policy.model, policy.tokenizer, *ids, every=options.every)
         courses[name] = [np.append(course, last) for course, last in zip(found, whole, strict=True)]
     batches = batches_of_tokens([len(p) + len(r) for p, r in zip(*ids, strict=True)], 4096)
     given = score(policy.model, *ids, batches, layers=(0,), pad=policy.pad, logprobs=True).logprobs
     until = [np.append(np.arange(options.every, n, options.every), n) for n in length]
-    courses["mean token probability"] = [
-        np.exp(one).cumsum(dtype=np.float64)[at - 1] / at for one, at in zip(given, until, strict=True)
-    ]
+    courses["mean token probability"] = [token_inputs(one, at)[:, 0] for one, at in zip(given, until, strict=True)]
     print(f"{held.sum():,} responses, {100 * correct.mean():.1f} % right\n")
     for kind, among in (("all", np.ones(len(new), dtype=bool)), ("those that ended", ~new["truncated"].to_numpy())):
         print(

@@ -126,7 +126,7 @@ class About(Model):
     token_probability: bool = False
     """Whether the last `TOKEN_INPUTS` inputs say what the model gave the tokens."""
     prefixes: Count | None = None
-    """Number of tokens after each of which states were learnt from, too; None for whole responses alone."""
+    """Number of tokens after each of which responses were learnt from, too; None for whole ones alone."""
     tried: tuple[Tried, ...] = ()
     """What was compared, the best first."""
     held_out: HeldOut | None = None
@@ -285,8 +285,8 @@ class About(Model):
         rest = [line for title, found in apart.items() if found for line in found.table(title)]
         if self.course:
             how = (
-                f"It has also learnt from the states after every {self.prefixes:,} tokens (of a long response, of some "
-                "of them). Each part has the last such prefix there of each response to the questions above."
+                f"It has also learnt from responses after every {self.prefixes:,} tokens (of a long one, after some of "
+                "them). Each part has the last such prefix there of each response to the questions above."
             )
             rest += ["### While a response grows, of all steps", "", how, "", *table_of_parts(self.course), ""]
         if self.held_out_all_steps is None:

@@ -145,7 +145,7 @@ class Service:
         if self.prefixes is None:
             raise VLLMValidationError(
                 "The companion has learnt from whole responses alone, so that there is no confidence_every and no "
-                "confidence_stop_below; fit it with `cocal fit --prefixes 16`."
+                "confidence_stop_below; fit it with `cocal fit --prefixes 16 --with nothing`."
             )
         return {"every": every or self.prefixes, "below": below}
 

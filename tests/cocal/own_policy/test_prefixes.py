@@ -191,6 +191,7 @@ def test_each_part_has_the_last_prefix_of_each_response_there():
     assert found["first quarter"].brier == pytest.approx(brier([0, 1, 2], [2, 2, 2]))
     assert found["second quarter"].brier == pytest.approx(brier([0, 1, 2, 3], [4, 4, 10, 2]))
     assert found["whole response"].brier == pytest.approx(brier([0, 1, 2, 3], length))
+    assert found["2 to 3 tokens"].brier == pytest.approx(brier([0, 1, 2, 3], [2, 2, 2, 2]))
     assert found["4 to 7 tokens"].brier == pytest.approx(brier([0, 1, 2], [6, 6, 6]))
     assert found["4 to 7 tokens"].auroc == roc_auc_score(correct[:3], [0.06, 0.26, 0.46])
     assert found["4 to 7 tokens"].token_probability == roc_auc_score(correct[:3], [0, 0.1, 0.2])

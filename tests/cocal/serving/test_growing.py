@@ -154,5 +154,5 @@ def test_a_companion_of_whole_responses_refuses_such_wishes(own, tmp_path):
         for more in ({"confidence_every": 4}, {"confidence_stop_below": 0.1}):
             status, answer = server.ask(CHAT, chat(own, 1, **more))
             assert status == 400, answer
-            assert "fit it with `cocal fit --prefixes 16`" in answer["error"]["message"]
+            assert "fit it with `cocal fit --prefixes 16 --with nothing`" in answer["error"]["message"]
         assert server.ask(CHAT, chat(own, 1))[0] == 200

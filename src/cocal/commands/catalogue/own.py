@@ -171,7 +171,8 @@ _FIT = (
     ),
     flag(
         "--prefixes TOKENS",
-        "learn from the states after every so many tokens, too, so that confidences hold while a response grows",
+        "learn from responses after every so many tokens, too, so that confidences hold while a response grows (for "
+        "`cocal serve` also --with nothing)",
         type=flags.COUNT,
     ),
     flag("--keep-states", "keep the states in the companion's folder, for a quick second fit", action="store_true"),
