@@ -1,9 +1,9 @@
 """Confidence while responses grow: `python benchmarks/prefixes.py CHECKPOINT ROLLOUTS --every 4`.
 
 A fifth of the questions is held out. Two companions of states alone are fitted on the others, one of whole responses
-and one that has learnt from prefixes, too. Printed is the AUROC on the held-out responses, cut ones included, after shares of their
-tokens (the last multiple of `--every` there), beside that of the mean token probability so far; and for thresholds at
-which a response would be stopped, the share of tokens saved and the share of right responses lost.
+and one that has learnt from prefixes, too. Printed is the AUROC on the held-out responses, cut ones included, after
+shares of their tokens (the last multiple of `--every` there), beside that of the mean token probability so far; and for
+thresholds at which a response would be stopped, the share of tokens saved and the share of right responses lost.
 """
 
 import argparse
@@ -49,7 +49,9 @@ def main() -> None:
     batches = batches_of_tokens([len(p) + len(r) for p, r in zip(*ids, strict=True)], 4096)
     given = score(policy.model, *ids, batches, layers=(0,), pad=policy.pad, logprobs=True).logprobs
     until = [np.append(np.arange(options.every, n, options.every), n) for n in length]
-    courses["mean token probability"] = [token_inputs(one, at)[:, 0] for one, at in zip(given, until, strict=True)]
+    courses["mean token probability"] = [
+        token_inputs(one, at)[:, 0].astype(np.float64) for one, at in zip(given, until, strict=True)
+    ]
     print(f"{held.sum():,} responses, {100 * correct.mean():.1f} % right\n")
     for kind, among in (("all", np.ones(len(new), dtype=bool)), ("those that ended", ~new["truncated"].to_numpy())):
         print(
