@@ -1,9 +1,10 @@
 """Confidence while responses grow: `python benchmarks/prefixes.py CHECKPOINT ROLLOUTS --every 4`.
 
-A fifth of the questions is held out. Two companions of states alone are fitted on the others, one of whole responses
-and one that has learnt from prefixes, too. Printed is the AUROC on the held-out responses, cut ones included, after
-shares of their tokens (the last multiple of `--every` there), beside that of the mean token probability so far; and for
-thresholds at which a response would be stopped, the share of tokens saved and the share of right responses lost.
+A fifth of the questions is held out. Three companions are fitted on the others: one of whole responses, one that has
+learnt from prefixes, too, and one that also reads token probabilities. Printed is the AUROC on the held-out responses,
+cut ones included, after shares of their tokens (the last multiple of `--every` there), beside that of the mean token
+probability so far; and for thresholds at which a response would be stopped, the share of tokens saved and the share of
+right responses lost.
 """
 
 import argparse
@@ -40,9 +41,10 @@ def main() -> None:
     ids = new["prompt_ids"].tolist(), new["response_ids"].tolist()
     correct, length = new["correct"].to_numpy(), new["length"].to_numpy()
     courses = {}
-    for name, prefixes in (("whole responses", None), ("prefixes too", options.every)):
+    states_alone = {"whole responses": (None, False), "prefixes too": (options.every, False)}
+    for name, (prefixes, reads) in (states_alone | {"with token probability": (options.every, True)}).items():
         given = policy.model, policy.tokenizer, known
-        companion = Companion.fit(*given, prefixes=prefixes, token_probability=False)
+        companion = Companion.fit(*given, prefixes=prefixes, token_probability=reads)
         companion.about = companion.about.model_copy(update={"prefixes": options.every})  # asks the other one, too
         whole, found = companion.score(policy.model, policy.tokenizer, *ids, every=options.every)
         courses[name] = [np.append(course, last) for course, last in zip(found, whole, strict=True)]
