@@ -155,7 +155,7 @@ class Companion:
                 whole, grown = self.score_encoded(policy, rows, batch_tokens=batch_tokens, every=every, **chosen)
                 found.append(whole)
                 courses += grown
-        return np.concatenate(found) if every is None else (np.concatenate(found), courses)
+        return (np.concatenate(found), courses) if every else np.concatenate(found)
 
     def encoder(self, policy: Policy | Vocabulary, max_response_length: int | None = None) -> Encoder:
         """The encoder that turns prompts and responses into the token ids of a policy.

@@ -152,7 +152,7 @@ def fit(
         ids = (ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
         of_responses = hashlib.sha256(b"|".join(ids)).hexdigest()[:16]  # kept states are of these alone
         path = (run or Path(temporary)) / f"read-{of_responses}{prefixes or ''}.zarr"
-        grown = None if prefixes is None else drawn(rows["length"], prefixes, policy.hidden)
+        grown = drawn(rows["length"], prefixes, policy.hidden) if prefixes else None
         store, tokens = _states(
             policy, rows, at_layer, number_format, batch_tokens, path, states, recipe == "best", grown
         )
@@ -167,7 +167,7 @@ def fit(
             chosen = best(each, inputs, reads, width, learnt, fold, _last_stage(experience, held_out), settings)
             companions = Companions(spec_of(chosen, learnt, at_layer), chosen.model)
             confidence, tried = each.by_response(chosen.out_of_fold), chosen.tried
-            parts = () if prefixes is None else course(each, rows, chosen.out_of_fold, tokens, prefixes)
+            parts = course(each, rows, chosen.out_of_fold, tokens, prefixes) if prefixes else ()
         about = About(
             spec=companions.spec,
             states=number_format,
@@ -179,7 +179,7 @@ def fit(
             recipe=recipe,
             cut=cut,
             token_probability=companions.spec.inputs > width,
-            prefixes=prefixes,
+            prefixes=prefixes or None,
             tried=tried,
             course=parts,
             fields=dict(reading.mapping),
