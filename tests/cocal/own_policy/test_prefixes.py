@@ -245,7 +245,8 @@ def test_what_is_learnt_are_the_states_of_wholes_and_prefixes(companion, own):
     expected = score(policy.model, prompts, shorter, batches, **options).features.reshape(len(chosen), -1)
     np.testing.assert_allclose(inputs[chosen], expected, rtol=2**-7, atol=1e-4)
     weights = Companion.from_pretrained(companion).companions.model.state_dict()
-    np.testing.assert_allclose(weights["input_mean"], inputs.mean(axis=0), rtol=1e-3, atol=1e-4)
+    width = inputs.shape[1]  # behind the states, the recipe may have chosen token probabilities
+    np.testing.assert_allclose(weights["input_mean"][:width], inputs.mean(axis=0), rtol=1e-3, atol=1e-4)
 
 
 def test_prefixes_go_with_the_recipe_best(own, micro_policy, source, tmp_path, capsys):
