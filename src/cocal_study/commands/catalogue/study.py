@@ -59,6 +59,12 @@ _PUBLISH = (
         type=flags.ADDRESS,
         default="https://spdx.org/licenses/MIT",
     ),
+    flag(
+        "--companion",
+        "write the companion of the main policy alone, as the Hub takes it: weights, card, the evaluated responses' "
+        "confidences, and some of its rollouts",
+        action="store_true",
+    ),
 )
 _REANALYSE = (
     flag("bundle BUNDLE", "folder that `cocal publish` has written", type=Path),
