@@ -9,16 +9,14 @@ from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import Experience
 from cocal.companion.supervision import in_validation
 from cocal.errors import ContractError
-from cocal_study.checks.predictions import check_fixed_responses, check_quality, check_sources
+from cocal_study.checks.predictions import check_fixed_responses, check_quality, sources_of
 from cocal_study.checks.training import (
     Fit,
     check_disjoint,
     check_equal_budgets,
     check_group_accuracy,
-    check_matched_budgets,
     check_steps,
     check_truncation,
-    check_validation_pool,
     count_verdicts,
 )
 from cocal_study.config.evaluation import QualitySettings
@@ -57,8 +55,7 @@ def check_protocol(
         for experience, table in tables.items()
     }
     given = [(fit, tables[fit.experience], held_out[fit.experience]) for fit in fits]
-    fitted = {experience: [fit.spec.prefix for fit in fits if fit.experience == experience] for experience in tables}
-    budgets = check_matched_budgets(fits)
+    budgets = sorted({fit.spec.steps for fit in fits if fit.experience == "resampled"})
     pair = [tables[experience] for experience in ("rollouts", "resampled") if experience in tables]
     return {
         "chronological_order": {name: check_steps(table, name) for name, table in tables.items()},
@@ -70,9 +67,9 @@ def check_protocol(
         },
         "equal_raw_budgets": check_equal_budgets(*pair, budgets) if len(pair) == 2 else [],
         "question_disjoint_validation": [check_disjoint(*one) for one in given],
-        "validation_pools": [check_validation_pool(fit, tables[fit.experience]) for fit in fits],
+        "validation_pools": [fit.with_numbers() for fit in fits],
         "truncated_responses_left_out": [check_truncation(*one) for one in given],
-        "prediction_sources": {str(path): check_sources(table, fitted, path) for path, table in predictions.items()},
+        "prediction_sources": {str(path): sources_of(table) for path, table in predictions.items()},
         "quality_of_responses": {str(path): check_quality(table, quality, path) for path, table in predictions.items()},
         "same_fixed_responses": check_fixed_responses(list(predictions.values())),
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cocal.companion.spec import ORDERS, CompanionSpec, Experience, read_spec
+from cocal.companion.spec import CompanionSpec, Experience, read_spec
 from cocal.companion.supervision import check_chronological, groups_of, with_question
 from cocal.errors import ContractError
 from cocal.store import read_frame
@@ -136,40 +136,21 @@ class Fit:
 
 
 def check_disjoint(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
-    """Check that no question, by text or by id, has responses in training and in validation (appendix A.1).
+    """Check that no question has responses in training and in validation (appendix A.1).
 
     Args:
         table: Responses of the experience of the companions.
         held_out: True for each row that the split puts in validation, bool (rows,).
     """
-    training, validation = _partition(fit, table, held_out)
-    sides = [table[rows] for rows in (training, validation)]
-    texts = [{normalised(text) for text in side["question"].unique()} for side in sides]
-    ids = [set(map("/".join, side[["dataset", "question_id"]].drop_duplicates().to_numpy())) for side in sides]
-    for kind, (first, second) in (("question", texts), ("question id", ids)):
-        if shared := sorted(first & second):
-            raise ContractError(
-                f"{fit.folder}: {kind} {shared[0]!r} has responses in training and in validation "
-                f"({len(shared)} such question(s)); the split must go by question"
-            )
-    return fit.with_numbers(training_questions=len(texts[0]), validation_questions=len(texts[1]))
-
-
-def check_validation_pool(fit: Fit, table: pd.DataFrame) -> dict:
-    """Check that the best pass was chosen on validation responses of the same prefix or of all steps.
-
-    Companions of a stage and of the early steps are validated on their own prefix (appendices A.1 and C.2), those of a
-    budget on all steps (appendix E.1). All companions on resampled responses belong to budgets.
-    """
-    steps, validation_steps = fit.spec.prefix
-    last, budgets_alone = int(table["step"].max()), fit.experience == "resampled"
-    if validation_steps != last and (validation_steps != steps or budgets_alone):
-        own = "" if budgets_alone else f"its own {steps} step(s) or "
+    training, validation = (
+        {normalised(text) for text in table["question"][rows].unique()} for rows in _partition(fit, table, held_out)
+    )
+    if shared := sorted(training & validation):
         raise ContractError(
-            f"{fit.folder}: validated on steps 1 to {validation_steps}, but companions on {fit.experience} are "
-            f"validated on {own}all {last}; fit them anew with --steps {steps}/{last}"
+            f"{fit.folder}: question {shared[0]!r} has responses in training and in validation "
+            f"({len(shared)} such question(s)); the split must go by question"
         )
-    return fit.with_numbers()
+    return fit.with_numbers(training_questions=len(training), validation_questions=len(validation))
 
 
 def check_truncation(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
@@ -200,18 +181,6 @@ def check_truncation(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dic
         validation=fit.spec.validation_responses,
         training_error_share=share,
     )
-
-
-def check_matched_budgets(fits: Sequence[Fit]) -> list[int]:
-    """Check that every PostCal companion has a CoCal companion of the same raw budget; return the sorted budgets."""
-    given = {kind: {fit.spec.prefix for fit in fits if fit.experience == kind} for kind in ORDERS}
-    alone = sorted(given["resampled"] - given["rollouts"])
-    if alone:
-        raise ContractError(
-            f"companions on resampled responses of {alone[0].steps} steps, validated on {alone[0].validation_steps}, "
-            "have no counterpart on rollouts; fit companions on rollouts with these steps"
-        )
-    return sorted({prefix.steps for prefix in given["resampled"]})
 
 
 def _partition(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -66,7 +66,7 @@ class Checks(Stage):
         predictions = {path: read_predictions(path, self.backbone) for path in self.predictions}
         texts = question_texts(self.questions)
         checks = check_protocol(self.settings, tables, texts, fits, predictions, self.quality)
-        checks |= self._rivals(tables, texts, predictions)
+        checks |= self._rivals(tables, predictions)
         recalibrated = [*self.calibrators.values(), *self.recalibrated.values()]
         traced = [product for _, product in trace(*predictions, *recalibrated, *(fit.folder for fit in fits))]
         stages = Counter(one.facts.get("stage", "given") for one in traced)
@@ -77,13 +77,13 @@ class Checks(Stage):
         held = len(checks), len(fits), len(predictions)
         logging.info("%s: %d checks of %d fits and %d files hold", self.output, *held)
 
-    def _rivals(self, tables: dict[str, Any], texts: Any, predictions: dict[Path, Any]) -> dict[str, object]:
+    def _rivals(self, tables: dict[str, Any], predictions: dict[Path, Any]) -> dict[str, object]:
         """The checks of the recalibrated rivals of every policy, given GRPO's rollouts and PostCal's responses; none
         where there are no rivals."""
         import pandas as pd
 
         from cocal.store.contracts import QUESTIONS
-        from cocal_study.checks.recalibration import check_confidences, check_unseen, read_recalibrated
+        from cocal_study.checks.recalibration import check_responses, check_unseen, read_recalibrated
         from cocal_study.checks.training import read_table
         from cocal_study.methods.recalibration.fits import read_fits
 
@@ -102,7 +102,7 @@ class Checks(Stage):
                 raise ConfigError(f"{path}: rivals learnt from PostCal's responses; give these with --resampled")
             theirs = read_table(coupled[algorithm], self.questions) if algorithm in coupled else tables["rollouts"]
             given = {"all": theirs, "last": theirs, "resampled": tables.get("resampled")}
-            learnt[str(path)] = check_unseen(fits, given, texts, self.settings, evaluated, path)
+            learnt[str(path)] = check_unseen(fits, given, evaluated, path)
             confidences = read_recalibrated(file, self.backbone)
-            applied[str(file)] = check_confidences(confidences, fits, list(predictions.values()), file)
+            applied[str(file)] = check_responses(confidences, list(predictions.values()), file)
         return {"evaluation_questions_unseen_by_calibrators": learnt, "recalibrated_confidences": applied}
