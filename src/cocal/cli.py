@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             name = error.object[max(0, error.start - 60) : error.end + 60]
             message = f"{os.fsencode(name)!r}: holds a name that is not UTF-8, as pages and tables are; rename the file"
         else:
-            message = explain(error, options.command, _places(options), stage=command.locked)
+            message = explain(error, _places(options), stage=command.locked)
             message = message and message + _again(options)
         if message is None:
             raise
