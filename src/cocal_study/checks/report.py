@@ -14,8 +14,7 @@ from cocal_study.checks.training import (
     Fit,
     check_disjoint,
     check_equal_budgets,
-    check_group_accuracy,
-    check_steps,
+    check_groups,
     check_truncation,
     count_verdicts,
 )
@@ -58,9 +57,11 @@ def check_protocol(
     budgets = sorted({fit.spec.steps for fit in fits if fit.experience == "resampled"})
     pair = [tables[experience] for experience in ("rollouts", "resampled") if experience in tables]
     return {
-        "chronological_order": {name: check_steps(table, name) for name, table in tables.items()},
+        "chronological_order": {
+            name: {"steps": table["step"].nunique(), "responses": len(table)} for name, table in tables.items()
+        },
         "group_accuracy_before_filtering": {
-            name: check_group_accuracy(table, name) for name, table in tables.items() if name != "prompts"
+            name: check_groups(table, name) for name, table in tables.items() if name != "prompts"
         },
         "verdicts_of_training_responses": {
             name: count_verdicts(table) for name, table in tables.items() if name != "prompts"

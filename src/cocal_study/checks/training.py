@@ -10,72 +10,44 @@ import numpy as np
 import pandas as pd
 
 from cocal.companion.spec import CompanionSpec, Experience, read_spec
-from cocal.companion.supervision import check_chronological, groups_of, with_question
+from cocal.companion.supervision import groups_of, read_rollouts
 from cocal.errors import ContractError
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.lineage import Product
 from cocal.store.rows import normalised
 
-_COLUMNS = (
-    "dataset",
-    "question_id",
-    "response_id",
-    "step",
-    "sample",
-    "finish_reason",
-    "truncated",
-    "answer",
-    "correct",
-)
-_COLUMNS += ("decided", "group_accuracy")
-
 
 def read_table(folder: Path, questions: Path) -> pd.DataFrame:
     """Read the labels of all responses in `folder` and the texts of their questions, but not the responses' texts.
 
     Raises:
-        ContractError: if a table breaks its contract or lies in the place of another, or a question is not in
-            `questions`.
+        ContractError: if a table breaks its contract or lies in the place of another, or for a reason that
+            `cocal.companion.supervision.read_rollouts` names: responses that are not in the chronological order of
+            their steps (section 4.1), a step or question that is missing, another accuracy than that of a whole group.
     """
     _ = Product(folder).attributes  # which refuse another's table, before companions are said to be fitted on others
-    return with_question(read_frame(folder, RESPONSES, _COLUMNS), folder, questions)
+    more = read_frame(folder, RESPONSES, ["step", "answer", "decided"])
+    table = read_rollouts(folder, questions, int(more["step"].max()))
+    return table.assign(answer=more["answer"], decided=more["decided"])
 
 
-def check_steps(table: pd.DataFrame, source: str | Path) -> dict[str, int]:
-    """Check that responses are in the chronological order of their steps and no step is missing (section 4.1).
-
-    Returns:
-        The numbers of steps and responses.
-    """
-    check_chronological(table, source)
-    steps = table["step"].unique()
-    gaps = np.flatnonzero(steps != np.arange(1, len(steps) + 1))
-    if len(gaps):
-        raise ContractError(f"{source}: steps must count from 1; step {steps[gaps[0]]} is in place of {gaps[0] + 1}")
-    return {"steps": len(steps), "responses": len(table)}
-
-
-def check_group_accuracy(table: pd.DataFrame, source: str | Path) -> dict[str, int]:
-    """Check that group accuracies are those of the original groups, truncated responses included (appendix A.1).
+def check_groups(table: pd.DataFrame, source: str | Path) -> dict[str, int]:
+    """Check that all groups are whole, truncated responses included, as their accuracies are (appendix A.1).
 
     Returns:
         The numbers of groups, of responses in each, and of groups whose accuracy would change after filtering.
     """
     group = groups_of(table)
     size, sizes = int(table["sample"].max()) + 1, np.bincount(group)
+    if (partial := (sizes != size)[group]).any():
+        row = int(np.flatnonzero(partial)[0])
+        raise ContractError(
+            f"{source}: response {table['response_id'].iloc[row]} (row {row}) is in a group of fewer than the {size} "
+            f"sampled responses ({partial.sum()} such row(s)); give whole groups, truncated responses included"
+        )
     correct, kept = table["correct"].to_numpy(), ~table["truncated"].to_numpy()
     accuracy = np.bincount(group, weights=correct) / sizes
-    for wrong, problem in (
-        ((sizes != size)[group], f"is in a group of fewer than the {size} sampled responses"),
-        (np.abs(accuracy[group] - table["group_accuracy"]) > 1e-6, "has another accuracy than its original group"),
-    ):
-        if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
-            raise ContractError(
-                f"{source}: response {table['response_id'].iloc[row]} (row {row}) {problem} ({wrong.sum()} such "
-                "row(s)); group accuracies are taken over whole groups, before truncated responses are left out"
-            )
     with np.errstate(invalid="ignore"):  # 0 / 0 if all responses of a group are truncated
         filtered = np.bincount(group[kept], correct[kept], len(sizes)) / np.bincount(group[kept], None, len(sizes))
     return {
