@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from cocal_study.config.backbone import PretrainingSettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.planning import plan, variants
+from cocal_study.planning import plan
 from cocal_study.resources.shapes import HALF, SINGLE, cache_bytes, parameters_of
 
 OnGpu = Literal["update", "engine", "engine and policy", "policy", "companions"]
@@ -41,7 +41,7 @@ RULES: dict[str, Needs] = {
     "features": Needs(on_gpu="policy"),
     "replay": Needs(on_gpu="policy"),
     "companions": Needs(on_gpu="companions"),
-    "online": Needs(on_gpu="companions"),
+    "online": Needs(20, "companions"),
     "predictions": Needs(4),
     "recalibrate": Needs(10),
     "latency": Needs(60, "engine and policy"),
@@ -158,7 +158,7 @@ def workloads(study: Study, pace: Pace) -> Iterator[Workload]:
     for name in study.backbones:
         estimate = _Backbone(study, name, pace)
         yield estimate.policies()
-        yield from estimate.rereading()
+        yield from estimate.resampling()
         yield from estimate.evaluations()
         yield from estimate.companions()
 
@@ -193,20 +193,14 @@ class _Backbone:
         transient = 2 * runs * self._parameters * 3 * SINGLE
         return Workload("train_", hours, self._gpus * gpus, stored, transient, runs)
 
-    def rereading(self) -> Iterator[Workload]:
-        """Resampling for PostCal, as many responses as rollouts, with the features of the final block; and the hidden
-        states of the prompts of all rollout groups."""
-        policy = self._study.policy
+    def resampling(self) -> Iterator[Workload]:
+        """For PostCal, as many responses as rollouts, with the features of the final block."""
         if "resampled" in self._experiences:
             tokens = self._training_tokens("grpo")
             hours = self._decoding_hours(self._rollouts * tokens) + self._start
             hours += self._passed * self._forward_hours(self._rollouts * (tokens + self._pace.prompt_tokens))
             stored = self._text_bytes(self._rollouts, tokens) + self._state_bytes(self._rollouts, 1)
             yield Workload("resample", hours, self._gpus, stored)
-        if "prompts" in self._experiences:
-            groups = self._rollouts // policy.responses_per_question
-            hours = self._forward_hours(groups * self._pace.prompt_tokens) + self._start * len(policy.stages)
-            yield Workload("prompt_features", hours, self._gpus, self._state_bytes(groups, 1) / 2)
 
     def evaluations(self) -> Iterator[Workload]:
         """Responses and features of every evaluated checkpoint, prompt format and domain; and the inference times."""
@@ -236,28 +230,20 @@ class _Backbone:
             yield Workload("latency", _LATENCY, self._gpus)
 
     def companions(self) -> Iterator[Workload]:
-        """Training of the companions of all prefixes, budgets, seeds and targets; ablations have one target."""
-        study, targets = self._study, len(self._study.companion.targets)
-        for experience in self._experiences:
-            prefixes = plan.companion_prefixes(study, self._name, experience)
-            # of prompts, a row for each group, and one target
-            share = 1 / study.policy.responses_per_question if experience == "prompts" else targets
-            fits = len(prefixes) * (1 if experience == "prompts" else targets)
-            yield self._fits("companions", sum(prefix.steps for prefix in prefixes) * share, fits)
-        if states := len(plan.ablation_states(study, self._name)):
-            yield self._fits("companions", study.policy.steps * states, states)
-        if self._name == study.main_backbone and plan.has_methods(study, "cocal-binary"):
-            # a window of one step is one of the replay's passes, and one of as many steps as passes is as long
-            share = sum(variants.windows(study)) / study.companion.passes
-            yield self._fits("online", share * study.policy.steps * targets, targets)
-
-    def _fits(self, rule: str, steps: float, fits: int) -> Workload:
-        """Of `fits` companions with all seeds, which learn from so many steps all together."""
-        seeds = len(self._study.companion.seeds)
-        sizes = (2 * self._backbone.width, *self._study.companion.widths, 1)
-        stored = SINGLE * sum((a + 3) * b for a, b in pairwise(sizes)) * seeds * fits
-        hours = self._pace.fit * seeds * steps * self._step / 3600 + self._start
-        return Workload(rule, hours, self._gpus, stored)
+        """Training of the companions of all prefixes, budgets, seeds and targets, and of ablations, which have one
+        target. Those of prompts learn from so few rows that they are left out."""
+        study, targets, seeds = self._study, len(self._study.companion.targets), len(self._study.companion.seeds)
+        fits = {
+            experience: [prefix.steps for prefix in plan.companion_prefixes(study, self._name, experience)] * targets
+            for experience in self._experiences
+            if experience != "prompts"
+        }
+        fits["ablations"] = [study.policy.steps] * len(plan.ablation_states(study, self._name))
+        sizes = (2 * self._backbone.width, *study.companion.widths, 1)
+        size = SINGLE * sum((a + 3) * b for a, b in pairwise(sizes))
+        for steps in filter(None, fits.values()):
+            hours = self._pace.fit * seeds * sum(steps) * self._step / 3600 + self._start
+            yield Workload("companions", hours, self._gpus, size * seeds * len(steps))
 
     def _training_tokens(self, algorithm: str) -> int:
         return min(self._pace.training_tokens, self._study.policy.max_response_length[algorithm])

@@ -99,13 +99,6 @@ def test_the_pages_say_what_the_command_says(repository):
         assert f"| {title} | {' | '.join(f'{low:.0f} to {high:.0f}' for low, high in cards)} |" in page
 
 
-def test_companions_of_prompts_learn_from_a_row_of_each_group(paper):
-    """The same rollouts as one companion of the paper, at 15.1 seconds, in groups of eight; one for each seed."""
-    prompts = min(_of(paper, "companions"), key=lambda one: one.hours)
-    seconds = 3600 * prompts.hours - HIGH.start
-    assert seconds == pytest.approx(15.1 / 8 * len(paper.companion.seeds))
-
-
 def test_a_judge_takes_time_on_factual_sets_alone(paper, repository):
     exact = paper.model_copy(update={"judge": load_study(repository / "config/config.yaml").judge})
     with_judge, without = (_of(study, "responses") for study in (paper, exact))
