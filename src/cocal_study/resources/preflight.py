@@ -126,13 +126,6 @@ def _numbers(study: Study, run: Run, machine: Machine) -> list[str]:
         found.append(
             f"{rule} asks for {most} GPUs, and --resources gpus={run.allowed} allows no more: raise it, or lower {key}"
         )
-    elif run.allowed > there >= most:
-        found.append(f"--resources gpus={run.allowed}, and this machine has {there}: give --resources gpus={there}")
-    elif run.allowed > most > 1:
-        found.append(
-            f"--resources gpus={run.allowed} lets other jobs run beside {rule}, which takes the first GPUs: give "
-            f"--resources gpus={most}"
-        )
     return found
 
 
