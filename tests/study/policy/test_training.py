@@ -18,8 +18,8 @@ from cocal.companion.spec import read_spec
 from cocal.engines.engine import Sampling
 from cocal.features.store import open_features
 from cocal.models.loading import load_policy
-from cocal.models.resumable import COMPLETE
 from cocal.store import read_frame, read_provenance
+from cocal.store.content import PROVENANCE
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal_study.config.policy import TrlSettings
 from cocal_study.generation.responses import sampling_seeds
@@ -212,7 +212,7 @@ def test_a_killed_run_resumes_without_losing_or_repeating_a_step(command, tmp_pa
     started.kill_when(tmp_path / "run/rollouts/step-00003.parquet", words)
     assert not (tmp_path / "rollouts").exists()
     (tmp_path / "run" / "checkpoint-6").mkdir(exist_ok=True)  # cut off while it was written
-    (tmp_path / "run" / "checkpoint-6" / COMPLETE).unlink(missing_ok=True)
+    (tmp_path / "run" / "checkpoint-6" / PROVENANCE).unlink(missing_ok=True)
     said = started.said(words)
     assert re.search(r"resuming from .*checkpoint-4$", said, re.MULTILINE)
     assert "step 2/5" not in said
