@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     arguments = list(sys.argv[1:] if argv is None else argv)
     command, options = _options(arguments)
-    progress.configure(progress.job_name(arguments))
+    progress.configure(progress.job_name(options.command, next(iter(_places(options)), None)))
     try:
         " ".join(arguments).encode()
         if hasattr(options, "numerics"):  # before the libraries that read these variables are loaded
