@@ -62,7 +62,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             message = f"{os.fsencode(name)!r}: holds a name that is not UTF-8, as pages and tables are; rename the file"
         else:
             message = explain(error, _places(options), stage=command.locked)
-            message = message and message + _again(options)
         if message is None:
             raise
         if os.environ.get("COCAL_TRACEBACK"):
@@ -103,15 +102,6 @@ def _parser(commands: Mapping[str, Command], chosen: str | None) -> argparse.Arg
         if name == chosen:
             command.add_to(of_command)
     return parser
-
-
-def _again(options: argparse.Namespace) -> str:
-    """The end of the advice to run a command again, where outputs that it has begun would be refused."""
-    try:
-        check_outputs(options)
-    except ConfigError:
-        return "; add --overwrite, since some of the output is there now" if hasattr(options, "overwrite") else ""
-    return ""
 
 
 def _of_study(commands: Mapping[str, Command]) -> dict[str, Command]:
