@@ -139,7 +139,8 @@ class Workload:
         rule: Name of the rule of its jobs in `RULES`, or of a variant of it.
         hours: Wall-clock hours of all its jobs, one after the other, including their start.
         gpus: Number of GPUs per job; 0 if the workflow trains the backbone from scratch.
-        storage: Bytes that it leaves in results/.
+        storage: Bytes of checkpoints, companions and states of rollouts that it leaves in results/; tables of text and
+            states of evaluation responses are small beside them.
         transient: Additional bytes that it needs while it runs.
         jobs: Number of jobs.
     """
@@ -172,7 +173,6 @@ class _Backbone:
         self._parameters = parameters_of(self._backbone)
         self._step = study.policy.questions_per_step * study.policy.responses_per_question
         self._rollouts = study.policy.steps * self._step
-        self._layers = len(plan.layers_of(study, name))
         self._passed = study.features.source == "pass"  # where vLLM keeps the states, nothing is read again
         self._gpus, self._pace = 1, pace
         if isinstance(self._backbone, PretrainingSettings):
@@ -187,8 +187,7 @@ class _Backbone:
         gpus, runs = engine.nodes * engine.devices, len(policy.algorithms)
         hours = sum(self._training_hours(name, gpus) + self._start for name in policy.algorithms)
         stored = HALF * self._parameters * (1 + runs * len(policy.stages))
-        stored += sum(self._text_bytes(self._rollouts, self._training_tokens(name)) for name in policy.algorithms)
-        stored += self._state_bytes(self._rollouts, self._layers)
+        stored += self._state_bytes(len(plan.layers_of(self._study, self._name)))
         # two resumable checkpoints, each with float32 weights and both moments of Adam
         transient = 2 * runs * self._parameters * 3 * SINGLE
         return Workload("train_", hours, self._gpus * gpus, stored, transient, runs)
@@ -199,8 +198,7 @@ class _Backbone:
             tokens = self._training_tokens("grpo")
             hours = self._decoding_hours(self._rollouts * tokens) + self._start
             hours += self._passed * self._forward_hours(self._rollouts * (tokens + self._pace.prompt_tokens))
-            stored = self._text_bytes(self._rollouts, tokens) + self._state_bytes(self._rollouts, 1)
-            yield Workload("resample", hours, self._gpus, stored)
+            yield Workload("resample", hours, self._gpus, self._state_bytes(1))
 
     def evaluations(self) -> Iterator[Workload]:
         """Responses and features of every evaluated checkpoint, prompt format and domain; and the inference times."""
@@ -219,13 +217,11 @@ class _Backbone:
                     hours = self._decoding_hours(sampled * tokens) + self._start
                     if domain == "factual" and study.judge.kind == "llm":
                         hours += self._forward_hours(sampled * _JUDGED / self._parameters) + self._start
-                    yield Workload(f"{variant}responses", hours, self._gpus, self._text_bytes(sampled, tokens))
+                    yield Workload(f"{variant}responses", hours, self._gpus)
                     if prompt_format in read:
                         evaluated = sum(study.datasets[name].size * one.samples for name, one in sets.items())
                         hours = self._passed * self._forward_hours(evaluated * (tokens + pace.prompt_tokens))
-                        kept = plan.feature_settings(study, algorithm, step, domain).layers
-                        stored = self._state_bytes(evaluated, 1 if kept == "final" else self._layers)
-                        yield Workload(f"{variant}features", hours + self._start, self._gpus, stored)
+                        yield Workload(f"{variant}features", hours + self._start, self._gpus)
         if self._gpus and self._name == study.main_backbone and "prompts" in self._experiences:
             yield Workload("latency", _LATENCY, self._gpus)
 
@@ -270,15 +266,10 @@ class _Backbone:
         """Hours that one device needs to read so many tokens."""
         return 2 * self._parameters * tokens / self._pace.rate / 3600
 
-    def _text_bytes(self, responses: float, tokens: int) -> float:
-        """Bytes of a response table, which holds ids, log-probabilities and about four bytes of text per token and is
-        compressed to half; prompts repeat, so they hardly count."""
-        return responses * tokens * (2 * SINGLE + 4) / 2
-
-    def _state_bytes(self, responses: float, layers: int) -> float:
-        """Bytes of the last and mean states of so many responses and layers."""
+    def _state_bytes(self, layers: int) -> float:
+        """Bytes of the last and mean states of as many responses as rollouts, of so many layers."""
         number = HALF if self._study.features.dtype == "bfloat16" else SINGLE
-        return responses * layers * 2 * self._backbone.width * number
+        return self._rollouts * layers * 2 * self._backbone.width * number
 
 
 _TINY_DOCUMENT, _DOCUMENT = 1.6e-8, 2.8e-9

@@ -61,7 +61,8 @@ def forecast(study: Study, jobs_of_rules: Mapping[str, int]) -> list[str]:
             gpus = max(one.gpus for _, one in work) if rule in RULES else 0
             memory = least_memory(study, RULES[rule].on_gpu, card.memory if card else GPUS[-1].memory) if gpus else 0
             on_gpus = (str(gpus), f"{memory:.1f} GiB") if memory else ("", "")
-            disk = (f"{sum(getattr(one, key) for _, one in work) / 1e9:,.1f} GB" for key in ("storage", "transient"))
+            sizes = (sum(getattr(one, key) for _, one in work) / 1e9 for key in ("storage", "transient"))
+            disk = (f"{size:,.1f} GB" if size else "" for size in sizes)
             rows.append((rule, str(count), f"{low:,.1f} to {high:,.1f}", *on_gpus, *disk))
     first, *rest = (max(map(len, column)) for column in zip(*rows, strict=True))
     return ["  ".join([name.ljust(first), *map(str.rjust, cells, rest)]).rstrip() for name, *cells in rows]
