@@ -24,12 +24,18 @@ from judged_claims import headline_numbers, judged
         (("yes", "undecided, but a difference in ECE as large as the paper's is excluded"), "Undecided"),
         (("undecided", "no, the opposite"), "No"),
         (("yes", "no"), "No"),
-        (("no interval", "no interval"), "Undecided"),
+        (("undecided, without intervals", "undecided, without intervals"), "Undecided"),
     ],
 )
 def test_the_first_sentence_answers_by_both_targets_and_names_the_scale(words, said):
     assert answer(headline_numbers(words), "Qwen3-8B").startswith(
-        f"Does it reproduce with Qwen3-8B? {said}. The paper rests"
+        f"Does it reproduce with Qwen3-8B? {said}: that is the word on the claim on which the paper rests"
+    )
+
+
+def test_the_claims_are_counted_by_their_words():
+    assert answer(headline_numbers(), "Qwen3-8B").endswith(
+        "Of five headline claims, 1 holds, 1 does not and 3 are undecided."
     )
 
 

@@ -39,15 +39,20 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
     central = numbers[numbers["claim"].str.startswith(CENTRAL)]
     words = {*central["word"].str.partition(",")[0]}
     said = NO if NO in words else YES if words == {YES} else UNDECIDED
+    every = numbers.drop_duplicates("claim")["word"]
+    counts = [int(every.str.startswith(word).sum()) for word in (YES, NO, UNDECIDED)]
+    told = (("holds", "hold"), ("does not", "do not"), ("is undecided", "are undecided"))
+    spread = listed(list(map(_counted, counts, told)))
     return (
-        f"Does it reproduce with {scale}? {said.capitalize()}. The paper rests on one claim: a companion that learns "
-        "while the policy trains (CoCal) beats the same companion trained afterwards on fresh answers (PostCal)."
+        f"Does it reproduce with {scale}? {said.capitalize()}: that is the word on the claim on which the paper rests, "
+        "that a companion which learns while the policy trains (CoCal) beats the same companion trained afterwards on "
+        f"fresh answers (PostCal). Of {counted(len(every), 'headline claim')}, {spread}."
     )
 
 
 def heads(numbers: pd.DataFrame) -> tuple[str, ...]:
     """The heads of the columns of `headlines`."""
-    return "Claim of the paper", "Holds here?", "Paper", _ours(numbers).capitalize(), "Language model"
+    return "Claim of the paper", "Holds here?", "Paper", f"Here, {_ours(numbers)}", "A language model, one run"
 
 
 def headlines(numbers: pd.DataFrame) -> list[tuple[str, ...]]:
@@ -110,6 +115,8 @@ METRICS = {"accuracy": "accuracy", "ece": "ECE", "auroc": "AUROC"}
 
 def _apart(row, value: float) -> str:
     """A difference in words, such as "0.009 worse" or "1.6 points better"."""
+    if not float(_size(row, value)):
+        return "the same" if row.rival else "at chance"
     unit = " points" if row.metric == "accuracy" else ""
     words = ("better", "worse") if row.rival else ("above chance", "below chance")
     return f"{_size(row, value)}{unit} {words[value < 0]}"
