@@ -1,21 +1,16 @@
 """The table of proper scores and the figure of risk against coverage."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from cocal.drawing.style import TEXT_WIDTH, paper_style
+from cocal.drawing.style import paper_style
 from cocal.metrics.scores import ALL, scores
 from cocal.metrics.settings import MetricSettings
-from cocal_study.config import load_study
 from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits import proper_scores, risk_coverage
-from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import latex
 from drawn_texts import assert_texts_apart
-from exhibits_by_name import exhibit_of
 from sample_predictions import METHODS, sample_predictions
 
 MATHEMATICS, FACTUAL = ("math500", "amc24"), ("popqa",)
@@ -57,17 +52,6 @@ def set_table(cube, layout: proper_scores.Layout, numbers: pd.DataFrame | None =
 
 
 # Table
-
-
-def test_print_and_page_name_both_domains(cube):
-    shown = set_table(cube, table_layout())
-    text, html = latex(shown), page(shown)
-    heads = ["Macro average over two mathematical sets", "Macro average over one factual set"]
-    assert re.findall(r"\\multicolumn\{12\}\{c\}\{(.*?)\}", text) == heads
-    assert [head for head in heads if head in html] == heads
-    assert "on two mathematical sets and one factual set using Tiny A after 60 training steps." in text
-    assert "Companion results average two seeds." in text
-    assert r"1.2 $\times$ 10$^{-7}$" in text
 
 
 def test_a_negative_ratio_has_a_minus_and_an_undefined_one_a_dash(cube):
@@ -113,21 +97,6 @@ def test_no_order_is_better_than_the_optimal_one():
     for method in figure_layout().sharing:
         assert (numbers["optimal"] <= numbers[method] + 1e-12).all(), method
     assert numbers["random"].nunique() == 1
-
-
-@pytest.mark.parametrize("name", ["config", "paper"])
-def test_nothing_overlaps_in_the_figure(repository, name):
-    layout = exhibit_of(load_study(repository / f"config/{name}.yaml"), "risk_coverage").layout
-    frame = sample_predictions(*layout.datasets, methods=layout.methods, step=layout.step)
-    with paper_style():
-        figure = risk_coverage.draw(risk_coverage.prepare(layout, [frame.assign(backbone=layout.backbone)]), layout)
-        assert len(figure.axes) == 2
-        assert_texts_apart(figure)
-    assert figure.get_figwidth() == TEXT_WIDTH
-    same, own = figure.axes
-    assert len(same.lines) == len(layout.sharing) + 2
-    assert len(own.lines) == len(layout.methods) - len(layout.sharing) + 1
-    assert same.get_ylim() == own.get_ylim()
 
 
 @pytest.mark.parametrize(
