@@ -11,7 +11,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from claims_study import SCOPE, study_files, study_frame
 from cocal.drawing.style import paper_style
-from cocal_study.config import load_study
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.comparisons import holm
 from cocal_study.evidence.predicates import FAILS, FAVOUR, HOLDS, OBSERVED, OPEN, UNOBSERVED
@@ -36,7 +35,6 @@ from cocal_study.evidence.verdicts import (
     of_families,
 )
 from cocal_study.exhibits import claims, claims_forest
-from cocal_study.exhibits.base.ledger import claims_inputs
 from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import latex
 from paper_tex import NUMBERS, ROOT
@@ -294,14 +292,6 @@ def test_a_page_has_the_numbers_of_the_replicates_beside_the_paper_s():
     values = gathered.query("dataset == 'macro-mathematics' and method == 'rlcr' and metric == 'ece'").iloc[0]
     ones = values[[name for name in gathered.columns if name.startswith("replicate_")]].astype(float)
     assert rows["RLCR"][3:6] == [f"{ones.mean():.3f}", f"{ones.std():.3f}", "0.105"]
-
-
-@pytest.mark.parametrize("name", ["config", "paper", "smoke", "rehearsal"])
-def test_every_study_declares_what_its_claims_need(name):
-    study = load_study(ROOT / f"config/{name}.yaml")
-    inputs = claims_inputs(study)
-    assert {"resamples", "published", "ledger", "companions", "predictions", "latency"} <= set(inputs)
-    assert (ROOT / inputs["ledger"]).is_file()
 
 
 def test_what_holds_leads_with_the_joint_verdicts_of_the_replicates(judged):

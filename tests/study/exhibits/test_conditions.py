@@ -22,6 +22,7 @@ from cocal_study.planning.regimes import read_regimes
 from cocal_study.planning.replicates import refusals
 from coded_inputs import coded_questions, coded_rollouts, coded_specs
 from exhibits_by_name import exhibits_by_name
+from golden import assert_golden
 from sample_predictions import sample_predictions
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -88,58 +89,15 @@ def test_a_study_with_the_papers_numbers_has_its_conditions(layout, inputs):
         assert printed in text
 
 
-def test_what_is_required_has_bounds_and_nothing_else_has(layout, inputs):
-    """Macro averages over mathematics, and shares of which the paper states none."""
-    numbers = conditions.prepare(layout, **inputs).set_index(["condition", "of"])
-    required = numbers[numbers["matched"] == "required"]
-    bounds = {key: (row["least"], row["greatest"]) for key, row in required.iterrows()}
-    papers = {"Accuracy before training (%)": 0.473, "Accuracy after GRPO (%)": 0.638}
-    papers |= {"Stated confidence before training": 0.983, "Mean token probability after GRPO": 0.717}
-    cut = "Responses of GRPO's final policy (PostCal)"
-    expected = {(name, "Macro average"): (paper / 1.5, paper * 1.5) for name, paper in papers.items()}
-    expected["Cut at the length limit (%)", cut] = (0.31220 / 1.5, 0.31220 * 1.5)
-    aware = "AUROC of what the policy knows itself"
-    expected |= {
-        (aware, name): (0.5 + (paper - 0.5) / 1.5, min(1, 0.5 + (paper - 0.5) * 1.5))
-        for name, paper in (("TokenProb", 0.843), ("SelfConsis", 0.904))
-    }
-    expected["Valid stated confidences before training (%)", "Mathematics"] = (0.9, np.nan)
-    expected |= {
-        ("Right among the rollouts that are kept (%)", name): (0.5, np.nan) for name in ("GRPO", "RLCR", "DCPO")
-    }
-    assert bounds.keys() == expected.keys()
-    for key, pair in expected.items():
-        assert bounds[key] == pytest.approx(pair, abs=1e-5, nan_ok=True), key
+def test_numbers_and_bounds_are_those_that_were_counted(layout, inputs):
+    """The file was compared with shares of the rollouts by algorithm, stage and level, and with bounds of what is
+    required: half and three halves of the paper's macro averages over mathematics, of its share of cut responses and of
+    its AUROCs above chance, and least shares of valid confidences and of right rollouts, which the paper does not
+    state."""
+    numbers = conditions.prepare(layout, **inputs)
     assert numbers.loc[numbers["matched"] != "required", ["least", "greatest"]].isna().all(axis=None)
-    size = numbers.index[numbers["matched"] == "size"].get_level_values(0)
-    assert set(size) == {
-        *("Responses kept", "Sampling of the evaluation", aware),
-        *("Gradient updates of a companion", "Responses to each evaluation set"),
-    }
-
-
-def test_the_numbers_of_the_rollouts_are_counted_by_algorithm_stage_and_level(layout, inputs):
-    numbers = conditions.prepare(layout, **inputs).set_index(["condition", "of"])["value"]
-    evaluated = {"grpo": 0.638, "rlcr": 0.539, "dcpo": 0.588}
-    for name, table in coded_rollouts().items():
-        of = name.upper()
-        for stage in (40, 80, 120):
-            steps = [*range(stage - 9, stage + 1)]
-            accuracy = np.mean([table["correct"][table["step"] == step].mean() for step in steps])
-            assert numbers["Accuracy of the rollouts (%)", f"{of}, step {stage}"] == pytest.approx(accuracy)
-        gap = numbers["Accuracy of the last rollouts less that of the evaluation (points)", of]
-        assert gap == pytest.approx(accuracy - evaluated[name])
-        kept = table[~table["truncated"]]
-        assert numbers["Responses kept", of] == len(kept)
-        assert numbers["Right among the rollouts that are kept (%)", of] == pytest.approx(kept["correct"].mean())
-        assert numbers["Cut at the length limit (%)", of] == pytest.approx(1 - len(kept) / len(table))
-    of_level, grpo = coded_questions().set_index("question_id")["level"], coded_rollouts()["grpo"]
-    for level in range(1, 6):
-        rows = grpo[grpo["question_id"].isin(of_level.index[of_level == level])]
-        found = numbers["Cut at the length limit (%)", f"GRPO, level {level}"]
-        assert found == pytest.approx(rows["truncated"].mean())
-        assert numbers["Responses kept", f"GRPO, level {level}"] == (~rows["truncated"]).sum()
-    assert ("Cut at the length limit (%)", "GRPO, level 0") not in numbers, "0 is an unknown level"
+    lines = numbers.drop(columns="place").to_csv(index=False, float_format="%.6g").splitlines()
+    assert_golden(Path(__file__).parent / "golden/conditions_counted.txt", lines)
 
 
 def test_what_companions_learn_from_and_how_much_is_evaluated(layout, inputs, cube):

@@ -3,12 +3,11 @@
 import pytest
 
 from cocal.errors import ContractError
-from cocal_study.config.engine import EngineChoice
 from cocal_study.exhibits import cost, time_to_confidence
 from cocal_study.exhibits.typesetting.latex import latex
 from cocal_study.exhibits.typesetting.wording import LONG, SHORT, ratios, times
 from cocal_study.planning.costs import Cost
-from sample_tables import CPU, GPU, cost_layout, costs, latency, paper_study, times_layout
+from sample_tables import CPU, GPU, cost_layout, costs, latency, times_layout
 
 NOTHING = float("nan")
 
@@ -72,17 +71,6 @@ def test_passes_over_states_are_shown_apart():
     assert r"CoCal & 16.67 & -- & 0.750 & 15.10 & 0.372 & 0.199 \\" in text
     assert r"PostCal & 16.67 & 14.22 & 1.000 & 14.86 & 0.372 & 0.199 \\" in text
     assert r"SelfConsis & 16.67 & -- & -- & -- & 3.225 & -- \\" in text
-
-
-def test_the_caption_says_how_often_prompts_are_encoded():
-    def caption(engine: dict) -> str:
-        study = paper_study()
-        generation = study.generation.model_copy(update={"engine": EngineChoice.model_validate(engine).root})
-        (table,) = cost.of_study(study.model_copy(update={"generation": generation}), {})
-        return table.caption
-
-    assert caption({"kind": "vllm"}).endswith("Every response encodes its own prompt: prefix caching is off.")
-    assert caption({"kind": "transformers"}).endswith("share the encoding of its prompt.")
 
 
 def test_several_devices_are_told_apart():

@@ -3,11 +3,9 @@
 import pandas as pd
 import pytest
 
-from cocal.drawing.style import paper_style
 from cocal_study.config import load_study
 from cocal_study.exhibits import online
 from cocal_study.planning.variants import replayed_folders, windows
-from drawn_texts import assert_texts_apart
 from smoke_study import CONFIG
 
 
@@ -30,18 +28,6 @@ def scores() -> pd.DataFrame:
                     numbers = {"responses": 64, "ece": value, "auroc": 1 - value, "kept_bytes": kept}
                     rows.append(about | numbers)
     return pd.DataFrame(rows)
-
-
-def test_the_legend_says_what_is_kept(layout, scores):
-    with paper_style():
-        figure = online.draw(online.prepare(layout, scores), layout)
-        assert_texts_apart(figure)
-    (legend,) = figure.legends
-    labels = [text.get_text() for text in legend.get_texts()]
-    assert labels == ["online (no states kept)", "online, last 2 steps (2.5 MB kept)", "replayed (4.0 GB kept)"]
-    ece, _ = figure.axes
-    bold = [line.get_ydata().tolist() for line in ece.lines if line.get_linewidth() > 1 and len(line.get_ydata()) == 3]
-    assert bold[0] == pytest.approx([0.16, 0.165, 0.17])
 
 
 def test_a_study_has_windows_of_one_step_and_of_its_passes():

@@ -58,9 +58,6 @@ def test_every_number_comes_from_the_cell_that_its_columns_name(name, tables, fi
         assert row["value"] == cube["value"].sel({dim: cell[dim] for dim in cube["value"].dims}).item(), cell
 
 
-"""The study's and the paper's value."""
-
-
 # Figures
 
 DRAWN = ["training_dynamics", "cross_policy", "budgets", "composition", "early_steps", "layers", "online"]
