@@ -71,20 +71,6 @@ def test_a_step_is_scored_before_it_is_learnt_from(steps):
     assert changed.all()
 
 
-def test_scores_are_those_of_the_companions_that_learnt_from_the_steps_before(steps):
-    online = learner()
-    observe(online, steps[0])
-    before = online.companions(5)
-    found = observe(online, steps[1]).set_index(["target", "seed"])
-    correct = steps[1].labels["correct"].to_numpy()
-    for member, confidence in zip(before.members, before.predict(steps[1].states), strict=True):
-        expected = evaluate(confidence, np.ones(len(correct), dtype=bool), correct)
-        assert found.loc[member, list(expected)].to_dict() == pytest.approx(expected, abs=1e-12)
-        assert found.loc[member, "responses"] == PER_STEP
-    assert before.spec.order == "online"
-    assert before.spec.steps == 1
-
-
 def test_only_questions_asked_for_the_first_time_are_scored(steps):
     """A question that was asked before counts as asked in whatever case and spacing; without a new one there is no
     score, and the repeated ones are learnt from all the same."""

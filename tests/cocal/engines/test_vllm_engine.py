@@ -6,7 +6,6 @@ import sys
 import time
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -26,10 +25,7 @@ from cocal.models.loading import read_vocabulary
 from cocal.runtime.gpus import SECOND_RUNNER
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES
-from cocal_study.config import load_study
-from cocal_study.resources.estimate import Assumptions
 from micro import own_copy
-from passed import check_recorded
 from rounding import INVARIANT, REPEATS, ROUNDING, same_states
 
 SAMPLING = Sampling(temperature=1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=40, samples=8)
@@ -199,21 +195,6 @@ def test_an_incomplete_checkpoint_is_named_before_an_environment_without_vllm(mo
             pass
 
 
-def test_the_cache_holds_what_is_decoded_together():
-    """Keys and values of Qwen3-14B in bfloat16 (40 layers, 8 heads of 128) on a B200 of 180 GB: otherwise vLLM stops
-    responses in the middle and computes their beginnings again."""
-    study = load_study(Path(__file__).parents[3] / "config/paper.yaml")
-    memory, weights, activations = 180e9, 29.5e9, 4e9
-    token = 40 * 2 * 8 * 128 * 2
-    usual = Assumptions()
-    rollouts = study.policy.questions_per_step * study.policy.responses_per_question / study.policy.trl.devices
-    training = study.policy.trl.vllm_memory_share * memory - weights - activations
-    assert rollouts * (usual.prompt_tokens + usual.training_tokens) * token < training
-    sampling = study.generation.engine.memory_share * memory - weights - activations
-    assert study.generation.engine.max_sequences * (usual.prompt_tokens + usual.factual_tokens) * token < sampling
-    assert study.generation.engine.max_sequences >= 1024  # fewer leave most of the cache empty
-
-
 @pytest.fixture(scope="session")
 def own_checkpoint(micro_checkpoint, tmp_path_factory):
     """The micro policy as a user's own, which may be any stage of any training."""
@@ -326,25 +307,6 @@ def test_features_that_vllm_kept_are_those_of_a_pass(own_checkpoint, micro_quest
     write_frame(store, tables["kept"].iloc[::-1], RESPONSES, read_provenance(store))
     flags += [of, f"--output={tmp_path / 'other'}", f"--kept={tmp_path}/states", *part]
     assert cli.main(["features", *flags]) == 2
-
-
-@pytest.mark.vllm
-def test_responses_command(own_checkpoint, micro_questions, micro_policy, tmp_path):
-    plan = {"sets": {"micro-eval": {"samples": 2, "sampled": 3, "max_response_length": 24, "p_true": True}}}
-    flags = [f"--plan={json.dumps(plan)}", '--settings={"engine": {"kind": "vllm"}}', "--prompt-format=answer"]
-    flags += [f"--questions={micro_questions}", f"--checkpoint={own_checkpoint}", "--prompts=tiny", "--backbone=micro"]
-
-    def respond(output: Path):
-        more = ["--algorithm=base", "--step=0", f"--run-folder={tmp_path}/run-{output.name}", f"--output={output}"]
-        assert cli.main(["responses", *flags, *more]) == 0
-        return (output / "micro-eval.parquet").read_bytes()
-
-    assert respond(tmp_path / "one") == respond(tmp_path / "two")
-    frame = read_frame(tmp_path / "one/micro-eval.parquet", RESPONSES)
-    assert len(frame) == 27
-    assert frame["p_true"].notna().sum() == 18
-    assert read_provenance(tmp_path / "one/micro-eval.parquet")["engine"].startswith("vllm 0.")
-    check_recorded(micro_policy, frame)
 
 
 @pytest.mark.vllm

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from huggingface_hub import HfApi, ModelCard
+from huggingface_hub import ModelCard
 
 import dumps
 from cocal import Companion
@@ -155,20 +155,6 @@ def test_a_saved_companion_is_the_same_companion(tmp_path, fitted, micro_policy,
     assert "Nobody has said under which licence" in card.text
     assert f"{spec.training_responses} responses of rollout steps up to 3" in card.text
     assert json.loads((tmp_path / "saved/config.json").read_text())["spec"]["layer"] == 1
-
-
-def test_a_companion_is_pushed_by_the_hub_s_own_client(fitted, monkeypatch):
-    """The Hub itself is not reached; what would be uploaded is what `save_pretrained` writes."""
-    pushed = {}
-
-    def uploaded(self, *, repo_id, folder_path, **options):
-        pushed[repo_id] = sorted(file.name for file in folder_path.iterdir())
-
-    created = type("Created", (), {"repo_id": "me/companion"})
-    monkeypatch.setattr(HfApi, "create_repo", lambda self, **options: created)
-    monkeypatch.setattr(HfApi, "upload_folder", uploaded)
-    fitted.push_to_hub("me/companion")
-    assert pushed == {"me/companion": ["README.md", "config.json", "model.safetensors"]}
 
 
 @pytest.mark.parametrize(

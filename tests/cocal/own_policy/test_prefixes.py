@@ -94,11 +94,13 @@ def test_a_long_response_weighs_as_a_short_one_and_neighbours_are_mixed():
 
 
 def test_a_row_of_a_share_counts_as_so_much_of_a_row():
-    """A probe on rows of which some are doubled, with half a share each, is that on the rows."""
+    """A probe on rows of which some are doubled, with half a share each, is scikit-learn's logistic regression on the
+    rows, at the penalty that was chosen and on inputs as they are given."""
     draw = np.random.default_rng(4)
     questions = np.repeat([f"q {k}" for k in range(60)], 6)
     inputs = draw.normal(size=(360, 5)).astype(np.float32)
     target = (inputs[:, 0] + draw.normal(size=360) > 0.4).astype(np.float32)
+    inputs = 20 + inputs * np.linspace(0.5, 40, 5, dtype=np.float32)
     copies = np.where(draw.random(360) < 0.5, 2, 1)
     rows = np.repeat(np.arange(360), copies)
     share = (1 / copies[rows]).astype(np.float32)

@@ -1,12 +1,10 @@
 """The recipe best: what it tries, that no number rests on questions that chose, and what it saves."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from cocal import Companion
@@ -18,7 +16,7 @@ from cocal.metrics.shown import metric_text
 from cocal.models.loading import Policy
 from cocal.models.text import batches_of_tokens
 from cocal.own_policy import fitting
-from cocal.own_policy.recipes import STRENGTHS, Lesson, choose, folds_of
+from cocal.own_policy.recipes import Lesson, choose, folds_of
 from own_rollouts import run, write_lines
 
 SETTINGS = CompanionSettings(targets=("binary",), seeds=(42, 137), passes=4)
@@ -45,22 +43,6 @@ def test_folds_hold_whole_questions_and_as_many_of_them():
     assert (folds_of(questions, 43) != fold).any()
     with pytest.raises(ContractError, match=r"have 2 questions, .* give rollouts of 3 or more"):
         folds_of(["a", "b", " A"], 42)
-
-
-def test_the_probe_is_a_logistic_regression():
-    """Compared with scikit-learn at the penalty that was chosen, on the inputs as they are given."""
-    given = lesson()
-    raw = given.inputs.copy()
-    found = choose(given, SETTINGS.model_copy(update={"passes": 1}))
-    assert found.settings.widths == ()
-    strength = 1 / float(re.search(r"linear probe, L2 penalty ([\d.]+)", found.tried[0].name)[1])
-    assert any(strength == pytest.approx(one) for one in STRENGTHS)
-    standard = (raw - raw.mean(axis=0)) / raw.std(axis=0)
-    expected = LogisticRegression(C=strength, tol=1e-8, max_iter=1000).fit(standard, given.target)
-    confidence = found.model(torch.from_numpy(raw))[0].detach().numpy()
-    np.testing.assert_allclose(confidence, expected.predict_proba(standard)[:, 1], atol=2e-3)
-    np.testing.assert_allclose(found.model.input_mean, raw.mean(axis=0), rtol=1e-4)
-    np.testing.assert_allclose(found.model.input_scale, raw.std(axis=0), rtol=1e-4)
 
 
 def test_what_is_learnt_is_better_than_a_constant_and_what_cannot_be_learnt_is_not_claimed():
