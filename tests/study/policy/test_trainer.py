@@ -241,25 +241,3 @@ def test_states_are_read_in_the_precision_of_the_update(trainer, monkeypatch):
     assert precise == [True]
     assert np.isfinite(states[0]).all()
     assert logprobs is None
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_states_travel_in_the_format_of_the_store(trainer, monkeypatch, dtype):
-    """The main process gets what it stores; without states there is nothing to send."""
-    one, sent = trainer(_settings()), []
-    one._states_dtype, one._layers = dtype, (0,)
-    monkeypatch.setattr(type(one.accelerator), "num_processes", 2)
-
-    def gather(rows, parts, dst):
-        sent.extend(rows)
-        parts[:] = [rows, rows]
-
-    monkeypatch.setattr(torch.distributed, "gather_object", gather)
-    states = np.random.default_rng(0).normal(size=(2, 2, 8)).astype(np.float32)
-    rows = one._gathered([{"states": states, "text": "a"}, {"states": states + 1, "text": "b"}])
-    assert sent[0]["states"].dtype == dtype
-    assert [row["text"] for row in rows] == ["a", "b", "a", "b"]
-    np.testing.assert_array_equal(rows[2]["states"], torch.from_numpy(states).to(dtype).float().numpy())
-    assert rows[0]["states"].dtype == np.float32
-    one._layers = ()
-    assert one._gathered([{"states": None, "text": "b"}])[1] == {"states": None, "text": "b"}
