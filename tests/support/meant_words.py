@@ -13,9 +13,7 @@ from cocal_study.evidence.published import read_published
 from cocal_study.exhibits import claims
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of, module_of
-from cocal_study.planning.costs import Cost, Latency, TimeToConfidence
 from coded_inputs import (
-    DOMAINS,
     coded_cube,
     coded_questions,
     coded_resamples,
@@ -24,6 +22,7 @@ from coded_inputs import (
     coded_specs,
 )
 from sample_predictions import sample_predictions
+from sample_tables import costs
 from smoke_study import ROOT
 
 
@@ -83,7 +82,7 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
     if name == "decisions":
         return {"predictions": decided.predictions(), "responses": [decided.pool("amc"), decided.pool("aime")]}
     if name in ("cost", "time_to_confidence"):
-        return {kind: COSTS[kind] for kind in one.inputs}
+        return {kind: costs()[kind] for kind in one.inputs}
     if name == "online":
         return {"scores": coded_scores(layout.windows, 60)}
     if name in ("reliability", "reliability_all", "risk_coverage"):
@@ -99,28 +98,6 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
     return {kind: (found | resampled)[kind] for kind in one.inputs}
 
 
-COSTS = {
-    "training": Cost(seconds=61_812, items=120, states_seconds=2460, device="A"),
-    "sampling": Cost(seconds=47_052, items=245_760, states_seconds=1740, device="A"),
-    "fit": Cost(seconds=15.31, items=10, device="A"),
-    "postcal_fit": Cost(seconds=12.87, items=8, device="B"),
-    "latency": Latency(
-        device="B",
-        questions=8,
-        engine="e",
-        generation_dataset="math500",
-        generation_questions=500,
-        generation_seconds=1.372,
-        pool=10,
-        pool_seconds=3.225,
-        predictions=1000,
-        prediction_ms=0.199,
-        time_to_confidence=[
-            TimeToConfidence(dataset=name, pre_ms=20 + 3 * place, post_s=31 + 17 * place)
-            for place, name in enumerate(reversed(DOMAINS["macro-mathematics"]))
-        ],
-    ),
-}
 PAPER = exhibits_of(load_study(ROOT / "config/paper.yaml"), {})
 TABLES = {one.name: one for one in PAPER if isinstance(one, TableExhibit)}
 FIGURES = {one.module: one for one in PAPER if one.name not in TABLES or one.module == "claims_forest"}

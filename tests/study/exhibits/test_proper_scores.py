@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from cocal.drawing.style import paper_style
-from cocal.metrics.scores import ALL, scores
+from cocal.metrics.scores import ALL
 from cocal.metrics.settings import MetricSettings
 from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits import proper_scores, risk_coverage
@@ -67,36 +67,6 @@ def test_a_negative_ratio_has_a_minus_and_an_undefined_one_a_dash(cube):
 
 
 # Figure
-
-
-def test_curves_end_at_the_share_of_wrong_responses_and_start_at_the_most_confident():
-    frame = sample_predictions("math500", methods=("verbal", "cocal-binary"))
-    numbers = risk_coverage.prepare(figure_layout(methods=("verbal", "cocal-binary"), datasets=("math500",)), [frame])
-    assert list(numbers["curve"].unique()) == ["verbal", "cocal-binary", "optimal", "random"]
-    ends = numbers[numbers["coverage"] == 1].set_index("curve")["risk"]
-    for method in ("verbal", "cocal-binary"):
-        rows = frame[(frame["method"] == method) & frame["valid"]]
-        risks = 1 - rows.groupby("seed")["correct"].mean()
-        assert ends[method] == pytest.approx(risks.mean())
-    half = numbers[numbers["coverage"] == 0.5].set_index("curve")["risk"]
-    of_seeds = [
-        scores(rows["confidence"].to_numpy(), rows["correct"].to_numpy(), 10)["accuracy_at_50"]
-        for _, rows in frame[frame["method"] == "cocal-binary"].groupby("seed")
-    ]
-    assert half["cocal-binary"] == pytest.approx(1 - np.mean(of_seeds))
-    rows = frame[(frame["method"] == "cocal-binary") & (frame["seed"] == 42)]
-    risk = 1 - rows["correct"].mean()
-    assert ends["optimal"] == ends["random"] == half["random"] == pytest.approx(risk)
-    assert half["optimal"] == pytest.approx(max(0, (risk - 0.5) / 0.5))
-
-
-def test_no_order_is_better_than_the_optimal_one():
-    numbers = risk_coverage.prepare(figure_layout(), [predictions()]).pivot(
-        index="coverage", columns="curve", values="risk"
-    )
-    for method in figure_layout().sharing:
-        assert (numbers["optimal"] <= numbers[method] + 1e-12).all(), method
-    assert numbers["random"].nunique() == 1
 
 
 @pytest.mark.parametrize(
