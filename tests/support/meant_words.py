@@ -1,7 +1,5 @@
 """Tables and figures of the paper study, made of inputs whose numbers all differ."""
 
-import re
-
 import numpy as np
 
 import decided
@@ -25,33 +23,12 @@ from sample_predictions import sample_predictions
 from sample_tables import costs
 from smoke_study import ROOT
 
-
-def named(*labels: str) -> dict[str, str]:
-    """Names by label: "CoCal (group)" is cocal-group."""
-    return {label: re.sub("[ (]+", "-", label.lower()).rstrip(")") for label in labels}
-
-
-METHODS = named("Verbal", "RLCR", "DCPO", "CoCal (pre-generation)", "CoCal on RLCR", "CoCal on DCPO")
-METHODS |= named(*(f"{kind} ({target})" for kind in ("CoCal", "PostCal") for target in ("group", "binary")))
-METHODS |= {"SelfConsis": "self-consistency", "TokenProb": "token-probability", "P(True)": "p-true"}
-METHODS |= {"Base + Verbal": "base-verbal"}
-RIVALS = named("RLCR", "DCPO", "CoCal (group)", "CoCal (binary)", "Least token probability", "Semantic entropy")
-RIVALS |= named("PostCal (group)", "PostCal (binary)")
-CALIBRATIONS = {
-    f"{kind}, {basis}": f"{name}-{word}"
-    for kind, name in (("Platt scaling", "platt"), ("Isotonic regression", "isotonic"))
-    for basis, word in (
-        ("all rollouts", "all"),
-        ("rollouts of the last stage", "last"),
-        ("PostCal's responses", "resampled"),
-    )
-}
-RIVALS |= {"TokenProb": "token-probability", "SelfConsis (leave-one-out)": "self-consistency-loo"}
-RIVALS |= {"Linear probe (group)": "linear-group", "Linear probe (binary)": "linear-binary"}
-RIVALS |= {"One-layer MLP (group)": "one-layer-group", "One-layer MLP (binary)": "one-layer-binary"}
-RIVALS |= {"Length (shorter is surer)": "length"}
-DATASETS = named("MATH500", "AIME24", "AIME25", "AMC23", "AMC24", "SQuAD", "MuSiQue", "PopQA")
-DATASETS |= {"WebQuestions": "webq", "ComplexWebQuestions": "cwq"}
+METHODS = [
+    *("verbal", "rlcr", "dcpo", "cocal-pre-generation", "cocal-on-rlcr", "cocal-on-dcpo"),
+    *("cocal-group", "cocal-binary", "postcal-group", "postcal-binary"),
+    *("self-consistency", "token-probability", "p-true", "base-verbal"),
+]
+CALIBRATIONS = [f"{kind}-{basis}" for kind in ("platt", "isotonic") for basis in ("all", "last", "resampled")]
 
 # Inputs
 
@@ -61,24 +38,23 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
     name, layout = one.module, one.layout
     if not one.inputs:
         return {}
-    everything = list(METHODS.values())
     if name in ("token_aggregation", "layers"):
         sweep = {"layer": range(40), "pooling": ["last", "mean", "last+mean"]}
         return {"metrics": [coded_cube(b, ["cocal-group", "cocal-binary"], **sweep) for b in ("qwen3-14b", "qwen3-8b")]}
     if name in ("budgets", "early_steps", "cross_iteration", "composition"):
-        cube = coded_cube("qwen3-8b", everything, source_step=[1, 2, 5, 10, 20, 30, 40, 80, 120])
+        cube = coded_cube("qwen3-8b", METHODS, source_step=[1, 2, 5, 10, 20, 30, 40, 80, 120])
         if name != "composition":
             return {"metrics": cube}
         cube["value"].loc[{"metric": "accuracy"}] = 0.583  # all methods score the same responses
         return {"metrics": cube, "companions": coded_specs(layout.steps)}
     if name == "recalibrated":
-        afters = ("", *(f"+{name}" for name in CALIBRATIONS.values()))
+        afters = ("", *(f"+{name}" for name in CALIBRATIONS))
         methods = [f"{rival}{after}" for after in afters for rival in layout.rivals["raw"]]
         return {"metrics": coded_cube(layout.backbone, methods)}
     if name == "conditions":
         files = {"companions": coded_specs([120])[1], "published": read_published(ROOT / "config/paper")}
         files |= {"rollouts": list(coded_rollouts().values()), "questions": coded_questions()}
-        return {"metrics": coded_cube(layout.backbone, everything), **files}
+        return {"metrics": coded_cube(layout.backbone, METHODS), **files}
     if name == "decisions":
         return {"predictions": decided.predictions(), "responses": [decided.pool("amc"), decided.pool("aime")]}
     if name in ("cost", "time_to_confidence"):
@@ -92,9 +68,9 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
         }
     if name == "verdict":
         published = read_published(ROOT / "config/paper")
-        return {"resamples": coded_resamples("qwen3-8b", everything), "published": published}
-    found = {"metrics": coded_cube(layout.backbone, everything, ALL)}
-    resampled = {"resamples": coded_resamples(layout.backbone, everything)}
+        return {"resamples": coded_resamples("qwen3-8b", METHODS), "published": published}
+    found = {"metrics": coded_cube(layout.backbone, METHODS, ALL)}
+    resampled = {"resamples": coded_resamples(layout.backbone, METHODS)}
     return {kind: (found | resampled)[kind] for kind in one.inputs}
 
 

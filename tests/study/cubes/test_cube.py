@@ -16,7 +16,7 @@ from cocal.metrics.settings import MetricSettings
 from cocal.store import read_dataset, write_frame
 from cocal.store.contracts import PREDICTIONS
 from cocal_study.cubes.cube import metric_cube, on_common_responses
-from sample_predictions import sample_predictions
+from sample_predictions import predicted, sample_predictions
 
 SEEDS = (42, 137, 500)
 QUICK = MetricSettings(resamples=40)
@@ -27,29 +27,9 @@ def rows(method: str, dataset: str = "easy", seed: int = -1, stream: int = 0, **
     outcome = np.random.default_rng([len(dataset), ord(dataset[0])])
     correct = outcome.random(40) < np.repeat(outcome.random(20), 2)
     noise = np.random.default_rng([stream, max(seed, 0)]).random(40)
-    columns = {
-        "backbone": "tiny",
-        "algorithm": "grpo",
-        "step": 20,
-        "dataset": dataset,
-        "question_id": [f"{dataset}-{i // 2:02d}" for i in range(40)],
-        "response_id": np.arange(40),
-        "method": method,
-        "seed": seed,
-        "source_step": 20 if seed >= 0 else -1,
-        "validation_step": 20 if seed >= 0 else -1,
-        "layer": 2 if seed >= 0 else -1,
-        "pooling": "last+mean" if seed >= 0 else "",
-        "confidence": 0.3 * correct + 0.7 * noise,
-        "valid": True,
-        "correct": correct,
-        "truncated": np.arange(40) < 4,
-        "answered": True,
-        "decided": True,
-        "exact_match": None,
-        "p_true_mass": np.nan,
-    }
-    return pd.DataFrame(columns | changes)
+    names = [f"{dataset}-{i // 2:02d}" for i in range(40)]
+    of_set = {"backbone": "tiny", "dataset": dataset, "question_id": names, "truncated": np.arange(40) < 4}
+    return predicted(method, seed, 0.3 * correct + 0.7 * noise, correct, learnt_from=20, **of_set | changes)
 
 
 def seeded(**changes) -> pd.DataFrame:

@@ -19,7 +19,6 @@ from cocal_study.evidence.verdicts import (
     AGREES,
     CONTRADICTS,
     LANGUAGE_MODEL,
-    MIXED,
     NOT_ASSESSABLE,
     NOT_GATHERED,
     PAPER,
@@ -96,18 +95,6 @@ def test_a_published_difference_below_a_hundredth_is_marked(judged):
     assert "below 0.01" in of_paper.loc["lowest-ece-of-concurrent", "reason"]
     assert of_paper.loc["lowest-ece-of-concurrent", "value"] == pytest.approx(0.103 - 0.096)
     assert of_paper.loc["coupled-trail-in-accuracy", "reason"] == ""
-
-
-def test_a_family_has_the_verdict_that_its_members_share(judged):
-    whole = of_claims(judged).copy()
-    families = of_families(judged)
-    counted = [claim for claim in LEDGER if not is_measured(claim)]
-    assert len(families) == len({claim.family or claim.title for claim in counted})
-    members = (whole["family"] == "CoCal's confidence beats that of PostCal") & (whole["source"] == STUDY)
-    whole.loc[members, "verdict"] = [FAILS, NOT_ASSESSABLE, FAILS]
-    assert of_families(whole).loc["CoCal's confidence beats that of PostCal", STUDY] == FAILS
-    whole.loc[members, "verdict"] = [FAILS, NOT_ASSESSABLE, HOLDS]
-    assert of_families(whole).loc["CoCal's confidence beats that of PostCal", STUDY] == MIXED
 
 
 # The table and the figure

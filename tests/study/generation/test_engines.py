@@ -26,7 +26,6 @@ from cocal_study.config.engine import TransformersSettings
 from cocal_study.config.evaluation import GenerationSettings
 from cocal_study.generation.responses import Sampler, p_true, sample_responses
 from cocal_study.generation.sampling import judge_set
-from cocal_study.generation.transformers_engine import TransformersEngine
 from cocal_study.planning.plan import SetPlan
 from cocal_study.questions.prompts import Prompts
 from micro import own_copy
@@ -224,26 +223,6 @@ def test_p_true_asks_about_the_evaluated_responses_alone(responses, engine, micr
     rounding = 1e-4 if REPEATS else ROUNDING
     np.testing.assert_allclose(asked["p_true"], expected.ratio, rtol=rounding)
     np.testing.assert_allclose(asked["p_true_mass"], expected.mass, rtol=rounding)
-
-
-@torch.no_grad()
-def _spelt_out(model, prompt, sampling, seed, end):
-    """The response that a seed draws: a full forward pass for every token, NumPy in float64."""
-    uniform, ids = np.random.default_rng(seed).random(sampling.max_tokens), []
-    while len(ids) < sampling.max_tokens and (not ids or ids[-1] != end):
-        raw = model(torch.tensor([prompt + ids])).logits[0, -1].double().numpy()
-        cumulative = np.cumsum(_probabilities(raw, ids, sampling))
-        ids.append(int(np.searchsorted(cumulative, uniform[len(ids)] * cumulative[-1], side="right")))
-    return ids
-
-
-def test_seeds_choose_the_samples(micro_policy):
-    """Temperature, top-k, top-p, and a presence penalty that counts each generated token once."""
-    model, tokenizer = micro_policy
-    found = TransformersEngine.of(micro_policy, 4).generate(PROMPTS, SAMPLING, SEEDS)
-    for prompt, seed, group in zip(PROMPTS, SEEDS, found, strict=True):
-        for j, completion in enumerate(group):
-            assert completion.token_ids == _spelt_out(model, prompt, SAMPLING, seed + j, tokenizer.eos_token_id)
 
 
 def test_heads_that_share_keys_decode_together_in_bfloat16():
