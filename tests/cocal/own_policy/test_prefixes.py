@@ -20,7 +20,7 @@ from cocal.own_policy import prefixes, recipes
 from cocal.own_policy.prefixes import Rows, course, drawn
 from cocal.own_policy.recipes import Lesson, _Mlp, choose, folds_of
 from golden import assert_golden
-from own_rollouts import run, write_lines
+from own_rollouts import run
 
 EVERY = 3
 PROMPTS = [[1, 30, 40, 50], [1, 31], [1, 32, 33, 34, 35, 36], [1, 40]]
@@ -138,13 +138,13 @@ def test_a_row_of_a_share_counts_as_so_much_of_a_row_in_an_mlp():
 
 
 def test_prefixes_are_learnt_with_the_label_and_the_question_of_the_whole_response(
-    own, source, micro_policy, monkeypatch
+    own, mine, micro_policy, monkeypatch
 ):
     """And weigh together as much as it, however long it is; where recipes are compared, both are half of it."""
     lessons, real = [], recipes.choose
     monkeypatch.setattr(recipes, "choose", lambda one, settings: lessons.append(one) or real(one, settings))
     settings = CompanionSettings(targets=("binary",), seeds=(42,), widths=(4,), dropout=(0.0,), passes=1)
-    Companion.fit(*micro_policy, source, recipe="best", cut="leave-out", prefixes=EVERY, settings=settings)
+    Companion.fit(*micro_policy, mine, recipe="best", cut="leave-out", prefixes=EVERY, settings=settings)
     rows, (lesson,) = own.rollouts, lessons
     each = Rows.of(rows["length"], drawn(rows["length"], EVERY, 32))
     whole, correct, cut = each.prefix == 0, rows["correct"].to_numpy(), rows["truncated"].to_numpy()
@@ -181,15 +181,10 @@ def test_each_part_has_the_last_prefix_of_each_response_there():
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory, own):
-    return write_lines(tmp_path_factory.mktemp("rollouts") / "mine.jsonl", own.rollouts, own.texts)
-
-
-@pytest.fixture(scope="module")
-def companion(tmp_path_factory, own, source):
+def companion(tmp_path_factory, own, mine):
     """Of prefixes, with its states."""
     folder = tmp_path_factory.mktemp("grown") / "companion"
-    words = ("--model", own.checkpoint, "--rollouts", source, "--seeds", 42, 137, "--passes", 3, "--keep-states")
+    words = ("--model", own.checkpoint, "--rollouts", mine, "--seeds", 42, 137, "--passes", 3, "--keep-states")
     assert run("fit", *words, "--prefixes", EVERY, "--output", folder) == 0
     return folder
 
@@ -229,10 +224,10 @@ def test_what_is_learnt_are_the_states_of_wholes_and_prefixes(companion, own):
     np.testing.assert_allclose(weights["input_mean"][:width], inputs.mean(axis=0), rtol=1e-3, atol=1e-4)
 
 
-def test_prefixes_go_with_the_recipe_best(own, micro_policy, source, tmp_path, capsys):
-    words = ("fit", "--model", own.checkpoint, "--rollouts", source, "--output", tmp_path / "companion")
+def test_prefixes_go_with_the_recipe_best(own, micro_policy, mine, tmp_path, capsys):
+    words = ("fit", "--model", own.checkpoint, "--rollouts", mine, "--output", tmp_path / "companion")
     for more in (("--recipe", "paper"), ("--target", "group")):
         assert run(*words, "--prefixes", 3, *more) == 2
         assert "leave out --with token-probability and --prefixes, or take --recipe best" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="where the states are read"):
-        Companion.fit(*micro_policy, source, prefixes=3, states=np.zeros((len(own.rollouts), 64)))
+        Companion.fit(*micro_policy, mine, prefixes=3, states=np.zeros((len(own.rollouts), 64)))

@@ -108,16 +108,11 @@ def test_inputs_that_some_recipes_read_are_taken_where_they_help(told, chosen):
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory, own):
-    return write_lines(tmp_path_factory.mktemp("rollouts") / "mine.jsonl", own.rollouts, own.texts)
-
-
-@pytest.fixture(scope="module")
-def both(tmp_path_factory, own, source):
+def both(tmp_path_factory, own, mine):
     """Companions of the command, without and with token probabilities."""
     folder = tmp_path_factory.mktemp("recipes")
     for name, more in (("states", ("--with", "nothing")), ("tokens", ("--with", "token-probability"))):
-        words = ("--model", own.checkpoint, "--rollouts", source, "--seeds", 42, "--passes", 3, *more)
+        words = ("--model", own.checkpoint, "--rollouts", mine, "--seeds", 42, "--passes", 3, *more)
         assert run("fit", *words, "--output", folder / name) == 0
     return folder
 
@@ -203,8 +198,8 @@ def test_the_metrics_of_the_card_are_those_of_the_out_of_fold_confidences(micro_
     assert shown["auroc"] == pytest.approx(roc_auc_score(correct, expected), abs=1e-6)
 
 
-def test_cut_responses_are_learnt_as_wrong_or_left_out(tmp_path, own, source):
-    words = ("--model", own.checkpoint, "--rollouts", source, "--seeds", 42, "--passes", 2)
+def test_cut_responses_are_learnt_as_wrong_or_left_out(tmp_path, own, mine):
+    words = ("--model", own.checkpoint, "--rollouts", mine, "--seeds", 42, "--passes", 2)
     rows = own.rollouts
     for cut, count in (("wrong", len(rows)), ("leave-out", int((~rows["truncated"]).sum()))):
         for recipe in ("best", "paper"):
@@ -214,7 +209,7 @@ def test_cut_responses_are_learnt_as_wrong_or_left_out(tmp_path, own, source):
             assert spec.training_responses + spec.validation_responses == count
 
 
-def test_wishes_that_do_not_go_together_are_refused(micro_policy, own, source):
+def test_wishes_that_do_not_go_together_are_refused(micro_policy, own, mine):
     states = np.zeros((len(own.rollouts), 64), dtype=np.float32)
     for options, words in (
         ({"token_probability": True, "states": states}, "where the states are read by `cocal fit`"),
@@ -222,11 +217,11 @@ def test_wishes_that_do_not_go_together_are_refused(micro_policy, own, source):
         ({"recipe": "paper", "token_probability": True}, "inputs of the recipe best"),
     ):
         with pytest.raises(ConfigError, match=words):
-            Companion.fit(*micro_policy, source, **options)
+            Companion.fit(*micro_policy, mine, **options)
 
 
-def test_a_fit_tries_token_probabilities_unless_it_is_told(tmp_path, own, source):
-    words = ("fit", "--model", own.checkpoint, "--rollouts", source, "--seeds", 42, "--passes", 1, "--output")
+def test_a_fit_tries_token_probabilities_unless_it_is_told(tmp_path, own, mine):
+    words = ("fit", "--model", own.checkpoint, "--rollouts", mine, "--seeds", 42, "--passes", 1, "--output")
     for name, flags, count in (("default", (), 6), ("with", ("--with", "token-probability"), 3)):
         assert run(*words, tmp_path / name, *flags) == 0
         about = Companion.from_pretrained(tmp_path / name).about
@@ -236,8 +231,8 @@ def test_a_fit_tries_token_probabilities_unless_it_is_told(tmp_path, own, source
         assert about.spec.inputs == about.states_width + 3 * reads == 64 + 3 * reads
 
 
-def test_vllm_refuses_a_companion_of_token_probabilities(both, own, source, tmp_path, capsys):
-    words = ("--companion", both / "tokens", "--model", own.checkpoint, source, tmp_path / "out.jsonl")
+def test_vllm_refuses_a_companion_of_token_probabilities(both, own, mine, tmp_path, capsys):
+    words = ("--companion", both / "tokens", "--model", own.checkpoint, mine, tmp_path / "out.jsonl")
     assert run("score", *words, "--engine", "vllm") == 2
     assert "reads token probabilities beside states, which vLLM does not hand out" in capsys.readouterr().err
     assert run("serve", "--companion", both / "tokens", "--model", own.checkpoint) == 2
@@ -249,10 +244,10 @@ def test_a_module_without_standardisation_has_no_such_weights():
 
 def test_kept_states_are_read_once(tmp_path, own, monkeypatch):
     """A second fit with another recipe passes nothing through the model; one of other inputs passes all."""
-    source = write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts)
+    mine = write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts)
     seen, real = [], fitting.states_and_tokens
     monkeypatch.setattr(fitting, "states_and_tokens", lambda *given: seen.append(len(given[2])) or real(*given))
-    words = ("fit", "--model", own.checkpoint, "--rollouts", source, "--output", tmp_path / "companion", "--passes", 2)
+    words = ("fit", "--model", own.checkpoint, "--rollouts", mine, "--output", tmp_path / "companion", "--passes", 2)
     assert run(*words, "--keep-states") == 0
     assert sum(seen) == len(own.rollouts)
     assert run(*words, "--widths", 8, "--with", "token-probability") == 0

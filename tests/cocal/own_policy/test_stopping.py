@@ -1,11 +1,12 @@
 """`cocal decide stop`: responses that are stopped while they grow, below a threshold that is certified."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from cocal.metrics.choices import candidates, certified
 from hand_rows import lines
-from own_rollouts import read_lines, run
 
 EVERY = 4
 
@@ -28,16 +29,9 @@ def many(name, count, seed):
 
 
 @pytest.fixture
-def stop(tmp_path):
+def stop(decide):
     """`cocal decide stop` about lines; its status, and the lines that it has written."""
-
-    def start(given, *flags):
-        output = tmp_path / "out.jsonl"
-        source = lines(tmp_path / "scored.jsonl", *given)
-        done = run("decide", "stop", source, "--output", output, "--overwrite", *flags)
-        return done, read_lines(output) if output.exists() else None
-
-    return start
+    return partial(decide, "stop")
 
 
 def test_a_certified_threshold_stops_responses_and_says_what_it_saves(tmp_path, stop, capsys):

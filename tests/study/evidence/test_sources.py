@@ -15,7 +15,7 @@ from cocal_study.evidence.sources import StudyFiles, StudyScope, StudySource
 from cocal_study.exhibits.base.ledger import claims_inputs, claims_layout
 from cocal_study.planning.costs import Cost, Latency
 from coded_inputs import coded_resamples, coded_specs
-from paper_tex import ROOT
+from paper_numbers import ROOT
 from sample_tables import latency
 
 SCOPE = StudyScope(

@@ -23,19 +23,7 @@ from cocal_study.policy.schedule import question_schedule
 from cocal_study.slime import hooks
 from cocal_study.slime.run import SlimePaths, launch_command, model_arguments, slime_command
 
-QWEN3_8B = {
-    "model_type": "qwen3",
-    "num_hidden_layers": 36,
-    "hidden_size": 4096,
-    "intermediate_size": 12288,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "rms_norm_eps": 1e-06,
-    "rope_theta": 1000000,
-    "vocab_size": 151936,
-    "head_dim": 128,
-    "tie_word_embeddings": False,
-}
+QWEN3_8B = json.loads(Path(__file__).with_name("qwen3_8b.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture
