@@ -159,8 +159,8 @@ def test_the_risk_bound_holds_in_simulation(risk):
 
 
 def test_what_thresholds_achieve_is_tried_on_the_other_half():
-    """One half certifies, the other is decided; three companions, of which one has no confidence. What is counted is the
-    mean over companions of the answered share and of having a threshold, and of the risk where there is one."""
+    """One half certifies, the other is decided; three companions, of which one has no confidence. The numbers were
+    counted once more by hand: means over companions of the answered share, of the risk and of having a threshold."""
     draw = np.random.default_rng(1)
     sure = draw.random(241)
     confidence = np.stack([sure, np.full(241, NAN), (sure + 0.3 * draw.random(241)) / 1.3])

@@ -167,7 +167,7 @@ def replicated(judged, shifts):
     return frame.assign(**values, **verdicts)
 
 
-@pytest.mark.parametrize("shifts", [{}, {2: -0.05, 7: 0.01}, {1: 0.0, 3: 0.02, 4: 0.03}])
+@pytest.mark.parametrize("shifts", [{}, {2: -0.06, 7: 0.01}, {1: 0.0, 3: 0.02, 4: 0.03}])
 def test_the_figure_draws_each_unit_in_its_panel_with_every_replicate(layout, files, judged, shifts):
     """The files were compared with the verdicts of claims of one unit, and with means and shifts of the replicates."""
     replicates = replicated(judged, shifts) if shifts else None

@@ -39,23 +39,8 @@ def test_choices_abstentions_and_routes_are_those_of_plain_counting(numbers, fra
         assert_golden(Path(__file__).parent / f"golden/decisions_{name}.txt", lines)
 
 
-def test_intervals_hold_the_estimate_and_are_narrower_on_average(numbers):
-    shown = numbers[numbers["part"] != "abstention"]
-    assert (shown["lower"] <= shown["value"]).all()
-    assert (shown["value"] <= shown["upper"]).all()
-    width = (shown["upper"] - shown["lower"]).groupby([shown["rule"], shown["dataset"]]).mean()
-    assert width["first", "macro"] < min(width["first", "amc"], width["first", "aime"])
-    assert width["first", "amc"] > 0
-
-
-def test_the_table_says_n_and_marks_the_best_choice(numbers, frame, responses):
+def test_the_caption_says_what_is_averaged_and_certified(numbers, frame, responses):
     grid = decisions.grid(numbers, LAYOUT, predictions=frame, responses=responses)
-    choice, _, routing = grid.blocks
-    *rows, oracle = [row for group in choice.groups for row in group.rows]
-    assert all(cell.mark is None for cell in oracle.cells)  # nobody can choose as the oracle does
-    ranked = [(float(row.cells[0].text), row.cells[0].mark) for row in rows]
-    assert {mark for text, mark in ranked if text == max(one for one, _ in ranked)} == {"best"}
-    assert [row.label for row in routing.groups[0].rows] == ["CoCal (pre-generation)", "CoCal (binary)"]
     assert "average two seeds" in grid.caption
     assert "with a probability of at least 92 %, at most 15 % of the given answers are wrong" in grid.caption
     assert "share of 5 splits" in grid.caption
