@@ -54,11 +54,6 @@ def test_methods_of_policies_that_are_not_trained_drop_out(study):
     assert "cross_policy" not in of_alone
 
 
-def test_the_largest_mathematical_set_is_timed(study):
-    sizes = {name: study.datasets[name].size for name in study.evaluation_sets("mathematics")}
-    assert sizes[plan.generated_set(study)] == max(sizes.values()) > min(sizes.values())
-
-
 def test_the_final_block_is_always_stored(study):
     some = study.model_copy(update={"features": study.features.model_copy(update={"layers": (0,)})})
     assert plan.layers_of(some, "small") == [0, 1]

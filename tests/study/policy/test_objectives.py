@@ -4,17 +4,12 @@ import numpy as np
 import pytest
 
 from cocal.objectives import step_advantages, step_rewards
-from cocal.rewards import confidence_start, group_accuracy, group_advantages
+from cocal.rewards import confidence_start, group_advantages
 from cocal_study.config.policy import PolicySettings
 
 CORRECT = np.array([True, False, True, True, False, False, False, False])
 CONFIDENCE = np.array([0.9, 0.9, np.nan, 0.2, 0.0, 1.0, np.nan, 0.5])
 ERROR = np.where(np.isnan(CONFIDENCE), 1.0, CONFIDENCE - CORRECT)
-
-
-def test_group_accuracy_is_the_mean_of_each_consecutive_group():
-    assert group_accuracy(CORRECT, 4).tolist() == [0.75] * 4 + [0.0] * 4
-    assert group_accuracy(CORRECT, 2).tolist() == [0.5, 0.5, 1, 1, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("algorithm", ["rlcr", "dcpo"])
@@ -26,12 +21,6 @@ def test_leaving_the_confidence_out_never_pays(algorithm):
             for stated in (np.full(11, np.nan), grid)
         )
         assert (none <= some).all()
-
-
-def test_advantages_by_hand():
-    advantages = group_advantages([1, 0, 0, 0, 1, 1, 1, 1], 4)
-    np.testing.assert_allclose(advantages[:4], np.array([0.75, -0.25, -0.25, -0.25]) / (0.5 + 1e-4))
-    assert advantages[4:].tolist() == [0.0] * 4
 
 
 def test_advantages_may_stay_undivided():
