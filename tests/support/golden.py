@@ -1,6 +1,6 @@
-"""Golden files: the words and numbers of a table or figure, as they were when somebody last read them.
+"""Golden files: what is printed, drawn, planned or counted, as it was when somebody last read or compared it.
 
-After a change that is meant, `COCAL_RENEW=1 pytest tests/study/exhibits/test_words.py` writes them anew; read the diff.
+After a change that is meant, `COCAL_RENEW=1 pytest` with the file of the test writes them anew; read the diff.
 """
 
 import os

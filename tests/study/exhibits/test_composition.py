@@ -1,4 +1,4 @@
-"""The composition figure: error shares of the right companions, mean confidence, the line of the task accuracy."""
+"""The composition figure: error shares of the right companions, and what is refused."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""The table of decisions: choices among several responses, abstention and routing, against plain counting."""
+"""The table of decisions: choices among several responses, abstention and routing, counted once by loops."""
 
 from pathlib import Path
 

@@ -1,7 +1,6 @@
 """The table of proper scores and the figure of risk against coverage."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from cocal.drawing.style import paper_style
@@ -29,37 +28,17 @@ DOMAINS = [
 ]
 
 
-def table_layout(**changes) -> proper_scores.Layout:
-    return proper_scores.Layout(**(STATED | {"domains": DOMAINS} | changes))
-
-
-def figure_layout(**changes) -> risk_coverage.Layout:
-    return risk_coverage.Layout(**(STATED | {"datasets": MATHEMATICS} | changes))
-
-
-def predictions() -> pd.DataFrame:
-    return sample_predictions(*MATHEMATICS, *FACTUAL)
-
-
-@pytest.fixture(scope="module")
-def cube():
-    return metric_cube(predictions(), MetricSettings(resamples=20), GROUPS, metrics=ALL)
-
-
-def set_table(cube, layout: proper_scores.Layout, numbers: pd.DataFrame | None = None):
-    numbers = proper_scores.prepare(layout, cube) if numbers is None else numbers
-    return proper_scores.grid(numbers, layout, metrics=cube)
-
-
 # Table
 
 
-def test_a_negative_ratio_has_a_minus_and_an_undefined_one_a_dash(cube):
-    layout = table_layout()
+def test_a_negative_ratio_has_a_minus_and_an_undefined_one_a_dash():
+    layout = proper_scores.Layout(**STATED, domains=DOMAINS)
+    predictions = sample_predictions(*MATHEMATICS, *FACTUAL)
+    cube = metric_cube(predictions, MetricSettings(resamples=20), GROUPS, metrics=ALL)
     numbers = proper_scores.prepare(layout, cube)
     of_macro = (numbers["dataset"] == "macro-factual") & (numbers["metric"] == "prr")
     numbers.loc[of_macro, "value"] = [-0.25, np.nan, 0.5, 0.1, 0.2, 0.3]
-    text = latex(set_table(cube, layout, numbers))
+    text = latex(proper_scores.grid(numbers, layout, metrics=cube))
     assert " & $-$0.250 & " in text
     assert "the PRR of a single class" in text
     line = next(line for line in text.rpartition("factual set}")[2].splitlines() if line.startswith("Verbal"))
@@ -74,7 +53,7 @@ def test_a_negative_ratio_has_a_minus_and_an_undefined_one_a_dash(cube):
 )
 def test_a_study_of_one_kind_of_method_has_one_panel(methods, lines):
     frame = sample_predictions(*MATHEMATICS, methods=methods)
-    layout = figure_layout(methods=methods)
+    layout = risk_coverage.Layout(**STATED | {"methods": methods}, datasets=MATHEMATICS)
     with paper_style():
         figure = risk_coverage.draw(risk_coverage.prepare(layout, [frame]), layout)
         assert_texts_apart(figure)

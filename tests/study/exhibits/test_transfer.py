@@ -1,4 +1,4 @@
-"""Transfer between stages (cross_iteration) and between policies (cross_policy): cells, marks, colours, commands."""
+"""Transfer between stages (cross_iteration) and between policies (cross_policy): colours and texts."""
 
 import numpy as np
 import pandas as pd
