@@ -136,16 +136,6 @@ def test_the_rollouts_of_the_first_step_are_those_of_our_own_trainer(recorded, o
     assert stores[0].question_id.tolist() == stores[1].question_id.tolist()
 
 
-def test_every_step_is_recorded_with_the_states_of_its_policy(recorded):
-    rollouts = read_frame(recorded / "recording/rollouts", RESPONSES)
-    assert rollouts["step"].value_counts().to_dict() == dict.fromkeys(range(1, STEPS + 1), 12)
-    assert rollouts["response_id"].tolist() == list(range(len(rollouts)))
-    assert (rollouts["reward_task"] == rollouts["correct"]).all()
-    store = open_features(recorded / "recording/features.zarr")
-    assert np.isfinite(store.read(0, len(store))).all()
-    assert store.length.tolist() == rollouts["length"].tolist()
-
-
 @pytest.mark.slow
 def test_the_training_is_not_changed(recorded, make, tmp_path):
     """Without the mixin, TRL's trainer ends in the same weights."""

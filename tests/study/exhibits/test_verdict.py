@@ -4,17 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cocal_study.exhibits.verdict import (
-    HEADLINES,
-    Pair,
-    _at_chance,
-    _difference,
-    _over,
-    _values,
-    prepare,
-    word_of,
-    words_of,
-)
+from cocal_study.exhibits.verdict import Pair, _at_chance, _difference, _over, _values, prepare, word_of, words_of
 from meant_words import TABLES, inputs_of
 
 
@@ -92,11 +82,6 @@ def test_a_difference_is_one_of_two_rows_of_the_first_table_that_has_both():
     pair = Pair("cocal-binary", "postcal-binary", "auroc")
     assert _at_chance(pair, [second], 0.95) == ["cocal-binary", "postcal-binary"]  # one is constant, too
     assert _at_chance(Pair("cocal-binary", "postcal-binary", "accuracy"), [second], 0.95) == []
-
-
-def test_the_headlines_are_few_and_name_what_the_paper_compares():
-    assert len(HEADLINES) == 8
-    assert {pair.rival for one in HEADLINES for pair in one.pairs} >= {"token-probability", "self-consistency"}
 
 
 def test_claims_about_methods_that_a_study_lacks_are_left_out():
