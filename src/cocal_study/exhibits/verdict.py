@@ -68,7 +68,7 @@ HEADLINES = (
         (Pair("token-probability", "base-verbal", "accuracy"),),
     ),
     Headline(
-        "RLCR and DCPO, which state confidences themselves, trail in accuracy",
+        "RLCR and DCPO trail in accuracy",
         tuple(Pair("cocal-binary", rival, "accuracy") for rival in _RIVALS),
     ),
     Headline("CoCal's confidence is better than theirs", _both("cocal-binary", *_RIVALS)),
@@ -78,7 +78,7 @@ HEADLINES = (
         "CoCal ranks answers better than token probability", (Pair("cocal-binary", "token-probability", "auroc"),)
     ),
     Headline(
-        "CoCal ranks answers about as well as SelfConsis, which takes ten generations",
+        "CoCal ranks answers about as well as SelfConsis",
         (Pair("cocal-binary", "self-consistency", "auroc"),),
         tolerance=0.02,  # that of the claim `selfconsis-comparable-auroc` in config/paper/claims.yaml
     ),

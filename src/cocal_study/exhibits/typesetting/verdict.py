@@ -2,6 +2,7 @@
 and what the ledger of all claims comes to."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -44,9 +45,9 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
     told = (("holds", "hold"), ("does not", "do not"), ("is undecided", "are undecided"))
     spread = listed(list(map(_counted, counts, told)))
     return (
-        f"Does it reproduce with {scale}? {said.capitalize()}: that is the word on the claim on which the paper rests, "
-        "that a companion which learns while the policy trains (CoCal) beats the same companion trained afterwards on "
-        f"fresh answers (PostCal). Of {counted(len(every), 'headline claim')}, {spread}."
+        f"Does it reproduce with {scale}? {said.capitalize()}, by the claim on which the paper rests: a companion that "
+        "learns while the policy trains (CoCal) beats the same companion trained afterwards on fresh answers (PostCal). "
+        f"Of {counted(len(every), 'headline claim')}, {spread}."
     )
 
 
@@ -87,19 +88,19 @@ def _ours(numbers: pd.DataFrame) -> str:
 
 def _said(rows: Sequence, column: str) -> str:
     """The numbers of one source for all comparisons of a claim, each in words; "" if there are none."""
-    rivals = {row.rival for row in rows}
-    said = []
+    by_rival: dict[str, list[str]] = {}
     for row in rows:
         value = getattr(row, column)
         if np.isnan(value):
             continue
-        against = f"over {METHODS[row.rival].label}: " if len(rivals) > 1 else ""
-        text = f"{against}{METRICS[row.metric]} {_apart(row, value)}"
+        text = f"{METRICS[row.metric]} {_apart(row, value)}"
         if column == "value" and row.lower < row.upper:
             text += f" ({_range(row)}"
-            text += ")" if np.isnan(row.replicates) else f"; {row.positive:.0f} of {row.replicates:.0f})"
-        said.append(text)
-    return BREAK.join(said)
+            text += ")" if np.isnan(row.replicates) else f"; {row.positive:.0f}/{row.replicates:.0f})"
+        by_rival.setdefault(row.rival, []).append(text)
+    if len({row.rival for row in rows}) == 1:
+        return BREAK.join(chain.from_iterable(by_rival.values()))
+    return BREAK.join(f"over {METHODS[rival].label}: {', '.join(said)}" for rival, said in by_rival.items())
 
 
 def _range(row) -> str:
