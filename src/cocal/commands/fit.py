@@ -84,8 +84,11 @@ def run_fit(options: argparse.Namespace) -> None:
         f"wrong; {chosen_by}"
     )
     print(f"  {companion.about.in_words()}")
-    if companion.about.token_probability and not options.beside:
-        print("  It also reads the probabilities of the tokens; one for `cocal serve` is fitted with --with nothing.")
+    if companion.alone is not None:
+        print(
+            "  It also reads the probabilities of the tokens, which vLLM does not hand out: `cocal serve` takes the "
+            f"best companion of states alone, which lies beside it. {companion.alone.about.in_words()}"
+        )
     needed = {*NEEDED["prompt"], *NEEDED["response"]}
     flags = ["--companion", str(options.output), "--model", options.model]
     flags += given_flags(options, {"revision": None, "adapter": None, "numerics": "native", "batch_tokens": None})

@@ -35,11 +35,14 @@ class Companion:
     Args:
         companions: Fitted members.
         about: What they were fitted on, and for which model.
+        alone: Where they read token probabilities beside states, the best companion of states alone, which is saved
+            with them, for vLLM, which hands out states alone; None if there is none.
     """
 
-    def __init__(self, companions: Companions, about: About):
+    def __init__(self, companions: Companions, about: About, alone: tuple[Companions, About] | None = None):
         self.companions = companions.to(best_device())
         self.about = about
+        self.alone = Companion(*alone) if alone else None
 
     @classmethod
     def fit(
@@ -225,7 +228,9 @@ class Companion:
             ContractError: if there is no such companion, or a file is missing, has changed since it was saved, or is
                 not a companion's.
         """
-        return cls(*saved.read(str(pretrained_model_name_or_path), options))
+        name = str(pretrained_model_name_or_path)
+        companions, about = saved.read(name, options)
+        return cls(companions, about, saved.read_alone(name, options) if about.token_probability else None)
 
     def save_pretrained(self, save_directory: str | Path) -> None:
         """Save weights, settings and model card in a folder, which is made if need be, in the Hub's convention.
@@ -235,7 +240,8 @@ class Companion:
         Raises:
             ContractError: if the folder holds such files of something else than a companion.
         """
-        saved.write(Path(save_directory), self.companions, self.about)
+        alone = self.alone and (self.alone.companions, self.alone.about)
+        saved.write(Path(save_directory), self.companions, self.about, alone)
 
     def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None, **more: Any) -> str:
         """Upload the companion to the Hub, in one commit to a repository that is made if need be.

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+ALONE = "states-alone"
+"""Folder within that of a companion which reads token probabilities: the best one that reads states alone."""
 """Files of a saved companion."""
 _TOKENS = " It also reads what the model gave these tokens: mean probability, mean and lowest log-probability."
 _DIGEST = "weights"
@@ -166,8 +169,9 @@ class About(Model):
         """
         if self.token_probability:
             raise ConfigError(
-                "the companion reads token probabilities beside states, which vLLM does not hand out to it; score with "
-                "transformers (no --engine vllm), or fit a companion without them (--with nothing)"
+                "the companion reads token probabilities beside states, which vLLM does not hand out to it, and none "
+                "of states alone lies beside it; fit again without --with token-probability, or score with "
+                "transformers (no --engine vllm)"
             )
 
     def check_prefixes(self) -> None:
@@ -300,18 +304,46 @@ class About(Model):
         return [*lines, last, "", *one.table("Last stage"), *self.held_out_all_steps.table("All steps"), *rest]
 
 
-def read(name: str, options: Mapping[str, Any]) -> tuple[Companions, About]:
+def read_alone(name: str, options: Mapping[str, Any]) -> tuple[Companions, About] | None:
+    """Read the companion of states alone that lies beside one which reads token probabilities; None if there is none.
+
+    Raises:
+        ContractError: if it is damaged.
+    """
+    try:
+        there = _file(name, f"{ALONE}/{CONFIG}", options).exists()
+    except ContractError:  # the Hub has none
+        there = False
+    return read(name, options, f"{ALONE}/") if there else None
+
+
+def read_for_vllm(name: str, options: Mapping[str, Any]) -> tuple[Companions, About]:
+    """Read a companion of states alone: the one that is named, or the one beside it.
+
+    Raises:
+        ConfigError: if there is none.
+        ContractError: see `read`.
+    """
+    companions, about = read(name, options)
+    alone = read_alone(name, options) if about.token_probability else (companions, about)
+    if alone is None:
+        about.check_vllm()
+    return alone
+
+
+def read(name: str, options: Mapping[str, Any], part: str = "") -> tuple[Companions, About]:
     """Read a companion from a folder, or from the Hub.
 
     Args:
         name: Folder, or name on the Hub (`owner/name`).
         options: Those of `huggingface_hub.hf_hub_download`.
+        part: Beginning of the files' places in it.
 
     Raises:
         ContractError: if there is no such companion, or a file is missing, has changed since it was saved, or is
             not a companion's.
     """
-    config, weights = (_file(name, file, options) for file in (CONFIG, WEIGHTS))
+    config, weights = (_file(name, part + file, options) for file in (CONFIG, WEIGHTS))
     for file in (config, weights):
         if not file.exists():
             raise ContractError(f"{file}: the file is missing; is {name} a companion's folder (cocal fit)?")
@@ -365,8 +397,9 @@ def _check_digests(config: Path, weights: Path) -> None:
             raise ContractError(f"{file}: the file has changed since it was saved ({why}); {remedy(file)}")
 
 
-def write(folder: Path, companions: Companions, about: About) -> None:
-    """Write the three files into a folder, which is made if need be.
+def write(folder: Path, companions: Companions, about: About, alone: tuple[Companions, About] | None = None) -> None:
+    """Write the three files into a folder, which is made if need be, and those of a companion of states alone into a
+    folder in it; one of an earlier companion there is removed.
 
     Raises:
         ContractError: if the folder holds such files of something else than a companion.
@@ -376,6 +409,10 @@ def write(folder: Path, companions: Companions, about: About) -> None:
     found = [name for name in (CONFIG, WEIGHTS, CARD) if (folder / name).exists()]
     if found and not is_companion(folder):
         raise ContractError(f"{folder}: its {found[0]} is not a companion's; save in a folder of its own")
+    if is_companion(folder / ALONE):
+        shutil.rmtree(folder / ALONE)
+    if alone is not None:
+        write(folder / ALONE, *alone)
     with atomic_path(folder / WEIGHTS) as partial:
         weights = {name: tensor.cpu().contiguous() for name, tensor in companions.model.state_dict().items()}
         save_file(weights, partial, {"format": "pt"})

@@ -22,7 +22,7 @@ class CompanionConnector(StatesConnector):
 
     def load(self, extra: dict[str, Any], device: torch.device) -> None:
         """Load the companion."""
-        companions, self._about = saved.read(extra["companion"], {})
+        companions, self._about = saved.read_for_vllm(extra["companion"], {})
         self.poolings = self._about.spec.poolings
         self._model = companions.to(device).model
         target = extra.get("target") or default_target(self._about.spec.settings)

@@ -58,9 +58,8 @@ class Served:
         """The target that is scored.
 
         Raises:
-            ConfigError: if the companion has no such target, or reads more than vLLM hands out.
+            ConfigError: if the companion has no such target.
         """
-        about.check_vllm()
         settings = about.spec.settings
         if self.target is not None and self.target not in settings.targets:
             raise ConfigError(

@@ -100,7 +100,7 @@ class Service:
     """
 
     def __init__(self, engine: Any, served: Served, model: Path):
-        _, about = saved.read(served.companion, {})
+        _, about = saved.read_for_vllm(served.companion, {})
         reader, longest = read_vocabulary(model, plain=True), engine.model_config.max_model_len
         members = about.spec.members
         self.scorer = _CountingScorer(engine, members, served.of(about), reader.ends, longest)
@@ -139,7 +139,7 @@ class Service:
         if self.prefixes is None:
             raise VLLMValidationError(
                 "The companion has learnt from whole responses alone, so that there is no confidence_every and no "
-                "confidence_stop_below; fit it with `cocal fit --prefixes 16 --with nothing`."
+                "confidence_stop_below; fit it with `cocal fit --prefixes 16`."
             )
         return {"every": every or self.prefixes, "below": below}
 

@@ -17,6 +17,7 @@ from cocal.models.loading import Policy
 from cocal.models.text import batches_of_tokens
 from cocal.own_policy import fitting
 from cocal.own_policy.recipes import Lesson, choose, folds_of
+from cocal.own_policy.saved import read_for_vllm
 from own_rollouts import run, write_lines
 
 SETTINGS = CompanionSettings(targets=("binary",), seeds=(42, 137), passes=4)
@@ -105,6 +106,12 @@ def test_inputs_that_some_recipes_read_are_taken_where_they_help(told, chosen):
     with torch.inference_mode():
         confidence = found.model(torch.from_numpy(raw[:, :chosen])).mean(dim=0).numpy()
     assert brier_score_loss(given.target, confidence) < 0.9 * given.target.var()
+    assert (found.alone is not None) is (chosen == 24)
+    if found.alone:
+        expected = choose(replace(given, inputs=raw, reads=(21,)), SETTINGS)
+        np.testing.assert_array_equal(found.alone.out_of_fold, expected.out_of_fold)
+        weights = expected.model.state_dict()
+        assert all(torch.equal(one, weights[name]) for name, one in found.alone.model.state_dict().items())
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +243,18 @@ def test_vllm_refuses_a_companion_of_token_probabilities(both, own, mine, tmp_pa
     assert run("score", *words, "--engine", "vllm") == 2
     assert "reads token probabilities beside states, which vLLM does not hand out" in capsys.readouterr().err
     assert run("serve", "--companion", both / "tokens", "--model", own.checkpoint) == 2
+
+
+def test_one_of_states_alone_lies_beside_it_for_vllm(both, tmp_path):
+    states, tokens = (Companion.from_pretrained(both / name) for name in ("states", "tokens"))
+    assert tokens.alone is None
+    Companion(tokens.companions, tokens.about, (states.companions, states.about)).save_pretrained(tmp_path)
+    found = Companion.from_pretrained(tmp_path)
+    assert (found.identity(), found.alone.identity()) == (tokens.identity(), states.identity())
+    assert Companion(*read_for_vllm(str(tmp_path), {})).identity() == states.identity()
+    states.save_pretrained(tmp_path)
+    assert not (tmp_path / "states-alone").exists()
+    assert Companion(*read_for_vllm(str(tmp_path), {})).identity() == states.identity()
 
 
 def test_a_module_without_standardisation_has_no_such_weights():

@@ -164,15 +164,14 @@ _FIT = (
     ),
     flag(
         "--with",
-        "what the companion reads beside states: the probabilities that the model gave the tokens, or nothing, as vLLM "
-        "needs it (default with the recipe best: what cross-validation finds better)",
+        "what the companion reads beside states: the probabilities that the model gave the tokens, or nothing (default "
+        "with the recipe best: what cross-validation finds better, and one of states alone beside it for vLLM)",
         dest="beside",
         choices=["token-probability", "nothing"],
     ),
     flag(
         "--prefixes TOKENS",
-        "learn from responses after every so many tokens, too, so that confidences hold while a response grows (for "
-        "`cocal serve` also --with nothing)",
+        "learn from responses after every so many tokens, too, so that confidences hold while a response grows",
         type=flags.COUNT,
     ),
     flag("--keep-states", "keep the states in the companion's folder, for a quick second fit", action="store_true"),

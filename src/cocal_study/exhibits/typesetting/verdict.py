@@ -46,8 +46,8 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
     spread = listed(list(map(_counted, counts, told)))
     return (
         f"Does it reproduce with {scale}? {said.capitalize()}, by the claim on which the paper rests: a companion that "
-        "learns while the policy trains (CoCal) beats the same companion trained afterwards on fresh answers (PostCal). "
-        f"Of {counted(len(every), 'headline claim')}, {spread}."
+        "learns while the policy trains (CoCal) beats the same companion trained afterwards on fresh answers "
+        f"(PostCal). Of {counted(len(every), 'headline claim')}, {spread}."
     )
 
 
