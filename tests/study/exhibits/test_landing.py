@@ -31,7 +31,7 @@ from judged_claims import headline_numbers, judged
 )
 def test_the_first_sentence_answers_by_both_targets_and_names_the_scale(words, said):
     assert answer(headline_numbers(words), "Qwen3-8B").startswith(
-        f"Does it reproduce with Qwen3-8B? {said}, by the claim on which the paper rests: a companion"
+        f"Does it reproduce with Qwen3-8B? {said}, as to the claim on which the paper rests, that"
     )
 
 

@@ -45,9 +45,9 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
     told = (("holds", "hold"), ("does not", "do not"), ("is undecided", "are undecided"))
     spread = listed(list(map(_counted, counts, told)))
     return (
-        f"Does it reproduce with {scale}? {said.capitalize()}, by the claim on which the paper rests: a companion that "
-        "learns while the policy trains (CoCal) beats the same companion trained afterwards on fresh answers "
-        f"(PostCal). Of {counted(len(every), 'headline claim')}, {spread}."
+        f"Does it reproduce with {scale}? {said.capitalize()}, as to the claim on which the paper rests, that a "
+        "companion which learns while the policy trains (CoCal) beats the same companion trained afterwards on fresh "
+        f"answers (PostCal). Of {counted(len(every), 'headline claim')}, {spread}."
     )
 
 
