@@ -12,8 +12,7 @@ from cocal.answers.judge import Verdicts
 from cocal.engines.engine import Completion
 from cocal.features.store import FeatureWriter
 from cocal.models.text import Tokens
-from cocal.objectives import Rewards
-from cocal.rewards import group_accuracy
+from cocal.rewards import Rewards, group_accuracy
 from cocal.store import write_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.run_folder import WriteBehind

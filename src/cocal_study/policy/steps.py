@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from transformers import TrainerCallback
 
 from cocal.models.loading import state_dtype
-from cocal.models.resumable import complete
 from cocal.runtime.progress import Progress
 from cocal.store import label_folder
+from cocal_study.policy.resumable import complete
 
 if TYPE_CHECKING:
     from cocal_study.policy.trainer import RecordingGRPOTrainer

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from cocal.objectives import step_advantages, step_rewards
 from cocal.rewards import confidence_start, group_accuracy, group_advantages
 from cocal_study.config.policy import PolicySettings
+from cocal_study.policy.objectives import step_advantages, step_rewards
 
 POLICY = PolicySettings(dataset="train", responses_per_question=4)
 CORRECT = np.array([True, False, True, True, False, False, False, False])
