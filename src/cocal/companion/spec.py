@@ -1,8 +1,6 @@
 """The spec of a set of companions, which can be read without their weights and without torch."""
 
 import re
-from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -108,12 +106,6 @@ class CompanionSpec(Model):
 def companion_members(settings: CompanionSettings) -> list[tuple[Target, int]]:
     """Return every target with every seed; the members of one target are consecutive."""
     return [(target, seed) for target in settings.targets for seed in settings.seeds]
-
-
-def parameters(inputs: int, widths: Sequence[int]) -> int:
-    """Number of parameters of one companion: a linear layer and a LayerNorm for each hidden layer, and the output's."""
-    sizes = (inputs, *widths)
-    return sum((a + 1) * b + 2 * b for a, b in pairwise(sizes)) + sizes[-1] + 1
 
 
 def parse_spec(metadata: Any, source: str | Path) -> CompanionSpec:

@@ -8,7 +8,7 @@ question would help on it again.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from pickle import UnpicklingError
@@ -22,13 +22,12 @@ from cocal.companion.companions import Companions, build_model
 from cocal.companion.model import Training, matmul_precision
 from cocal.companion.settings import CompanionSettings, Target
 from cocal.companion.spec import CompanionSpec, companion_members
-from cocal.companion.supervision import confidence_targets, in_validation
+from cocal.companion.supervision import confidence_targets
 from cocal.errors import ContractError
 from cocal.features.forward import RESPONSE_POOLINGS
-from cocal.features.store import FeatureReader, NumberFormat, decoded, encoded
+from cocal.features.store import NumberFormat, decoded, encoded
 from cocal.metrics.calibration import evaluate
 from cocal.runtime.machine import best_device
-from cocal.runtime.progress import Progress
 from cocal.store import atomic_path
 from cocal.store.damage import unreadable
 from cocal.store.rows import normalised
@@ -211,33 +210,6 @@ class OnlineCompanions:
         self._scores = [pd.DataFrame(state["scores"])] if self.steps > 1 else []
 
 
-def learn_online(
-    learners: Sequence[OnlineCompanions],
-    features: FeatureReader,
-    rollouts: pd.DataFrame,
-    questions: Sequence[str],
-    progress: Progress,
-) -> Iterator[int]:
-    """Let online companions learn from stored rollouts; yield each step when all have learnt from it.
-
-    Memory is constant, since a step's states are read when it is due.
-
-    Args:
-        learners: Companions with one split; they read the states of the deepest block stored.
-        features, rollouts, questions: See `cocal.companion.fit.fit_companions`.
-        progress: Progress, counted in steps.
-    """
-    split = learners[0].settings
-    held_out = in_validation(rollouts["question"], questions, split.validation_share, split.split_seed)
-    for step, rows in rollouts.groupby("step"):
-        start, stop = int(rows.index[0]), int(rows.index[-1]) + 1
-        states = features.read(start, stop, poolings=RESPONSE_POOLINGS)
-        labels = [rows[name].to_numpy() for name in ("correct", "group_accuracy", "truncated")]
-        found = [learner.observe(states, *labels, held_out[start:stop], rows["question"]) for learner in learners]
-        progress.add(detail="nothing learnt before it" if found[0] is None else summary(found[0]))
-        yield int(step)
-
-
 COLUMNS = ("source_step", "step", "target", "seed", "responses", "accuracy", "mean_confidence", "ece", "auroc")
 """Columns of `scores`."""
 
@@ -274,24 +246,3 @@ def summary(found: pd.DataFrame) -> str:
         return "before learning from it: no new question"
     means = found[found["target"] == found["target"].iloc[0]][["ece", "auroc"]].mean()
     return f"before learning from it: ECE {means['ece']:.3f}, AUROC {means['auroc']:.3f}"
-
-
-def replayed(
-    fits: Iterable[Companions], features: FeatureReader, rollouts: pd.DataFrame, bins: int
-) -> Iterator[pd.DataFrame]:
-    """Score replayed companions on the rollouts of the step after their own that `OnlineCompanions.observe` scores.
-
-    The column kept_bytes says how large the states are that replaying keeps: those of all their responses.
-    Companions of the last step have no next one, and are passed over.
-    """
-    steps, last = rollouts["step"].to_numpy(), int(rollouts["step"].iloc[-1])
-    first_asked = rollouts["step"].groupby(rollouts["question"].map(normalised)).transform("min").to_numpy()
-    for one in fits:
-        spec = one.spec
-        if spec.steps >= last:
-            continue
-        start, stop = np.searchsorted(steps, [spec.steps + 1, spec.steps + 2]).tolist()
-        confidence = one.predict(features.read(start, stop, layer=spec.layer, poolings=spec.poolings))
-        new, correct = first_asked[start:stop] > spec.steps, rollouts["correct"].to_numpy()[start:stop]
-        found = scores(one.members, confidence[:, new], correct[new], bins, spec.steps)
-        yield found.assign(kept_bytes=start * spec.inputs * features.itemsize)

@@ -12,7 +12,7 @@ from cocal.errors import ContractError, first_line
 from cocal.models.text import template_fault, turn_end
 from cocal.models.weights import check_files, check_read, kind_of
 from cocal.runtime.numerics import half_precision
-from cocal.store import check_folder, digest, write_text
+from cocal.store import check_folder, digest
 from cocal.store.content import listed_files
 from cocal.store.damage import remedy
 
@@ -354,11 +354,6 @@ def generation_settings(path: str | Path) -> "GenerationConfig":
         raise ContractError(f"{file}: not readable ({first_line(error)}); {remedy(path)}") from None
 
 
-def stated_ends(path: str | Path, tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
-    """`end_tokens` of a checkpoint; no weights are read."""
-    return end_tokens(tokenizer, generation_settings(path), read_config(path))
-
-
 def end_tokens(
     tokenizer: "PreTrainedTokenizerBase", settings: "GenerationConfig", config: "PretrainedConfig"
 ) -> frozenset[int]:
@@ -375,13 +370,6 @@ def stored_dtype(path: Path) -> "torch.dtype":
     import torch
 
     return read_config(path).dtype or torch.float32
-
-
-def state_dtype(folder: Path, dtype: "torch.dtype") -> None:
-    """State the number format of a checkpoint's weights in its settings, where transformers states the model's."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    config["dtype"] = str(dtype).removeprefix("torch.")
-    write_text(folder / "config.json", json.dumps(config, indent=2) + "\n")
 
 
 def fingerprint(checkpoint: Path) -> str:

@@ -7,8 +7,9 @@ import pandas as pd
 
 from cocal.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH, Axes, Colormap, Figure
 from cocal.errors import ConfigError
-from cocal.metrics.shown import BETTER, metric_text
+from cocal.metrics.shown import metric_text
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import BETTER
 from cocal_study.cubes.cells import read_cells
 from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
 from cocal_study.exhibits.base.inputs import Cube, mean_cell

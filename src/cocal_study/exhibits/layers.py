@@ -7,10 +7,10 @@ import pandas as pd
 from pydantic import Field
 
 from cocal.drawing.style import BACKBONE_COLOURS, INK, Axes, Figure
-from cocal.metrics.shown import BETTER
 from cocal.settings.base import Count, Name
 from cocal_study.config.methods import MethodName
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import BETTER
 from cocal_study.cubes.cells import read_cells
 from cocal_study.exhibits.base import exhibit
 from cocal_study.exhibits.base.exhibit import (

@@ -15,7 +15,7 @@ from cocal.features.extract import pooled_states
 from cocal.features.forward import PROMPT, RESPONSE_POOLINGS, resolve_layers
 from cocal.features.store import Layout, NumberFormat, create_features, open_features
 from cocal.models.loading import Policy
-from cocal.models.text import padded_tokens, plain_texts
+from cocal.models.text import batches_of_tokens, plain_texts
 from cocal.runtime.machine import peak_memory
 from cocal.store import atomic_path
 from cocal_study.config.features import FeatureSettings
@@ -103,7 +103,9 @@ def extract_features(
         nonlocal tokens, padded
         prompts, answers = block["prompt_ids"].tolist(), block["response_ids"].tolist()
         lengths = [len(p) + len(a) for p, a in zip(prompts, answers, strict=True)]
-        tokens, padded = tokens + sum(lengths), padded + padded_tokens(lengths, settings.batch_tokens)
+        tokens += sum(lengths)
+        batches = batches_of_tokens(lengths, settings.batch_tokens)
+        padded += sum(len(batch) * max(lengths[k] for k in batch) for batch in batches)
         return pooled_states(policy, layout, prompts, answers, settings.batch_tokens, f"{output.stem}: response")
 
     _store(output, responses, read, attributes=attributes, poolings=poolings, **stored_states(policy.config, settings))

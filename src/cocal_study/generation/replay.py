@@ -175,7 +175,7 @@ def extract_prompts(
     Args:
         rollouts: Chronological table with the columns step, dataset, question_id, prompt_ids and sample; it holds at
             least the first response of each group.
-        output: Path of the new store; row k belongs to row k of `cocal.companion.supervision.read_prompts`.
+        output: Path of the new store; row k belongs to row k of `cocal_study.generation.labels.read_prompts`.
     """
     groups = rollouts[rollouts["sample"] == 0].reset_index(drop=True)
     groups = groups.assign(response_id=groups.index, length=1)

@@ -50,9 +50,9 @@ class Checks(Stage):
         return [*super().reads(), *self.coupled.values()]
 
     def run(self) -> None:
-        from cocal.companion.supervision import prompts_of
         from cocal_study.checks.predictions import read_predictions
         from cocal_study.checks.training import Fit, read_table
+        from cocal_study.generation.labels import prompts_of
 
         folders = {"rollouts": self.rollouts, "resampled": self.resampled}
         tables = {name: read_table(path, self.questions) for name, path in folders.items() if path}
@@ -82,9 +82,10 @@ class Checks(Stage):
         Raises:
             ContractError: at the first violation.
         """
-        from cocal.companion.supervision import in_validation, question_texts
+        from cocal.companion.supervision import in_validation
         from cocal_study.checks import predictions as predicted
         from cocal_study.checks import training
+        from cocal_study.generation.labels import question_texts
 
         for fit in fits:
             if fit.experience not in tables:

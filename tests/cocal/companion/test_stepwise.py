@@ -11,12 +11,13 @@ from cocal.cli import main
 from cocal.companion.companions import load_companions
 from cocal.companion.learner import OnlineLearner
 from cocal.companion.settings import CompanionSettings, OnlineSettings
-from cocal.companion.stepwise import OnlineCompanions, replayed, summary
+from cocal.companion.stepwise import OnlineCompanions, summary
 from cocal.errors import ContractError
 from cocal.features.store import open_features
 from cocal.metrics.calibration import evaluate
 from cocal.store import read_frame
 from cocal.store.contracts import PREQUENTIAL
+from cocal_study.policy.online import replayed
 from companion_run import HIDDEN, LAYERS, PER_STEP, SETTINGS, STEPS, small_run
 
 INPUTS = 2 * HIDDEN

@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 
 from cocal.metrics.scores import ALL
-from cocal.metrics.shown import BETTER, csv_text, metric_text
+from cocal.metrics.shown import csv_text, metric_text
+from cocal_study.cubes.better import BETTER
 
 NAN = float("nan")
 
