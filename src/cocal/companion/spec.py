@@ -102,6 +102,25 @@ class CompanionSpec(Model):
         """Target and seed of each member, in the order of weights and predictions."""
         return companion_members(self.settings)
 
+    @property
+    def usual_target(self) -> Target:
+        """The target that is scored where none is named: binary, if it was fitted."""
+        return "binary" if "binary" in self.settings.targets else self.settings.targets[0]
+
+    def chosen(self, target: Target | None = None, seed: int | None = None) -> list[int]:
+        """Places of the members of a target, by default the usual one, and of one seed, by default of all.
+
+        Raises:
+            ConfigError: if there is no such target or seed.
+        """
+        targets, seeds = self.settings.targets, self.settings.seeds
+        target = target or self.usual_target
+        if target not in targets:
+            raise ConfigError(f"the companion has no target {target!r}; it was fitted for {', '.join(targets)}")
+        if seed is not None and seed not in seeds:
+            raise ConfigError(f"the companion has no seed {seed}; it has {', '.join(map(str, seeds))}")
+        return [k for k, member in enumerate(self.members) if member[0] == target and seed in (None, member[1])]
+
 
 def companion_members(settings: CompanionSettings) -> list[tuple[Target, int]]:
     """Return every target with every seed; the members of one target are consecutive."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -16,9 +15,6 @@ from cocal.rewards import Rewards, group_accuracy
 from cocal.store import write_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.run_folder import WriteBehind
-
-if TYPE_CHECKING:
-    pass
 
 
 def stated_confidences(texts: Sequence[str], prompt_format: str) -> np.ndarray:

@@ -31,7 +31,7 @@ from cocal.own_policy.quality import binned, compared, measured
 from cocal.own_policy.recipes import best, folds_of, spec_of
 from cocal.own_policy.rollouts import Experience, experience_of, find, learnable
 from cocal.own_policy.saved import About, BaseModelFacts, Cut, Recipe
-from cocal.own_policy.states import BLOCK, Encoder, confidences, default_target
+from cocal.own_policy.states import BLOCK, Encoder, confidences
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
 
@@ -376,7 +376,7 @@ def _measured(
             questions=held["question"].nunique(),
             cut=float(held["truncated"].mean()) if experience.tells_cut else None,
             seeds=settings.seeds,
-            target=default_target(settings),
+            target=about.spec.usual_target,
             constant=float(correct.var()),
             token_probability=None if tokens is None else compared(tokens[chosen, 0].astype(np.float64), correct),
         )

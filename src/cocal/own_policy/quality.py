@@ -23,7 +23,7 @@ def binned(confidence: np.ndarray, correct: np.ndarray, bins: int) -> pd.DataFra
     """The bins of a reliability diagram, with the columns left, right, count, accuracy and mean_confidence."""
     edges = bin_edges(bins)
     found = reliability_bins(confidence, correct, bins)
-    return pd.DataFrame({"left": edges[:-1], "right": edges[1:], **found._asdict()})
+    return pd.DataFrame({"left": edges[:-1], "right": edges[1:], **found})
 
 
 def measured(

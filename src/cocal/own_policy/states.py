@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from cocal.companion.companions import Companions
-from cocal.companion.settings import CompanionSettings, Target
-from cocal.errors import ConfigError, ContractError
+from cocal.companion.settings import Target
+from cocal.errors import ContractError
 from cocal.features.extract import inputs_of
 from cocal.features.store import Layout, decoded, encoded
 from cocal.integrations.sample import Sample
@@ -375,14 +375,7 @@ def confidences(
         ConfigError: if there is no such target or seed.
         ContractError: if the states have another width.
     """
-    targets, seeds = about.spec.settings.targets, about.spec.settings.seeds
-    target = target or default_target(about.spec.settings)
-    if target not in targets:
-        raise ConfigError(f"the companion has no target {target!r}; it was fitted for {', '.join(targets)}")
-    if seed is not None and seed not in seeds:
-        raise ConfigError(f"the companion has no seed {seed}; it has {', '.join(map(str, seeds))}")
-    chosen = [k for k, member in enumerate(companions.members) if member[0] == target and seed in (None, member[1])]
-    states = np.ascontiguousarray(states, dtype=np.float32)
+    chosen, states = about.spec.chosen(target, seed), np.ascontiguousarray(states, dtype=np.float32)
     if about.token_probability:  # only states are rounded
         read, rest = np.split(states, [about.states_width], axis=1)
         rounded = np.concatenate([decoded(encoded(np.ascontiguousarray(read), about.states), about.states), rest], 1)
@@ -390,8 +383,3 @@ def confidences(
         rounded = decoded(encoded(states, about.states), about.states)
     parts = [companions.predict(rounded[k : k + ROWS])[chosen] for k in range(0, len(rounded), ROWS)]
     return np.concatenate([np.empty((len(chosen), 0)), *parts], axis=1).mean(axis=0)
-
-
-def default_target(settings: CompanionSettings) -> Target:
-    """The target that is scored where none is named: binary, if it was fitted."""
-    return "binary" if "binary" in settings.targets else settings.targets[0]

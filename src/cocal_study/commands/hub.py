@@ -11,7 +11,6 @@ from cocal.errors import ContractError
 from cocal.own_policy import saved
 from cocal.own_policy.facts import HeldOut
 from cocal.own_policy.quality import binned, measured
-from cocal.own_policy.states import default_target
 from cocal.store import atomic_path, label_folder, provenance, read_frame, write_text
 from cocal.store.contracts import PREDICTIONS, RESPONSES
 from cocal.store.damage import absent
@@ -58,7 +57,7 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str) -> 
     """
     backbone, step = study.main_backbone, study.policy.steps
     companions, about = _companions(study, given, backbone, "rollouts")
-    target = default_target(companions.spec.settings)
+    target = companions.spec.usual_target
     answered = _evaluated(study, given, f"cocal-{target}")
     rollouts = read_frame(given / _within(results.rollouts_folder(backbone, "grpo")), RESPONSES)
     notes = (

@@ -90,7 +90,7 @@ def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> p
             means = {name: np.mean([one[name] for one in metrics.values()]) for name in CONFIDENCE_QUALITY}
             panel = {
                 **{"dataset": dataset, "method": method, "seed": drawn, "left": edges[:-1], "right": edges[1:]},
-                **reliability_bins(confidence[valid], correct[valid], layout.bins)._asdict(),
+                **reliability_bins(confidence[valid], correct[valid], layout.bins),
                 **{"n": len(valid), "n_valid": int(valid.sum())},
                 **{name: metrics[drawn][name] for name in CONFIDENCE_QUALITY},
                 "seeds": 0 if drawn == UNSEEDED else len(by_seed),
