@@ -142,10 +142,10 @@ class Resample(Stage):
 
     def run(self) -> None:
         from cocal.answers.equivalence import Verifier
-        from cocal.engines.engine import open_engine
         from cocal.features.forward import RESPONSE_POOLINGS, resolve_layers
         from cocal.models.loading import fingerprint, load_policy, load_tokenizer, read_config, text_config
         from cocal.store.contracts import QUESTIONS, RESPONSES
+        from cocal_study.generation.engines import open_engine
         from cocal_study.generation.responses import Sampler
         from cocal_study.policy.recorder import Outputs
         from cocal_study.policy.resample import resample
