@@ -85,14 +85,10 @@ class Companion:
         """
         companions = load_companions(folder)
         base = BaseModelFacts.of(model.config)
-        spec, width = companions.spec, len(companions.spec.poolings) * base.hidden
-        if spec.inputs != width:
-            raise ContractError(
-                f"{base.name}: its states have width {base.hidden}, {width} with {' and '.join(spec.poolings)}, but "
-                f"the companions read {spec.inputs}; give the model that they were fitted for"
-            )
         notes = (f"companions of a study ({Path(folder).name})",)
-        return cls(companions, About(spec=spec, states=states, base_model=base, notes=notes))
+        about = About(spec=companions.spec, states=states, base_model=base, notes=notes)
+        about.check_model(base)
+        return cls(companions, about)
 
     @property
     def members(self) -> list[tuple[Target, int]]:

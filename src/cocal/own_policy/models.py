@@ -95,26 +95,11 @@ class Checkpoint:
         return None if found is None else int(found)
 
     def check_fit(self, about: About) -> None:
-        """Refuse a companion of another model, width or block, before any weights are loaded.
-
-        Raises:
-            ContractError: if it does not fit; the message says what to give.
-        """
+        """`About.check_model` of this checkpoint, before any weights are loaded."""
         from transformers import AutoConfig
 
-        found = BaseModelFacts.of(AutoConfig.from_pretrained(self.folder, trust_remote_code=False), self.name)
-        about.base_model.check(found)
-        spec = about.spec
-        if not 0 <= spec.layer < found.blocks:
-            raise ContractError(
-                f"{self.name}: the companion reads block {spec.layer}, but the model has blocks 0 to "
-                f"{found.blocks - 1}; fit a companion for this model (cocal fit)"
-            )
-        if (width := len(spec.poolings) * found.hidden) != about.states_width:
-            raise ContractError(
-                f"{self.name}: its states have width {found.hidden}, {width} with {' and '.join(spec.poolings)}, but "
-                f"the companion reads {about.states_width}; give the model that it was fitted for"
-            )
+        config = AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
+        about.check_model(BaseModelFacts.of(config, self.name))
 
     def warn_of_other(self, about: About) -> None:
         """Log a warning if this is another checkpoint of its training, commit or adapter than the companion's."""

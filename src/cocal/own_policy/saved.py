@@ -158,6 +158,25 @@ class About(Model):
         widths = self.spec.settings.widths
         return f"Hidden layers {' / '.join(map(str, widths))}" if widths else "No hidden layer: a linear probe"
 
+    def check_model(self, model: BaseModelFacts) -> None:
+        """Refuse a model of another architecture, or without the block and the width of states that are read.
+
+        Raises:
+            ContractError: if it does not fit; the message says what to give.
+        """
+        self.base_model.check(model)
+        spec = self.spec
+        if not 0 <= spec.layer < model.blocks:
+            raise ContractError(
+                f"{model.name}: the companion reads block {spec.layer}, but the model has blocks 0 to "
+                f"{model.blocks - 1}; fit a companion for this model (cocal fit)"
+            )
+        if (width := len(spec.poolings) * model.hidden) != self.states_width:
+            raise ContractError(
+                f"{model.name}: its states have width {model.hidden}, {width} with {' and '.join(spec.poolings)}, but "
+                f"the companion reads {self.states_width}; give the model that it was fitted for"
+            )
+
     def check_vllm(self) -> None:
         """Refuse a companion that reads more than vLLM hands out.
 
