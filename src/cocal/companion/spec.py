@@ -6,22 +6,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
-from cocal.companion.settings import CompanionSettings, Experience, Target
+from cocal.companion.settings import CompanionSettings, Target
 from cocal.errors import ConfigError, ContractError
 from cocal.settings.base import Count, Model, Share
 from cocal.store import read_document
 
 Order = Literal["chronological", "shuffled", "online"]
-
-ORDERS: dict[Experience, Order] = {
-    "rollouts": "chronological",
-    "resampled": "shuffled",
-    "prompts": "chronological",
-    "online": "online",
-}
-"""Order of the training data of each experience: CoCal replays the policy's rollouts or their prompts in chronological
-order, PostCal shuffles responses of the final policy (appendices A.1, B.2 and F.4), and online companions see each
-rollout step when it is produced (section 4.1)."""
 
 
 class Prefix(NamedTuple):

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cocal.companion.spec import CompanionSpec, Experience, read_spec
+from cocal.companion.spec import CompanionSpec, read_spec
 from cocal.errors import ContractError
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.lineage import Product
 from cocal.store.rows import normalised
+from cocal_study.config.method import Experience
 from cocal_study.generation.labels import groups_of, read_rollouts
 
 

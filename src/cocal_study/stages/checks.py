@@ -5,13 +5,14 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from cocal.companion.settings import CompanionSettings, Experience
-from cocal.companion.spec import ORDERS
+from cocal.companion.settings import CompanionSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.settings.base import Algorithm
 from cocal.store import read_frame, write_document
 from cocal.store.lineage import trace
 from cocal_study.config.evaluation import QualitySettings
+from cocal_study.config.method import Experience
+from cocal_study.planning.orders import ORDERS
 from cocal_study.stages.base import In, Out, Stage
 from cocal_study.stages.shared import TrainingSet
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from cocal.companion.spec import ORDERS, CompanionSpec, Order, Prefix
+from cocal.companion.spec import CompanionSpec, Order, Prefix
 from cocal.errors import ConfigError
 from cocal.runtime.machine import fix_threads
 from cocal.runtime.progress import Progress
@@ -15,6 +15,7 @@ from cocal.settings.base import Count
 from cocal.store import atomic_path, write_frame
 from cocal.store.lineage import Source, descent, inherited, placed
 from cocal_study.planning.costs import Cost, device_name, write_cost
+from cocal_study.planning.orders import ORDERS
 from cocal_study.stages.base import Out, OutFolder, Seed
 from cocal_study.stages.shared import FromRollouts
 

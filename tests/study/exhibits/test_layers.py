@@ -7,11 +7,11 @@ import xarray as xr
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from cocal.drawing.style import BACKBONE_COLOURS
 from cocal.errors import ContractError
 from cocal.metrics.settings import MetricSettings
 from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits import layers
+from cocal_study.exhibits.drawing.sizes import BACKBONE_COLOURS
 from cocal_study.exhibits.layers import plot_layers
 from sample_predictions import sample_predictions
 

@@ -8,7 +8,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from cocal.drawing.bins import FEW
-from cocal.drawing.style import BACKBONE_COLOURS, PAGE_HEIGHT, TEXT_WIDTH, paper_style
+from cocal.drawing.style import TEXT_WIDTH, paper_style
 from cocal.errors import ContractError
 from cocal.metrics.calibration import expected_calibration_error
 from cocal.metrics.settings import MetricSettings
@@ -16,6 +16,7 @@ from cocal_study.config.methods import METHODS
 from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits.drawing import reliability
 from cocal_study.exhibits.drawing.reliability import ReliabilityLayout, plot_reliability
+from cocal_study.exhibits.drawing.sizes import BACKBONE_COLOURS, PAGE_HEIGHT
 from drawn_texts import assert_texts_apart
 from sample_predictions import METHODS as SAMPLE_METHODS
 from sample_predictions import sample_predictions

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from cocal.drawing.bins import legend_entries, plot_reliability
-from cocal.drawing.style import LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
+from cocal.drawing.style import LEGEND, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
 from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
 from cocal.metrics.shown import metric_text
 from cocal.settings.base import Count
@@ -17,6 +17,7 @@ from cocal_study.cubes.cube import UNSEEDED
 from cocal_study.exhibits.base.exhibit import FigureExhibit, Labels, MethodsLayout, labelled, of_main
 from cocal_study.exhibits.base.inputs import rows_by_seed
 from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY
+from cocal_study.exhibits.drawing.sizes import PAGE_HEIGHT
 from cocal_study.exhibits.typesetting.wording import counted
 from cocal_study.planning.plan import available_methods, final_predictions
 

@@ -13,7 +13,6 @@ import pandas as pd
 
 from cocal.answers.judge import Judge
 from cocal.companion.settings import CompanionSettings
-from cocal.companion.spec import ORDERS
 from cocal.companion.supervision import in_validation
 from cocal.errors import ContractError
 from cocal.features.store import FeatureReader, decoded, open_features
@@ -28,6 +27,7 @@ from cocal_study.methods.recalibration.fits import Fits
 from cocal_study.methods.responses import Estimator, LabelledStates, LearntScore, Responses, function, read_responses
 from cocal_study.methods.self_consistency import check_pool
 from cocal_study.methods.token_probability import least_token_probability
+from cocal_study.planning.orders import ORDERS
 from cocal_study.planning.rivals import RIVALS, Basis, calibrations_of, learns_from, named
 from cocal_study.questions.overlap import fingerprint
 
