@@ -8,7 +8,7 @@ question would help on it again.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from pickle import UnpicklingError
@@ -83,25 +83,14 @@ class OnlineCompanions:
         """Scores of all steps but the first, each before it was learnt from; see `cocal.companion.stepwise`."""
         return pd.concat(self._scores, ignore_index=True) if self._scores else pd.DataFrame(columns=COLUMNS)
 
-    def observe(
-        self,
-        states: np.ndarray,
-        correct: np.ndarray,
-        group_accuracy: np.ndarray,
-        truncated: np.ndarray,
-        held_out: np.ndarray,
-        questions: Iterable[str],
-    ) -> pd.DataFrame | None:
+    def observe(self, states: np.ndarray, rows: pd.DataFrame) -> pd.DataFrame | None:
         """Score the responses of the next rollout step to questions that no earlier step has asked, then learn from all
         complete ones of training questions.
 
         Args:
             states: float32 (n, inputs), pooled states of all responses of the step.
-            correct: bool (n,), verdicts.
-            group_accuracy: float64 (n,), accuracy of each response's whole group.
-            truncated: bool (n,), which responses were cut at the length limit.
-            held_out: bool (n,), which responses answer validation questions (`in_validation` of `supervision`).
-            questions: Text of each response's question.
+            rows: A row for each response, with the columns correct, group_accuracy (of the whole group), truncated,
+                held_out (whether it answers a validation question) and question (its text).
 
         Returns:
             A row for each member (`cocal.companion.stepwise.scores`); None for the first step, before which nothing
@@ -110,18 +99,19 @@ class OnlineCompanions:
         Raises:
             ContractError: if the states have another shape.
         """
-        if states.shape != (len(correct), self.inputs):
+        correct, truncated, held_out = (rows[name].to_numpy(bool) for name in ("correct", "truncated", "held_out"))
+        if states.shape != (len(rows), self.inputs):
             raise ContractError(
-                f"states of rollout step {self.steps + 1} have shape {states.shape}, not {(len(correct), self.inputs)}"
+                f"states of rollout step {self.steps + 1} have shape {states.shape}, not {(len(rows), self.inputs)}"
             )
         rounded = torch.from_numpy(decoded(encoded(np.ascontiguousarray(states), self._format), self._format))
         with matmul_precision(self.settings.matmul):
             with torch.inference_mode():
                 parts = [self._model(part.to(self._model.device)).cpu() for part in rounded.split(_ROWS)]
             before = torch.cat(parts, dim=1).double().numpy()
-            self._learn(rounded, correct, group_accuracy, ~truncated & ~held_out)
+            self._learn(rounded, correct, rows["group_accuracy"].to_numpy(), ~truncated & ~held_out)
         self._counts["validation"] += int((~truncated & held_out).sum())
-        texts = [normalised(text) for text in questions]
+        texts = [normalised(text) for text in rows["question"]]
         new = np.array([text not in self._asked for text in texts])
         self._asked.update(texts)
         self.steps += 1

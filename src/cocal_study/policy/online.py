@@ -32,11 +32,10 @@ def learn_online(
     """
     split = learners[0].settings
     held_out = in_validation(rollouts["question"], questions, split.validation_share, split.split_seed)
-    for step, rows in rollouts.groupby("step"):
+    for step, rows in rollouts.assign(held_out=held_out).groupby("step"):
         start, stop = int(rows.index[0]), int(rows.index[-1]) + 1
         states = features.read(start, stop, poolings=RESPONSE_POOLINGS)
-        labels = [rows[name].to_numpy() for name in ("correct", "group_accuracy", "truncated")]
-        found = [learner.observe(states, *labels, held_out[start:stop], rows["question"]) for learner in learners]
+        found = [learner.observe(states, rows) for learner in learners]
         progress.add(detail="nothing learnt before it" if found[0] is None else summary(found[0]))
         yield int(step)
 
