@@ -6,6 +6,7 @@ repair this. Confidences that are not float64 are therefore refused instead of c
 """
 
 import numpy as np
+import pandas as pd
 
 METRICS = ("accuracy", "mean_confidence", "ece", "auroc")
 """Names of the metrics, in the order of the main table."""
@@ -70,7 +71,7 @@ def auroc(confidence: np.ndarray, correct: np.ndarray) -> float:
     return float((middle_rank[value[correct]].sum() - positives * (positives + 1) / 2) / pairs)
 
 
-def reliability_bins(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> dict[str, np.ndarray]:
+def reliability_bins(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> pd.DataFrame:
     """Compute the numbers of a reliability diagram.
 
     Args:
@@ -78,17 +79,16 @@ def reliability_bins(confidence: np.ndarray, correct: np.ndarray, bins: int = 10
         correct: bool [n], whether each response is correct.
 
     Returns:
-        Of every bin the count of responses, int64 [bins], and the accuracy and mean_confidence, float64 [bins], NaN for
-        an empty bin.
+        A row for each bin with the columns left and right (its edges), count, accuracy and mean_confidence; the last
+        two are NaN for an empty bin.
     """
-    index = bin_index(confidence, bins)
+    index, edges = bin_index(confidence, bins), bin_edges(bins)
     count = np.bincount(index, minlength=bins)
     size = np.where(count, count, np.nan)
-    return {
-        "count": count,
-        "accuracy": np.bincount(index, weights=correct, minlength=bins) / size,
-        "mean_confidence": np.bincount(index, weights=confidence, minlength=bins) / size,
-    }
+    accuracy = np.bincount(index, weights=correct, minlength=bins) / size
+    mean = np.bincount(index, weights=confidence, minlength=bins) / size
+    columns = {"left": edges[:-1], "right": edges[1:], "count": count, "accuracy": accuracy, "mean_confidence": mean}
+    return pd.DataFrame(columns)
 
 
 def evaluate(confidence: np.ndarray, valid: np.ndarray, correct: np.ndarray, bins: int = 10) -> dict[str, float]:

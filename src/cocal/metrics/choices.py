@@ -42,7 +42,7 @@ def best_of_n(question: np.ndarray, confidence: np.ndarray) -> np.ndarray:
         question: int64 (n,), question of each response.
         confidence: float64 (n,) in [0, 1], NaN where there is none.
     """
-    descending = np.lexsort((np.arange(len(question)), -_weights(confidence, missing=-1.0), question))
+    descending = np.lexsort((np.arange(len(question)), -np.nan_to_num(confidence, nan=-1.0), question))
     return descending[first(question[descending])]
 
 
@@ -60,7 +60,7 @@ def vote(question: np.ndarray, classes: np.ndarray, confidence: np.ndarray | Non
         classes: int64 (n,), class of each answer within its question; equivalent answers share one; -1 without answer.
         confidence: float64 (n,) in [0, 1], NaN where there is none; by default all are equal.
     """
-    weights = np.ones(len(question)) if confidence is None else _weights(confidence, missing=0.0)
+    weights = np.ones(len(question)) if confidence is None else np.nan_to_num(confidence, nan=0.0)
     chosen = first(question)
     ballots: dict[int, dict[int, list[int]]] = {}
     for row in np.flatnonzero(classes >= 0).tolist():
@@ -69,10 +69,6 @@ def vote(question: np.ndarray, classes: np.ndarray, confidence: np.ndarray | Non
         winner = max(answers.values(), key=lambda rows: fsum(weights[rows]))  # the first of equals
         chosen[asked] = max(winner, key=lambda row: weights[row])
     return chosen
-
-
-def _weights(confidence: np.ndarray, missing: float) -> np.ndarray:
-    return np.nan_to_num(np.asarray(confidence, dtype=np.float64), nan=missing)
 
 
 CANDIDATES = 20

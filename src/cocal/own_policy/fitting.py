@@ -23,11 +23,12 @@ from cocal.features.extract import TOKEN_INPUTS, pooled_states, states_and_token
 from cocal.features.forward import RESPONSE_POOLINGS, Prefixes
 from cocal.features.store import FeatureReader, NumberFormat, create_features, decoded, open_features
 from cocal.integrations.lines import samples
+from cocal.metrics.calibration import reliability_bins
 from cocal.metrics.settings import MetricSettings
 from cocal.models.loading import Policy
 from cocal.own_policy.facts import HeldOut, ResponseFacts
 from cocal.own_policy.prefixes import Rows, course, drawn, names
-from cocal.own_policy.quality import binned, compared, measured
+from cocal.own_policy.quality import compared, measured
 from cocal.own_policy.recipes import best, folds_of, spec_of
 from cocal.own_policy.rollouts import Experience, experience_of, find, learnable
 from cocal.own_policy.saved import About, BaseModelFacts, Cut, Recipe
@@ -367,7 +368,7 @@ def _measured(
 
     def quality(chosen: np.ndarray) -> HeldOut:
         held, correct = rows[chosen], rows["correct"].to_numpy()[chosen]
-        bins = binned(confidence[chosen], correct, MetricSettings().bins).query("count > 0")
+        bins = reliability_bins(confidence[chosen], correct, MetricSettings().bins).query("count > 0")
         return HeldOut.of(
             measured(held["question"], confidence[chosen], correct),
             bins=bins.to_dict("records"),

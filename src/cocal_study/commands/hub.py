@@ -8,9 +8,10 @@ import pandas as pd
 
 from cocal.companion.companions import load_companions
 from cocal.errors import ContractError
+from cocal.metrics.calibration import reliability_bins
 from cocal.own_policy import saved
 from cocal.own_policy.facts import HeldOut
-from cocal.own_policy.quality import binned, measured
+from cocal.own_policy.quality import measured
 from cocal.store import atomic_path, label_folder, provenance, read_frame, write_text
 from cocal.store.contracts import PREDICTIONS, RESPONSES
 from cocal.store.damage import absent
@@ -116,7 +117,7 @@ def _quality(answered: pd.DataFrame, seeds: tuple[int, ...], target: str) -> Hel
     found = measured(questions, confidence, correct)
     return HeldOut.of(
         found,
-        bins=binned(confidence, correct, 10).query("count > 0").to_dict("records"),
+        bins=reliability_bins(confidence, correct, 10).query("count > 0").to_dict("records"),
         responses=len(answered),
         questions=questions.nunique(),
         chose=False,

@@ -8,7 +8,7 @@ import pandas as pd
 
 from cocal.drawing.bins import legend_entries, plot_reliability
 from cocal.drawing.style import LEGEND, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
-from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
+from cocal.metrics.calibration import evaluate, reliability_bins
 from cocal.metrics.shown import metric_text
 from cocal.settings.base import Count
 from cocal_study.config.methods import METHODS
@@ -77,7 +77,6 @@ def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> p
         ContractError: if a panel has no predictions.
     """
     table = pd.concat(predictions, ignore_index=True)
-    edges = bin_edges(layout.bins)
     panels = []
     for dataset in (one.name for one in layout.datasets):
         for method in layout.methods:
@@ -90,7 +89,7 @@ def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> p
             metrics = {seed: evaluate(*columns, layout.bins) for seed, columns in by_seed.items()}
             means = {name: np.mean([one[name] for one in metrics.values()]) for name in CONFIDENCE_QUALITY}
             panel = {
-                **{"dataset": dataset, "method": method, "seed": drawn, "left": edges[:-1], "right": edges[1:]},
+                **{"dataset": dataset, "method": method, "seed": drawn},
                 **reliability_bins(confidence[valid], correct[valid], layout.bins),
                 **{"n": len(valid), "n_valid": int(valid.sum())},
                 **{name: metrics[drawn][name] for name in CONFIDENCE_QUALITY},
