@@ -154,24 +154,17 @@ def load_policy(
         usual = config.dtype or usual
     # straight onto the GPU, because otherwise every process of a node would hold a float32 model in its memory
     device = torch.device("cuda", torch.cuda.current_device()) if cuda else None
-    return Policy(_opened(path, config, dtype or usual, device).eval(), tokenizer)
+    return Policy(open_model(path, config, dtype or usual, device).eval(), tokenizer)
 
 
-def check_weights(path: str | Path) -> None:
-    """Check that a checkpoint has all weights of its model, and no others; they are not kept in memory.
-
-    Raises:
-        ContractError: if a file is missing or truncated, or a weight is missing or has another shape.
-    """
-    import torch
-
-    _opened(path, read_config(path), torch.float32, torch.device("meta"))
-
-
-def _opened(
+def open_model(
     path: str | Path, config: "PretrainedConfig", dtype: "torch.dtype", device: "torch.device | None"
 ) -> "PreTrainedModel":
-    """The model of a checkpoint, every weight of which was in its files."""
+    """The model of a checkpoint, every weight of which was in its files; on the device "meta", none is kept in memory.
+
+    Raises:
+        ContractError: if a file is missing or truncated, or a weight is missing, of no use or of another shape.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 

@@ -1,5 +1,6 @@
 """Commands about a study, beside `snakemake`."""
 
+import re
 from pathlib import Path
 
 from cocal.commands import flags
@@ -18,6 +19,9 @@ def _whole(stage: str) -> Kind:
     return Kind(folder=True, made=made)
 
 
+_ADDRESS = flags.checked(
+    str, lambda word: re.fullmatch(r"https?://[^\s<>\"']+", word) is not None, "a web address (https://...)"
+)
 _POINTS = Kind(folder=True, entries="*.yaml")
 _RESULTS = flag("--results", "results of the study (default: results)", type=Path, default=Path("results"))
 _PLAN = (
@@ -68,7 +72,7 @@ _PUBLISH = (
     flag(
         "--licence",
         "address of the licence of the bundle (default: that of CoCal, MIT)",
-        type=flags.ADDRESS,
+        type=_ADDRESS,
         default="https://spdx.org/licenses/MIT",
     ),
     flag(
