@@ -26,14 +26,14 @@ from cocal.integrations.lines import samples
 from cocal.metrics.calibration import reliability_bins
 from cocal.metrics.settings import MetricSettings
 from cocal.models.loading import Policy
+from cocal.own_policy.companion import Companion
 from cocal.own_policy.facts import HeldOut, ResponseFacts
 from cocal.own_policy.prefixes import Rows, course, drawn, names
 from cocal.own_policy.quality import compared, measured
 from cocal.own_policy.recipes import best, folds_of, spec_of
 from cocal.own_policy.rollouts import Experience, experience_of, find, learnable
 from cocal.own_policy.saved import About, BaseModelFacts, Cut, Recipe
-from cocal.own_policy.states import BLOCK, Encoder, confidences
-from cocal.runtime.machine import best_device
+from cocal.own_policy.states import BLOCK, Encoder
 from cocal.runtime.progress import Progress
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def fit(
         )
         if recipe == "paper":
             found = decoded(store.take(np.flatnonzero(held_out), at_layer, RESPONSE_POOLINGS), store.dtype)
-            confidence[held_out] = confidences(companions.to(best_device()), about, found)
+            confidence[held_out] = Companion(companions, about).score_states(found)
     return companions, about.model_copy(update=_measured(about, experience, held_out, confidence, tokens))
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from cocal.errors import ContractError
 from cocal.models.adapters import adapter_files, check_base, merged
 from cocal.models.hub import download, may_be_on_hub
-from cocal.models.loading import Policy, fingerprint, load_policy, load_tokenizer, stored_dtype
+from cocal.models.loading import Policy, fingerprint, load_policy, load_tokenizer, read_config, stored_dtype
 from cocal.models.weights import kind_of
 from cocal.own_policy.saved import About, BaseModelFacts
 from cocal.runtime.numerics import active, computes_bfloat16
@@ -96,10 +96,7 @@ class Checkpoint:
 
     def check_fit(self, about: About) -> None:
         """`About.check_model` of this checkpoint, before any weights are loaded."""
-        from transformers import AutoConfig
-
-        config = AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
-        about.check_model(BaseModelFacts.of(config, self.name))
+        about.check_model(BaseModelFacts.of(read_config(self.folder), self.name))
 
     def warn_of_other(self, about: About) -> None:
         """Log a warning if this is another checkpoint of its training, commit or adapter than the companion's."""
