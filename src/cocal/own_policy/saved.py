@@ -214,7 +214,7 @@ class About(Model):
     def _outranked(self) -> list[str]:
         """A sentence where mean token probability alone ranks the held-out responses better."""
         parts = {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
-        better = [f"{name} (AUROC {one.aurocs})" for name, one in parts.items() if one and one.outranked]
+        better = [f"{name} (AUROC {one.outranked})" for name, one in parts.items() if one and one.outranked]
         if not better:
             return []
         advice = "" if self.token_probability else "; `cocal fit --with token-probability` adds it to the states"
