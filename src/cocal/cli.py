@@ -17,6 +17,7 @@ from cocal import __version__
 from cocal.commands.catalogue import OWN, commands_with, listing, work_of
 from cocal.commands.flags import Command
 from cocal.commands.outputs import check_outputs
+from cocal.commands.words import one_field_each
 from cocal.errors import BusyError, ClusterError, ConfigError, ContractError, EngineError
 from cocal.runtime import lock, progress
 from cocal.runtime.machine_errors import explain
@@ -75,7 +76,7 @@ def _options(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     chosen = next((word for word in arguments if not word.startswith("-")), None)
     commands = commands_with(chosen)
     parser = _parser(commands, chosen)
-    options, unknown = parser.parse_known_args(arguments)
+    options, unknown = parser.parse_known_args(one_field_each(arguments))
     command = commands[options.command]
     if command.passes_on:
         options.passed_on = unknown
