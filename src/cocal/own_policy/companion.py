@@ -165,11 +165,9 @@ class Companion:
         Raises:
             ContractError: if the policy is another one than the companion's.
         """
-        about = self.about
         if isinstance(policy, Policy):
-            about.base_model.check(BaseModelFacts.of(policy.model.config))
-        limit = max_response_length or about.max_response_length
-        return Encoder(policy, template=about.template, thinking=about.thinking, max_response_length=limit)
+            self.about.base_model.check(BaseModelFacts.of(policy.model.config))
+        return self.about.encoder(policy, max_response_length)
 
     def score_encoded(
         self,

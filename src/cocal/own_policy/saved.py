@@ -18,8 +18,9 @@ from cocal.companion.spec import CompanionSpec
 from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import TOKEN_INPUTS
 from cocal.models.hub import may_be_on_hub
-from cocal.models.loading import text_config
+from cocal.models.loading import Policy, Vocabulary, text_config
 from cocal.own_policy.facts import HeldOut, Part, ResponseFacts, table_of_parts
+from cocal.own_policy.states import Encoder
 from cocal.settings.base import Count, Model
 from cocal.store.atomic import atomic_path, usual_mode, write_text
 from cocal.store.damage import remedy, unreadable
@@ -157,6 +158,11 @@ class About(Model):
         """The members, in words."""
         widths = self.spec.settings.widths
         return f"Hidden layers {' / '.join(map(str, widths))}" if widths else "No hidden layer: a linear probe"
+
+    def encoder(self, policy: Policy | Vocabulary, max_response_length: int | None = None) -> Encoder:
+        """The encoder of responses; see `cocal.Companion.encoder`."""
+        limit = max_response_length or self.max_response_length
+        return Encoder(policy, template=self.template, thinking=self.thinking, max_response_length=limit)
 
     def check_model(self, model: BaseModelFacts) -> None:
         """Refuse a model of another architecture, or without the block and the width of states that are read.

@@ -26,7 +26,6 @@ from vllm.exceptions import VLLMValidationError
 from cocal.errors import ContractError
 from cocal.models.loading import read_vocabulary
 from cocal.own_policy import saved
-from cocal.own_policy.states import Encoder
 from cocal.serving.bodies import ConfidenceBody, other_mode
 from cocal.serving.choices import Shown, of_response, streamed, whole
 from cocal.serving.launch import Served
@@ -104,12 +103,8 @@ class Service:
         reader, longest = read_vocabulary(model, plain=True), engine.model_config.max_model_len
         members = about.spec.members
         self.scorer = _CountingScorer(engine, members, served.of(about), reader.ends, longest)
-        self.encoder = Encoder(
-            reader._replace(context=longest - 1),  # the token that a response's own request generates
-            template=about.template,
-            thinking=about.thinking,
-            max_response_length=about.max_response_length,
-        )
+        # its context lacks room for the token that a response's own request generates
+        self.encoder = about.encoder(reader._replace(context=longest - 1))
         self.chats = about.template != ""
         self.prefixes = about.prefixes
         self.served = served
