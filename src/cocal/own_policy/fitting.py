@@ -23,16 +23,17 @@ from cocal.features.extract import TOKEN_INPUTS, pooled_states, states_and_token
 from cocal.features.forward import RESPONSE_POOLINGS, Prefixes
 from cocal.features.store import FeatureReader, NumberFormat, create_features, decoded, open_features
 from cocal.integrations.lines import samples
+from cocal.metrics.calibration import reliability_bins
 from cocal.metrics.settings import MetricSettings
 from cocal.models.loading import Policy
+from cocal.own_policy.companion import Companion
 from cocal.own_policy.facts import HeldOut, ResponseFacts
 from cocal.own_policy.prefixes import Rows, course, drawn, names
-from cocal.own_policy.quality import binned, compared, measured
+from cocal.own_policy.quality import compared, measured
 from cocal.own_policy.recipes import Chosen, best, folds_of, spec_of
 from cocal.own_policy.rollouts import Experience, experience_of, find, learnable
 from cocal.own_policy.saved import About, BaseModelFacts, Cut, Recipe
-from cocal.own_policy.states import BLOCK, Encoder, confidences, default_target
-from cocal.runtime.machine import best_device
+from cocal.own_policy.states import BLOCK, Encoder
 from cocal.runtime.progress import Progress
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def fit(
             ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])
             about, confidence = About(spec=companions.spec, **facts), np.full(len(rows), np.nan)
             found = decoded(store.take(np.flatnonzero(held_out), at_layer, RESPONSE_POOLINGS), store.dtype)
-            confidence[held_out] = confidences(companions.to(best_device()), about, found)
+            confidence[held_out] = Companion(companions, about).score_states(found)
             return companions, about.model_copy(update=_measured(about, experience, held_out, confidence, tokens)), None
         each = Rows.of(rows["length"], grown)
         inputs = each.inputs(store, at_layer, None if token_probability is False else tokens)
@@ -368,7 +369,7 @@ def _measured(
 
     def quality(chosen: np.ndarray) -> HeldOut:
         held, correct = rows[chosen], rows["correct"].to_numpy()[chosen]
-        bins = binned(confidence[chosen], correct, MetricSettings().bins).query("count > 0")
+        bins = reliability_bins(confidence[chosen], correct, MetricSettings().bins).query("count > 0")
         return HeldOut.of(
             measured(held["question"], confidence[chosen], correct),
             bins=bins.to_dict("records"),
@@ -377,7 +378,7 @@ def _measured(
             questions=held["question"].nunique(),
             cut=float(held["truncated"].mean()) if experience.tells_cut else None,
             seeds=settings.seeds,
-            target=default_target(settings),
+            target=about.spec.usual_target,
             constant=float(correct.var()),
             token_probability=None if tokens is None else compared(tokens[chosen, 0].astype(np.float64), correct),
         )

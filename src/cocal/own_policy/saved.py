@@ -19,8 +19,9 @@ from cocal.companion.spec import CompanionSpec
 from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import TOKEN_INPUTS
 from cocal.models.hub import may_be_on_hub
-from cocal.models.loading import text_config
+from cocal.models.loading import Policy, Vocabulary, text_config
 from cocal.own_policy.facts import HeldOut, Part, ResponseFacts, table_of_parts
+from cocal.own_policy.states import Encoder
 from cocal.settings.base import Count, Model
 from cocal.store.atomic import atomic_path, usual_mode, write_text
 from cocal.store.damage import remedy, unreadable
@@ -161,6 +162,30 @@ class About(Model):
         widths = self.spec.settings.widths
         return f"Hidden layers {' / '.join(map(str, widths))}" if widths else "No hidden layer: a linear probe"
 
+    def encoder(self, policy: Policy | Vocabulary, max_response_length: int | None = None) -> Encoder:
+        """The encoder of responses; see `cocal.Companion.encoder`."""
+        limit = max_response_length or self.max_response_length
+        return Encoder(policy, template=self.template, thinking=self.thinking, max_response_length=limit)
+
+    def check_model(self, model: BaseModelFacts) -> None:
+        """Refuse a model of another architecture, or without the block and the width of states that are read.
+
+        Raises:
+            ContractError: if it does not fit; the message says what to give.
+        """
+        self.base_model.check(model)
+        spec = self.spec
+        if not 0 <= spec.layer < model.blocks:
+            raise ContractError(
+                f"{model.name}: the companion reads block {spec.layer}, but the model has blocks 0 to "
+                f"{model.blocks - 1}; fit a companion for this model (cocal fit)"
+            )
+        if (width := len(spec.poolings) * model.hidden) != self.states_width:
+            raise ContractError(
+                f"{model.name}: its states have width {model.hidden}, {width} with {' and '.join(spec.poolings)}, but "
+                f"the companion reads {self.states_width}; give the model that it was fitted for"
+            )
+
     def check_vllm(self) -> None:
         """Refuse a companion that reads more than vLLM hands out.
 
@@ -199,7 +224,7 @@ class About(Model):
     def _outranked(self) -> list[str]:
         """A sentence where mean token probability alone ranks the held-out responses better."""
         parts = {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
-        better = [f"{name} (AUROC {one.aurocs})" for name, one in parts.items() if one and one.outranked]
+        better = [f"{name} (AUROC {one.outranked})" for name, one in parts.items() if one and one.outranked]
         if not better:
             return []
         advice = "" if self.token_probability else "; `cocal fit --with token-probability` adds it to the states"

@@ -8,10 +8,10 @@ import pandas as pd
 
 from cocal.companion.companions import load_companions
 from cocal.errors import ContractError
+from cocal.metrics.calibration import reliability_bins
 from cocal.own_policy import saved
 from cocal.own_policy.facts import HeldOut
-from cocal.own_policy.quality import binned, measured
-from cocal.own_policy.states import default_target
+from cocal.own_policy.quality import measured
 from cocal.store import atomic_path, label_folder, provenance, read_frame, write_text
 from cocal.store.contracts import PREDICTIONS, RESPONSES
 from cocal.store.damage import absent
@@ -58,7 +58,7 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str) -> 
     """
     backbone, step = study.main_backbone, study.policy.steps
     companions, about = _companions(study, given, backbone, "rollouts")
-    target = default_target(companions.spec.settings)
+    target = companions.spec.usual_target
     answered = _evaluated(study, given, f"cocal-{target}")
     rollouts = read_frame(given / _within(results.rollouts_folder(backbone, "grpo")), RESPONSES)
     notes = (
@@ -117,7 +117,7 @@ def _quality(answered: pd.DataFrame, seeds: tuple[int, ...], target: str) -> Hel
     found = measured(questions, confidence, correct)
     return HeldOut.of(
         found,
-        bins=binned(confidence, correct, 10).query("count > 0").to_dict("records"),
+        bins=reliability_bins(confidence, correct, 10).query("count > 0").to_dict("records"),
         responses=len(answered),
         questions=questions.nunique(),
         chose=False,

@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from cocal.metrics.shown import BETTER, UNDEFINED
+from cocal.metrics.shown import UNDEFINED
 from cocal_study.config.methods import METHODS, MethodName
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import BETTER
 from cocal_study.cubes.cells import degenerate
 from cocal_study.cubes.resamples import MAIN, Resamples
 from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity, Reader

@@ -10,12 +10,13 @@ import torch
 from cocal.cli import main
 from cocal.companion.companions import load_companions
 from cocal.companion.settings import CompanionSettings
-from cocal.companion.stepwise import OnlineCompanions, replayed, summary
+from cocal.companion.stepwise import OnlineCompanions, summary
 from cocal.errors import ContractError
 from cocal.features.store import open_features
 from cocal.metrics.calibration import evaluate
 from cocal.store import read_frame
 from cocal.store.contracts import PREQUENTIAL
+from cocal_study.policy.online import replayed
 from companion_run import HIDDEN, PER_STEP, SETTINGS, STEPS, small_run
 
 INPUTS = 2 * HIDDEN
@@ -40,10 +41,9 @@ def learner(settings: CompanionSettings = SETTINGS, **options) -> OnlineCompanio
     return OnlineCompanions(settings, INPUTS, **options)
 
 
-def observe(online: OnlineCompanions, step, **changes) -> pd.DataFrame | None:
-    given = {name: step.labels[name].to_numpy() for name in ("correct", "group_accuracy", "truncated")}
-    given |= {"states": step.states, "held_out": step.held_out, "questions": step.labels["question"]} | changes
-    return online.observe(**given)
+def observe(online: OnlineCompanions, step, states=None, **changes) -> pd.DataFrame | None:
+    rows = step.labels.assign(**{"held_out": step.held_out} | changes)
+    return online.observe(step.states if states is None else states, rows)
 
 
 def weights(online: OnlineCompanions) -> dict[str, torch.Tensor]:
@@ -79,7 +79,7 @@ def test_only_questions_asked_for_the_first_time_are_scored(steps):
     new = ~np.isin(np.arange(PER_STEP), np.arange(8, 24))
     observe(online, steps[0])
     before = online.companions(5)
-    found = observe(online, steps[1], questions=planted).set_index(["target", "seed"])
+    found = observe(online, steps[1], question=planted).set_index(["target", "seed"])
     correct = steps[1].labels["correct"].to_numpy()
     for member, confidence in zip(before.members, before.predict(steps[1].states), strict=True):
         expected = evaluate(confidence[new], np.ones(new.sum(), dtype=bool), correct[new])

@@ -15,12 +15,12 @@ from cocal.answers.settings import VerifierSettings
 from cocal.companion.companions import load_companions
 from cocal.companion.settings import CompanionSettings, OnlineSettings
 from cocal.errors import ConfigError, ContractError
-from cocal.features.settings import FeatureSettings
 from cocal.features.store import open_features
 from cocal.integrations.trl.recording import Recording, RolloutRecording
 from cocal.models.loading import load_policy
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
 from cocal_study.policy.recorder import Outputs
 from cocal_study.policy.schedule import question_schedule

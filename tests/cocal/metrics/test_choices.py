@@ -16,10 +16,9 @@ from cocal.metrics.choices import (
     certified,
     fewest_questions,
     first,
-    kept_accuracy,
-    tried,
     vote,
 )
+from cocal_study.cubes.choices import kept_accuracy, tried
 
 NAN = float("nan")
 QUESTION = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2])

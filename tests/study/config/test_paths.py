@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cocal.settings.parse import validate
 from cocal_study.config.load import configured_study
+from cocal_study.config.parse import validate
 from cocal_study.config.paths import located
 from cocal_study.config.study import Study
 

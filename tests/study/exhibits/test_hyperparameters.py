@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from cocal.companion.model import CompanionMLP
-from cocal.companion.spec import parameters
 from cocal_study.config import load_study
-from cocal_study.exhibits.hyperparameters import prepare
+from cocal_study.exhibits.hyperparameters import parameters, prepare
 from cocal_study.questions.registry import known_wrong, registry_of
 from exhibits_by_name import NOTHING, exhibit_of, exhibits_by_name
 from golden import assert_golden

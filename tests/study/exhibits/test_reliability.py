@@ -7,13 +7,13 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from cocal.drawing.bins import FEW
-from cocal.drawing.style import BACKBONE_COLOURS
 from cocal.errors import ContractError
 from cocal.metrics.settings import MetricSettings
 from cocal_study.config.methods import METHODS
 from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits.drawing import reliability
 from cocal_study.exhibits.drawing.reliability import ReliabilityLayout, plot_reliability
+from cocal_study.exhibits.drawing.sizes import BACKBONE_COLOURS
 from sample_predictions import sample_predictions
 from sample_tables import BACKBONE
 

@@ -7,7 +7,7 @@ import xarray as xr
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from cocal.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH, paper_style
+from cocal.drawing.style import INK, TEXT_WIDTH, paper_style
 from cocal.errors import ConfigError
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED
@@ -15,6 +15,7 @@ from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits import cross_iteration
 from cocal_study.exhibits.cross_iteration import plot_cross_iteration, shades
 from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY
+from cocal_study.exhibits.drawing.sizes import HALF_WIDTH
 from drawn_texts import assert_texts_apart
 from sample_predictions import sample_predictions
 from sample_tables import curves_layout

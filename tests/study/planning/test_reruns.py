@@ -6,8 +6,8 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from cocal.settings.parse import validate
 from cocal_study.config import load_study
+from cocal_study.config.parse import validate
 from cocal_study.config.study import Study
 from planned_jobs import ROOT, jobs_of
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from cocal.objectives import step_advantages, step_rewards
 from cocal.rewards import confidence_start, group_advantages
 from cocal_study.config.policy import PolicySettings
+from cocal_study.policy.objectives import step_advantages, step_rewards
 
 CORRECT = np.array([True, False, True, True, False, False, False, False])
 CONFIDENCE = np.array([0.9, 0.9, np.nan, 0.2, 0.0, 1.0, np.nan, 0.5])

@@ -142,7 +142,7 @@ CHANGES = {
     "companions inside a training": ("cocal/companion/learner.py", "OnlineLearner", set()),
     "one method": ("cocal_study/methods/p_true.py", "estimate", {"predictions"}),
     "checks": ("cocal_study/checks/training.py", "check_disjoint", {"checks"}),
-    "policy": ("cocal/objectives.py", "step_rewards", TRAINS),
+    "policy": ("cocal_study/policy/objectives.py", "step_rewards", TRAINS),
     "one figure": ("cocal_study/exhibits/overview.py", "draw", {"figure_overview"}),
     "store": ("cocal/store/files.py", "write_frame", TABLES),
     "runtime": ("cocal/runtime/machine.py", "fix_threads", THREADS),

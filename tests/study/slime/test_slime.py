@@ -14,11 +14,11 @@ import dumps
 from cocal.answers.settings import VerifierSettings
 from cocal.cli import main
 from cocal.errors import ConfigError
-from cocal.objectives import step_advantages, step_rewards
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal_study.config.policy import PolicySettings, SlimeSettings
 from cocal_study.planning.costs import Cost, read_cost
+from cocal_study.policy.objectives import step_advantages, step_rewards
 from cocal_study.policy.schedule import question_schedule
 from cocal_study.slime import hooks
 from cocal_study.slime.run import SlimePaths, launch_command, model_arguments, slime_command
