@@ -15,8 +15,8 @@ from cocal.features.extract import inputs_of
 from cocal.features.store import Layout, NumberFormat, decoded, encoded
 from cocal.models.loading import Policy, Vocabulary, evaluating
 from cocal.own_policy import saved
+from cocal.own_policy.about import About, BaseModelFacts
 from cocal.own_policy.given import Prompt, Response, samples_of
-from cocal.own_policy.saved import About, BaseModelFacts
 from cocal.own_policy.states import BLOCK, ROWS, Encoded, Encoder
 from cocal.runtime.machine import best_device
 

@@ -10,7 +10,7 @@ from cocal.models.adapters import adapter_files, check_base, merged
 from cocal.models.hub import download, may_be_on_hub
 from cocal.models.loading import Policy, fingerprint, load_policy, load_tokenizer, read_config, stored_dtype
 from cocal.models.weights import kind_of
-from cocal.own_policy.saved import About, BaseModelFacts
+from cocal.own_policy.about import About, BaseModelFacts
 from cocal.runtime.numerics import active, computes_bfloat16
 from cocal.store import digest, read_provenance
 from cocal.store.content import PROVENANCE

@@ -19,8 +19,8 @@ from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import CompanionSpec
 from cocal.errors import ContractError
 from cocal.features.forward import RESPONSE_POOLINGS
+from cocal.own_policy.about import Tried
 from cocal.own_policy.prefixes import Rows
-from cocal.own_policy.saved import Tried
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
 from cocal.store.rows import normalised

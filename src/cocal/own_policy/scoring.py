@@ -19,10 +19,10 @@ from cocal.engines.vllm_engine import open_vllm
 from cocal.errors import ContractError
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
 from cocal.models.loading import read_vocabulary
+from cocal.own_policy.about import About
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.facts import ResponseFacts
 from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.saved import About
 from cocal.own_policy.states import ORIGINS, ROWS, Encoded, Encoder
 from cocal.runtime.progress import Progress
 from cocal.store.rows import entries, extended

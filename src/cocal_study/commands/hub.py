@@ -10,6 +10,7 @@ from cocal.companion.companions import load_companions
 from cocal.errors import ContractError
 from cocal.metrics.calibration import reliability_bins
 from cocal.own_policy import saved
+from cocal.own_policy.about import About, BaseModelFacts
 from cocal.own_policy.facts import HeldOut
 from cocal.own_policy.quality import measured
 from cocal.store import atomic_path, label_folder, provenance, read_frame, write_text
@@ -93,12 +94,12 @@ def _companions(study: Study, given: Path, backbone: str, experience: str) -> tu
     if not policy.exists():
         raise ContractError(absent(policy))
     config = AutoConfig.from_pretrained(policy, local_files_only=True, trust_remote_code=False)
-    base = saved.BaseModelFacts.of(config, checkpoint).model_copy(update={"step": study.policy.steps})
+    base = BaseModelFacts.of(config, checkpoint).model_copy(update={"step": study.policy.steps})
     notes = (
         f"The study {study.study} fitted these companions ({place}); its tables say how good they are.",
         f"The base model has the digest {Product(policy).identity}; it is not in here.",
     )
-    return companions, saved.About(spec=companions.spec, states=study.features.dtype, base_model=base, notes=notes)
+    return companions, About(spec=companions.spec, states=study.features.dtype, base_model=base, notes=notes)
 
 
 def _evaluated(study: Study, given: Path, method: str) -> pd.DataFrame:

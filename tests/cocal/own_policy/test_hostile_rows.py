@@ -16,7 +16,7 @@ from cocal.integrations import prime_rl
 from cocal.integrations.slime import dumps as slime
 from cocal.integrations.trl import dumps as trl
 from cocal.own_policy import evaluation
-from cocal.own_policy.saved import About
+from cocal.own_policy.about import About
 from cocal.own_policy.scored import Reading, read_scored
 from cocal.own_policy.scoring import Wanted, check
 from cocal.store import parquet, read_frame, rows
