@@ -14,8 +14,7 @@ from cocal_study.exhibits.base.exhibit import (
     Distinct,
     Labelled,
     Labels,
-    MethodsLayout,
-    Step,
+    MethodsStepLayout,
     TableExhibit,
     labelled,
     of_main,
@@ -36,13 +35,11 @@ class ComparedDomain(Labelled):
     datasets: Labels
 
 
-class Layout(MethodsLayout):
+class Layout(MethodsStepLayout):
     """The contents of the table: each of our methods against all others, by data set."""
 
     apart: ClassVar[tuple[str, ...]] = ("backbone", "step")
 
-    step: Step
-    """Policy step shown; the pre-RL model's rows come from step 0 of "base"."""
     domains: Distinct[ComparedDomain]
 
     @property

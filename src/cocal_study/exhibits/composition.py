@@ -12,9 +12,10 @@ from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
 from cocal_study.exhibits.base.inputs import Cube
+from cocal_study.exhibits.base.ledger import budget_companions
 from cocal_study.exhibits.drawing.curves import SEED_WHISKERS, method_handles, panel_row, plot_prefixes, read_curves
-from cocal_study.planning.plan import budget_prefixes, has_methods
-from cocal_study.planning.results import companion_folder, metrics_file
+from cocal_study.planning.plan import has_methods
+from cocal_study.planning.results import metrics_file
 
 Layout = CurvesLayout
 _METHODS = ("cocal-binary", "postcal-binary")
@@ -26,7 +27,6 @@ _ACCURACY = {"linestyle": (0, (4, 2.5)), "color": INK, "linewidth": 0.7}
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The figure of the main backbone, where the study has both methods."""
     if has_methods(study, *_METHODS):
-        folders = {kind: companion_folder(study.main_backbone, kind) for kind in ("rollouts", "resampled")}
         yield FigureExhibit(
             title="Errors in the training data",
             chapter="Analysis",
@@ -37,9 +37,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             layout=curves(study, _METHODS, study.reports.budgets, study.policy.steps),
             inputs={
                 "metrics": metrics_file(study.main_backbone, "-budgets"),
-                "companions": [f"{f}/{prefix.folder}" for f in folders.values() for prefix in budget_prefixes(study)],
+                "companions": budget_companions(study),
             },
-            products={"companions": list(folders.values())},
         )
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 from cocal.companion.spec import CompanionSpec, Prefix
 from cocal.errors import ContractError
 from cocal.metrics.shown import UNDEFINED, metric_text
-from cocal.settings.base import Algorithm, Count, Name
+from cocal.settings.base import Algorithm, Name
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.cubes.cells import read_cell
@@ -24,9 +24,9 @@ from cocal_study.exhibits.base.exhibit import (
     MATHEMATICS,
     PUBLISHED,
     REGIMES,
-    BackboneLayout,
     Labelled,
     Labels,
+    StepLayout,
     Steps,
     TableExhibit,
     labelled,
@@ -87,11 +87,9 @@ _CONDITIONS = {
 shown for each set as well."""
 
 
-class Layout(BackboneLayout):
+class Layout(StepLayout):
     """The contents of the table."""
 
-    step: Count
-    """Last step of the training."""
     stages: Steps
     """Steps at which the accuracy of the rollouts is shown."""
     algorithms: tuple[Algorithm, ...]
@@ -125,13 +123,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     }
     if study.reports.regimes:
         inputs[REGIMES] = f"{study.reports.regimes}/points.csv"
-    products = {}
-    if has_methods(study, "postcal-binary"):
-        products["companions"] = companion_folder(backbone, "resampled")
-        inputs["companions"] = f"{products['companions']}/{Prefix(step, step).folder}"
-    if has_methods(study, "cocal-binary"):
-        products["replayed"] = companion_folder(backbone, "rollouts")
-        inputs["replayed"] = f"{products['replayed']}/{Prefix(step, step).folder}"
+    learners = {"companions": ("postcal-binary", "resampled"), "replayed": ("cocal-binary", "rollouts")}
+    for kind, (method, experience) in learners.items():
+        if has_methods(study, method):
+            inputs[kind] = f"{companion_folder(backbone, experience)}/{Prefix(step, step).folder}"
     sets = macro_averages(study, backbone).get(MATHEMATICS, [])
     inputs["answered"] = [responses_file(backbone, "grpo", step, "answer", name) for name in sets]
     yield TableExhibit(
@@ -159,7 +154,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             known=tuple(name for name in _KNOWN if has_methods(study, name)),
         ),
         inputs=inputs,
-        products=products,
     )
 
 

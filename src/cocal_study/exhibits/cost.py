@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from cocal.errors import ContractError
-from cocal.settings.base import Count, Name
+from cocal.settings.base import Name
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import BackboneLayout, TableExhibit, of_main
+from cocal_study.exhibits.base.exhibit import StepLayout, TableExhibit, of_main
 from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal_study.exhibits.typesetting.wording import LONG, SHORT, TIMES_DIFFER, counted, listed, said, times
 from cocal_study.planning.costs import Cost, Latency
@@ -27,15 +27,13 @@ _WORK = ("LLM training", "sampling", "fit of CoCal's companions", "fit of PostCa
 """The work that the records of costs have measured."""
 
 
-class Layout(BackboneLayout):
+class Layout(StepLayout):
     """The contents of the table."""
 
     generation_dataset: Name
     """Set whose questions were generated to time inference."""
     generation_label: str
     """Its name in print."""
-    step: Count
-    """Step of the policy that was timed."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:

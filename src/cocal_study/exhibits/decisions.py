@@ -6,7 +6,7 @@ and routing decide about the first response to each question of all sets of a do
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -16,11 +16,11 @@ from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, question_counts, resampled_means
 from cocal.metrics.choices import best_of_n, first, kept_accuracy, solvable, tried, vote
 from cocal.metrics.shown import UNDEFINED, metric_text
-from cocal.settings.base import Count, Name, OpenShare
+from cocal.settings.base import Name, OpenShare
 from cocal_study.config.evaluation import DecisionSettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import Labelled, MethodsLayout, TableExhibit, of_main
+from cocal_study.exhibits.base.exhibit import Labelled, MethodsStepLayout, TableExhibit, of_main
 from cocal_study.exhibits.base.inputs import rows_by_seed
 from cocal_study.exhibits.typesetting.grid import (
     Block,
@@ -57,13 +57,9 @@ class Sampled(Labelled):
     """Number of responses to each question that have confidences."""
 
 
-class Layout(MethodsLayout):
+class Layout(MethodsStepLayout):
     """The contents of the table."""
 
-    apart: ClassVar[tuple[str, ...]] = ("step",)
-
-    step: Count
-    """Policy step whose responses are decided on."""
     sets: Annotated[tuple[Sampled, ...], Field(min_length=1)]
     """Sets of the first part."""
     domains: dict[Name, tuple[Name, ...]]

@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
-from cocal.settings.base import Count
 from cocal_study.config.study import Study
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import BackboneLayout, Labelled, Labels, TableExhibit, of_main
+from cocal_study.exhibits.base.exhibit import Labelled, Labels, StepLayout, TableExhibit, of_main
 from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
 from cocal_study.exhibits.typesetting.grid import PAIR, Grid, metric_block, ranked_cells
 from cocal_study.exhibits.typesetting.wording import DOMAINS, UNDEFINED_VALUE, counted, said
@@ -17,13 +16,11 @@ from cocal_study.planning.results import metrics_file
 _METHODS = {"cocal-pre-generation": "Pre-generation", "cocal-group": "Post-generation (group)"}
 
 
-class Layout(BackboneLayout):
+class Layout(StepLayout):
     """The contents of the table, with one pair of columns per domain."""
 
     domains: Labels
     """Macro averages, in order."""
-    step: Count
-    """Policy step shown."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:

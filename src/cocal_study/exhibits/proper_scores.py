@@ -11,7 +11,7 @@ from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import Distinct, Labelled, MethodsLayout, Names, Step, TableExhibit, of_main
+from cocal_study.exhibits.base.exhibit import Distinct, Labelled, MethodsStepLayout, Names, TableExhibit, of_main
 from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
 from cocal_study.exhibits.typesetting.accuracy import main_methods
 from cocal_study.exhibits.typesetting.grid import Grid, doubts, method_groups, metric_block, ranked_cells, short_rates
@@ -26,13 +26,11 @@ class ScoredDomain(Labelled):
     datasets: Names
 
 
-class Layout(MethodsLayout):
+class Layout(MethodsStepLayout):
     """The contents of the table, with one block per domain."""
 
     apart: ClassVar[tuple[str, ...]] = ("backbone", "step")
 
-    step: Step
-    """Policy step shown; the pre-RL model's rows come from step 0 of "base"."""
     domains: Distinct[ScoredDomain]
     quality: QualitySettings = QualitySettings()
     """Floors below which a value is marked."""

@@ -11,7 +11,7 @@ from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import BackboneLayout, Labelled, Names, TableExhibit, of_main
+from cocal_study.exhibits.base.exhibit import Labelled, Names, StepLayout, TableExhibit, of_main
 from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
 from cocal_study.exhibits.typesetting.grid import PAIR, Block, Grid, doubts, metric_block, ranked_cells, short_rates
 from cocal_study.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, DOMAINS, SUBJECTS, averaged, counted, said
@@ -29,13 +29,11 @@ _TITLES = {"raw": "As they are"}
 _TITLES |= {name: f"{_KINDS[kind]}, {_BASES[basis]}" for name, (kind, basis) in CALIBRATIONS.items()}
 
 
-class Layout(BackboneLayout):
+class Layout(StepLayout):
     """The contents of the table."""
 
-    step: Count
-    """Policy step whose responses are scored, and last step of the rollouts from which the rivals learn."""
     last_stage: Count
-    """First step of the last stage."""
+    """First step of the last stage; the last one is the step of the policy."""
     rivals: dict[Name, Names]
     """Names of the rivals, in the order of the rows, by their calibrations."""
     labels: dict[Name, str]

@@ -1,17 +1,15 @@
 """Selective risk against coverage of every method (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from cocal.drawing.style import INK, Figure
 from cocal.metrics.ordered import Ordered
-from cocal.settings.base import Count
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import FigureExhibit, MethodsLayout, Names, of_main
+from cocal_study.exhibits.base.exhibit import FigureExhibit, MethodsStepLayout, Names, of_main
 from cocal_study.exhibits.base.inputs import rows_by_seed
 from cocal_study.exhibits.drawing.curves import look_of, method_handles, panel_row
 from cocal_study.exhibits.typesetting.accuracy import main_methods
@@ -29,15 +27,11 @@ _COMMON = "cocal-binary"
 """Method that both panels show, so that they can be compared."""
 
 
-class Layout(MethodsLayout):
+class Layout(MethodsStepLayout):
     """The contents of the figure: one curve per method."""
-
-    apart: ClassVar[tuple[str, ...]] = ("step",)
 
     datasets: Names
     """Evaluation sets whose curves are averaged."""
-    step: Count
-    """Policy step shown; the pre-RL model's predictions come from step 0 of "base"."""
 
     @property
     def sharing(self) -> tuple[str, ...]:

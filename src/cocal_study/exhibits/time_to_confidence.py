@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from cocal.errors import ContractError
-from cocal.settings.base import Count
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import BackboneLayout, Labels, TableExhibit, labelled, of_main
+from cocal_study.exhibits.base.exhibit import Labels, StepLayout, TableExhibit, labelled, of_main
 from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal_study.exhibits.typesetting.wording import SHORT, TIMES_DIFFER, counted, ratios, said, times
 from cocal_study.planning.costs import Latency
@@ -15,13 +14,11 @@ from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import cost_file
 
 
-class Layout(BackboneLayout):
+class Layout(StepLayout):
     """The contents of the table."""
 
     datasets: Labels
     """Evaluation sets, in order."""
-    step: Count
-    """Step of the policy that was timed."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:

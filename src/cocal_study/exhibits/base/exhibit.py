@@ -16,6 +16,7 @@ A diagram shows no numbers: it has neither a layout nor `prepare`, and `draw` ta
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from posixpath import dirname
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, Field, model_validator
@@ -105,6 +106,13 @@ class BackboneLayout(Layout):
         return (self.backbone,)
 
 
+class StepLayout(BackboneLayout):
+    """Fields of every table of one backbone at one step of its policy."""
+
+    step: Step
+    """Step of the policy that is shown."""
+
+
 class MethodsLayout(BackboneLayout):
     """Fields of every table and figure that compares methods."""
 
@@ -116,6 +124,12 @@ class MethodsLayout(BackboneLayout):
         if len(set(self.methods)) != len(self.methods):
             raise ValueError("methods repeats a name")
         return self
+
+
+class MethodsStepLayout(MethodsLayout, StepLayout):
+    """Fields of every table and figure that compares methods at one step; the pre-RL model has step 0 of "base"."""
+
+    apart: ClassVar[tuple[str, ...]] = ("step",)
 
 
 class CurvesLayout(MethodsLayout):
@@ -189,6 +203,8 @@ may go without them."""
 OF_REPOSITORY = PUBLISHED, LEDGER, *_ = ("published", "ledger", *GATHERED)
 """The kinds of input that are no products of the study but lie in the repository: the folder of the paper's numbers,
 the ledger of its claims, and what was gathered elsewhere."""
+COMPANIONS = ("companions", "replayed")
+"""The kinds of input that are folders of companions, one for each number of steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,8 +219,6 @@ class Exhibit:
         layout: What it shows; None for a diagram, which shows no numbers.
         inputs: The files that it reads, by kind (`cocal_study.exhibits.base.inputs`).
         needs: Kinds of input without which there is no such exhibit, of those that may not have been gathered.
-        products: The outputs of other rules that hold these files, where they are folders; the files themselves
-            by default.
         name: Its file name without the ending, which also names its rule; that of its module by default.
         module: The module of `cocal_study.exhibits` that makes it; the registry fills it in.
     """
@@ -216,7 +230,6 @@ class Exhibit:
     layout: Layout | None = None
     inputs: Mapping[str, Files] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
-    products: Mapping[str, Files] = field(default_factory=dict)
     name: str = ""
     module: str = ""
 
@@ -240,9 +253,11 @@ class Exhibit:
 
     @property
     def waits_for(self) -> dict[str, Files]:
-        """The inputs of its rule, by kind, with the reports of the checks."""
+        """The inputs of its rule, by kind, with the reports of the checks; the folders of companions of several steps
+        are one output of their rule."""
         checks = {"checks": [checks_file(name) for name in self.backbones]} if self.backbones else {}
-        return {**self.inputs, **self.products, **checks}
+        folders = {kind: list(dict.fromkeys(map(dirname, self.read.get(kind, ())))) for kind in COMPANIONS}
+        return {**self.inputs, **{kind: found for kind, found in folders.items() if found}, **checks}
 
 
 class TableExhibit(Exhibit):

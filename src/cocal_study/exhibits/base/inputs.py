@@ -20,7 +20,7 @@ from cocal_study.cubes.cube import MEAN, UNSEEDED
 from cocal_study.cubes.resamples import read_resamples
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.published import read_published
-from cocal_study.exhibits.base.exhibit import GATHERED, LEDGER, OF_REPOSITORY, PUBLISHED, REPLICATES, Layout
+from cocal_study.exhibits.base.exhibit import COMPANIONS, GATHERED, LEDGER, OF_REPOSITORY, PUBLISHED, REPLICATES, Layout
 from cocal_study.planning.costs import Cost, Latency, read_cost
 
 Cube = Any
@@ -38,7 +38,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "questions": partial(read_frame, contract=QUESTIONS, columns=("question_id", "level")),
     "scores": partial(read_frame, contract=PREQUENTIAL),
     "answered": partial(read_frame, contract=RESPONSES, columns=("correct", "logprobs")),
-    **dict.fromkeys(("companions", "replayed"), read_spec),
+    **dict.fromkeys(COMPANIONS, read_spec),
     "latency": partial(read_cost, model=Latency),
     PUBLISHED: read_published,
     LEDGER: read_claims,

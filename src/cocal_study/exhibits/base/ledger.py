@@ -40,10 +40,8 @@ class ClaimsLayout(Layout):
 
 
 def claims_fields(study: Study) -> dict[str, Any]:
-    """The layout, the inputs and the products of an exhibit of claims, which a study with CoCal has."""
-    folders = _budget_folders(study)
-    products = {"companions": folders} if folders else {}
-    return {"layout": claims_layout(study), "inputs": claims_inputs(study), "products": products}
+    """The layout and the inputs of an exhibit of claims, which a study with CoCal has."""
+    return {"layout": claims_layout(study), "inputs": claims_inputs(study)}
 
 
 def claims_layout(study: Study) -> ClaimsLayout:
@@ -72,14 +70,14 @@ def claims_inputs(study: Study) -> dict[str, Files]:
     main, *others = list(study.backbones)[:2]
     coupled = {"rlcr", "dcpo"} & set(study.policy.algorithms)
     transferred = any(name.startswith("cocal-on-") for name in available_methods(study))
-    folders = _budget_folders(study)
+    budgets = has_methods(study, "cocal-binary", "postcal-binary")
     kinds = ["", "-sweep", "-ablations"]
-    kinds += ["-budgets"] * bool(folders) + ["-cross-policy"] * bool(coupled and transferred)
+    kinds += ["-budgets"] * budgets + ["-cross-policy"] * bool(coupled and transferred)
     resamples = [resamples_file(main, kind) for kind in kinds]
     resamples += [resamples_file(other, kind) for other in others for kind in ("", "-ablations")]
     inputs: dict[str, Files] = {"resamples": resamples, "predictions": final_predictions(study, main)}
-    if folders:
-        inputs["companions"] = [f"{folder}/{prefix.folder}" for folder in folders for prefix in budget_prefixes(study)]
+    if budgets:
+        inputs["companions"] = budget_companions(study)
     if has_methods(study, "postcal-group", "cocal-group", "cocal-pre-generation"):
         inputs |= {kind: cost_file(main, file) for kind, file in _TIMES.items()}
     inputs |= {PUBLISHED: "config/paper", LEDGER: "config/paper/claims.yaml"}
@@ -90,11 +88,10 @@ def claims_inputs(study: Study) -> dict[str, Files]:
     return inputs
 
 
-def _budget_folders(study: Study) -> list[str]:
-    """The folders of the companions of all budgets, where the study compares budgets."""
-    if not has_methods(study, "cocal-binary", "postcal-binary"):
-        return []
-    return [companion_folder(study.main_backbone, kind) for kind in ("rollouts", "resampled")]
+def budget_companions(study: Study) -> list[str]:
+    """The companions of all budgets, of a study that compares budgets."""
+    folders = [companion_folder(study.main_backbone, kind) for kind in ("rollouts", "resampled")]
+    return [f"{folder}/{prefix.folder}" for folder in folders for prefix in budget_prefixes(study)]
 
 
 def judged(

@@ -1,7 +1,7 @@
 """Draws reliability diagrams above histograms of confidence (figure 3 and appendix C.3)."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from cocal.settings.base import Count
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.cubes.cube import UNSEEDED
-from cocal_study.exhibits.base.exhibit import FigureExhibit, Labels, MethodsLayout, labelled, of_main
+from cocal_study.exhibits.base.exhibit import FigureExhibit, Labels, MethodsStepLayout, labelled, of_main
 from cocal_study.exhibits.base.inputs import rows_by_seed
 from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY
 from cocal_study.exhibits.typesetting.wording import counted
@@ -30,18 +30,14 @@ _TITLE = 9.7
 """Width of the longest line of a title, in multiples of its font size."""
 
 
-class ReliabilityLayout(MethodsLayout):
+class ReliabilityLayout(MethodsStepLayout):
     """The contents of the figure: a row of panels for each data set and a column for each method."""
-
-    apart: ClassVar[tuple[str, ...]] = ("step",)
 
     datasets: Labels
     """Evaluation sets, in order."""
     seed: int = 42
     """Companion seed that is drawn. It is one seed, because averaged seeds would have no whole counts."""
     bins: Count = 10
-    step: Count
-    """Policy step shown; the pre-RL model's predictions come from step 0 of "base"."""
 
 
 def reliability_of(study: Study, datasets: Iterable[str], **fields: Any) -> Iterator[FigureExhibit]:

@@ -13,7 +13,7 @@ from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS, MethodName
 from cocal_study.config.study import Study
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import MATHEMATICS, Labelled, Labels, MethodsLayout, Step, labelled, of_backbone
+from cocal_study.exhibits.base.exhibit import MATHEMATICS, Labelled, Labels, MethodsStepLayout, labelled, of_backbone
 from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
 from cocal_study.exhibits.typesetting.grid import (
     Block,
@@ -41,13 +41,11 @@ that is constant or at chance."""
 """The words of the report about every table of this kind."""
 
 
-class AccuracyLayout(MethodsLayout):
+class AccuracyLayout(MethodsStepLayout):
     """Layout of tables/main, at the last stage or an earlier one, and of tables/ood and tables/scale."""
 
     apart: ClassVar[tuple[str, ...]] = ("backbone", "step")
 
-    step: Step
-    """Policy step shown; the pre-RL model's rows come from step 0 of "base"."""
     datasets: Labels
     """Evaluation sets, in order."""
     macro: Name = MATHEMATICS
