@@ -31,8 +31,8 @@ def read_cell(cube: xr.Dataset, cell: Mapping[str, str | int], metrics: Sequence
         metrics: Names of the metrics; by default those of the paper.
 
     Returns:
-        One row for each metric, with the columns metric, value, lower, upper, n, those of
-        `cocal_study.cubes.cells.RATES`, and seed_sd.
+        One row for each metric, with the columns metric, value, lower, upper (bootstrap interval over the questions),
+        n, those of `cocal_study.cubes.cells.RATES`, and seed_sd (standard deviation over the seeds).
 
     Raises:
         ContractError: if the cube has other dimensions, or lacks the cell or a metric.

@@ -66,18 +66,8 @@ def prepare(
     central: pd.DataFrame | None = None,
     **inputs: Any,
 ) -> pd.DataFrame:
-    """The margins of the claims that are about differences of metrics.
-
-    Args:
-        layout: The parts of the study that stand for those of the paper.
-        ledger: The claims.
-        replicates: What `cocal spread` has gathered of tables/claims.csv.
-        central: The same of replicates of the central comparison alone.
-        inputs: The other arguments of `cocal_study.exhibits.base.ledger.readers`.
-
-    Returns:
-        The result of `cocal_study.evidence.verdicts.by_unit`.
-    """
+    """The margins of the claims that are about differences of metrics (`by_unit`); the other inputs are those of
+    `readers`."""
     drawn = [claim for claim in ledger if not is_measured(claim)]
     return by_unit(drawn, *readers(layout, **inputs), joined(replicates, central))
 

@@ -76,15 +76,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(layout: Layout, resamples: Resamples) -> pd.DataFrame:
     """Test the difference to every rival on every data set and macro average.
 
-    Args:
-        resamples: Metrics of every resample of the questions.
-
     Returns:
         The columns of `cocal_study.evidence.comparisons.table_of`, in the order of the domains, of which the macro
         average comes last, then our methods, then the rivals, then the metrics.
-
-    Raises:
-        ContractError: if a method has no predictions on a data set.
     """
     datasets = [name for domain in layout.domains for name in (*(one.name for one in domain.datasets), domain.name)]
     return table_of(resamples, layout.methods, layout.step, datasets)

@@ -66,10 +66,6 @@ def error_shares(specs: Sequence[CompanionSpec]) -> dict[tuple[str, int], float]
 def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) -> pd.DataFrame:
     """Composition of the training responses and macro mean confidence, by budget.
 
-    Args:
-        metrics: Metric cube of the budgets, with the dimension `source_step`.
-        companions: Specs of the companions of every budget.
-
     Returns:
         The columns of `cocal_study.exhibits.drawing.curves.read_curves`, with the metrics accuracy, mean_confidence
         and, last, training_error_share (a share in [0, 1]; the columns of test responses are empty).

@@ -168,17 +168,7 @@ def prepare(
     replayed: CompanionSpec | None = None,
     answered: Sequence[pd.DataFrame] = (),
 ) -> pd.DataFrame:
-    """The conditions, one per row.
-
-    Args:
-        metrics: Metric cube (`cocal_study.cubes.cube`) of the backbone.
-        rollouts: Rollouts of each of the layout's algorithms.
-        questions: Questions that they answer.
-        published: The paper's numbers.
-        companions: Spec of the last step's companions of PostCal, where the study has it.
-        regimes: What was measured under other conditions (`cocal_study.evidence.regimes.COLUMNS`), if it was.
-        replayed: Spec of the last step's companions of CoCal, where the study has it.
-        answered: Responses to the mathematical sets: whether they are right, and the log-probabilities of their tokens.
+    """The conditions, one per row; there is a table of rollouts for each of the layout's algorithms.
 
     Returns:
         Columns condition, of (what a row is about), metric (a metric of the cube, "share", "gap", "count" or
@@ -187,7 +177,7 @@ def prepare(
         place (table, row and column of the paper, or its section). Accuracies and shares lie in [0, 1].
 
     Raises:
-        ContractError: if the cube lacks a method on a set, or companions retain more responses than there were.
+        ContractError: if companions retain more responses than there were.
     """
     tables = dict(zip(layout.algorithms, rollouts, strict=True))
     rows = [row for domain in layout.domains for row in _measured(layout, domain, metrics, published)]

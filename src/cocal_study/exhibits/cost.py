@@ -77,13 +77,6 @@ def prepare(
 ) -> pd.DataFrame:
     """The times of the table in seconds, with one row per method.
 
-    Args:
-        training: Training of the policy, and the states of its rollouts; its items are rollout steps.
-        sampling: Sampling of PostCal's responses, and their states.
-        fit: Joint fit of the companions on all rollouts; its items are companions.
-        postcal_fit: The same on PostCal's responses.
-        latency: Inference.
-
     Returns:
         Columns method, training_llm, training_sampling, training_states, training_mlp, inference_llm, inference_mlp
         (float64; NaN where a method has no such cost, or it was not timed). Inference is per question.

@@ -50,17 +50,12 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """Macro averages of every stage's companion on the responses of every stage's policy.
 
-    Args:
-        metrics: Metric cube of a sweep, with the dimension `source_step`.
-
     Returns:
-        Columns source_step (rollout steps that the companion learnt from), step (of the policy), metric (ece,
-        auroc), value (mean over the seeds), lower, upper (bootstrap interval over the questions), n, those
-        of `cocal_study.cubes.cells.RATES`, seed_sd; in the order of source steps, steps, metrics.
+        Columns source_step (rollout steps that the companion learnt from), step (of the policy) and those of
+        `cocal_study.cubes.cells.read_cell`, in this order.
 
     Raises:
         ConfigError: if the layout has several methods.
-        ContractError: if the cube lacks a pair of stages.
     """
     if len(layout.methods) > 1:
         raise ConfigError(f"--layout: methods: this figure shows one method, not {', '.join(layout.methods)}")

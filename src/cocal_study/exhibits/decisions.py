@@ -127,9 +127,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Decide, and compute how good the decisions are; companions are averaged over their seeds.
 
-    Args:
-        predictions: Table in the contract `PREDICTIONS` of the responses of GRPO's policy at the step.
-        responses: For each of `layout.sets` the columns `cocal_study.exhibits.base.inputs.CHOSEN_FROM` of `RESPONSES`.
+    There is a table of responses for each of `layout.sets`.
 
     Returns:
         Columns part, rule, method (empty where a rule needs none), dataset, metric, value, lower, upper, questions

@@ -57,10 +57,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 def prepare(layout: Layout, experience: pd.DataFrame, published: Published) -> pd.DataFrame:
     """The mean of every metric at every point, and the paper's own numbers.
 
-    Args:
-        experience: Measured points (`cocal_study.evidence.regimes.COLUMNS`).
-        published: The paper's numbers.
-
     Returns:
         Columns source ("study" or `PAPER`), level (questions per step), method, metric, learnt (responses that CoCal's
         companion learnt from, as mean over replicates), value, lower, upper (NaN of the paper) and replicates.

@@ -37,9 +37,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(layout: Layout, fits: pd.DataFrame) -> pd.DataFrame:
     """The scores of every fit, one per row.
 
-    Args:
-        fits: What was measured (`cocal_study.evidence.fits.COLUMNS`).
-
     Returns:
         Columns study, backbone, scale, pooling, updates, method, metric, value, seeds, norm and deviation.
     """

@@ -93,18 +93,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
     """Macro averages of companions that read one layer each.
 
-    Args:
-        metrics: Metric cubes of sweeps over layers and poolings; each backbone is in exactly one of them.
-
     Returns:
-        Columns backbone, layer, metric (ece, auroc), value (mean over the seeds), lower, upper (bootstrap interval
-        over the questions), n, those of `cocal_study.cubes.cells.RATES`, seed_sd (standard deviation of the macro
-        average over the seeds), final (bool: the backbone's last layer) and level_with_best (bool: its interval
-        overlaps that of the backbone's best layer, the best one included; all layers where there are no intervals); in
-        the order of the backbones, layers, metrics.
-
-    Raises:
-        ContractError: if a backbone is in no cube or in several, or its cube lacks a layer.
+        Columns backbone, layer, those of `cocal_study.cubes.cells.read_cell`, final (bool: the backbone's last layer)
+        and level_with_best (bool: its interval overlaps that of the backbone's best layer, the best one included; all
+        layers where there are no intervals); in the order of the backbones, layers, metrics.
     """
     tables = []
     for backbone in layout.backbones:

@@ -58,9 +58,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 def prepare(layout: Layout, scores: pd.DataFrame) -> pd.DataFrame:
     """Means over the seeds of the binary companions.
 
-    Args:
-        scores: Table in the contract of `cocal.store.contracts.PREQUENTIAL`.
-
     Returns:
         Columns window (0 for replayed companions), source_step, responses, metric, value (mean over the seeds), seed_sd
         and kept_bytes; in the order of the windows, the steps, then the ECE before the AUROC.

@@ -49,11 +49,7 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """The numbers of the table, one per row, on the same responses, averaged over the seeds.
 
     Returns:
-        Columns domain, method, metric (ece, auroc), value, lower, upper, n, those of
-        `cocal_study.cubes.cells.RATES`, seed_sd.
-
-    Raises:
-        ContractError: if the cube lacks a method or a domain.
+        Columns domain, method, and those of `cocal_study.cubes.cells.read_cell`.
     """
     cells = {
         (domain.name, method): mean_cell(layout.backbone, method, layout.step, domain.name)

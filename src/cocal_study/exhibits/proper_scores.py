@@ -64,15 +64,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """Return the scores of every set and of the macro averages; methods with seeds are averaged over them.
 
-    Args:
-        metrics: Metric cube (`cocal_study.cubes.cube`) with all of `cocal.metrics.scores.SCORES`.
-
     Returns:
-        Columns dataset, method, metric, value, lower, upper, n, those of `cocal_study.cubes.cells.RATES`, seed_sd, in
-        the order of the domains, of which the macro average comes last, then the methods, then the scores.
-
-    Raises:
-        ContractError: if the cube lacks a method on a dataset, or the scores.
+        Columns dataset, method, and those of `cocal_study.cubes.cells.read_cell`, in the order of the domains, of which
+        the macro average comes last, then the methods, then the scores.
     """
     cells = {
         (dataset, method): mean_cell(layout.backbone, method, layout.step, dataset)

@@ -77,16 +77,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """Return ECE and AUROC of every set and of the macro averages; companions are averaged over their seeds.
 
-    Args:
-        metrics: Metric cube (`cocal_study.cubes.cube`) of the recalibrated rivals.
-
     Returns:
-        Columns dataset, method (name of the rival and of what was done to it), rival, calibration, metric, value,
-        lower, upper, n, those of `cocal_study.cubes.cells.RATES`, seed_sd, in the order of the domains, of which the
-        macro average comes last, then of the calibrations and of the rivals. The ECE of a score that only ranks is NaN.
-
-    Raises:
-        ContractError: if the cube lacks a rival on a dataset.
+        Columns dataset, method (name of the rival and of what was done to it), rival, calibration, and those of
+        `cocal_study.cubes.cells.read_cell`, in the order of the domains, of which the macro average comes last, then of
+        the calibrations and of the rivals. The ECE of a score that only ranks is NaN.
     """
     cells = {}
     for dataset in (dataset for domain, sets in layout.domains.items() for dataset in (*sets, domain)):

@@ -47,12 +47,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(layout: Layout, regimes: pd.DataFrame) -> pd.DataFrame:
     """The margins of every point over its replicates.
 
-    Args:
-        regimes: Measured points (`cocal_study.evidence.regimes.COLUMNS`).
-
     Returns:
-        Columns axis, level, metric, value, lower, upper, p, p_holm, positive, replicates, and as means over the
-        replicates final_accuracy, accuracy, gap and bias (`cocal_study.evidence.regimes.margins`).
+        The columns of `cocal_study.evidence.regimes.over_points`, and as means over the replicates final_accuracy,
+        accuracy, gap and bias (`cocal_study.evidence.regimes.margins`).
     """
     found = margins(regimes, TARGET)
     means = found.groupby(["axis", "level"], sort=False)[list(_MEANS)].mean()

@@ -46,10 +46,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 def prepare(layout: Layout, regimes: pd.DataFrame, published: Published) -> pd.DataFrame:
     """The margins of every replicate, their means, and the paper's own point.
 
-    Args:
-        regimes: Measured points (`cocal_study.evidence.regimes.COLUMNS`).
-        published: The paper's numbers.
-
     Returns:
         Columns axis, level, metric, replicate (0 for the mean), own (bool: the study's own value), bias, value, lower
         and upper (of the mean). The axis of the paper's point is `PAPER`.

@@ -66,9 +66,6 @@ def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame
     Returns:
         Columns curve (a method, or one of `REFERENCES` for the responses that methods share), coverage and risk, NaN if
         a data set has no response with a valid confidence; in the order of the methods, coverages.
-
-    Raises:
-        ContractError: if there are no predictions of a method on a data set.
     """
     table = pd.concat(predictions, ignore_index=True)
     curves: dict[str, list[np.ndarray]] = {}

@@ -45,9 +45,6 @@ def prepare(layout: Layout, latency: Latency) -> pd.DataFrame:
 
     Returns:
         Columns dataset, pre_seconds, post_seconds, ratio (post / pre).
-
-    Raises:
-        ContractError: if a set was not timed.
     """
     found = {time.dataset: time for time in latency.time_to_confidence}
     missing = [dataset.name for dataset in layout.datasets if dataset.name not in found]

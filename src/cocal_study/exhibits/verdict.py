@@ -128,15 +128,6 @@ def prepare(
 ) -> pd.DataFrame:
     """The differences behind every headline, positive where they speak for it.
 
-    Args:
-        resamples: Resampled metrics of the main backbone.
-        published: The paper's numbers.
-        replicates_main: What `cocal spread` has gathered of tables/main.csv.
-        replicates_ood: The same of tables/ood.csv.
-        central_main: The same of tables/main.csv in replicates of the central comparison alone.
-        language_model_main: The tables/main.csv of a study of a language model.
-        language_model_ood: Its tables/ood.csv.
-
     Returns:
         Columns claim, method, rival ("" for chance), metric, dataset; paper, language_model: the differences, shares
         for accuracies; value, lower, upper, replicates, positive: the mean difference over replicates with the interval

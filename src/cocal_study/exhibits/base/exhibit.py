@@ -6,7 +6,8 @@ Each module of `cocal_study.exhibits` has these names, which are explained here 
   are known to be wrong.
 - `Layout` is a model of what is shown, which extends the one below. It travels on the command line.
 - `prepare(layout, ...)` computes the tidy numbers, which are also the CSV. Its other arguments are what the files of
-  its inputs hold; they have the names of the kinds in `cocal_study.exhibits.base.inputs.READERS`.
+  its inputs hold; they have the names of the kinds in `cocal_study.exhibits.base.inputs.READERS`, which says what each
+  of them is. Where one lacks what the layout shows, a `ContractError` names it.
 - `grid(numbers, layout, ...)` sets a table (`cocal_study.exhibits.typesetting.grid.Grid`), from the same arguments as
   `prepare`.
 - `draw(numbers, layout)` draws a figure.

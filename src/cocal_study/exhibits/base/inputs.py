@@ -46,11 +46,26 @@ READERS: dict[str, Callable[[Path], Any]] = {
     REPLICATES: partial(read_numbers, columns=("claim", "source", "score", "case", "margin")),
     **dict.fromkeys(("training", "sampling", "fit", "postcal_fit"), partial(read_cost, model=Cost)),
 }
-"""By kind: metric cubes, the metrics of every resample behind them, tables of predictions, of responses, of rollouts
-and of questions, scores of online companions, specs in the folders of companions, inference times, the folder of the
-paper's numbers, the ledger of its claims, what `cocal spread` has gathered of a table, what `cocal gather` has
-measured, and the times of policy training, of PostCal's sampling, and of the fits of CoCal's and PostCal's
-companions."""
+"""By kind, what an exhibit is given of a file:
+
+- metrics: A metric cube (`cocal_study.cubes.cube`).
+- resamples: The metrics of every resample behind it.
+- predictions, responses, rollouts, questions, answered: Tables in their contracts; answered are the responses to the
+  mathematical sets, with the log-probabilities of their tokens.
+- scores: Scores of online companions on the rollouts that follow.
+- companions, replayed: Specs of companions; replayed are CoCal's at the last step where companions are PostCal's.
+- latency: Inference times.
+- published, ledger: The paper's numbers and claims.
+- replicates, central: What `cocal spread` has gathered of tables/claims.csv over replicates of the study, and of its
+  central comparison alone; language_model: that table of a study of a language model. With _main or _ood behind them,
+  the same of tables/main.csv and tables/ood.csv.
+- regimes, experience: Points that were measured (`cocal_study.evidence.regimes.COLUMNS`) under other conditions, and
+  with more or less experience; fits, prefixes: What was measured by other fits (`cocal_study.evidence.fits.COLUMNS`)
+  and in growing responses (`cocal_study.evidence.prefixes.COLUMNS`).
+- training, sampling, fit, postcal_fit: Times of policy training, with the states of its rollouts, of PostCal's
+  sampling, with the states of its responses, and of the joint fits of CoCal's and PostCal's companions. Their items are
+  rollout steps, responses and companions.
+"""
 
 
 def check_inputs(module: ModuleType, files: Mapping[str, Path | Sequence[Path]]) -> None:

@@ -108,24 +108,10 @@ def judged(
     central: pd.DataFrame | None = None,
     language_model: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Judge every claim by the paper's numbers, by the study, and by its replicates.
+    """Judge every claim by the paper's numbers, by the study, and by its replicates (`judge_all`).
 
-    Args:
-        layout: The parts of the study that stand for those of the paper.
-        resamples: Resampled metrics of every comparison of the first two backbones.
-        published: The paper's numbers.
-        ledger: The claims.
-        companions: Specs of the companions of every budget.
-        predictions: Tables of the contract `PREDICTIONS` at the end of training.
-        sampling: Time of PostCal's sampling.
-        fit: Time of the fit of CoCal's companions.
-        latency: Inference times.
-        replicates: What `cocal spread` has gathered of tables/claims.csv.
-        central: The same of replicates of the central comparison alone.
-        language_model: The tables/claims.csv of a study of a language model.
-
-    Returns:
-        The result of `cocal_study.evidence.verdicts.judge_all`.
+    Resamples are those of every comparison of the first two backbones, companions those of every budget, and
+    predictions those at the end of training.
     """
     found = readers(layout, resamples, published, companions, predictions, sampling, fit, latency)
     return judge_all(ledger, *found, joined(replicates, central), language_model)

@@ -46,12 +46,7 @@ def read_curves(layout: CurvesLayout, cube: Cube, metrics: Sequence[str] = CONFI
         metrics: Metrics shown, in their order.
 
     Returns:
-        Columns step or source_step, method, metric, value, lower, upper (bootstrap interval over the questions), n,
-        those of `cocal_study.cubes.cells.RATES`, seed_sd (standard deviation of the macro average over the seeds); in
-        the order of the steps, the methods, then the metrics.
-
-    Raises:
-        ContractError: if the cube lacks a method at a step.
+        Columns step or source_step, method, and those of `cocal_study.cubes.cells.read_cell`, in this order.
     """
     fixed = layout.step is not None
     cells = {

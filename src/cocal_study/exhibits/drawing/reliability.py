@@ -67,9 +67,6 @@ def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> p
         accuracy and mean_confidence (NaN for an empty bin); and, the same for all bins of a panel, n, n_valid,
         ece and auroc of the seed drawn, seeds (their number, 0 without) and ece_of_seeds and auroc_of_seeds (means
         over the seeds, as in tables/main). In the order of the data sets, methods, bins.
-
-    Raises:
-        ContractError: if a panel has no predictions.
     """
     table = pd.concat(predictions, ignore_index=True)
     edges = bin_edges(layout.bins)

@@ -117,11 +117,8 @@ def prepare(layout: AccuracyLayout, metrics: Cube) -> pd.DataFrame:
     """Return the numbers of the table, one per row; methods with seeds are averaged over them.
 
     Returns:
-        Columns dataset, method, metric, value, lower, upper, n, those of `cocal_study.cubes.cells.RATES`, seed_sd, in
-        the order of the layout's columns, then its methods, then the metrics.
-
-    Raises:
-        ContractError: if the cube lacks a method on a dataset.
+        Columns dataset, method, and those of `cocal_study.cubes.cells.read_cell`, in the order of the layout's columns,
+        then its methods, then the metrics.
     """
     cells = {
         (column.name, method): mean_cell(layout.backbone, method, layout.step, column.name)
