@@ -1,7 +1,6 @@
 """The sources that judge claims: the paper's published numbers, and a study."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -49,7 +48,7 @@ _LEAST_BLOCKS = 8
 _DOMAINS = {"macro-mathematics": "Math", "macro-factual": "HonestyBench"}
 
 
-class PublishedSource:
+class PublishedSource(Reader):
     """The paper's own tables.
 
     Args:
@@ -65,11 +64,6 @@ class PublishedSource:
             dataset = cell.dataset if title == MACRO else title
             value = cell.value / 100 if cell.metric == "accuracy" else cell.value
             self._values[cell.backbone, cell.step, dataset, cell.method, cell.metric] = value
-
-    @property
-    def reader(self) -> Reader:
-        """The source as the predicates read it."""
-        return Reader(self.read, lambda method, case: [method])
 
     def read(self, quantity: Quantity) -> Estimate:
         """A published number.
@@ -123,42 +117,33 @@ class StudyScope(Model):
     """True if the policies were pre-trained here, whose times say nothing about those of language models."""
 
 
-@dataclass(frozen=True)
-class StudyFiles:
-    """The results of a study; those that it lacks are empty.
-
-    Attributes:
-        resamples: The resampled metrics of every comparison.
-        companions: Specs of the companions of all budgets, of CoCal and PostCal.
-        predictions: Tables of predictions at the end of training, in the contract `PREDICTIONS`.
-        costs: Measured times by kind: training, sampling, fit.
-        latency: Inference times.
-    """
-
-    resamples: Sequence[Resamples]
-    companions: Sequence[CompanionSpec] = ()
-    predictions: Sequence[pd.DataFrame] = ()
-    costs: Mapping[str, Cost] | None = None
-    latency: Latency | None = None
-
-
-class StudySource:
+class StudySource(Reader):
     """A study's metric resamples, counts and times.
 
     Args:
         scope: What of the study stands for what of the paper.
-        files: What the study has computed.
+        resamples: The resampled metrics of every comparison.
+        companions: Specs of the companions of all budgets, of CoCal and PostCal.
+        predictions: Tables of predictions at the end of training, in the contract `PREDICTIONS`.
+        sampling: Time of PostCal's sampling.
+        fit: Time of the fit of CoCal's companions.
+        latency: Inference times.
     """
 
-    def __init__(self, scope: StudyScope, files: StudyFiles):
-        self._scope, self._files = scope, files
-        self._resamples = {(one.backbone, one.comparison): one for one in files.resamples}
-        self._level = files.resamples[0].level if files.resamples else 0.95
-
-    @property
-    def reader(self) -> Reader:
-        """The source as the predicates read it."""
-        return Reader(self.read, self.variants, self._level, self.degenerate)
+    def __init__(
+        self,
+        scope: StudyScope,
+        resamples: Sequence[Resamples],
+        companions: Sequence[CompanionSpec] = (),
+        predictions: Sequence[pd.DataFrame] = (),
+        sampling: Cost | None = None,
+        fit: Cost | None = None,
+        latency: Latency | None = None,
+    ):
+        self._scope, self._companions, self._predictions, self._latency = scope, companions, predictions, latency
+        self._costs = {"sampling_seconds": sampling, "fit_seconds": fit}
+        self._resamples = {(one.backbone, one.comparison): one for one in resamples}
+        self.level = resamples[0].level if resamples else Reader.level
 
     def variants(self, method: str, case: Case) -> list[str]:
         """The methods of a name: of a group of layers, one for each of them.
@@ -258,7 +243,7 @@ class StudySource:
         algorithm, step = policy_cell(method, self._step(case))
         wanted = {"dataset": self._dataset(case), "method": method, "algorithm": algorithm, "step": step}
         wanted["backbone"] = self._backbone(case)
-        for table in self._files.predictions:
+        for table in self._predictions:
             chosen = np.logical_and.reduce([table[name] == value for name, value in wanted.items()])
             rows = table[chosen & table["valid"]]
             if len(rows):
@@ -269,18 +254,18 @@ class StudySource:
     def _spec(self, method: str, case: Case) -> CompanionSpec:
         order = ORDERS[METHODS[method].experience]
         steps = self._learnt_from(case) if case.learnt_from else self._scope.stages[-1]
-        for spec in self._files.companions:
+        for spec in self._companions:
             if (spec.order, spec.steps, spec.validation_steps) == (order, steps, self._scope.stages[-1]):
                 return spec
         raise NotAssessableError(f"the study has no companions of {METHODS[method].label} there")
 
     def _time(self, metric: str, method: str, case: Case) -> float:
-        latency, costs = self._files.latency, self._files.costs or {}
+        latency, cost = self._latency, self._costs.get(metric)
         if self._scope.tiny:
             raise NotAssessableError("times of policies below a million parameters say nothing about language models")
-        if metric.removesuffix("_seconds") in costs:
-            return costs[metric.removesuffix("_seconds")].seconds
-        if latency is None or metric in ("training_seconds", "sampling_seconds", "fit_seconds"):
+        if cost is not None:
+            return cost.seconds
+        if latency is None or metric in ("training_seconds", *self._costs):
             raise NotAssessableError("the study has not measured this time")
         if metric in SET_TIMES:
             dataset = self._dataset(case)

@@ -12,7 +12,7 @@ from cocal_study.cubes.resamples import Resamples
 from cocal_study.evidence.claims import Claim
 from cocal_study.evidence.predicates import Reader
 from cocal_study.evidence.published import Published
-from cocal_study.evidence.sources import PublishedSource, StudyFiles, StudyScope, StudySource
+from cocal_study.evidence.sources import PublishedSource, StudyScope, StudySource
 from cocal_study.evidence.verdicts import joined, judge_all
 from cocal_study.exhibits.base.exhibit import CENTRAL, LEDGER, PUBLISHED, REPLICATES, Files, Layout, origin
 from cocal_study.planning.costs import Cost, Latency
@@ -113,21 +113,13 @@ def judged(
     Resamples are those of every comparison of the first two backbones, companions those of every budget, and
     predictions those at the end of training.
     """
-    found = readers(layout, resamples, published, companions, predictions, sampling, fit, latency)
+    files = {"sampling": sampling, "fit": fit, "latency": latency}
+    found = readers(layout, resamples, published, companions=companions, predictions=predictions, **files)
     return judge_all(ledger, *found, joined(replicates, central), language_model)
 
 
 def readers(
-    layout: ClaimsLayout,
-    resamples: Sequence[Resamples],
-    published: Published,
-    companions: Sequence[CompanionSpec] = (),
-    predictions: Sequence[pd.DataFrame] = (),
-    sampling: Cost | None = None,
-    fit: Cost | None = None,
-    latency: Latency | None = None,
+    layout: ClaimsLayout, resamples: Sequence[Resamples], published: Published, **files: Any
 ) -> tuple[Reader, Reader]:
-    """What tells the paper's numbers and the study's; the arguments are those of `judged`."""
-    costs = {kind: cost for kind, cost in (("sampling", sampling), ("fit", fit)) if cost is not None}
-    study = StudySource(layout.scope, StudyFiles(resamples, companions, predictions, costs, latency))
-    return PublishedSource(published).reader, study.reader
+    """What tells the paper's numbers and the study's, from the files that `StudySource` may have."""
+    return PublishedSource(published), StudySource(layout.scope, resamples, **files)
