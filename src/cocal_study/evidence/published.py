@@ -139,6 +139,12 @@ class Published:
             raise ContractError(f"config/paper/{table}.csv: no value in row {row!r} and column {column!r}")
         return float(found.iloc[0]), f"{self.tables[table].label}, {row}, {column}"
 
+    def metric(self, table: str, method: str, metric: str, dataset: str = MACRO) -> tuple[float, str]:
+        """A method's metric on a set by the set's title, and its place in the same way; accuracies are shares."""
+        (title,) = (title for title, name in METRICS.items() if name == metric)
+        value, place = self.cell(table, METHODS[method].label, f"{dataset}: {title}")
+        return value / (100 if metric == "accuracy" else 1), place
+
     def numbers(self, part: str) -> list[float]:
         """The numbers of the sentence that holds this text.
 

@@ -14,6 +14,7 @@ from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN, UNOBSE
 from cocal_study.evidence.verdicts import PAPER, REPLICATES, STUDY, UNITS, by_unit, is_measured, joined
 from cocal_study.exhibits.base.exhibit import FigureExhibit
 from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_fields, judged, readers
+from cocal_study.exhibits.drawing.curves import entry
 from cocal_study.planning.plan import has_methods
 
 Layout = ClaimsLayout
@@ -144,17 +145,13 @@ def _mean(colour: str) -> dict[str, Any]:
 
 def _legend(numbers: pd.DataFrame) -> list:
     """Entries for the verdicts and sources that occur."""
-    from matplotlib.lines import Line2D
-
     of_study = set(numbers.loc[numbers["source"] == STUDY, "verdict"])
     handles = [
-        Line2D([], [], linewidth=1.1, markersize=3.4, label=verdict, **look)
-        for verdict, look in _LOOKS.items()
-        if verdict in of_study
+        entry(verdict, linewidth=1.1, markersize=3.4, **look) for verdict, look in _LOOKS.items() if verdict in of_study
     ]
-    handles.append(Line2D([], [], label="published", **_PUBLISHED))
+    handles.append(entry("published", **_PUBLISHED))
     if (numbers["source"] == REPLICATES).any():
-        handles.append(Line2D([], [], label="one replicate", **_OF_ONE))
+        handles.append(entry("one replicate", **_OF_ONE))
         mean = _mean("#6a6a6a") | {"linestyle": "-", "linewidth": 0.6}
-        handles.append(Line2D([], [], label="their mean, 95 % of t", **mean))
+        handles.append(entry("their mean, 95 % of t", **mean))
     return handles

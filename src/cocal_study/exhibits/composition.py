@@ -13,7 +13,14 @@ from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
 from cocal_study.exhibits.base.inputs import Cube
 from cocal_study.exhibits.base.ledger import budget_companions
-from cocal_study.exhibits.drawing.curves import SEED_WHISKERS, method_handles, panel_row, plot_prefixes, read_curves
+from cocal_study.exhibits.drawing.curves import (
+    SEED_WHISKERS,
+    entry,
+    method_handles,
+    panel_row,
+    plot_prefixes,
+    read_curves,
+)
 from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import metrics_file
 
@@ -42,27 +49,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
         )
 
 
-def error_shares(specs: Sequence[CompanionSpec]) -> dict[tuple[str, int], float]:
-    """Shares of incorrect responses among the training responses, without validation and truncated ones, by kind of
-    experience ("rollouts" or "resampled") and number of rollout steps, or matched budget.
-
-    Raises:
-        ContractError: if companions learnt from prompts, or two of them have the same experience.
-    """
-    shares: dict[tuple[str, int], float] = {}
-    for spec in specs:
-        experience = _EXPERIENCE[spec.order], spec.steps
-        words = _WORDS.format(*experience)
-        if "question" in spec.settings.targets:
-            raise ContractError(
-                f"companions ({words}): they learnt from prompts; give those that learnt from responses"
-            )
-        if experience in shares:
-            raise ContractError(f"companions: two folders hold companions of {words}; give one")
-        shares[experience] = spec.training_error_share
-    return shares
-
-
 def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) -> pd.DataFrame:
     """Composition of the training responses and macro mean confidence, by budget.
 
@@ -74,7 +60,7 @@ def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) 
         ContractError: if a method lacks a budget in the cube or among the companions, or if the methods' accuracies
             differ, since they did not score the same responses.
     """
-    shares = error_shares(companions)
+    shares = {(_EXPERIENCE[spec.order], spec.steps): spec.training_error_share for spec in companions}
     tested = read_curves(layout, metrics, ("accuracy", "mean_confidence"))
     accuracies = tested.loc[tested["metric"] == "accuracy", "value"]
     if np.ptp(accuracies) > 1e-9:
@@ -96,14 +82,12 @@ def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """Draw both panels."""
-    from matplotlib.lines import Line2D
-
     by_metric = dict(iter(numbers.groupby("metric")))
     figure, (left, right) = panel_row(
         ["Incorrect training responses (%)", "Mean test confidence"],
         height=1.5,
         label="Matched budget (rollout steps)",
-        handles=[*method_handles(layout.methods), Line2D([], [], **_ACCURACY, label="task accuracy")],
+        handles=[*method_handles(layout.methods), entry("task accuracy", **_ACCURACY)],
         source=f"{layout.source}; {SEED_WHISKERS}",
     )
     plot_prefixes(left, by_metric["training_error_share"], scale=100)

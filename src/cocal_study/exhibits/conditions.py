@@ -18,7 +18,7 @@ from cocal.settings.base import Algorithm, Name
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.cubes.cells import read_cell
-from cocal_study.evidence.published import MACRO, METRICS, Published
+from cocal_study.evidence.published import MACRO, Published
 from cocal_study.exhibits.base.exhibit import (
     FACTUAL,
     MATHEMATICS,
@@ -216,7 +216,6 @@ def _read(layout: Layout, metrics: Cube, method: str, dataset: str, metric: str)
 
 def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) -> Iterator[tuple]:
     """Metrics of methods, of which the macro averages over mathematics are required."""
-    titles = {metric: title for title, metric in METRICS.items()}
     macro = Labelled(name=domain, label="Macro average")
     asked = REQUIRED if domain == MATHEMATICS else _REPORTED
     for title, (table, method, metric) in _CONDITIONS[domain].items():
@@ -224,8 +223,7 @@ def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) 
             mirrored = MACRO if one is macro else layout.mirrors.get(one.name)
             paper, place = float("nan"), ""
             if mirrored:
-                paper, place = published.cell(table, METHODS[method].label, f"{mirrored}: {titles[metric]}")
-                paper /= 100 if metric == "accuracy" else 1
+                paper, place = published.metric(table, method, metric, mirrored)
             value = _read(layout, metrics, method, one.name, metric)["value"]
             yield title, one.label, metric, asked if one is macro else _REPORTED, paper, value, place
     of = "Mathematics" if domain == MATHEMATICS else "Factual"
@@ -295,7 +293,7 @@ def _learnt(replayed: CompanionSpec | None, published: Published) -> Iterator[tu
 def _known(layout: Layout, metrics: Cube, answered: Sequence[pd.DataFrame], published: Published) -> Iterator[tuple]:
     """What the policy knows without a companion, and on how many responses everything is measured."""
     for name in layout.known:
-        paper, place = published.cell("main", METHODS[name].label, f"{MACRO}: AUROC")
+        paper, place = published.metric("main", name, "auroc")
         value = _read(layout, metrics, name, MATHEMATICS, "auroc")["value"]
         yield _AWARE, METHODS[name].label, "auroc", _KNOWN[name], paper, value, place
     wrong = [table["logprobs"][~table["correct"]] for table in answered]

@@ -8,10 +8,11 @@ import pandas as pd
 from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.evidence.published import MACRO, METRICS, Published
+from cocal_study.evidence.published import METRICS, Published
 from cocal_study.evidence.regimes import SCORES
 from cocal_study.evidence.verdicts import over_replicates
 from cocal_study.exhibits.base.exhibit import EXPERIENCE, PUBLISHED, FigureExhibit
+from cocal_study.exhibits.drawing.curves import entry
 from cocal_study.exhibits.regimes import Layout, layout_of
 
 PAPER = "paper"
@@ -68,12 +69,11 @@ def prepare(layout: Layout, experience: pd.DataFrame, published: Published) -> p
             if (values := part[metric].dropna().to_numpy()).size:
                 mean = over_replicates(values, layout.level, "")
                 rows.append(("study", str(level), method, metric, learnt[level], *mean[:3], len(values)))
-    titles = {metric: title for title, metric in METRICS.items()}
     paper, _ = published.numbers("PostCal retains")
     for method in SHOWN:
         for metric in SCORES if method in METHODS else ():
-            if metric in titles:
-                value = published.cell("main", METHODS[method].label, f"{MACRO}: {titles[metric]}")[0]
+            if metric in METRICS.values():
+                value, _ = published.metric("main", method, metric)
                 rows.append((PAPER, "256", method, metric, paper, value, float("nan"), float("nan"), 1))
     names = ["source", "level", "method", "metric", "learnt", "value", "lower", "upper", "replicates"]
     return pd.DataFrame(rows, columns=names)
@@ -82,7 +82,6 @@ def prepare(layout: Layout, experience: pd.DataFrame, published: Published) -> p
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel for each metric."""
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
     figure = Figure(figsize=(TEXT_WIDTH, _HEIGHT))
     axes = figure.subplots(1, len(SCORES))
@@ -92,10 +91,8 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     axes[len(SCORES) // 2].set_xlabel("Responses learnt from")
     figure.subplots_adjust(0.06, _BOTTOM / _HEIGHT, 0.99, 1 - _TOP / _HEIGHT, wspace=0.22)
     drawn = set(numbers["method"])
-    handles = [
-        Line2D([], [], label=label, **_look(method), linewidth=1) for method, label in SHOWN.items() if method in drawn
-    ]
-    handles.append(Line2D([], [], label="the paper", color=INK, marker="*", linestyle="none", markersize=6))
+    handles = [entry(label, **_look(method), linewidth=1) for method, label in SHOWN.items() if method in drawn]
+    handles.append(entry("the paper", color=INK, marker="*", linestyle="none", markersize=6))
     figure.legend(handles=handles, loc="lower center", ncols=3, bbox_to_anchor=(0.5, 0.2 / _HEIGHT), **LEGEND)
     said = f"{layout.backbone_label}, macro average of mathematics; bars: {100 * layout.level:g} % over replicates"
     figure.text(0.5, 0.04 / _HEIGHT, said, ha="center", va="bottom", **SMALL_PRINT)

@@ -23,7 +23,7 @@ from cocal_study.exhibits.base.exhibit import (
     origin,
 )
 from cocal_study.exhibits.base.inputs import Cube, cube_of, mean_cell
-from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
+from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, entry, metric_row, value_axis
 from cocal_study.planning.plan import has_methods, layers_of
 from cocal_study.planning.results import metrics_file
 
@@ -142,8 +142,6 @@ def plot_layers(ax: Axes, panel: pd.DataFrame) -> None:
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
-    from matplotlib.lines import Line2D
-
     entries = [(colour, one.label, _CURVE) for colour, one in zip(BACKBONE_COLOURS, layout.backbones, strict=False)]
     entries += [(INK, "final layer", _FINAL), (INK, "within noise of the best", _LEVEL)]
     return metric_row(
@@ -151,7 +149,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
         plot_layers,
         height=1.5,
         label="Layer (zero-based block index)",
-        handles=[Line2D([], [], color=colour, label=label, **look) for colour, label, look in entries],
+        handles=[entry(label, color=colour, **look) for colour, label, look in entries],
         source=f"{macro_source(layout)}; band: standard deviation over the seeds\n"
         "within noise: bootstrap interval over the questions overlaps the best layer's",
     )

@@ -9,7 +9,7 @@ from cocal.settings.base import Count
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import FigureExhibit, MethodsLayout, Steps, of_backbone
-from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
+from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, entry, metric_row, value_axis
 from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import online_file
 from cocal_study.planning.variants import windows
@@ -74,18 +74,16 @@ def prepare(layout: Layout, scores: pd.DataFrame) -> pd.DataFrame:
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
-    from matplotlib.lines import Line2D
-
     kept = numbers.groupby("window")["kept_bytes"].max()
     looks = dict(zip(layout.windows, _COLOURS, strict=False))
     handles = [
-        Line2D([], [], color=colour, linewidth=1.3, label=f"{name} ({_size(kept[window])} kept)")
+        entry(f"{name} ({_size(kept[window])} kept)", color=colour, linewidth=1.3)
         for window, colour in looks.items()
         for name in ["online" if window == 1 else f"online, last {window} steps"]
     ]
     mark = {"color": METHODS[_METHOD].colour, "marker": METHODS[_METHOD].marker, "linestyle": "none", "markersize": 4}
     if 0 in kept:
-        handles.append(Line2D([], [], **mark, label=f"replayed ({_size(kept[0])} kept)"))
+        handles.append(entry(f"replayed ({_size(kept[0])} kept)", **mark))
     counts = sorted(numbers["responses"].unique())
     responses = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
 

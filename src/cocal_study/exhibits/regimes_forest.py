@@ -7,9 +7,8 @@ import pandas as pd
 
 from cocal.drawing.style import INK, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
 from cocal.metrics.shown import BETTER
-from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.evidence.published import MACRO, METRICS, Published
+from cocal_study.evidence.published import METRICS, Published
 from cocal_study.evidence.regimes import PAIRS, SCORES, margins, over_points
 from cocal_study.exhibits.base.exhibit import PUBLISHED, REGIMES, FigureExhibit
 from cocal_study.exhibits.regimes import TARGET, Layout, layout_of
@@ -67,16 +66,11 @@ def prepare(layout: Layout, regimes: pd.DataFrame, published: Published) -> pd.D
 
 def _published(published: Published) -> Iterator[tuple[str, float, float]]:
     """The metric, PostCal's bias and CoCal's margin of every metric that the paper states."""
-    titles = {metric: title for title, metric in METRICS.items()}
-
-    def cell(method: str, metric: str) -> float:
-        return published.cell("main", METHODS[method].label, f"{MACRO}: {titles[metric]}")[0]
-
     ours, theirs = PAIRS[TARGET]
-    bias = cell(theirs, "mean_confidence") - cell(theirs, "accuracy") / 100
+    bias = published.metric("main", theirs, "mean_confidence")[0] - published.metric("main", theirs, "accuracy")[0]
     for metric in SCORES:
-        if metric in titles:
-            difference = cell(ours, metric) - cell(theirs, metric)
+        if metric in METRICS.values():
+            difference = published.metric("main", ours, metric)[0] - published.metric("main", theirs, metric)[0]
             yield metric, bias, -difference if BETTER[metric] == "lower" else difference
 
 

@@ -11,7 +11,7 @@ from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import FigureExhibit, MethodsStepLayout, Names, of_main
 from cocal_study.exhibits.base.inputs import rows_by_seed
-from cocal_study.exhibits.drawing.curves import look_of, method_handles, panel_row
+from cocal_study.exhibits.drawing.curves import entry, look_of, method_handles, panel_row
 from cocal_study.exhibits.typesetting.accuracy import main_methods
 from cocal_study.exhibits.typesetting.wording import counted
 from cocal_study.planning.plan import final_predictions
@@ -85,15 +85,13 @@ def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the methods that share their responses, and one of the others."""
-    from matplotlib.lines import Line2D
-
     own = tuple(name for name in layout.methods if name not in layout.sharing)
     panels = {"Risk (%), on the same responses": layout.sharing} if layout.sharing else {}
     if own:
         panels["Risk (%), on responses of their own"] = (*own, *(name for name in layout.sharing if name == _COMMON))
     handles = method_handles(layout.methods)
     if layout.sharing:
-        handles += [Line2D([], [], **look) for look in REFERENCES.values()]
+        handles += [entry(**look) for look in REFERENCES.values()]
     figure, axes = panel_row(
         list(panels),
         height=1.9,

@@ -199,11 +199,16 @@ def panel_row(
     return figure, panels
 
 
-def method_handles(methods: Sequence[str]) -> list[Artist]:
-    """Return the legend entries of the methods' curves."""
+def entry(label: str, **look: Any) -> Artist:
+    """Return a legend entry for lines or marks of a look."""
     from matplotlib.lines import Line2D
 
-    return [Line2D([], [], label=METHODS[method].label, **look_of(method)) for method in methods]
+    return Line2D([], [], label=label, **look)
+
+
+def method_handles(methods: Sequence[str]) -> list[Artist]:
+    """Return the legend entries of the methods' curves."""
+    return [entry(METHODS[method].label, **look_of(method)) for method in methods]
 
 
 def look_of(name: str) -> dict[str, str | float]:
