@@ -73,15 +73,11 @@ def measured(study: Study, folder: Path, every: int) -> pd.DataFrame:
     """Fit the companions on the rollouts of a finished study, and follow its evaluated responses.
 
     Args:
-        study: The study.
-        folder: Folder that holds its results.
+        folder: Folder that holds the results of the study.
         every: Number of tokens after each of which a confidence is asked for, and learnt from.
 
     Returns:
         The columns `COLUMNS`.
-
-    Raises:
-        ContractError: if a file of the study is missing or damaged.
     """
     per_set = pd.DataFrame(_rows(study, folder, every), columns=[*COLUMNS, "dataset"])
     return per_set.groupby(list(COLUMNS[:-1]), sort=False)["value"].mean().reset_index()

@@ -46,13 +46,8 @@ class WayBack:
 
 
 def way_back(file: Path, method: str, dataset: str, metric: str) -> WayBack:
-    """Follow a number back to the questions.
-
-    Args:
-        file: The exhibit in any of its forms; beside it lies its CSV.
-        method: Name of the method, as in the CSV.
-        dataset: Name of the question set or macro average, as in the CSV.
-        metric: Name of the metric, as in the CSV.
+    """Follow a number back to the questions, from an exhibit in any of its forms; beside it lies its CSV, which names
+    method, dataset and metric.
 
     Raises:
         ConfigError: if the exhibit has no such number, or shows none of a metric cube.
@@ -152,13 +147,8 @@ def _rows(path: Path, cell: Mapping[str, Any], members: Sequence[str]) -> tuple[
 
 
 class _Wanted:
-    """Tells of an ancestor of predictions whether a method's confidences rest on it.
-
-    Args:
-        method: Name of the method.
-        rows: Its predictions.
-        others: Question sets that have none of these rows.
-    """
+    """Tells of an ancestor of predictions whether a method's confidences, these rows, rest on it; the others are
+    question sets that have none of them."""
 
     def __init__(self, method: str, rows: pd.DataFrame, others: set[str]):
         self._method, self._others = METHODS.get(method), others
@@ -187,13 +177,8 @@ def _fits(companion: Product):
 
 
 def page_of(file: Path, way: WayBack, commit: str) -> str:
-    """The way back as text: the number, its cell, each file with what made it, and the versions.
-
-    Args:
-        file: The exhibit.
-        way: What `way_back` has found.
-        commit: Commit of the code, in a sentence.
-    """
+    """The way back of an exhibit's number as text: the number, its cell, each file with what made it, and the versions
+    and the commit of the code."""
     lines = [f"{file}: {' on '.join(way.numbers.iloc[0][['method', 'dataset']])}"]
     lines += [f"  {_said(row)}" for row in way.numbers.drop(columns=["method", "dataset"]).to_dict("records")]
     lines += [f"cell  {_said(cell)}" for cell in way.cells]
