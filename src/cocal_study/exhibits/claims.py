@@ -21,7 +21,6 @@ from cocal_study.evidence.verdicts import (
     of_claims,
     of_families,
 )
-from cocal_study.exhibits.base.exhibit import LANGUAGE_MODEL as GATHERED
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_fields, judged
 from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
@@ -56,7 +55,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     if has_methods(study, "cocal-binary"):
         fields = claims_fields(study)
         if study.reports.language_model:
-            fields["inputs"][GATHERED] = f"{study.reports.language_model}/tables/claims.csv"
+            fields["inputs"]["language_model"] = f"{study.reports.language_model}/tables/claims.csv"
         yield TableExhibit(
             title="Which claims of the paper hold",
             chapter="Claims",

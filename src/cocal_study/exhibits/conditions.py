@@ -22,8 +22,6 @@ from cocal_study.evidence.published import MACRO, Published
 from cocal_study.exhibits.base.exhibit import (
     FACTUAL,
     MATHEMATICS,
-    PUBLISHED,
-    REGIMES,
     Labelled,
     Labels,
     StepLayout,
@@ -119,10 +117,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         "metrics": metrics_file(backbone),
         "rollouts": [rollouts_folder(backbone, name) for name in algorithms],
         "questions": questions_file(study.policy.dataset),
-        PUBLISHED: "config/paper",
+        "published": "config/paper",
     }
     if study.reports.regimes:
-        inputs[REGIMES] = f"{study.reports.regimes}/points.csv"
+        inputs["regimes"] = f"{study.reports.regimes}/points.csv"
     learners = {"companions": ("postcal-binary", "resampled"), "replayed": ("cocal-binary", "rollouts")}
     for kind, (method, experience) in learners.items():
         if has_methods(study, method):

@@ -11,7 +11,7 @@ from cocal_study.config.study import Study
 from cocal_study.evidence.published import METRICS, Published
 from cocal_study.evidence.regimes import SCORES
 from cocal_study.evidence.verdicts import over_replicates
-from cocal_study.exhibits.base.exhibit import EXPERIENCE, PUBLISHED, FigureExhibit
+from cocal_study.exhibits.base.exhibit import FigureExhibit
 from cocal_study.exhibits.drawing.curves import entry
 from cocal_study.exhibits.regimes import Layout, layout_of
 
@@ -50,8 +50,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "the rollouts. Means over replicates with the interval of Student's t. Stars are the paper's numbers, at "
             "the 152,065 responses that it retains for training.",
             layout=layout_of(study),
-            inputs={EXPERIENCE: f"{study.reports.experience}/points.csv", PUBLISHED: "config/paper"},
-            needs=(EXPERIENCE,),
+            inputs={"experience": f"{study.reports.experience}/points.csv", "published": "config/paper"},
+            needs=("experience",),
         )
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from cocal.drawing.style import LEGEND, SMALL_PRINT, TEXT_WIDTH, Figure
 from cocal_study.config.study import Study
 from cocal_study.evidence.prefixes import AUROC, COLUMNS, OWN, PREFIXES, SAVED, WHOLE, WITH_TOKENS
-from cocal_study.exhibits.base.exhibit import GROWING, FigureExhibit
+from cocal_study.exhibits.base.exhibit import FigureExhibit
 from cocal_study.exhibits.drawing.curves import entry
 from cocal_study.exhibits.regimes import Layout, layout_of
 
@@ -34,8 +34,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "chosen on these responses. The companions are fitted by `cocal fit` on the rollouts of the main policy: "
             "on whole responses, on prefixes, too, and reading token probabilities beside the states.",
             layout=layout_of(study),
-            inputs={GROWING: study.reports.prefixes},
-            needs=(GROWING,),
+            inputs={"prefixes": study.reports.prefixes},
+            needs=("prefixes",),
         )
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from cocal.settings.base import OpenShare
 from cocal_study.config.study import Study
 from cocal_study.evidence.regimes import SCORES, margins, over_points
-from cocal_study.exhibits.base.exhibit import REGIMES, BackboneLayout, TableExhibit, of_backbone
+from cocal_study.exhibits.base.exhibit import BackboneLayout, TableExhibit, of_backbone
 from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
 from cocal_study.exhibits.typesetting.wording import signed
 
@@ -39,8 +39,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "conditions that are changed one at a time, as means over replicates with the interval of Student's t. The "
             "CSV has the p-values.",
             layout=layout_of(study),
-            inputs={REGIMES: f"{study.reports.regimes}/points.csv"},
-            needs=(REGIMES,),
+            inputs={"regimes": f"{study.reports.regimes}/points.csv"},
+            needs=("regimes",),
         )
 
 

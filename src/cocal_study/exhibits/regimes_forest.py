@@ -10,7 +10,7 @@ from cocal.metrics.shown import BETTER
 from cocal_study.config.study import Study
 from cocal_study.evidence.published import METRICS, Published
 from cocal_study.evidence.regimes import PAIRS, SCORES, margins, over_points
-from cocal_study.exhibits.base.exhibit import PUBLISHED, REGIMES, FigureExhibit
+from cocal_study.exhibits.base.exhibit import FigureExhibit
 from cocal_study.exhibits.regimes import TARGET, Layout, layout_of
 
 PAPER = "the paper"
@@ -37,8 +37,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "stand on every axis. Below, the same margins by the bias of PostCal, its mean confidence less the "
             "accuracy: to the right of zero it is over-confident. A diamond is the paper's own point.",
             layout=layout_of(study),
-            inputs={REGIMES: f"{study.reports.regimes}/points.csv", PUBLISHED: "config/paper"},
-            needs=(REGIMES,),
+            inputs={"regimes": f"{study.reports.regimes}/points.csv", "published": "config/paper"},
+            needs=("regimes",),
         )
 
 

@@ -20,7 +20,7 @@ from cocal_study.cubes.cube import MEAN, UNSEEDED
 from cocal_study.cubes.resamples import read_resamples
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.published import read_published
-from cocal_study.exhibits.base.exhibit import COMPANIONS, GATHERED, LEDGER, OF_REPOSITORY, PUBLISHED, REPLICATES, Layout
+from cocal_study.exhibits.base.exhibit import COMPANIONS, GATHERED, OF_REPOSITORY, Layout
 from cocal_study.planning.costs import Cost, Latency, read_cost
 
 Cube = Any
@@ -40,10 +40,10 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "answered": partial(read_frame, contract=RESPONSES, columns=("correct", "logprobs")),
     **dict.fromkeys(COMPANIONS, read_spec),
     "latency": partial(read_cost, model=Latency),
-    PUBLISHED: read_published,
-    LEDGER: read_claims,
+    "published": read_published,
+    "ledger": read_claims,
     **dict.fromkeys(GATHERED, read_numbers),
-    REPLICATES: partial(read_numbers, columns=("claim", "source", "score", "case", "margin")),
+    "replicates": partial(read_numbers, columns=("claim", "source", "score", "case", "margin")),
     **dict.fromkeys(("training", "sampling", "fit", "postcal_fit"), partial(read_cost, model=Cost)),
 }
 """By kind, what an exhibit is given of a file:

@@ -14,7 +14,7 @@ from cocal_study.evidence.predicates import Reader
 from cocal_study.evidence.published import Published
 from cocal_study.evidence.sources import PublishedSource, StudyScope, StudySource
 from cocal_study.evidence.verdicts import joined, judge_all
-from cocal_study.exhibits.base.exhibit import CENTRAL, LEDGER, PUBLISHED, REPLICATES, Files, Layout, origin
+from cocal_study.exhibits.base.exhibit import Files, Layout, origin
 from cocal_study.planning.costs import Cost, Latency
 from cocal_study.planning.plan import available_methods, budget_prefixes, final_predictions, has_methods, layers_of
 from cocal_study.planning.results import companion_folder, cost_file, resamples_file
@@ -80,11 +80,11 @@ def claims_inputs(study: Study) -> dict[str, Files]:
         inputs["companions"] = budget_companions(study)
     if has_methods(study, "postcal-group", "cocal-group", "cocal-pre-generation"):
         inputs |= {kind: cost_file(main, file) for kind, file in _TIMES.items()}
-    inputs |= {PUBLISHED: "config/paper", LEDGER: "config/paper/claims.yaml"}
+    inputs |= {"published": "config/paper", "ledger": "config/paper/claims.yaml"}
     if study.reports.replicates:
-        inputs[REPLICATES] = f"{study.reports.replicates}/tables/claims.csv"
+        inputs["replicates"] = f"{study.reports.replicates}/tables/claims.csv"
     if study.reports.central:
-        inputs[CENTRAL] = f"{study.reports.central}/tables/claims.csv"
+        inputs["central"] = f"{study.reports.central}/tables/claims.csv"
     return inputs
 
 
