@@ -81,14 +81,7 @@ def read_cells(
     return pd.concat(read, names=names).reset_index(level=list(names)).reset_index(drop=True)
 
 
-RATES = (
-    "valid_rate",
-    "answered_rate",
-    "decided_rate",
-    "truncation_rate",
-    "p_true_mass",
-    "exact_match_accuracy",
-)
+RATES = ("valid_rate", "answered_rate", "decided_rate", "truncation_rate", "p_true_mass", "exact_match_accuracy")
 """Quality rates of a cell's responses: the shares with a valid confidence, with an answer, with a verdict and of
 truncated responses, the mean probability of "True" or "False" in P(True), and the accuracy by exact match instead of
 the judge. A rate that does not apply is NaN."""

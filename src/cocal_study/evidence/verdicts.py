@@ -10,14 +10,7 @@ import pandas as pd
 
 from cocal_study.config.methods import METHODS
 from cocal_study.evidence.claims import Claim
-from cocal_study.evidence.predicates import (
-    OBSERVED,
-    UNOBSERVED,
-    Case,
-    Margin,
-    NotAssessableError,
-    Reader,
-)
+from cocal_study.evidence.predicates import OBSERVED, UNOBSERVED, Case, Margin, NotAssessableError, Reader
 from cocal_study.evidence.sources import MEASURED
 
 UNDER_SPECIFIED, NOT_ASSESSABLE, NOT_GATHERED = "under-specified", "not assessable", "not gathered"

@@ -225,9 +225,4 @@ def _words(ledger: Sequence[Claim], by_place: Mapping[tuple[str, str, str], obje
         return Row(claim.title, tuple(map(Cell, texts)))
 
     heads = ("Section", "Words of the paper", "Kind", "How they are read", "Replicates", "What else is to say")
-    return Block(
-        corner="Claim",
-        heads=(tuple(map(Head, heads)),),
-        groups=(Group(tuple(map(row, ledger))),),
-        align="l",
-    )
+    return Block(corner="Claim", heads=(tuple(map(Head, heads)),), groups=(Group(tuple(map(row, ledger))),), align="l")

@@ -52,9 +52,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "methods on the right score responses of their own, and so end at different risks; CoCal (binary) is "
             "repeated there. Tied responses count evenly, and companions are averaged over their seeds.",
             layout=Layout(
-                **of_main(study),
-                methods=main_methods(study),
-                datasets=tuple(study.evaluation_sets("mathematics")),
+                **of_main(study), methods=main_methods(study), datasets=tuple(study.evaluation_sets("mathematics"))
             ),
             inputs={"predictions": final_predictions(study, study.main_backbone)},
         )

@@ -32,10 +32,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "generation it covers the encoding of the prompt and a prediction; after generation it covers cached "
             "decoding, the response's states and a prediction. Model loading, tokenisation and warm-up are excluded. "
             "The run itself measures these times, which differ from run to run and from machine to machine.",
-            layout=Layout(
-                **of_main(study),
-                datasets=labelled(study, study.evaluation_sets("mathematics")),
-            ),
+            layout=Layout(**of_main(study), datasets=labelled(study, study.evaluation_sets("mathematics"))),
             inputs={"latency": cost_file(study.main_backbone, "latency")},
         )
 

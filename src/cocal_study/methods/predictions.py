@@ -34,11 +34,7 @@ class Checkpoint(NamedTuple):
 
 
 def predict(
-    names: Sequence[str],
-    sets: EvaluationSets,
-    folders: Mapping[str, Path],
-    inputs: Inputs,
-    checkpoint: Checkpoint,
+    names: Sequence[str], sets: EvaluationSets, folders: Mapping[str, Path], inputs: Inputs, checkpoint: Checkpoint
 ) -> pd.DataFrame:
     """Compute the predictions of methods on one checkpoint (`cocal.store.contracts.PREDICTIONS`).
 

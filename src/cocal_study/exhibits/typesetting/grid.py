@@ -228,10 +228,7 @@ def metric_block(
     columns = [(case.name, metric) for case in cases for metric in metrics]
     return Block(
         corner,
-        (
-            tuple(Head(case.label, len(metrics)) for case in cases),
-            tuple(Head(titles[metric]) for _, metric in columns),
-        ),
+        (tuple(Head(case.label, len(metrics)) for case in cases), tuple(Head(titles[metric]) for _, metric in columns)),
         tuple(
             Group(
                 tuple(
