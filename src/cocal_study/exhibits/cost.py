@@ -112,7 +112,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, **costs: Cost | Latency) -> Grid
         heads=(
             (Head("Training", sum(name.startswith("training") for name in columns)), Head("Inference", 2)),
             tuple(Head(_HEADS[name]) for name in columns),
-            tuple(Head(f"({unit.name})") for unit, _ in printed),
+            tuple(Head(f"({unit})") for unit, _ in printed),
         ),
         groups=(Group(tuple(Row(method, tuple(map(Cell, texts))) for method, *texts in rows)),),
     )

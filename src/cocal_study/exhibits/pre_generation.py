@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from cocal_study.config.study import Study
-from cocal_study.cubes.cells import read_cells
 from cocal_study.exhibits.base.exhibit import Labelled, Labels, StepLayout, TableExhibit, of_main
-from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
+from cocal_study.exhibits.base.inputs import Cube, read_methods, seeds_of
 from cocal_study.exhibits.typesetting.grid import PAIR, Grid, metric_block, ranked_cells
 from cocal_study.exhibits.typesetting.wording import DOMAINS, UNDEFINED_VALUE, counted, said
 from cocal_study.planning.plan import has_methods
@@ -51,12 +50,7 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     Returns:
         Columns domain, method, and those of `cocal_study.cubes.cells.read_cell`.
     """
-    cells = {
-        (domain.name, method): mean_cell(layout.backbone, method, layout.step, domain.name)
-        for domain in layout.domains
-        for method in _METHODS
-    }
-    return read_cells(metrics, cells, ["domain", "method"], PAIR)
+    return read_methods(metrics, layout, [domain.name for domain in layout.domains], _METHODS, PAIR, case="domain")
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:

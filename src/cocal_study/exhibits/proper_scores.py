@@ -10,9 +10,8 @@ from cocal.metrics.shown import UNDEFINED
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.cubes.cells import read_cells
 from cocal_study.exhibits.base.exhibit import Distinct, Labelled, MethodsStepLayout, Names, TableExhibit, of_main
-from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
+from cocal_study.exhibits.base.inputs import Cube, read_methods, seeds_of
 from cocal_study.exhibits.typesetting.accuracy import main_methods
 from cocal_study.exhibits.typesetting.grid import Grid, doubts, method_groups, metric_block, ranked_cells, short_rates
 from cocal_study.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, SETS, averaged, counted, listed, said
@@ -68,13 +67,8 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
         Columns dataset, method, and those of `cocal_study.cubes.cells.read_cell`, in the order of the domains, of which
         the macro average comes last, then the methods, then the scores.
     """
-    cells = {
-        (dataset, method): mean_cell(layout.backbone, method, layout.step, dataset)
-        for domain in layout.domains
-        for dataset in (*domain.datasets, domain.name)
-        for method in layout.methods
-    }
-    return read_cells(metrics, cells, ["dataset", "method"], SCORES)
+    datasets = [name for domain in layout.domains for name in (*domain.datasets, domain.name)]
+    return read_methods(metrics, layout, datasets, layout.methods, SCORES)
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:

@@ -64,7 +64,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, latency: Latency) -> Grid:
     lines = zip(labels, pre, post, ratios(list(numbers["ratio"])), strict=True)
     block = Block(
         corner="Dataset",
-        heads=((Head(f"Pre ({pre_unit.name})"), Head(f"Post ({post_unit.name})"), Head("Post/Pre")),),
+        heads=((Head(f"Pre ({pre_unit})"), Head(f"Post ({post_unit})"), Head("Post/Pre")),),
         groups=(Group(tuple(Row(label, tuple(map(Cell, values))) for label, *values in lines)),),
         align="r",
     )

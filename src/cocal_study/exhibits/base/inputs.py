@@ -1,6 +1,6 @@
 """Readers of the files that exhibits show, by their kind, and of cells and rows in them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
@@ -11,11 +11,12 @@ import pandas as pd
 
 from cocal.companion.spec import read_spec
 from cocal.errors import ConfigError, ContractError
+from cocal.metrics.calibration import METRICS
 from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import PREDICTIONS, PREQUENTIAL, QUESTIONS, RESPONSES
 from cocal.store.files import read_numbers
 from cocal.store.lineage import Product, Source, descent, trace
-from cocal_study.cubes.cells import policy_cell
+from cocal_study.cubes.cells import policy_cell, read_cells
 from cocal_study.cubes.cube import MEAN, UNSEEDED
 from cocal_study.cubes.resamples import read_resamples
 from cocal_study.evidence.claims import read_claims
@@ -136,6 +137,24 @@ def mean_cell(backbone: str, method: str, step: int, dataset: str, **sweep: str 
     algorithm, step = policy_cell(method, step)
     policy = {"backbone": backbone, "algorithm": algorithm, "step": step, **sweep}
     return {**policy, "dataset": dataset, "method": method, "seed": MEAN}
+
+
+def read_methods(
+    cube: Cube,
+    layout: Layout,
+    datasets: Iterable[str],
+    methods: Iterable[str],
+    metrics: Sequence[str] = METRICS,
+    case: str = "dataset",
+) -> pd.DataFrame:
+    """Metrics of methods on data sets, as means over the seeds, at the backbone and step of the layout: the column that
+    `case` names, which holds the data set, method, and those of `cocal_study.cubes.cells.read_cell`."""
+    cells = {
+        (dataset, method): mean_cell(layout.backbone, method, layout.step, dataset)
+        for dataset in datasets
+        for method in methods
+    }
+    return read_cells(cube, cells, [case, "method"], metrics)
 
 
 def cube_of(backbone: str, cubes: Sequence[Cube]) -> Cube:

@@ -12,9 +12,8 @@ from cocal.settings.base import Name
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS, MethodName
 from cocal_study.config.study import Study
-from cocal_study.cubes.cells import read_cells
 from cocal_study.exhibits.base.exhibit import MATHEMATICS, Labelled, Labels, MethodsStepLayout, labelled, of_backbone
-from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
+from cocal_study.exhibits.base.inputs import Cube, read_methods, seeds_of
 from cocal_study.exhibits.typesetting.grid import (
     Block,
     Grid,
@@ -115,12 +114,7 @@ def prepare(layout: AccuracyLayout, metrics: Cube) -> pd.DataFrame:
         Columns dataset, method, and those of `cocal_study.cubes.cells.read_cell`, in the order of the layout's columns,
         then its methods, then the metrics.
     """
-    cells = {
-        (column.name, method): mean_cell(layout.backbone, method, layout.step, column.name)
-        for column in layout.columns
-        for method in layout.methods
-    }
-    return read_cells(metrics, cells, ["dataset", "method"])
+    return read_methods(metrics, layout, [column.name for column in layout.columns], layout.methods)
 
 
 def grid(numbers: pd.DataFrame, layout: AccuracyLayout, *, metrics: Cube) -> Grid:
