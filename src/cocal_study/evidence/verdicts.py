@@ -119,7 +119,7 @@ def judge_all(
             scored = claim.scored_by(score) if score else claim
             if scored is None:
                 continue
-            stated = {} if score else _stated(claim, paper)
+            stated = {} if score else {(number, one.label): one.value for number, one, _ in judge(claim, paper)[3]}
             found = {} if score else {PAPER: (*_of_paper(claim, paper), [], None)}
             found[STUDY] = (*_of_study(scored, study), None)
             found[REPLICATES] = (_NOTHING, *found[STUDY][1:3], [], None)
@@ -137,11 +137,6 @@ def judge_all(
                         place = (claim.id, source, score, number, one.label)
                         rows.append((*place, *shown[0], own, *shown[1], "", *said[:3], "", "", ""))
     return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def _stated(claim: Claim, paper: Reader) -> dict[tuple[int, str], float]:
-    """The paper's own margins of a claim, by case and label."""
-    return {(number, margin.label): margin.value for number, margin, _ in judge(claim, paper)[3]}
 
 
 def _shown(

@@ -18,21 +18,13 @@ from cocal_study.exhibits.regimes import Layout, layout_of
 PAPER = "paper"
 """The source of the paper's own points."""
 SHOWN = {
-    "cocal-binary": "CoCal (binary)",
-    "postcal-binary": "PostCal (binary)",
-    "linear-binary": "linear probe",
-    "token-probability": "TokenProb",
-    "token-probability+platt-all": "TokenProb, recalibrated",
+    "cocal-binary": ("CoCal (binary)", "#1b6e53", "o", "-"),
+    "postcal-binary": ("PostCal (binary)", "#b3401f", "s", "-"),
+    "linear-binary": ("linear probe", "#4a5fa5", "^", "--"),
+    "token-probability": ("TokenProb", "#6a6a6a", "v", "-"),
+    "token-probability+platt-all": ("TokenProb, recalibrated", "#6a6a6a", "D", ":"),
 }
-"""The methods in the order of the legend."""
-_LOOKS = {
-    "cocal-binary": ("#1b6e53", "o", "-"),
-    "postcal-binary": ("#b3401f", "s", "-"),
-    "linear-binary": ("#4a5fa5", "^", "--"),
-    "token-probability": ("#6a6a6a", "v", "-"),
-    "token-probability+platt-all": ("#6a6a6a", "D", ":"),
-}
-"""Colour, mark and line of each method."""
+"""Words, colour, mark and line of each method, in the order of the legend."""
 _TITLES = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score"}
 _HEIGHT, _BOTTOM, _TOP = 2.35, 0.78, 0.2
 
@@ -51,7 +43,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "the 152,065 responses that it retains for training.",
             layout=layout_of(study),
             inputs={"experience": f"{study.reports.experience}/points.csv", "published": "config/paper"},
-            needs=("experience",),
         )
 
 
@@ -91,7 +82,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     axes[len(SCORES) // 2].set_xlabel("Responses learnt from")
     figure.subplots_adjust(0.06, _BOTTOM / _HEIGHT, 0.99, 1 - _TOP / _HEIGHT, wspace=0.22)
     drawn = set(numbers["method"])
-    handles = [entry(label, **_look(method), linewidth=1) for method, label in SHOWN.items() if method in drawn]
+    handles = [entry(SHOWN[method][0], **_look(method), linewidth=1) for method in SHOWN if method in drawn]
     handles.append(entry("the paper", color=INK, marker="*", linestyle="none", markersize=6))
     figure.legend(handles=handles, loc="lower center", ncols=3, bbox_to_anchor=(0.5, 0.2 / _HEIGHT), **LEGEND)
     said = f"{layout.backbone_label}, macro average of mathematics; bars: {100 * layout.level:g} % over replicates"
@@ -100,7 +91,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
 
 
 def _look(method: str) -> dict[str, Any]:
-    colour, marker, line = _LOOKS[method]
+    _, colour, marker, line = SHOWN[method]
     return {"color": colour, "marker": marker, "linestyle": line, "markersize": 3.2, "markeredgewidth": 0}
 
 

@@ -30,7 +30,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "hold too little if the probe itself stays below the policy's token probability.",
             layout=layout_of(study),
             inputs={"fits": study.reports.fits},
-            needs=("fits",),
         )
 
 

@@ -35,7 +35,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "on whole responses, on prefixes, too, and reading token probabilities beside the states.",
             layout=layout_of(study),
             inputs={"prefixes": study.reports.prefixes},
-            needs=("prefixes",),
         )
 
 

@@ -40,7 +40,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "CSV has the p-values.",
             layout=layout_of(study),
             inputs={"regimes": f"{study.reports.regimes}/points.csv"},
-            needs=("regimes",),
         )
 
 

@@ -38,7 +38,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "accuracy: to the right of zero it is over-confident. A diamond is the paper's own point.",
             layout=layout_of(study),
             inputs={"regimes": f"{study.reports.regimes}/points.csv", "published": "config/paper"},
-            needs=("regimes",),
         )
 
 

@@ -17,7 +17,9 @@ A diagram shows no numbers: it has neither a layout nor `prepare`, and `draw` ta
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import Parameter, signature
 from posixpath import dirname
+from types import ModuleType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, Field, model_validator
@@ -213,7 +215,6 @@ class Exhibit:
         caption: Its text in the report, in whole sentences.
         layout: What it shows; None for a diagram, which shows no numbers.
         inputs: The files that it reads, by kind (`cocal_study.exhibits.base.inputs`).
-        needs: Kinds of input without which there is no such exhibit, of those that may not have been gathered.
         name: Its file name without the ending, which also names its rule; that of its module by default.
         module: The module of `cocal_study.exhibits` that makes it; the registry fills it in.
     """
@@ -224,7 +225,6 @@ class Exhibit:
     caption: str
     layout: Layout | None = None
     inputs: Mapping[str, Files] = field(default_factory=dict)
-    needs: tuple[str, ...] = ()
     name: str = ""
     module: str = ""
 
@@ -271,3 +271,13 @@ class FigureExhibit(Exhibit):
     def outputs(self) -> list[str]:
         """Its files; the first one is what its command is given."""
         return [figure_file(self.name, ending) for ending in ("pdf", "png", *(["csv"] if self.layout else []))]
+
+
+def arguments_of(module: ModuleType) -> list[Parameter]:
+    """The inputs of an exhibit: the arguments of its `prepare`. A diagram has none."""
+    return list(signature(module.prepare).parameters.values())[1:] if hasattr(module, "prepare") else []
+
+
+def needed(module: ModuleType) -> list[str]:
+    """The kinds of input without which there is no such exhibit."""
+    return [one.name for one in arguments_of(module) if one.default is Parameter.empty]

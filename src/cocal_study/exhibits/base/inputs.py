@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from inspect import Parameter, signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_origin
@@ -21,7 +20,7 @@ from cocal_study.cubes.cube import MEAN, UNSEEDED
 from cocal_study.cubes.resamples import read_resamples
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.published import read_published
-from cocal_study.exhibits.base.exhibit import COMPANIONS, GATHERED, OF_REPOSITORY, Layout
+from cocal_study.exhibits.base.exhibit import COMPANIONS, GATHERED, OF_REPOSITORY, Layout, arguments_of, needed
 from cocal_study.planning.costs import Cost, Latency, read_cost
 
 Cube = Any
@@ -70,15 +69,13 @@ READERS: dict[str, Callable[[Path], Any]] = {
 
 
 def check_inputs(module: ModuleType, files: Mapping[str, Path | Sequence[Path]]) -> None:
-    """Compare the files that are given, by kind, with those that an exhibit reads: the arguments of its `prepare`. A
-    diagram has none and reads nothing.
+    """Compare the files that are given, by kind, with those that an exhibit reads.
 
     Raises:
         ConfigError: if a kind is missing or another one is given, or several files of a kind of which it reads one, or
             one file where it reads several.
     """
-    name = module.__name__.rpartition(".")[2]
-    _, *arguments = signature(module.prepare).parameters.values() if hasattr(module, "prepare") else [None]
+    name, arguments = module.__name__.rpartition(".")[2], arguments_of(module)
     several = {one.name: get_origin(one.annotation) is Sequence for one in arguments}
     for kind, given in files.items():
         if kind not in several:
@@ -89,9 +86,8 @@ def check_inputs(module: ModuleType, files: Mapping[str, Path | Sequence[Path]])
             raise ConfigError(f"{kind}: {name} takes it as {flag}")
         if given == []:
             raise ConfigError(f"--inputs: no file of the kind {kind} is given")
-    for one in arguments:
-        if one.name not in files and one.default is Parameter.empty:
-            raise ConfigError(f"--input: {name} also reads {one.name}, which is missing")
+    if missing := [kind for kind in needed(module) if kind not in files]:
+        raise ConfigError(f"--input: {name} also reads {missing[0]}, which is missing")
 
 
 def read_inputs(files: Mapping[str, Path | Sequence[Path]]) -> dict[str, Any]:

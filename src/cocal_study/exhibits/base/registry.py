@@ -10,7 +10,7 @@ from types import ModuleType
 from cocal_study.config.methods import declarations
 from cocal_study.config.study import Study
 from cocal_study.exhibits import MODULES
-from cocal_study.exhibits.base.exhibit import CHAPTERS, GATHERED, OF_REPOSITORY, Exhibit, TableExhibit
+from cocal_study.exhibits.base.exhibit import CHAPTERS, GATHERED, OF_REPOSITORY, Exhibit, TableExhibit, needed
 from cocal_study.provenance.code import code_digest
 
 
@@ -34,7 +34,8 @@ def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") ->
         for name in MODULES
         for one in module_of(name).of_study(study, wrong)
     ]
-    return sorted((one for one in found if {*one.needs} <= {*one.inputs}), key=attrgetter("position"))
+    whole = (one for one in found if {*needed(module_of(one.module))} & {*GATHERED} <= {*one.inputs})
+    return sorted(whole, key=attrgetter("position"))
 
 
 def _placed(exhibit: Exhibit, repository: Path) -> Exhibit:
