@@ -166,7 +166,7 @@ def prepare(
     replayed: CompanionSpec | None = None,
     answered: Sequence[pd.DataFrame] = (),
 ) -> pd.DataFrame:
-    """The conditions, one per row; there is a table of rollouts for each of the layout's algorithms.
+    """The conditions, one per row, those of one name together; each of the layout's algorithms has a table of rollouts.
 
     Returns:
         Columns condition, of (what a row is about), metric (a metric of the cube, "share", "gap", "count" or
@@ -191,6 +191,7 @@ def prepare(
     if regimes is not None:
         rows += _by_sampling(regimes)
     frame = pd.DataFrame(rows, columns=["condition", "of", "metric", "matched", "paper", "value", "place"])
+    frame = pd.concat([part for _, part in frame.groupby("condition", sort=False)], ignore_index=True)
     frame["ratio"] = frame["value"] / frame["paper"]
     required = frame["matched"] == REQUIRED
     chance = 0.5 * (frame["metric"] == "auroc")  # from which the distance counts
@@ -231,29 +232,30 @@ def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) 
 
 def _trained(layout: Layout, tables: Mapping[str, pd.DataFrame], metrics: Cube) -> Iterator[tuple]:
     """Accuracies of the rollouts up to each stage, and how much greater the last ones are than in the evaluation."""
-    gaps, less = [], "Accuracy of the last rollouts less that of the evaluation (points)"
+    less = "Accuracy of the last rollouts less that of the evaluation (points)"
     for name, table in tables.items():
         for stage in layout.stages:
             value = table["correct"][table["step"].between(stage - _LAST + 1, stage)].mean()
             yield _TRAINED, f"{name.upper()}, step {stage}", "share", _REPORTED, float("nan"), value, ""
         gap = value - _read(layout, metrics, _EVALUATED[name], MATHEMATICS, "accuracy")["value"]
-        gaps.append((less, name.upper(), "gap", _REPORTED, float("nan"), gap, ""))
-    yield from gaps
+        yield less, name.upper(), "gap", _REPORTED, float("nan"), gap, ""
 
 
 def _kept(
     tables: Mapping[str, pd.DataFrame], questions: pd.DataFrame, companions: CompanionSpec | None, published: Published
 ) -> Iterator[tuple]:
     """Shares of responses that reached the length limit, and shares of right ones and numbers of the others."""
-    kept = {name: table["correct"][~table["truncated"]] for name, table in tables.items()}
-    shares = {name.upper(): table["truncated"].mean() for name, table in tables.items()}
+    cut, kept = "Cut at the length limit (%)", "Responses kept"
+    for name, table in tables.items():
+        right = table["correct"][~table["truncated"]]
+        yield cut, name.upper(), "share", _REPORTED, float("nan"), table["truncated"].mean(), ""
+        yield _RIGHT, name.upper(), "share", REQUIRED, float("nan"), right.mean(), ""
+        yield kept, name.upper(), "count", _SIZE, float("nan"), len(right), ""
     levels = tables["grpo"]["question_id"].map(questions.set_index("question_id")["level"])
-    by_level = tables["grpo"]["truncated"].groupby(levels).mean()
-    shares |= {f"GRPO, level {level}": value for level, value in by_level.items() if level}  # 0: unknown
-    cut = "Cut at the length limit (%)"
-    for of, value in shares.items():
-        yield cut, of, "share", _REPORTED, float("nan"), value, ""
-    retained = []
+    for level, truncated in tables["grpo"]["truncated"].groupby(levels):
+        if level:  # 0: unknown
+            yield cut, f"GRPO, level {level}", "share", _REPORTED, float("nan"), truncated.mean(), ""
+            yield kept, f"GRPO, level {level}", "count", _SIZE, float("nan"), (~truncated).sum(), ""
     if companions:
         stated, place = published.numbers("PostCal retains"), 'appendix B.2, "PostCal retains"'
         counts, whole = (companions.training_responses, companions.validation_responses), len(tables["grpo"])
@@ -265,15 +267,7 @@ def _kept(
         value = 1 - sum(counts) / whole
         yield cut, "Responses of GRPO's final policy (PostCal)", "share", REQUIRED, paper, value, place
         for part, one, count in zip(("training", "validation"), stated, counts, strict=True):
-            retained.append(("Responses kept", f"PostCal, {part}", "count", _SIZE, one, count, place))
-    for name, correct in kept.items():
-        yield _RIGHT, name.upper(), "share", REQUIRED, float("nan"), correct.mean(), ""
-    for name, correct in kept.items():
-        yield "Responses kept", name.upper(), "count", _SIZE, float("nan"), len(correct), ""
-    for level, count in (~tables["grpo"]["truncated"]).groupby(levels).sum().items():
-        if level:
-            yield "Responses kept", f"GRPO, level {level}", "count", _SIZE, float("nan"), count, ""
-    yield from retained
+            yield kept, f"PostCal, {part}", "count", _SIZE, one, count, place
 
 
 def _learnt(replayed: CompanionSpec | None, published: Published) -> Iterator[tuple]:

@@ -245,9 +245,7 @@ def _routings(layout: Layout, domain: str, asked: Mapping[str, np.ndarray]) -> I
             yield ROUTING, f"{sent:g}", method, domain, "accuracy", kept[0], lower[0], upper[0], questions, 1
 
 
-def grid(
-    numbers: pd.DataFrame, layout: Layout, *, predictions: pd.DataFrame, responses: Sequence[pd.DataFrame]
-) -> Grid:
+def grid(numbers: pd.DataFrame, layout: Layout, *, predictions: pd.DataFrame, **_: object) -> Grid:
     """Set the table, with a block for each part; the last one only where a method sends questions elsewhere."""
     blocks = [_choice_block(numbers, layout), _abstention_block(numbers, layout)]
     if layout.routing:
