@@ -38,11 +38,11 @@ class Printed(NamedTuple):
         text: Its text without the mark.
         mark: "best", "second" or "".
         value: The number, in percent for accuracies; NaN if the text is not a single number.
-        backbone: Backbone in a table of accuracy and confidence quality; "" in other tables.
+        backbone: Backbone in a table of accuracy and confidence quality; this and the others are "" in other tables.
         step: Step of its policies; -1 in other tables.
-        dataset: Its data set or macro average; "" in other tables.
-        method: Its method; "" in other tables.
-        metric: One of the values of `METRICS`; "" in other tables.
+        dataset: Its data set or macro average.
+        method: Its method.
+        metric: One of the values of `METRICS`.
     """
 
     table: str
