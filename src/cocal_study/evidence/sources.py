@@ -49,11 +49,7 @@ _DOMAINS = {"macro-mathematics": "Math", "macro-factual": "HonestyBench"}
 
 
 class PublishedSource(Reader):
-    """The paper's own tables.
-
-    Args:
-        published: The paper's numbers.
-    """
+    """The paper's own tables."""
 
     def __init__(self, published: Published):
         self._published = published
@@ -66,11 +62,7 @@ class PublishedSource(Reader):
             self._values[cell.backbone, cell.step, dataset, cell.method, cell.metric] = value
 
     def read(self, quantity: Quantity) -> Estimate:
-        """A published number.
-
-        Raises:
-            NotAssessableError: if no table has it.
-        """
+        """A published number."""
         metric, method, case = quantity
         if metric in MEASURED:
             return Estimate(self._time(metric, method, case))
@@ -171,11 +163,7 @@ class StudySource(Reader):
             return False
 
     def read(self, quantity: Quantity) -> Estimate:
-        """A number of the study.
-
-        Raises:
-            NotAssessableError: if the study has none.
-        """
+        """A number of the study."""
         metric, method, case = quantity
         if metric in PAIRED:
             return self._metric(metric, method, case)
@@ -281,11 +269,7 @@ class StudySource(Reader):
 
 
 def _standing(step: int | None, paper: Sequence[int], own: Sequence[int], what: str) -> int:
-    """The study's step in the place that a step has among the paper's.
-
-    Raises:
-        NotAssessableError: if the study has another number of them.
-    """
+    """The study's step in the place that a step has among the paper's; it has to have as many."""
     if step == paper[-1]:
         return own[-1]
     if len(own) != len(paper):
