@@ -188,8 +188,10 @@ def prepare(
     for name, value in layout.sampling.items():
         paper, place = published.cell("hyperparameters", f"Evaluation: {name}", "Value")
         rows.append((SAMPLING, name, "setting", _SIZE, paper, value, place))
-    if regimes is not None:
-        rows += _by_sampling(regimes)
+    if regimes is not None:  # GRPO's policy on the same questions under each sampling, over replicates
+        points = regimes[regimes["axis"] == SAMPLING].drop_duplicates(["level", "replicate"])
+        for level, value in points.groupby("level", sort=False)["accuracy"].mean().items():
+            rows.append((SAMPLING, f"Accuracy (%), {level}", "share", _SIZE, float("nan"), value, ""))
     frame = pd.DataFrame(rows, columns=["condition", "of", "metric", "matched", "paper", "value", "place"])
     frame = pd.concat([part for _, part in frame.groupby("condition", sort=False)], ignore_index=True)
     frame["ratio"] = frame["value"] / frame["paper"]
@@ -199,13 +201,6 @@ def prepare(
     frame["least"] = frame["condition"].map(_LEAST).fillna(least).where(required)
     frame["greatest"] = greatest.where(chance == 0, greatest.clip(upper=1)).where(required)
     return frame[["condition", "of", "metric", "value", "paper", "ratio", "matched", "least", "greatest", "place"]]
-
-
-def _by_sampling(regimes: pd.DataFrame) -> Iterator[tuple]:
-    """Accuracies of GRPO's policy on the same questions under each sampling of the evaluation, over replicates."""
-    points = regimes[regimes["axis"] == SAMPLING].drop_duplicates(["level", "replicate"])
-    for level, value in points.groupby("level", sort=False)["accuracy"].mean().items():
-        yield SAMPLING, f"Accuracy (%), {level}", "share", _SIZE, float("nan"), value, ""
 
 
 def _read(layout: Layout, metrics: Cube, method: str, dataset: str, metric: str) -> pd.Series:

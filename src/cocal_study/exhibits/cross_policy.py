@@ -26,7 +26,8 @@ Layout, prepare = CurvesLayout, prepare_curves
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The figure of the main backbone, where the study has coupled methods and CoCal's companions on their policies."""
-    methods = transferred_methods(study)
+    coupled = [algorithm for algorithm in ("rlcr", "dcpo") if algorithm in study.policy.algorithms]
+    methods = [name for algorithm in coupled for name in (algorithm, f"cocal-on-{algorithm}")]
     if methods and set(methods) <= set(study.estimators.methods):
         yield FigureExhibit(
             title="Transfer to RLCR and DCPO",
@@ -40,12 +41,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             layout=curves(study, methods, study.policy.stages),
             inputs={"metrics": metrics_file(study.main_backbone, "-cross-policy")},
         )
-
-
-def transferred_methods(study: Study) -> list[str]:
-    """Each coupled method, followed by CoCal's companion on its policy."""
-    coupled = [algorithm for algorithm in ("rlcr", "dcpo") if algorithm in study.policy.algorithms]
-    return [name for algorithm in coupled for name in (algorithm, f"cocal-on-{algorithm}")]
 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
