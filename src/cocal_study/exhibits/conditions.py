@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from cocal.companion.spec import CompanionSpec, Prefix
-from cocal.errors import ContractError
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.settings.base import Algorithm, Name
 from cocal_study.config.methods import METHODS
@@ -173,9 +172,6 @@ def prepare(
         "setting"), value (the study's), paper (NaN where the paper states none), ratio (value / paper), matched
         ("required", "reported" or "size"), least and greatest (the bounds of a required value; NaN without one), and
         place (table, row and column of the paper, or its section). Accuracies and shares lie in [0, 1].
-
-    Raises:
-        ContractError: if companions retain more responses than there were.
     """
     tables = dict(zip(layout.algorithms, rollouts, strict=True))
     rows = [row for domain in layout.domains for row in _measured(layout, domain, metrics, published)]
@@ -254,10 +250,6 @@ def _kept(
     if companions:
         stated, place = published.numbers("PostCal retains"), 'appendix B.2, "PostCal retains"'
         counts, whole = (companions.training_responses, companions.validation_responses), len(tables["grpo"])
-        if sum(counts) > whole:
-            raise ContractError(
-                f"companions: they retain more than the {whole} responses of the training; rerun their fit"
-            )
         paper = 1 - sum(stated) / published.numbers("-response raw budget")[0]
         value = 1 - sum(counts) / whole
         yield cut, "Responses of GRPO's final policy (PostCal)", "share", REQUIRED, paper, value, place

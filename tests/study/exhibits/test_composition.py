@@ -51,13 +51,6 @@ def test_an_absent_share_is_named(cube):
         prepare(cube, shares)
 
 
-def test_other_test_responses_are_refused(cube):
-    other = (cube["method"] == "postcal-binary") & (cube["metric"] == "accuracy")
-    moved = cube.assign(value=cube["value"].where(~other, cube["value"] + 0.01))
-    with pytest.raises(ContractError, match="same responses"):
-        prepare(moved)
-
-
 def test_the_panels_show_percent_and_the_task_accuracy(cube):
     numbers = prepare(cube)
     left, right = composition.draw(numbers, LAYOUT).axes
