@@ -10,7 +10,7 @@ from cocal.drawing.style import INK, Figure
 from cocal.errors import ContractError
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
+from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves, macro_source
 from cocal_study.exhibits.base.inputs import Cube
 from cocal_study.exhibits.base.ledger import budget_companions
 from cocal_study.exhibits.drawing.curves import (
@@ -78,7 +78,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
         height=1.5,
         label="Matched budget (rollout steps)",
         handles=[*method_handles(layout.methods), entry("task accuracy", **_ACCURACY)],
-        source=f"{layout.source}; {SEED_WHISKERS}",
+        source=f"{macro_source(layout)}; {SEED_WHISKERS}",
     )
     plot_prefixes(left, by_metric["training_error_share"], scale=100)
     plot_prefixes(right, by_metric["mean_confidence"])

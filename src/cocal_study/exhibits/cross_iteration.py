@@ -10,7 +10,7 @@ from cocal.errors import ConfigError
 from cocal.metrics.shown import BETTER, metric_text
 from cocal_study.config.study import Study
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
+from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves, macro_source
 from cocal_study.exhibits.base.inputs import Cube, mean_cell
 from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row
 from cocal_study.planning.plan import has_methods
@@ -103,7 +103,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
         height=None,
         label="Target policy (training step)",
         handles=[Patch(**_FRAME, label="matched stage")],
-        source=f"{layout.source}\ndarker is better, each panel on its own scale",
+        source=f"{macro_source(layout)}\ndarker is better, each panel on its own scale",
         width=HALF_WIDTH if stages <= _MOST_AT_HALF_WIDTH else TEXT_WIDTH,
         left=0.46,
         between=0.14,

@@ -11,7 +11,7 @@ import pandas as pd
 
 from cocal.drawing.style import HALF_WIDTH, Figure
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
+from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves, macro_source
 from cocal_study.exhibits.drawing.curves import (
     QUESTION_WHISKERS,
     method_handles,
@@ -51,7 +51,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
         height=0.8,
         label="Training step",
         handles=method_handles(layout.methods),
-        source=f"{layout.source}\nresponses of each policy with two valid confidences\n{QUESTION_WHISKERS}",
+        source=f"{macro_source(layout)}\nresponses of each policy with two valid confidences\n{QUESTION_WHISKERS}",
         width=HALF_WIDTH,
         columns=2,
     )

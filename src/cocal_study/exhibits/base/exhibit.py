@@ -149,11 +149,6 @@ class CurvesLayout(MethodsLayout):
     step: Count | None = None
     """Step of the policy whose responses are scored, where it is one for all."""
 
-    @property
-    def source(self) -> str:
-        """Where the numbers come from, for the small print."""
-        return macro_source(self)
-
 
 def macro_source(layout: Layout) -> str:
     """Where a macro average comes from, for the small print."""

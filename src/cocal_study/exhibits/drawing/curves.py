@@ -10,7 +10,7 @@ import pandas as pd
 from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Artist, Axes, Figure
 from cocal_study.config.methods import METHODS
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import CurvesLayout
+from cocal_study.exhibits.base.exhibit import CurvesLayout, macro_source
 from cocal_study.exhibits.base.inputs import Cube, mean_cell
 
 TITLES = {
@@ -90,7 +90,7 @@ def plot_prefixes(ax: Axes, panel: pd.DataFrame, scale: float = 1.0) -> None:
 def draw_prefixes(numbers: pd.DataFrame, layout: CurvesLayout, label: str) -> Figure:
     """Draw a panel of the ECE and one of the AUROC, both of the result of `prepare_curves`, over an axis so called."""
     handles = method_handles(layout.methods)
-    source = f"{layout.source}; {SEED_WHISKERS}"
+    source = f"{macro_source(layout)}; {SEED_WHISKERS}"
     return metric_row(numbers, plot_prefixes, height=1.5, label=label, handles=handles, source=source)
 
 
