@@ -1,6 +1,7 @@
 """The sources that judge claims: the paper's published numbers, and a study."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -109,10 +110,11 @@ class StudyScope(Model):
     """True if the policies were pre-trained here, whose times say nothing about those of language models."""
 
 
+@dataclass(frozen=True)
 class StudySource(Reader):
-    """A study's metric resamples, counts and times.
+    """A study's metric resamples, counts and times; what it lacks is empty.
 
-    Args:
+    Attributes:
         scope: What of the study stands for what of the paper.
         resamples: The resampled metrics of every comparison.
         companions: Specs of the companions of all budgets, of CoCal and PostCal.
@@ -122,20 +124,17 @@ class StudySource(Reader):
         latency: Inference times.
     """
 
-    def __init__(
-        self,
-        scope: StudyScope,
-        resamples: Sequence[Resamples],
-        companions: Sequence[CompanionSpec] = (),
-        predictions: Sequence[pd.DataFrame] = (),
-        sampling: Cost | None = None,
-        fit: Cost | None = None,
-        latency: Latency | None = None,
-    ):
-        self._scope, self._companions, self._predictions, self._latency = scope, companions, predictions, latency
-        self._costs = {"sampling_seconds": sampling, "fit_seconds": fit}
-        self._resamples = {(one.backbone, one.comparison): one for one in resamples}
-        self.level = resamples[0].level if resamples else Reader.level
+    scope: StudyScope
+    resamples: Sequence[Resamples]
+    companions: Sequence[CompanionSpec] = ()
+    predictions: Sequence[pd.DataFrame] = ()
+    sampling: Cost | None = None
+    fit: Cost | None = None
+    latency: Latency | None = None
+
+    @property
+    def level(self) -> float:
+        return self.resamples[0].level if self.resamples else Reader.level
 
     def variants(self, method: str, case: Case) -> list[str]:
         """The methods of a name: of a group of layers, one for each of them.
@@ -148,7 +147,7 @@ class StudySource(Reader):
         name, _, states = method.partition("@")
         if states not in _LAYERS:
             return [method]
-        layers, (least, most) = self._scope.layers[self._backbone(case)], _LAYERS[states]
+        layers, (least, most) = self.scope.layers[self._backbone(case)], _LAYERS[states]
         if max(layers) + 1 < _LEAST_BLOCKS:
             raise NotAssessableError(
                 f"a backbone of {max(layers) + 1} blocks has no early and no middle-to-late layers"
@@ -177,7 +176,7 @@ class StudySource(Reader):
         backbone = self._backbone(case)
         name, _, states = method.partition("@")
         comparison = "ablations" if states else case.comparison
-        found = self._resamples.get((backbone, comparison))
+        found = next((one for one in self.resamples if (one.backbone, one.comparison) == (backbone, comparison)), None)
         if found is None:
             raise NotAssessableError(f"the study has no comparison of this kind ({comparison})")
         if not found.data.sizes["resample"]:
@@ -201,37 +200,37 @@ class StudySource(Reader):
     def _state(self, states: str, backbone: str) -> tuple[int, str]:
         if states.startswith("layer-"):
             return int(states.removeprefix("layer-")), "last+mean"
-        return (max(self._scope.layers[backbone]), states) if states else (-1, "")
+        return (max(self.scope.layers[backbone]), states) if states else (-1, "")
 
     def _backbone(self, case: Case) -> str:
         place = ("first", "second").index(case.backbone)
-        if place >= len(self._scope.backbones):
+        if place >= len(self.scope.backbones):
             raise NotAssessableError("the study has one backbone")
-        return self._scope.backbones[place]
+        return self.scope.backbones[place]
 
     def _step(self, case: Case) -> int:
-        return _standing(case.step, PAPER_STAGES, self._scope.stages, "stages")
+        return _standing(case.step, PAPER_STAGES, self.scope.stages, "stages")
 
     def _learnt_from(self, case: Case) -> int:
         if case.comparison == "budgets":
-            return _standing(case.learnt_from, PAPER_BUDGETS, self._scope.budgets, "budgets")
+            return _standing(case.learnt_from, PAPER_BUDGETS, self.scope.budgets, "budgets")
         if case.learnt_from in PAPER_STAGES:
-            return _standing(case.learnt_from, PAPER_STAGES, self._scope.stages, "stages")
-        return _standing(case.learnt_from, PAPER_EARLY, self._scope.early_steps, "early steps")
+            return _standing(case.learnt_from, PAPER_STAGES, self.scope.stages, "stages")
+        return _standing(case.learnt_from, PAPER_EARLY, self.scope.early_steps, "early steps")
 
     def _dataset(self, case: Case) -> str:
         if case.dataset.startswith("macro-"):
             return case.dataset
-        if case.dataset not in self._scope.datasets:
+        if case.dataset not in self.scope.datasets:
             raise NotAssessableError(f"no set of the study stands for {case.dataset}")
-        return self._scope.datasets[case.dataset]
+        return self.scope.datasets[case.dataset]
 
     def _of_confidences(self, metric: str, method: str, case: Case) -> float:
         """One of `_SHARES` of the valid confidences, as mean over seeds."""
         algorithm, step = policy_cell(method, self._step(case))
         wanted = {"dataset": self._dataset(case), "method": method, "algorithm": algorithm, "step": step}
         wanted["backbone"] = self._backbone(case)
-        for table in self._predictions:
+        for table in self.predictions:
             chosen = np.logical_and.reduce([table[name] == value for name, value in wanted.items()])
             rows = table[chosen & table["valid"]]
             if len(rows):
@@ -241,19 +240,19 @@ class StudySource(Reader):
 
     def _spec(self, method: str, case: Case) -> CompanionSpec:
         order = ORDERS[METHODS[method].experience]
-        steps = self._learnt_from(case) if case.learnt_from else self._scope.stages[-1]
-        for spec in self._companions:
-            if (spec.order, spec.steps, spec.validation_steps) == (order, steps, self._scope.stages[-1]):
+        steps = self._learnt_from(case) if case.learnt_from else self.scope.stages[-1]
+        for spec in self.companions:
+            if (spec.order, spec.steps, spec.validation_steps) == (order, steps, self.scope.stages[-1]):
                 return spec
         raise NotAssessableError(f"the study has no companions of {METHODS[method].label} there")
 
     def _time(self, metric: str, method: str, case: Case) -> float:
-        latency, cost = self._latency, self._costs.get(metric)
-        if self._scope.tiny:
+        latency, costs = self.latency, {"sampling_seconds": self.sampling, "fit_seconds": self.fit}
+        if self.scope.tiny:
             raise NotAssessableError("times of policies below a million parameters say nothing about language models")
-        if cost is not None:
-            return cost.seconds
-        if latency is None or metric in ("training_seconds", *self._costs):
+        if costs.get(metric):
+            return costs[metric].seconds
+        if latency is None or metric in ("training_seconds", *costs):
             raise NotAssessableError("the study has not measured this time")
         if metric in SET_TIMES:
             dataset = self._dataset(case)

@@ -13,7 +13,7 @@ from cocal_study.evidence.claims import Claim
 from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
 from cocal_study.evidence.verdicts import PAPER, REPLICATES, STUDY, UNITS, by_unit, is_measured, joined
 from cocal_study.exhibits.base.exhibit import FigureExhibit
-from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_fields, judged, readers
+from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_inputs, claims_layout, judged, readers
 from cocal_study.exhibits.drawing.curves import entry
 from cocal_study.planning.plan import has_methods
 
@@ -54,7 +54,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "numbers; the lower line has a dot for each replicate, their mean and the 95 % interval of Student's t, "
             "in the colour of their joint verdict. A line that leaves the panel ends at its edge. Values, ranges "
             "and times are in the table alone.",
-            **claims_fields(study),
+            layout=claims_layout(study),
+            inputs=claims_inputs(study),
         )
 
 

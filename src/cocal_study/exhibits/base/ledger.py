@@ -39,11 +39,6 @@ class ClaimsLayout(Layout):
         return self.scope.backbones
 
 
-def claims_fields(study: Study) -> dict[str, Any]:
-    """The layout and the inputs of an exhibit of claims, which a study with CoCal has."""
-    return {"layout": claims_layout(study), "inputs": claims_inputs(study)}
-
-
 def claims_layout(study: Study) -> ClaimsLayout:
     """The layout for a study."""
     backbones = tuple(study.backbones)[:2]

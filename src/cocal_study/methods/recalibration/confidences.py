@@ -66,11 +66,8 @@ def read_experience(
 
 
 def parts_of(rollouts: pd.DataFrame, questions: Sequence[str], companion: CompanionSettings) -> np.ndarray:
-    """The `Part` of each rollout (columns question and truncated) by the companions' split of all training questions.
-
-    Returns:
-        str (n,) as objects.
-    """
+    """The `Part` of each rollout (columns question and truncated) by the companions' split of all training questions,
+    str (n,) as objects."""
     held_out = in_validation(rollouts["question"], questions, companion.validation_share, companion.split_seed)
     parts = np.where(held_out, "held out", "training").astype(object)
     parts[rollouts["truncated"].to_numpy()] = "truncated"
