@@ -165,7 +165,7 @@ def prepare(
     replayed: CompanionSpec | None = None,
     answered: Sequence[pd.DataFrame] = (),
 ) -> pd.DataFrame:
-    """The conditions, one per row, those of one name together; each of the layout's algorithms has a table of rollouts.
+    """The conditions, one per row; each of the layout's algorithms has a table of rollouts.
 
     Returns:
         Columns condition, of (what a row is about), metric (a metric of the cube, "share", "gap", "count" or
@@ -175,8 +175,9 @@ def prepare(
     """
     tables = dict(zip(layout.algorithms, rollouts, strict=True))
     rows = [row for domain in layout.domains for row in _measured(layout, domain, metrics, published)]
-    rows += _trained(layout, tables, metrics)
-    rows += _kept(tables, questions, companions, published)
+    for found in ([*_trained(layout, tables, metrics)], [*_kept(tables, questions, companions, published)]):
+        conditions = [row[0] for row in found]
+        rows += sorted(found, key=lambda row, order=conditions: order.index(row[0]))  # those of one name together
     rows += _learnt(replayed, published)
     rows += _known(layout, metrics, answered, published)
     steps, place = published.cell("hyperparameters", "Policy training: Training steps", "Value")
@@ -189,7 +190,6 @@ def prepare(
         for level, value in points.groupby("level", sort=False)["accuracy"].mean().items():
             rows.append((SAMPLING, f"Accuracy (%), {level}", "share", _SIZE, float("nan"), value, ""))
     frame = pd.DataFrame(rows, columns=["condition", "of", "metric", "matched", "paper", "value", "place"])
-    frame = pd.concat([part for _, part in frame.groupby("condition", sort=False)], ignore_index=True)
     frame["ratio"] = frame["value"] / frame["paper"]
     required = frame["matched"] == REQUIRED
     chance = 0.5 * (frame["metric"] == "auroc")  # from which the distance counts
