@@ -289,10 +289,9 @@ def by_unit(
         decides = next((name for name in (REPLICATES, STUDY) if found.get(name)), PAPER)
         for unit, source in product(UNITS, found):
             shown = _deciding(claim, found[decides], unit)
-            same = [one[1:] for one in found[source] if (one[0], one[1].label) == shown]
-            if not same:
+            margin, said = next((one[1:] for one in found[source] if (one[0], one[1].label) == shown), (None, ""))
+            if margin is None:
                 continue
-            ((margin, said),) = same
             said = _STATED.get(said, said) if source == PAPER else said
             decided = {source: (*margin[:4], said)}
             if source == REPLICATES:

@@ -9,7 +9,7 @@ from cocal_study.exhibits.drawing.curves import draw_prefixes, prepare_curves
 from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import metrics_file
 
-Layout, prepare, draw = CurvesLayout, prepare_curves, partial(draw_prefixes, label="Matched budget (rollout steps)")
+Layout, prepare, draw = CurvesLayout, prepare_curves, partial(draw_prefixes, "Matched budget (rollout steps)")
 _METHODS = ("cocal-binary", "postcal-binary")
 
 

@@ -9,7 +9,7 @@ from cocal_study.exhibits.drawing.curves import draw_prefixes, prepare_curves
 from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import metrics_file
 
-Layout, prepare, draw = CurvesLayout, prepare_curves, partial(draw_prefixes, label="Rollout steps learnt from")
+Layout, prepare, draw = CurvesLayout, prepare_curves, partial(draw_prefixes, "Rollout steps learnt from")
 _METHODS = ("cocal-group", "cocal-binary")
 
 

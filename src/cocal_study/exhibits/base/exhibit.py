@@ -232,20 +232,16 @@ class Exhibit:
         return words if self.layout is None else [*words, "--layout", self.layout.model_dump_json()]
 
     @property
-    def backbones(self) -> tuple[str, ...]:
-        """The backbones whose numbers it shows. It is made after their checks have passed."""
-        return self.layout.measured() if self.layout else ()
-
-    @property
     def read(self) -> dict[str, list[str]]:
         """The files that it reads, by kind, each kind as a list."""
         return {kind: [files] if isinstance(files, str) else list(files) for kind, files in self.inputs.items()}
 
     @property
     def waits_for(self) -> dict[str, Files]:
-        """The inputs of its rule, by kind, with the reports of the checks; the folders of companions of several steps
-        are one output of their rule."""
-        checks = {"checks": [checks_file(name) for name in self.backbones]} if self.backbones else {}
+        """The inputs of its rule, by kind, with the reports of the checks of the backbones that it shows; the folders of
+        companions of several steps are one output of their rule."""
+        backbones = self.layout.measured() if self.layout else ()
+        checks = {"checks": [checks_file(name) for name in backbones]} if backbones else {}
         folders = {kind: list(dict.fromkeys(map(dirname, self.read.get(kind, ())))) for kind in COMPANIONS}
         return {**self.inputs, **{kind: found for kind, found in folders.items() if found}, **checks}
 

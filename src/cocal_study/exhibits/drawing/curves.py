@@ -87,7 +87,7 @@ def plot_prefixes(ax: Axes, panel: pd.DataFrame, scale: float = 1.0) -> None:
     ax.set_xlim(steps[0] / room, steps[-1] * room)
 
 
-def draw_prefixes(numbers: pd.DataFrame, layout: CurvesLayout, label: str) -> Figure:
+def draw_prefixes(label: str, numbers: pd.DataFrame, layout: CurvesLayout) -> Figure:
     """Draw a panel of the ECE and one of the AUROC, both of the result of `prepare_curves`, over an axis so called."""
     handles = method_handles(layout.methods)
     source = f"{macro_source(layout)}; {SEED_WHISKERS}"
