@@ -238,8 +238,8 @@ class Exhibit:
 
     @property
     def waits_for(self) -> dict[str, Files]:
-        """The inputs of its rule, by kind, with the reports of the checks of the backbones that it shows; the folders of
-        companions of several steps are one output of their rule."""
+        """The inputs of its rule, by kind, with the reports of the checks of the backbones that it shows; a folder of
+        companions of several steps is one output of their rule."""
         backbones = self.layout.measured() if self.layout else ()
         checks = {"checks": [checks_file(name) for name in backbones]} if backbones else {}
         folders = {kind: list(dict.fromkeys(map(dirname, self.read.get(kind, ())))) for kind in COMPANIONS}
