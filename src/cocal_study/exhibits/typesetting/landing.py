@@ -60,10 +60,13 @@ def landing_of(study: Study, exhibits: Sequence[Exhibit]) -> Landing:
     for one in exhibits:
         entry = Entry(name=one.name, title=one.title, chapter=one.chapter, caption=one.caption)
         entries[isinstance(one, TableExhibit)].append(entry)
-    scale = study.backbones[study.main_backbone].label
-    if pretrained_here(study):
-        scale = "policies of less than a million parameters"
-    return Landing(**origin(study), scale=scale, tables=tuple(entries[True]), figures=tuple(entries[False]))
+    return Landing(**origin(study), scale=scale_of(study), tables=tuple(entries[True]), figures=tuple(entries[False]))
+
+
+def scale_of(study: Study) -> str:
+    """The size of a study's policies in words."""
+    label = study.backbones[study.main_backbone].label
+    return "policies of less than a million parameters" if pretrained_here(study) else label
 
 
 def landing_page(landing: Landing, numbers: pd.DataFrame | None, figures: Sequence[Path]) -> str:
