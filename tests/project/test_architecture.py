@@ -13,8 +13,9 @@ import yaml
 import started
 from cocal.metrics.settings import MetricSettings
 from cocal.store import write_dataset
+from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits.base.inputs import READERS
-from sample_predictions import metric_cube, sample_predictions
+from sample_predictions import sample_predictions
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/architecture.md").read_text()

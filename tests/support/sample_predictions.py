@@ -9,7 +9,7 @@ import xarray as xr
 from cocal.metrics.settings import MetricSettings
 from cocal_study.config.methods import METHODS as REGISTRY
 from cocal_study.cubes.cells import policy_cell
-from cocal_study.cubes.cube import evaluate_cells
+from cocal_study.cubes.cube import metric_cube
 
 OURS: dict[str, int | None] = {
     **{"base-verbal": 0, "verbal": 1, "self-consistency": 1, "token-probability": 1, "p-true": 1},
@@ -92,11 +92,6 @@ def sweep_cube(*datasets: str, methods: Sequence[str], source_steps: Sequence[in
         frame = frame.assign(source_step=source_step, confidence=(1 - towards) * frame["confidence"] + pull)
         cubes.append(metric_cube(frame, MetricSettings(resamples=20), {"macro-mathematics": datasets}))
     return xr.concat(cubes, pd.Index(source_steps, name="source_step"))
-
-
-def metric_cube(predictions: pd.DataFrame, settings: MetricSettings, *given, **options) -> xr.Dataset:
-    """The cube of the metrics that `evaluate_cells` computes from these arguments."""
-    return evaluate_cells(predictions, settings, *given, **options).cube()
 
 
 def _confidence(method: str, correct: np.ndarray, generator: np.random.Generator) -> np.ndarray:

@@ -15,12 +15,13 @@ from cocal_study.config import methods as registry
 from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.method import Method
 from cocal_study.config.methods import METHODS, built_in, declarations, declared_rivals
+from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits.typesetting.accuracy import AccuracyLayout
 from cocal_study.provenance import code
 from cocal_study.provenance.code import code_digest
 from evaluated_study import QUESTIONS, SAMPLES, EvaluatedStudy, command, write_responses
 from exhibits_by_name import make
-from sample_predictions import OURS, metric_cube, sample_predictions
+from sample_predictions import OURS, sample_predictions
 
 COIN = '''"""Coin: a coin is tossed for every response."""
 

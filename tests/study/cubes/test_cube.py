@@ -15,8 +15,8 @@ from cocal.metrics.scores import Sample
 from cocal.metrics.settings import MetricSettings
 from cocal.store import read_dataset, write_frame
 from cocal.store.contracts import PREDICTIONS
-from cocal_study.cubes.cube import on_common_responses
-from sample_predictions import metric_cube, sample_predictions
+from cocal_study.cubes.cube import metric_cube, on_common_responses
+from sample_predictions import sample_predictions
 
 SEEDS = (42, 137, 500)
 QUICK = MetricSettings(resamples=40)

@@ -8,12 +8,13 @@ from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
 from cocal_study.config import load_study
 from cocal_study.config.evaluation import QualitySettings
+from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits.typesetting.accuracy import AccuracyLayout, grid, prepare
 from cocal_study.exhibits.typesetting.grid import marks
 from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import latex
 from exhibits_by_name import exhibit_of
-from sample_predictions import OURS, STAGES, doubtful_predictions, metric_cube, sample_predictions
+from sample_predictions import OURS, STAGES, doubtful_predictions, sample_predictions
 from sample_tables import accuracy_layout as layout
 
 DATASETS = ("math500", "aime24", "aime25", "amc23", "amc24")

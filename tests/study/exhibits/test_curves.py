@@ -7,10 +7,11 @@ from matplotlib.figure import Figure
 
 from cocal.drawing.style import TEXT_WIDTH, paper_style
 from cocal.metrics.settings import MetricSettings
+from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits import training_dynamics
 from cocal_study.exhibits.drawing.curves import draw_prefixes, plot_curves, plot_prefixes, plot_stages, prepare_curves
 from drawn_texts import assert_texts_apart
-from sample_predictions import STAGES, metric_cube, sample_predictions, sweep_cube
+from sample_predictions import STAGES, sample_predictions, sweep_cube
 from sample_tables import curves_layout
 
 DATASETS = ("amc23", "amc24")

@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from cocal.drawing.style import BACKBONE_COLOURS
 from cocal.errors import ContractError
 from cocal.metrics.settings import MetricSettings
+from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits import layers
 from cocal_study.exhibits.layers import plot_layers
-from sample_predictions import metric_cube, sample_predictions
+from sample_predictions import sample_predictions
 
 DATASETS = ("amc23", "amc24")
 MACRO = "macro-mathematics"

@@ -13,11 +13,12 @@ from cocal.errors import ContractError
 from cocal.metrics.calibration import expected_calibration_error
 from cocal.metrics.settings import MetricSettings
 from cocal_study.config.methods import METHODS
+from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits.drawing import reliability
 from cocal_study.exhibits.drawing.reliability import ReliabilityLayout, plot_reliability
 from drawn_texts import assert_texts_apart
 from sample_predictions import METHODS as SAMPLE_METHODS
-from sample_predictions import metric_cube, sample_predictions
+from sample_predictions import sample_predictions
 from sample_tables import BACKBONE
 
 PAPER = ("verbal", "rlcr", "dcpo", "cocal-group", "cocal-binary")

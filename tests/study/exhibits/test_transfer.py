@@ -13,11 +13,12 @@ from cocal.errors import ConfigError
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED
 from cocal_study.config.methods import METHODS
+from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits import cross_iteration, cross_policy
 from cocal_study.exhibits.cross_iteration import plot_cross_iteration, shades
 from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY
 from drawn_texts import assert_texts_apart
-from sample_predictions import metric_cube, sample_predictions
+from sample_predictions import sample_predictions
 from sample_tables import curves_layout
 
 DATASETS = ("amc23", "amc24")
