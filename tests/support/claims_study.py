@@ -1,11 +1,16 @@
 """A small study with everything from which claims are judged, for their tests."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pandas as pd
 
 from cocal.metrics.settings import MetricSettings
 from cocal_study.cubes.cube import evaluate_cells
 from cocal_study.cubes.resamples import Resamples, resamples_of
-from cocal_study.evidence.sources import StudyFiles, StudyScope
+from cocal_study.evidence.estimates import Estimate
+from cocal_study.evidence.predicates import Quantity, Reader
+from cocal_study.evidence.sources import StudyScope
 from cocal_study.planning.costs import Cost, Latency
 from coded_inputs import coded_specs
 from sample_predictions import METHODS, SEEDS, sample_predictions
@@ -29,7 +34,7 @@ def study_frame() -> pd.DataFrame:
     return sample_predictions("math500", "popqa", methods=(*METHODS, "p-true", "rlcr", "dcpo"))
 
 
-def study_files(frame: pd.DataFrame) -> StudyFiles:
+def study_files(frame: pd.DataFrame) -> dict[str, Any]:
     """The results that the study has computed from its predictions."""
     groups = {"macro-mathematics": ["math500"], "macro-factual": ["popqa"]}
     evaluated = evaluate_cells(frame, MetricSettings(resamples=200), groups, SEEDS)
@@ -40,12 +45,22 @@ def study_files(frame: pd.DataFrame) -> StudyFiles:
     ablations = evaluate_cells(
         pd.concat(swept), MetricSettings(resamples=200), groups, SEEDS, sweep=["layer", "pooling"]
     )
-    costs = {"sampling": Cost(seconds=9, items=1, device="d"), "fit": Cost(seconds=3, items=1, device="d")}
     timed = Latency.model_validate(latency().model_dump() | {"time_to_confidence": [TIMED]})
-    return StudyFiles(
-        [Resamples.of(resamples_of(evaluated), "main"), Resamples.of(resamples_of(ablations), "a", "ablations")],
-        coded_specs(SCOPE.budgets, last=60),
-        [frame],
-        costs,
-        timed,
-    )
+    return {
+        "resamples": [
+            Resamples.of(resamples_of(evaluated), "main"),
+            Resamples.of(resamples_of(ablations), "a", "ablations"),
+        ],
+        "companions": coded_specs(SCOPE.budgets, last=60),
+        "predictions": [frame],
+        "sampling": Cost(seconds=9, items=1, device="d"),
+        "fit": Cost(seconds=3, items=1, device="d"),
+        "latency": timed,
+    }
+
+
+class Told(Reader):
+    """A source that tells what a function returns."""
+
+    def __init__(self, read: Callable[[Quantity], Estimate], variants: Callable | None = None):
+        self.read, self.variants = read, variants or super().variants

@@ -95,9 +95,7 @@ def judged():
     files = study_files(study_frame())
     layout = claims.Layout(study="embedded", caption="Made up.", labels=("Tiny A",), scope=SCOPE)
     ledger = read_claims(ROOT / "config/paper/claims.yaml")
-    inputs = {"resamples": files.resamples, "published": read_published(ROOT / "config/paper"), "ledger": ledger}
-    inputs |= {"companions": files.companions, "predictions": files.predictions, **files.costs}
-    inputs |= {"latency": files.latency}
+    inputs = {"published": read_published(ROOT / "config/paper"), "ledger": ledger, **files}
     numbers = claims.prepare(layout, **inputs)
     draw = np.random.default_rng(0)
     places = numbers["source"].eq("replicates") & ~numbers["verdict"].eq("under-specified")

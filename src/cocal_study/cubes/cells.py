@@ -31,8 +31,8 @@ def read_cell(cube: xr.Dataset, cell: Mapping[str, str | int], metrics: Sequence
         metrics: Names of the metrics; by default those of the paper.
 
     Returns:
-        One row for each metric, with the columns metric, value, lower, upper, n, those of
-        `cocal_study.cubes.cells.RATES`, and seed_sd.
+        One row for each metric, with the columns metric, value, lower, upper (bootstrap interval over the questions),
+        n, those of `cocal_study.cubes.cells.RATES`, and seed_sd (standard deviation over the seeds).
 
     Raises:
         ContractError: if the cube has other dimensions, or lacks the cell or a metric.
@@ -74,23 +74,14 @@ def read_cells(
     """Read metrics of several cells and stack the rows of `read_cell`.
 
     Args:
-        cube: Metric cube.
         cells: Cells by key, in the order of the rows.
         names: Names of the first columns, which hold the parts of the keys.
-        metrics: Names of the metrics.
     """
     read = {key: read_cell(cube, cell, metrics) for key, cell in cells.items()}
     return pd.concat(read, names=names).reset_index(level=list(names)).reset_index(drop=True)
 
 
-RATES = (
-    "valid_rate",
-    "answered_rate",
-    "decided_rate",
-    "truncation_rate",
-    "p_true_mass",
-    "exact_match_accuracy",
-)
+RATES = ("valid_rate", "answered_rate", "decided_rate", "truncation_rate", "p_true_mass", "exact_match_accuracy")
 """Quality rates of a cell's responses: the shares with a valid confidence, with an answer, with a verdict and of
 truncated responses, the mean probability of "True" or "False" in P(True), and the accuracy by exact match instead of
 the judge. A rate that does not apply is NaN."""

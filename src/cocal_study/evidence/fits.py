@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 
 from cocal.companion.settings import CompanionSettings
-from cocal.companion.supervision import in_validation
 from cocal.features.store import FeatureReader, open_features
 from cocal.metrics.calibration import auroc, expected_calibration_error
 from cocal_study.config.study import Study
 from cocal_study.generation.labels import question_texts, read_rollouts
+from cocal_study.methods.recalibration.confidences import parts_of
 from cocal_study.methods.responses import read_responses
 from cocal_study.planning.results import features_folder, questions_file, responses_folder, rollouts_folder, states_file
 
@@ -45,15 +45,11 @@ def measured(study: Study, folder: Path, seeds: int) -> pd.DataFrame:
     """Fit every arm on the states of a finished study, and score it on the study's evaluated responses.
 
     Args:
-        study: The study.
-        folder: Folder that holds its results.
-        seeds: Number of the companion seeds of the study to fit with.
+        folder: Folder that holds the results of the study.
+        seeds: Number of its companion seeds to fit with.
 
     Returns:
         The columns `COLUMNS`.
-
-    Raises:
-        ContractError: if a file of the study is missing or damaged.
     """
     return pd.DataFrame(_rows(study, folder, seeds), columns=list(COLUMNS))
 
@@ -111,10 +107,9 @@ def _experience(study: Study, folder: Path, algorithm: str) -> tuple[FeatureRead
     backbone, settings = study.main_backbone, study.companion
     questions = folder / questions_file(study.policy.dataset)
     rollouts = read_rollouts(folder / rollouts_folder(backbone, algorithm), questions, study.policy.steps)
-    kept = rollouts[~rollouts["truncated"]]
-    texts = question_texts(questions)
-    held_out = in_validation(kept["question"], texts, settings.validation_share, settings.split_seed)
-    return open_features(folder / states_file(backbone, algorithm)), kept, np.asarray(held_out)
+    part = parts_of(rollouts, question_texts(questions), settings)
+    kept = part != "truncated"
+    return open_features(folder / states_file(backbone, algorithm)), rollouts[kept], part[kept] == "held out"
 
 
 def _pooled(reader: FeatureReader, rows: np.ndarray, poolings: tuple[str, ...]) -> np.ndarray:

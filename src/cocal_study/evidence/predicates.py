@@ -10,7 +10,7 @@ observed or not observed. A margin of a confidence that is constant or at chance
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -65,20 +65,23 @@ class NotAssessableError(Exception):
     """A source does not know a quantity; the message says why."""
 
 
-class Reader(NamedTuple):
-    """The questions that a predicate may ask a source.
+class Reader:
+    """A source, of which a predicate asks numbers."""
 
-    Attributes:
-        read: Returns a quantity.
-        variants: Returns the methods that a name stands for on a backbone: several for a group of layers.
-        level: Confidence level of the intervals.
-        degenerate: True if the confidence of a method is constant or at chance.
-    """
+    level = 0.95
+    """Confidence level of the intervals."""
 
-    read: Callable[[Quantity], Estimate]
-    variants: Callable[[str, Case], Sequence[str]]
-    level: float = 0.95
-    degenerate: Callable[[str, Case], bool] = lambda method, case: False
+    def read(self, quantity: Quantity) -> Estimate:
+        """A number; `NotAssessableError` if the source has none."""
+        raise NotImplementedError
+
+    def variants(self, method: str, case: Case) -> Sequence[str]:
+        """The methods that a name stands for on a backbone: several for a group of layers."""
+        return [method]
+
+    def degenerate(self, method: str, case: Case) -> bool:
+        """True if the confidence of a method is constant or at chance."""
+        return False
 
     def all_of(self, names: Sequence[str], case: Case) -> list[str]:
         """The methods that some names stand for."""

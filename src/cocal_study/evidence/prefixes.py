@@ -73,26 +73,19 @@ def measured(study: Study, folder: Path, every: int) -> pd.DataFrame:
     """Fit the companions on the rollouts of a finished study, and follow its evaluated responses.
 
     Args:
-        study: The study.
-        folder: Folder that holds its results.
+        folder: Folder that holds the results of the study.
         every: Number of tokens after each of which a confidence is asked for, and learnt from.
 
     Returns:
         The columns `COLUMNS`.
-
-    Raises:
-        ContractError: if a file of the study is missing or damaged.
     """
-    per_set = pd.DataFrame(_rows(study, folder, every), columns=[*COLUMNS, "dataset"])
-    return per_set.groupby(list(COLUMNS[:-1]), sort=False)["value"].mean().reset_index()
-
-
-def _rows(study: Study, folder: Path, every: int) -> Iterator[tuple]:
-    backbone = study.main_backbone
+    rows = []
     for dataset, method, grown in _followed(study, folder, every):
-        head = study.study, backbone, every, method
-        yield from ((*head, AUROC, share, grown.auroc(share), dataset) for share in SHARES)
-        yield from ((*head, SAVED, lost, grown.saved(lost), dataset) for lost in LOST)
+        head = study.study, study.main_backbone, every, method
+        rows += [(*head, AUROC, share, grown.auroc(share), dataset) for share in SHARES]
+        rows += [(*head, SAVED, lost, grown.saved(lost), dataset) for lost in LOST]
+    per_set = pd.DataFrame(rows, columns=[*COLUMNS, "dataset"])
+    return per_set.groupby(list(COLUMNS[:-1]), sort=False)["value"].mean().reset_index()
 
 
 def _followed(study: Study, folder: Path, every: int) -> Iterator[tuple[str, str, Grown]]:

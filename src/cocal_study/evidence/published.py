@@ -38,11 +38,11 @@ class Printed(NamedTuple):
         text: Its text without the mark.
         mark: "best", "second" or "".
         value: The number, in percent for accuracies; NaN if the text is not a single number.
-        backbone: Backbone in a table of accuracy and confidence quality; "" in other tables.
+        backbone: Backbone in a table of accuracy and confidence quality; this and the others are "" in other tables.
         step: Step of its policies; -1 in other tables.
-        dataset: Its data set or macro average; "" in other tables.
-        method: Its method; "" in other tables.
-        metric: One of the values of `METRICS`; "" in other tables.
+        dataset: Its data set or macro average.
+        method: Its method.
+        metric: One of the values of `METRICS`.
     """
 
     table: str
@@ -138,6 +138,12 @@ class Published:
         if found.empty:
             raise ContractError(f"config/paper/{table}.csv: no value in row {row!r} and column {column!r}")
         return float(found.iloc[0]), f"{self.tables[table].label}, {row}, {column}"
+
+    def metric(self, table: str, method: str, metric: str, dataset: str = MACRO) -> tuple[float, str]:
+        """A method's metric on a set by the set's title, and its place in the same way; accuracies are shares."""
+        (title,) = (title for title, name in METRICS.items() if name == metric)
+        value, place = self.cell(table, METHODS[method].label, f"{dataset}: {title}")
+        return value / (100 if metric == "accuracy" else 1), place
 
     def numbers(self, part: str) -> list[float]:
         """The numbers of the sentence that holds this text.

@@ -1,6 +1,6 @@
 """The sources that judge claims: the paper's published numbers, and a study."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,12 +50,8 @@ _LEAST_BLOCKS = 8
 _DOMAINS = {"macro-mathematics": "Math", "macro-factual": "HonestyBench"}
 
 
-class PublishedSource:
-    """The paper's own tables.
-
-    Args:
-        published: The paper's numbers.
-    """
+class PublishedSource(Reader):
+    """The paper's own tables."""
 
     def __init__(self, published: Published):
         self._published = published
@@ -67,17 +63,8 @@ class PublishedSource:
             value = cell.value / 100 if cell.metric == "accuracy" else cell.value
             self._values[cell.backbone, cell.step, dataset, cell.method, cell.metric] = value
 
-    @property
-    def reader(self) -> Reader:
-        """The source as the predicates read it."""
-        return Reader(self.read, lambda method, case: [method])
-
     def read(self, quantity: Quantity) -> Estimate:
-        """A published number.
-
-        Raises:
-            NotAssessableError: if no table has it.
-        """
+        """A published number."""
         metric, method, case = quantity
         if metric in MEASURED:
             return Estimate(self._time(metric, method, case))
@@ -125,41 +112,30 @@ class StudyScope(Model):
 
 
 @dataclass(frozen=True)
-class StudyFiles:
-    """The results of a study; those that it lacks are empty.
+class StudySource(Reader):
+    """A study's metric resamples, counts and times; what it lacks is empty.
 
     Attributes:
+        scope: What of the study stands for what of the paper.
         resamples: The resampled metrics of every comparison.
         companions: Specs of the companions of all budgets, of CoCal and PostCal.
         predictions: Tables of predictions at the end of training, in the contract `PREDICTIONS`.
-        costs: Measured times by kind: training, sampling, fit.
+        sampling: Time of PostCal's sampling.
+        fit: Time of the fit of CoCal's companions.
         latency: Inference times.
     """
 
+    scope: StudyScope
     resamples: Sequence[Resamples]
     companions: Sequence[CompanionSpec] = ()
     predictions: Sequence[pd.DataFrame] = ()
-    costs: Mapping[str, Cost] | None = None
+    sampling: Cost | None = None
+    fit: Cost | None = None
     latency: Latency | None = None
 
-
-class StudySource:
-    """A study's metric resamples, counts and times.
-
-    Args:
-        scope: What of the study stands for what of the paper.
-        files: What the study has computed.
-    """
-
-    def __init__(self, scope: StudyScope, files: StudyFiles):
-        self._scope, self._files = scope, files
-        self._resamples = {(one.backbone, one.comparison): one for one in files.resamples}
-        self._level = files.resamples[0].level if files.resamples else 0.95
-
     @property
-    def reader(self) -> Reader:
-        """The source as the predicates read it."""
-        return Reader(self.read, self.variants, self._level, self.degenerate)
+    def level(self) -> float:
+        return self.resamples[0].level if self.resamples else Reader.level
 
     def variants(self, method: str, case: Case) -> list[str]:
         """The methods of a name: of a group of layers, one for each of them.
@@ -172,7 +148,7 @@ class StudySource:
         name, _, states = method.partition("@")
         if states not in _LAYERS:
             return [method]
-        layers, (least, most) = self._scope.layers[self._backbone(case)], _LAYERS[states]
+        layers, (least, most) = self.scope.layers[self._backbone(case)], _LAYERS[states]
         if max(layers) + 1 < _LEAST_BLOCKS:
             raise NotAssessableError(
                 f"a backbone of {max(layers) + 1} blocks has no early and no middle-to-late layers"
@@ -187,11 +163,7 @@ class StudySource:
             return False
 
     def read(self, quantity: Quantity) -> Estimate:
-        """A number of the study.
-
-        Raises:
-            NotAssessableError: if the study has none.
-        """
+        """A number of the study."""
         metric, method, case = quantity
         if metric in PAIRED:
             return self._metric(metric, method, case)
@@ -205,7 +177,7 @@ class StudySource:
         backbone = self._backbone(case)
         name, _, states = method.partition("@")
         comparison = "ablations" if states else case.comparison
-        found = self._resamples.get((backbone, comparison))
+        found = next((one for one in self.resamples if (one.backbone, one.comparison) == (backbone, comparison)), None)
         if found is None:
             raise NotAssessableError(f"the study has no comparison of this kind ({comparison})")
         if not found.data.sizes["resample"]:
@@ -229,37 +201,37 @@ class StudySource:
     def _state(self, states: str, backbone: str) -> tuple[int, str]:
         if states.startswith("layer-"):
             return int(states.removeprefix("layer-")), "last+mean"
-        return (max(self._scope.layers[backbone]), states) if states else (-1, "")
+        return (max(self.scope.layers[backbone]), states) if states else (-1, "")
 
     def _backbone(self, case: Case) -> str:
         place = ("first", "second").index(case.backbone)
-        if place >= len(self._scope.backbones):
+        if place >= len(self.scope.backbones):
             raise NotAssessableError("the study has one backbone")
-        return self._scope.backbones[place]
+        return self.scope.backbones[place]
 
     def _step(self, case: Case) -> int:
-        return _standing(case.step, PAPER_STAGES, self._scope.stages, "stages")
+        return _standing(case.step, PAPER_STAGES, self.scope.stages, "stages")
 
     def _learnt_from(self, case: Case) -> int:
         if case.comparison == "budgets":
-            return _standing(case.learnt_from, PAPER_BUDGETS, self._scope.budgets, "budgets")
+            return _standing(case.learnt_from, PAPER_BUDGETS, self.scope.budgets, "budgets")
         if case.learnt_from in PAPER_STAGES:
-            return _standing(case.learnt_from, PAPER_STAGES, self._scope.stages, "stages")
-        return _standing(case.learnt_from, PAPER_EARLY, self._scope.early_steps, "early steps")
+            return _standing(case.learnt_from, PAPER_STAGES, self.scope.stages, "stages")
+        return _standing(case.learnt_from, PAPER_EARLY, self.scope.early_steps, "early steps")
 
     def _dataset(self, case: Case) -> str:
         if case.dataset.startswith("macro-"):
             return case.dataset
-        if case.dataset not in self._scope.datasets:
+        if case.dataset not in self.scope.datasets:
             raise NotAssessableError(f"no set of the study stands for {case.dataset}")
-        return self._scope.datasets[case.dataset]
+        return self.scope.datasets[case.dataset]
 
     def _of_confidences(self, metric: str, method: str, case: Case) -> float:
         """One of `_SHARES` of the valid confidences, as mean over seeds."""
         algorithm, step = policy_cell(method, self._step(case))
         wanted = {"dataset": self._dataset(case), "method": method, "algorithm": algorithm, "step": step}
         wanted["backbone"] = self._backbone(case)
-        for table in self._files.predictions:
+        for table in self.predictions:
             chosen = np.logical_and.reduce([table[name] == value for name, value in wanted.items()])
             rows = table[chosen & table["valid"]]
             if len(rows):
@@ -269,19 +241,19 @@ class StudySource:
 
     def _spec(self, method: str, case: Case) -> CompanionSpec:
         order = ORDERS[METHODS[method].experience]
-        steps = self._learnt_from(case) if case.learnt_from else self._scope.stages[-1]
-        for spec in self._files.companions:
-            if (spec.order, spec.steps, spec.validation_steps) == (order, steps, self._scope.stages[-1]):
+        steps = self._learnt_from(case) if case.learnt_from else self.scope.stages[-1]
+        for spec in self.companions:
+            if (spec.order, spec.steps, spec.validation_steps) == (order, steps, self.scope.stages[-1]):
                 return spec
         raise NotAssessableError(f"the study has no companions of {METHODS[method].label} there")
 
     def _time(self, metric: str, method: str, case: Case) -> float:
-        latency, costs = self._files.latency, self._files.costs or {}
-        if self._scope.tiny:
+        latency, costs = self.latency, {"sampling_seconds": self.sampling, "fit_seconds": self.fit}
+        if self.scope.tiny:
             raise NotAssessableError("times of policies below a million parameters say nothing about language models")
-        if metric.removesuffix("_seconds") in costs:
-            return costs[metric.removesuffix("_seconds")].seconds
-        if latency is None or metric in ("training_seconds", "sampling_seconds", "fit_seconds"):
+        if costs.get(metric):
+            return costs[metric].seconds
+        if latency is None or metric in ("training_seconds", *costs):
             raise NotAssessableError("the study has not measured this time")
         if metric in SET_TIMES:
             dataset = self._dataset(case)
@@ -297,11 +269,7 @@ class StudySource:
 
 
 def _standing(step: int | None, paper: Sequence[int], own: Sequence[int], what: str) -> int:
-    """The study's step in the place that a step has among the paper's.
-
-    Raises:
-        NotAssessableError: if the study has another number of them.
-    """
+    """The study's step in the place that a step has among the paper's; it has to have as many."""
     if step == paper[-1]:
         return own[-1]
     if len(own) != len(paper):

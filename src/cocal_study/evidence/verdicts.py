@@ -10,14 +10,7 @@ import pandas as pd
 
 from cocal_study.config.methods import METHODS
 from cocal_study.evidence.claims import Claim
-from cocal_study.evidence.predicates import (
-    OBSERVED,
-    UNOBSERVED,
-    Case,
-    Margin,
-    NotAssessableError,
-    Reader,
-)
+from cocal_study.evidence.predicates import OBSERVED, UNOBSERVED, Case, Margin, NotAssessableError, Reader
 from cocal_study.evidence.sources import MEASURED
 
 UNDER_SPECIFIED, NOT_ASSESSABLE, NOT_GATHERED = "under-specified", "not assessable", "not gathered"
@@ -70,12 +63,7 @@ def is_measured(claim: Claim) -> bool:
 
 def judge(claim: Claim, reader: Reader) -> _Judged:
     """The deciding margin of a claim, positive where the claim is true, its verdict, what there is to say about it, and
-    all of its margins with the numbers of their cases and their own verdicts.
-
-    Args:
-        claim: The claim.
-        reader: What the source tells.
-    """
+    all of its margins with the numbers of their cases and their own verdicts."""
     if claim.predicate is None:
         verdict = UNDER_SPECIFIED if claim.reason else NOT_ASSESSABLE
         return _NOTHING, verdict, claim.reason or claim.cannot_fail, []
@@ -108,14 +96,8 @@ def judge_all(
     replicates: pd.DataFrame | None = None,
     language_model: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Judge every claim by every source.
-
-    Args:
-        claims: The ledger.
-        paper: The paper's published numbers.
-        study: The study.
-        replicates: What `cocal spread` has gathered of tables/claims.csv, if replicates were run.
-        language_model: The result of this function in a study of a language model, whose own verdicts are shown.
+    """Judge every claim by every source: the paper's numbers, the study, what `cocal spread` has gathered of
+    tables/claims.csv over replicates, and the result of this function in a study of a language model.
 
     Returns:
         The columns `COLUMNS`, with a row for each claim and source, whose case is 0 and whose margin is "", and one for
@@ -137,7 +119,7 @@ def judge_all(
             scored = claim.scored_by(score) if score else claim
             if scored is None:
                 continue
-            stated = {} if score else _stated(claim, paper)
+            stated = {} if score else {(number, one.label): one.value for number, one, _ in judge(claim, paper)[3]}
             found = {} if score else {PAPER: (*_of_paper(claim, paper), [], None)}
             found[STUDY] = (*_of_study(scored, study), None)
             found[REPLICATES] = (_NOTHING, *found[STUDY][1:3], [], None)
@@ -157,22 +139,13 @@ def judge_all(
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _stated(claim: Claim, paper: Reader) -> dict[tuple[int, str], float]:
-    """The paper's own margins of a claim, by case and label."""
-    return {(number, margin.label): margin.value for number, margin, _ in judge(claim, paper)[3]}
-
-
 def _shown(
     source: str, margin: Margin, case: int, stated: Mapping[tuple[int, str], float], replicates: pd.DataFrame | None
 ) -> tuple[tuple, tuple[float, float]]:
     """The numbers of a margin and its tests, and in how many of how many replicates it is positive.
 
-    Args:
-        source: Who tells it; the paper has no intervals, and only this study and its replicates are tested.
-        margin: The margin.
-        case: Number of its case.
-        stated: The paper's margins of the claim.
-        replicates: Values of every margin of the replicates, by case and label, if these are the source.
+    The paper has no intervals, and only this study and its replicates are tested. The paper's margins and, if these are
+    the source, the values of the replicates are by case and label.
     """
     tested = source in (STUDY, REPLICATES) and margin.lower < margin.upper
     published = stated.get((case, margin.label), math.nan) if tested else math.nan
@@ -300,13 +273,7 @@ def by_unit(
 ) -> pd.DataFrame:
     """The margin that decides each claim in each unit: of ECE, of AUROC, and of shares of the responses.
 
-    All sources show one comparison: that which decides for the replicates, or else for the study.
-
-    Args:
-        claims: Claims about such metrics.
-        paper: The paper's published numbers.
-        study: The study.
-        replicates: What `cocal spread` has gathered of tables/claims.csv, if replicates were run.
+    All sources of `judge_all` show one comparison: that which decides for the replicates, or else for the study.
 
     Returns:
         Columns of `COLUMNS`: the place, the margin up to its p-value, the verdict, title and family; `margin` is one of
@@ -322,10 +289,9 @@ def by_unit(
         decides = next((name for name in (REPLICATES, STUDY) if found.get(name)), PAPER)
         for unit, source in product(UNITS, found):
             shown = _deciding(claim, found[decides], unit)
-            same = [one[1:] for one in found[source] if (one[0], one[1].label) == shown]
-            if not same:
+            margin, said = next((one[1:] for one in found[source] if (one[0], one[1].label) == shown), (None, ""))
+            if margin is None:
                 continue
-            ((margin, said),) = same
             said = _STATED.get(said, said) if source == PAPER else said
             decided = {source: (*margin[:4], said)}
             if source == REPLICATES:

@@ -1,17 +1,15 @@
 """Confidence quality of CoCal and PostCal at matched budgets (fig:rq4_cocal_vs_posthoc)."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
-import pandas as pd
-
-from cocal.drawing.style import Figure
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
 from cocal_study.exhibits.drawing.curves import draw_prefixes, prepare_curves
 from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import metrics_file
 
-Layout, prepare = CurvesLayout, prepare_curves
+Layout, prepare, draw = CurvesLayout, prepare_curves, partial(draw_prefixes, "Matched budget (rollout steps)")
 _METHODS = ("cocal-binary", "postcal-binary")
 
 
@@ -29,8 +27,3 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             layout=curves(study, _METHODS, study.reports.budgets, study.policy.steps),
             inputs={"metrics": metrics_file(study.main_backbone, "-budgets")},
         )
-
-
-def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
-    """A panel of the ECE and one of the AUROC."""
-    return draw_prefixes(numbers, layout, "Matched budget (rollout steps)")

@@ -21,9 +21,8 @@ from cocal_study.evidence.verdicts import (
     of_claims,
     of_families,
 )
-from cocal_study.exhibits.base.exhibit import LANGUAGE_MODEL as GATHERED
 from cocal_study.exhibits.base.exhibit import TableExhibit
-from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_fields, judged
+from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_inputs, claims_layout, judged
 from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
 from cocal_study.exhibits.typesetting.wording import DEGENERATE, listed, signed
 from cocal_study.planning.plan import has_methods
@@ -54,9 +53,9 @@ _COSTS = "Costs, which are no evidence on calibration"
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table, where the study has CoCal."""
     if has_methods(study, "cocal-binary"):
-        fields = claims_fields(study)
+        inputs = claims_inputs(study)
         if study.reports.language_model:
-            fields["inputs"][GATHERED] = f"{study.reports.language_model}/tables/claims.csv"
+            inputs["language_model"] = f"{study.reports.language_model}/tables/claims.csv"
         yield TableExhibit(
             title="Which claims of the paper hold",
             chapter="Claims",
@@ -67,7 +66,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             f"{_RULE} Claims that restate one another count as one family, and claims about costs are no evidence on "
             "calibration and count apart. The page also gives every margin, the words of the paper, how they are "
             "read, and why a claim has no verdict.",
-            **fields,
+            layout=claims_layout(study),
+            inputs=inputs,
         )
 
 
@@ -226,9 +226,4 @@ def _words(ledger: Sequence[Claim], by_place: Mapping[tuple[str, str, str], obje
         return Row(claim.title, tuple(map(Cell, texts)))
 
     heads = ("Section", "Words of the paper", "Kind", "How they are read", "Replicates", "What else is to say")
-    return Block(
-        corner="Claim",
-        heads=(tuple(map(Head, heads)),),
-        groups=(Group(tuple(map(row, ledger))),),
-        align="l",
-    )
+    return Block(corner="Claim", heads=(tuple(map(Head, heads)),), groups=(Group(tuple(map(row, ledger))),), align="l")

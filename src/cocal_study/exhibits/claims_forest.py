@@ -13,7 +13,8 @@ from cocal_study.evidence.claims import Claim
 from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
 from cocal_study.evidence.verdicts import PAPER, REPLICATES, STUDY, UNITS, by_unit, is_measured, joined
 from cocal_study.exhibits.base.exhibit import FigureExhibit
-from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_fields, judged, readers
+from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_inputs, claims_layout, judged, readers
+from cocal_study.exhibits.drawing.curves import entry
 from cocal_study.exhibits.drawing.sizes import PAGE_HEIGHT
 from cocal_study.planning.plan import has_methods
 
@@ -54,7 +55,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "numbers; the lower line has a dot for each replicate, their mean and the 95 % interval of Student's t, "
             "in the colour of their joint verdict. A line that leaves the panel ends at its edge. Values, ranges "
             "and times are in the table alone.",
-            **claims_fields(study),
+            layout=claims_layout(study),
+            inputs=claims_inputs(study),
         )
 
 
@@ -67,18 +69,8 @@ def prepare(
     central: pd.DataFrame | None = None,
     **inputs: Any,
 ) -> pd.DataFrame:
-    """The margins of the claims that are about differences of metrics.
-
-    Args:
-        layout: The parts of the study that stand for those of the paper.
-        ledger: The claims.
-        replicates: What `cocal spread` has gathered of tables/claims.csv.
-        central: The same of replicates of the central comparison alone.
-        inputs: The other arguments of `cocal_study.exhibits.base.ledger.readers`.
-
-    Returns:
-        The result of `cocal_study.evidence.verdicts.by_unit`.
-    """
+    """The margins of the claims that are about differences of metrics (`by_unit`); the other inputs are those of
+    `readers`."""
     drawn = [claim for claim in ledger if not is_measured(claim)]
     return by_unit(drawn, *readers(layout, **inputs), joined(replicates, central))
 
@@ -155,17 +147,13 @@ def _mean(colour: str) -> dict[str, Any]:
 
 def _legend(numbers: pd.DataFrame) -> list:
     """Entries for the verdicts and sources that occur."""
-    from matplotlib.lines import Line2D
-
     of_study = set(numbers.loc[numbers["source"] == STUDY, "verdict"])
     handles = [
-        Line2D([], [], linewidth=1.1, markersize=3.4, label=verdict, **look)
-        for verdict, look in _LOOKS.items()
-        if verdict in of_study
+        entry(verdict, linewidth=1.1, markersize=3.4, **look) for verdict, look in _LOOKS.items() if verdict in of_study
     ]
-    handles.append(Line2D([], [], label="published", **_PUBLISHED))
+    handles.append(entry("published", **_PUBLISHED))
     if (numbers["source"] == REPLICATES).any():
-        handles.append(Line2D([], [], label="one replicate", **_OF_ONE))
+        handles.append(entry("one replicate", **_OF_ONE))
         mean = _mean("#6a6a6a") | {"linestyle": "-", "linewidth": 0.6}
-        handles.append(Line2D([], [], label="their mean, 95 % of t", **mean))
+        handles.append(entry("their mean, 95 % of t", **mean))
     return handles

@@ -14,8 +14,7 @@ from cocal_study.exhibits.base.exhibit import (
     Distinct,
     Labelled,
     Labels,
-    MethodsLayout,
-    Step,
+    MethodsStepLayout,
     TableExhibit,
     labelled,
     of_main,
@@ -36,19 +35,12 @@ class ComparedDomain(Labelled):
     datasets: Labels
 
 
-class Layout(MethodsLayout):
+class Layout(MethodsStepLayout):
     """The contents of the table: each of our methods against all others, by data set."""
 
     apart: ClassVar[tuple[str, ...]] = ("backbone", "step")
 
-    step: Step
-    """Policy step shown; the pre-RL model's rows come from step 0 of "base"."""
     domains: Distinct[ComparedDomain]
-
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """Each of our methods with each rival; the two variants meet once."""
-        return pairs_in_table(self.methods)
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -79,15 +71,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(layout: Layout, resamples: Resamples) -> pd.DataFrame:
     """Test the difference to every rival on every data set and macro average.
 
-    Args:
-        resamples: Metrics of every resample of the questions.
-
     Returns:
         The columns of `cocal_study.evidence.comparisons.table_of`, in the order of the domains, of which the macro
         average comes last, then our methods, then the rivals, then the metrics.
-
-    Raises:
-        ContractError: if a method has no predictions on a data set.
     """
     datasets = [name for domain in layout.domains for name in (*(one.name for one in domain.datasets), domain.name)]
     return table_of(resamples, layout.methods, layout.step, datasets)
@@ -95,12 +81,13 @@ def prepare(layout: Layout, resamples: Resamples) -> pd.DataFrame:
 
 def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid:
     """Set the table, with a block for each of our methods and macro average; the page adds those of the data sets."""
+    pairs = pairs_in_table(layout.methods)
     macros = [Labelled(name=one.name, label=f"Macro average, {one.label}") for one in layout.domains]
     sets = [one for domain in layout.domains for one in domain.datasets]
     metrics = [name for name in _SHOWN if name in set(numbers["metric"])]
 
     def block(ours: str, datasets: Sequence[Labelled]) -> Block:
-        rivals = [rival for one, rival in layout.pairs if one == ours]
+        rivals = [rival for one, rival in pairs if one == ours]
         cells = {
             (one.name, rival, metric): Cell(UNDEFINED) for one in datasets for rival in rivals for metric in metrics
         }
@@ -112,7 +99,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid
                 cells[row.dataset, row.rival, row.metric] = Cell(text, mark, degenerate=row.degenerate)
         return metric_block(f"{METHODS[ours].label} minus", datasets, metrics, method_groups(rivals), cells, width=1)
 
-    ours = list(dict.fromkeys(one for one, _ in layout.pairs))
+    ours = list(dict.fromkeys(one for one, _ in pairs))
     count = resamples.data.sizes["resample"]
     return Grid(
         title=f"Paired differences, {layout.backbone_label}, step {layout.step}",

@@ -12,21 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from cocal.companion.spec import CompanionSpec, Prefix
-from cocal.errors import ContractError
 from cocal.metrics.shown import UNDEFINED, metric_text
-from cocal.settings.base import Algorithm, Count, Name
+from cocal.settings.base import Algorithm, Name
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.cubes.cells import read_cell
-from cocal_study.evidence.published import MACRO, METRICS, Published
+from cocal_study.evidence.published import MACRO, Published
 from cocal_study.exhibits.base.exhibit import (
     FACTUAL,
     MATHEMATICS,
-    PUBLISHED,
-    REGIMES,
-    BackboneLayout,
     Labelled,
     Labels,
+    StepLayout,
     Steps,
     TableExhibit,
     labelled,
@@ -87,11 +84,9 @@ _CONDITIONS = {
 shown for each set as well."""
 
 
-class Layout(BackboneLayout):
+class Layout(StepLayout):
     """The contents of the table."""
 
-    step: Count
-    """Last step of the training."""
     stages: Steps
     """Steps at which the accuracy of the rollouts is shown."""
     algorithms: tuple[Algorithm, ...]
@@ -121,17 +116,14 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         "metrics": metrics_file(backbone),
         "rollouts": [rollouts_folder(backbone, name) for name in algorithms],
         "questions": questions_file(study.policy.dataset),
-        PUBLISHED: "config/paper",
+        "published": "config/paper",
     }
     if study.reports.regimes:
-        inputs[REGIMES] = f"{study.reports.regimes}/points.csv"
-    products = {}
-    if has_methods(study, "postcal-binary"):
-        products["companions"] = companion_folder(backbone, "resampled")
-        inputs["companions"] = f"{products['companions']}/{Prefix(step, step).folder}"
-    if has_methods(study, "cocal-binary"):
-        products["replayed"] = companion_folder(backbone, "rollouts")
-        inputs["replayed"] = f"{products['replayed']}/{Prefix(step, step).folder}"
+        inputs["regimes"] = f"{study.reports.regimes}/points.csv"
+    learners = {"companions": ("postcal-binary", "resampled"), "replayed": ("cocal-binary", "rollouts")}
+    for kind, (method, experience) in learners.items():
+        if has_methods(study, method):
+            inputs[kind] = f"{companion_folder(backbone, experience)}/{Prefix(step, step).folder}"
     sets = macro_averages(study, backbone).get(MATHEMATICS, [])
     inputs["answered"] = [responses_file(backbone, "grpo", step, "answer", name) for name in sets]
     yield TableExhibit(
@@ -159,7 +151,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             known=tuple(name for name in _KNOWN if has_methods(study, name)),
         ),
         inputs=inputs,
-        products=products,
     )
 
 
@@ -174,31 +165,19 @@ def prepare(
     replayed: CompanionSpec | None = None,
     answered: Sequence[pd.DataFrame] = (),
 ) -> pd.DataFrame:
-    """The conditions, one per row.
-
-    Args:
-        metrics: Metric cube (`cocal_study.cubes.cube`) of the backbone.
-        rollouts: Rollouts of each of the layout's algorithms.
-        questions: Questions that they answer.
-        published: The paper's numbers.
-        companions: Spec of the last step's companions of PostCal, where the study has it.
-        regimes: What was measured under other conditions (`cocal_study.evidence.regimes.COLUMNS`), if it was.
-        replayed: Spec of the last step's companions of CoCal, where the study has it.
-        answered: Responses to the mathematical sets: whether they are right, and the log-probabilities of their tokens.
+    """The conditions, one per row; each of the layout's algorithms has a table of rollouts.
 
     Returns:
         Columns condition, of (what a row is about), metric (a metric of the cube, "share", "gap", "count" or
         "setting"), value (the study's), paper (NaN where the paper states none), ratio (value / paper), matched
         ("required", "reported" or "size"), least and greatest (the bounds of a required value; NaN without one), and
         place (table, row and column of the paper, or its section). Accuracies and shares lie in [0, 1].
-
-    Raises:
-        ContractError: if the cube lacks a method on a set, or companions retain more responses than there were.
     """
     tables = dict(zip(layout.algorithms, rollouts, strict=True))
     rows = [row for domain in layout.domains for row in _measured(layout, domain, metrics, published)]
-    rows += _trained(layout, tables, metrics)
-    rows += _kept(tables, questions, companions, published)
+    for found in ([*_trained(layout, tables, metrics)], [*_kept(tables, questions, companions, published)]):
+        conditions = [row[0] for row in found]
+        rows += sorted(found, key=lambda row, order=conditions: order.index(row[0]))  # those of one name together
     rows += _learnt(replayed, published)
     rows += _known(layout, metrics, answered, published)
     steps, place = published.cell("hyperparameters", "Policy training: Training steps", "Value")
@@ -206,8 +185,10 @@ def prepare(
     for name, value in layout.sampling.items():
         paper, place = published.cell("hyperparameters", f"Evaluation: {name}", "Value")
         rows.append((SAMPLING, name, "setting", _SIZE, paper, value, place))
-    if regimes is not None:
-        rows += _by_sampling(regimes)
+    if regimes is not None:  # GRPO's policy on the same questions under each sampling, over replicates
+        points = regimes[regimes["axis"] == SAMPLING].drop_duplicates(["level", "replicate"])
+        for level, value in points.groupby("level", sort=False)["accuracy"].mean().items():
+            rows.append((SAMPLING, f"Accuracy (%), {level}", "share", _SIZE, float("nan"), value, ""))
     frame = pd.DataFrame(rows, columns=["condition", "of", "metric", "matched", "paper", "value", "place"])
     frame["ratio"] = frame["value"] / frame["paper"]
     required = frame["matched"] == REQUIRED
@@ -218,13 +199,6 @@ def prepare(
     return frame[["condition", "of", "metric", "value", "paper", "ratio", "matched", "least", "greatest", "place"]]
 
 
-def _by_sampling(regimes: pd.DataFrame) -> Iterator[tuple]:
-    """Accuracies of GRPO's policy on the same questions under each sampling of the evaluation, over replicates."""
-    points = regimes[regimes["axis"] == SAMPLING].drop_duplicates(["level", "replicate"])
-    for level, value in points.groupby("level", sort=False)["accuracy"].mean().items():
-        yield SAMPLING, f"Accuracy (%), {level}", "share", _SIZE, float("nan"), value, ""
-
-
 def _read(layout: Layout, metrics: Cube, method: str, dataset: str, metric: str) -> pd.Series:
     cell = mean_cell(layout.backbone, method, layout.step, dataset)
     return read_cell(metrics, cell, [metric]).iloc[0]
@@ -232,7 +206,6 @@ def _read(layout: Layout, metrics: Cube, method: str, dataset: str, metric: str)
 
 def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) -> Iterator[tuple]:
     """Metrics of methods, of which the macro averages over mathematics are required."""
-    titles = {metric: title for title, metric in METRICS.items()}
     macro = Labelled(name=domain, label="Macro average")
     asked = REQUIRED if domain == MATHEMATICS else _REPORTED
     for title, (table, method, metric) in _CONDITIONS[domain].items():
@@ -240,8 +213,7 @@ def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) 
             mirrored = MACRO if one is macro else layout.mirrors.get(one.name)
             paper, place = float("nan"), ""
             if mirrored:
-                paper, place = published.cell(table, METHODS[method].label, f"{mirrored}: {titles[metric]}")
-                paper /= 100 if metric == "accuracy" else 1
+                paper, place = published.metric(table, method, metric, mirrored)
             value = _read(layout, metrics, method, one.name, metric)["value"]
             yield title, one.label, metric, asked if one is macro else _REPORTED, paper, value, place
     of = "Mathematics" if domain == MATHEMATICS else "Factual"
@@ -251,49 +223,38 @@ def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) 
 
 def _trained(layout: Layout, tables: Mapping[str, pd.DataFrame], metrics: Cube) -> Iterator[tuple]:
     """Accuracies of the rollouts up to each stage, and how much greater the last ones are than in the evaluation."""
-    gaps, less = [], "Accuracy of the last rollouts less that of the evaluation (points)"
+    less = "Accuracy of the last rollouts less that of the evaluation (points)"
     for name, table in tables.items():
         for stage in layout.stages:
             value = table["correct"][table["step"].between(stage - _LAST + 1, stage)].mean()
             yield _TRAINED, f"{name.upper()}, step {stage}", "share", _REPORTED, float("nan"), value, ""
         gap = value - _read(layout, metrics, _EVALUATED[name], MATHEMATICS, "accuracy")["value"]
-        gaps.append((less, name.upper(), "gap", _REPORTED, float("nan"), gap, ""))
-    yield from gaps
+        yield less, name.upper(), "gap", _REPORTED, float("nan"), gap, ""
 
 
 def _kept(
     tables: Mapping[str, pd.DataFrame], questions: pd.DataFrame, companions: CompanionSpec | None, published: Published
 ) -> Iterator[tuple]:
     """Shares of responses that reached the length limit, and shares of right ones and numbers of the others."""
-    kept = {name: table["correct"][~table["truncated"]] for name, table in tables.items()}
-    shares = {name.upper(): table["truncated"].mean() for name, table in tables.items()}
+    cut, kept = "Cut at the length limit (%)", "Responses kept"
+    for name, table in tables.items():
+        right = table["correct"][~table["truncated"]]
+        yield cut, name.upper(), "share", _REPORTED, float("nan"), table["truncated"].mean(), ""
+        yield _RIGHT, name.upper(), "share", REQUIRED, float("nan"), right.mean(), ""
+        yield kept, name.upper(), "count", _SIZE, float("nan"), len(right), ""
     levels = tables["grpo"]["question_id"].map(questions.set_index("question_id")["level"])
-    by_level = tables["grpo"]["truncated"].groupby(levels).mean()
-    shares |= {f"GRPO, level {level}": value for level, value in by_level.items() if level}  # 0: unknown
-    cut = "Cut at the length limit (%)"
-    for of, value in shares.items():
-        yield cut, of, "share", _REPORTED, float("nan"), value, ""
-    retained = []
+    for level, truncated in tables["grpo"]["truncated"].groupby(levels):
+        if level:  # 0: unknown
+            yield cut, f"GRPO, level {level}", "share", _REPORTED, float("nan"), truncated.mean(), ""
+            yield kept, f"GRPO, level {level}", "count", _SIZE, float("nan"), (~truncated).sum(), ""
     if companions:
         stated, place = published.numbers("PostCal retains"), 'appendix B.2, "PostCal retains"'
         counts, whole = (companions.training_responses, companions.validation_responses), len(tables["grpo"])
-        if sum(counts) > whole:
-            raise ContractError(
-                f"companions: they retain more than the {whole} responses of the training; rerun their fit"
-            )
         paper = 1 - sum(stated) / published.numbers("-response raw budget")[0]
         value = 1 - sum(counts) / whole
         yield cut, "Responses of GRPO's final policy (PostCal)", "share", REQUIRED, paper, value, place
         for part, one, count in zip(("training", "validation"), stated, counts, strict=True):
-            retained.append(("Responses kept", f"PostCal, {part}", "count", _SIZE, one, count, place))
-    for name, correct in kept.items():
-        yield _RIGHT, name.upper(), "share", REQUIRED, float("nan"), correct.mean(), ""
-    for name, correct in kept.items():
-        yield "Responses kept", name.upper(), "count", _SIZE, float("nan"), len(correct), ""
-    for level, count in (~tables["grpo"]["truncated"]).groupby(levels).sum().items():
-        if level:
-            yield "Responses kept", f"GRPO, level {level}", "count", _SIZE, float("nan"), count, ""
-    yield from retained
+            yield kept, f"PostCal, {part}", "count", _SIZE, one, count, place
 
 
 def _learnt(replayed: CompanionSpec | None, published: Published) -> Iterator[tuple]:
@@ -311,7 +272,7 @@ def _learnt(replayed: CompanionSpec | None, published: Published) -> Iterator[tu
 def _known(layout: Layout, metrics: Cube, answered: Sequence[pd.DataFrame], published: Published) -> Iterator[tuple]:
     """What the policy knows without a companion, and on how many responses everything is measured."""
     for name in layout.known:
-        paper, place = published.cell("main", METHODS[name].label, f"{MACRO}: AUROC")
+        paper, place = published.metric("main", name, "auroc")
         value = _read(layout, metrics, name, MATHEMATICS, "auroc")["value"]
         yield _AWARE, METHODS[name].label, "auroc", _KNOWN[name], paper, value, place
     wrong = [table["logprobs"][~table["correct"]] for table in answered]

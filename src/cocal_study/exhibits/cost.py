@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from cocal.errors import ContractError
-from cocal.settings.base import Count, Name
+from cocal.settings.base import Name
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import BackboneLayout, TableExhibit, of_main
+from cocal_study.exhibits.base.exhibit import StepLayout, TableExhibit, of_main
 from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal_study.exhibits.typesetting.wording import LONG, SHORT, TIMES_DIFFER, counted, listed, said, times
 from cocal_study.planning.costs import Cost, Latency
@@ -27,15 +27,13 @@ _WORK = ("LLM training", "sampling", "fit of CoCal's companions", "fit of PostCa
 """The work that the records of costs have measured."""
 
 
-class Layout(BackboneLayout):
+class Layout(StepLayout):
     """The contents of the table."""
 
     generation_dataset: Name
     """Set whose questions were generated to time inference."""
     generation_label: str
     """Its name in print."""
-    step: Count
-    """Step of the policy that was timed."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -79,13 +77,6 @@ def prepare(
 ) -> pd.DataFrame:
     """The times of the table in seconds, with one row per method.
 
-    Args:
-        training: Training of the policy, and the states of its rollouts; its items are rollout steps.
-        sampling: Sampling of PostCal's responses, and their states.
-        fit: Joint fit of the companions on all rollouts; its items are companions.
-        postcal_fit: The same on PostCal's responses.
-        latency: Inference.
-
     Returns:
         Columns method, training_llm, training_sampling, training_states, training_mlp, inference_llm, inference_mlp
         (float64; NaN where a method has no such cost, or it was not timed). Inference is per question.
@@ -121,7 +112,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, **costs: Cost | Latency) -> Grid
         heads=(
             (Head("Training", sum(name.startswith("training") for name in columns)), Head("Inference", 2)),
             tuple(Head(_HEADS[name]) for name in columns),
-            tuple(Head(f"({unit.name})") for unit, _ in printed),
+            tuple(Head(f"({unit})") for unit, _ in printed),
         ),
         groups=(Group(tuple(Row(method, tuple(map(Cell, texts))) for method, *texts in rows)),),
     )

@@ -11,7 +11,7 @@ from cocal.metrics.shown import metric_text
 from cocal_study.config.study import Study
 from cocal_study.cubes.better import BETTER
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
+from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves, macro_source
 from cocal_study.exhibits.base.inputs import Cube, mean_cell
 from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row
 from cocal_study.exhibits.drawing.sizes import HALF_WIDTH, Colormap
@@ -52,17 +52,12 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """Macro averages of every stage's companion on the responses of every stage's policy.
 
-    Args:
-        metrics: Metric cube of a sweep, with the dimension `source_step`.
-
     Returns:
-        Columns source_step (rollout steps that the companion learnt from), step (of the policy), metric (ece,
-        auroc), value (mean over the seeds), lower, upper (bootstrap interval over the questions), n, those
-        of `cocal_study.cubes.cells.RATES`, seed_sd; in the order of source steps, steps, metrics.
+        Columns source_step (rollout steps that the companion learnt from), step (of the policy) and those of
+        `cocal_study.cubes.cells.read_cell`, in this order.
 
     Raises:
         ConfigError: if the layout has several methods.
-        ContractError: if the cube lacks a pair of stages.
     """
     if len(layout.methods) > 1:
         raise ConfigError(f"--layout: methods: this figure shows one method, not {', '.join(layout.methods)}")
@@ -110,7 +105,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
         height=None,
         label="Target policy (training step)",
         handles=[Patch(**_FRAME, label="matched stage")],
-        source=f"{layout.source}\ndarker is better, each panel on its own scale",
+        source=f"{macro_source(layout)}\ndarker is better, each panel on its own scale",
         width=HALF_WIDTH if stages <= _MOST_AT_HALF_WIDTH else TEXT_WIDTH,
         left=0.46,
         between=0.14,

@@ -11,7 +11,7 @@ import pandas as pd
 
 from cocal.drawing.style import Figure
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
+from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves, macro_source
 from cocal_study.exhibits.drawing.curves import (
     QUESTION_WHISKERS,
     method_handles,
@@ -27,7 +27,8 @@ Layout, prepare = CurvesLayout, prepare_curves
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The figure of the main backbone, where the study has coupled methods and CoCal's companions on their policies."""
-    methods = transferred_methods(study)
+    coupled = [algorithm for algorithm in ("rlcr", "dcpo") if algorithm in study.policy.algorithms]
+    methods = [name for algorithm in coupled for name in (algorithm, f"cocal-on-{algorithm}")]
     if methods and set(methods) <= set(study.estimators.methods):
         yield FigureExhibit(
             title="Transfer to RLCR and DCPO",
@@ -43,12 +44,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
         )
 
 
-def transferred_methods(study: Study) -> list[str]:
-    """Each coupled method, followed by CoCal's companion on its policy."""
-    coupled = [algorithm for algorithm in ("rlcr", "dcpo") if algorithm in study.policy.algorithms]
-    return [name for algorithm in coupled for name in (algorithm, f"cocal-on-{algorithm}")]
-
-
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
     return metric_row(
@@ -57,7 +52,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
         height=0.8,
         label="Training step",
         handles=method_handles(layout.methods),
-        source=f"{layout.source}\nresponses of each policy with two valid confidences\n{QUESTION_WHISKERS}",
+        source=f"{macro_source(layout)}\nresponses of each policy with two valid confidences\n{QUESTION_WHISKERS}",
         width=HALF_WIDTH,
         columns=2,
     )

@@ -6,7 +6,7 @@ and routing decide about the first response to each question of all sets of a do
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -16,12 +16,12 @@ from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, question_counts, resampled_means
 from cocal.metrics.choices import best_of_n, first, vote
 from cocal.metrics.shown import UNDEFINED, metric_text
-from cocal.settings.base import Count, Name, OpenShare
+from cocal.settings.base import Name, OpenShare
 from cocal_study.config.evaluation import DecisionSettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.cubes.choices import kept_accuracy, solvable, tried
-from cocal_study.exhibits.base.exhibit import Labelled, MethodsLayout, TableExhibit, of_main
+from cocal_study.exhibits.base.exhibit import Labelled, MethodsStepLayout, TableExhibit, of_main
 from cocal_study.exhibits.base.inputs import rows_by_seed
 from cocal_study.exhibits.typesetting.grid import (
     Block,
@@ -58,13 +58,9 @@ class Sampled(Labelled):
     """Number of responses to each question that have confidences."""
 
 
-class Layout(MethodsLayout):
+class Layout(MethodsStepLayout):
     """The contents of the table."""
 
-    apart: ClassVar[tuple[str, ...]] = ("step",)
-
-    step: Count
-    """Policy step whose responses are decided on."""
     sets: Annotated[tuple[Sampled, ...], Field(min_length=1)]
     """Sets of the first part."""
     domains: dict[Name, tuple[Name, ...]]
@@ -132,9 +128,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Decide, and compute how good the decisions are; companions are averaged over their seeds.
 
-    Args:
-        predictions: Table in the contract `PREDICTIONS` of the responses of GRPO's policy at the step.
-        responses: For each of `layout.sets` the columns `cocal_study.exhibits.base.inputs.CHOSEN_FROM` of `RESPONSES`.
+    There is a table of responses for each of `layout.sets`.
 
     Returns:
         Columns part, rule, method (empty where a rule needs none), dataset, metric, value, lower, upper, questions
@@ -252,9 +246,7 @@ def _routings(layout: Layout, domain: str, asked: Mapping[str, np.ndarray]) -> I
             yield ROUTING, f"{sent:g}", method, domain, "accuracy", kept[0], lower[0], upper[0], questions, 1
 
 
-def grid(
-    numbers: pd.DataFrame, layout: Layout, *, predictions: pd.DataFrame, responses: Sequence[pd.DataFrame]
-) -> Grid:
+def grid(numbers: pd.DataFrame, layout: Layout, *, predictions: pd.DataFrame, **_: object) -> Grid:
     """Set the table, with a block for each part; the last one only where a method sends questions elsewhere."""
     blocks = [_choice_block(numbers, layout), _abstention_block(numbers, layout)]
     if layout.routing:

@@ -1,17 +1,15 @@
 """Confidence quality of companions that learnt from the first rollout steps (fig:early_step_cocal)."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
-import pandas as pd
-
-from cocal.drawing.style import Figure
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
 from cocal_study.exhibits.drawing.curves import draw_prefixes, prepare_curves
 from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import metrics_file
 
-Layout, prepare = CurvesLayout, prepare_curves
+Layout, prepare, draw = CurvesLayout, prepare_curves, partial(draw_prefixes, "Rollout steps learnt from")
 _METHODS = ("cocal-group", "cocal-binary")
 
 
@@ -28,8 +26,3 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             layout=curves(study, _METHODS, study.reports.early_steps, study.policy.stages[0]),
             inputs={"metrics": metrics_file(study.main_backbone, "-sweep")},
         )
-
-
-def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
-    """A panel of the ECE and one of the AUROC."""
-    return draw_prefixes(numbers, layout, "Rollout steps learnt from")

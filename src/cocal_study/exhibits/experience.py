@@ -8,30 +8,23 @@ import pandas as pd
 from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.evidence.published import MACRO, METRICS, Published
+from cocal_study.evidence.published import METRICS, Published
 from cocal_study.evidence.regimes import SCORES
 from cocal_study.evidence.verdicts import over_replicates
-from cocal_study.exhibits.base.exhibit import EXPERIENCE, PUBLISHED, FigureExhibit
+from cocal_study.exhibits.base.exhibit import FigureExhibit
+from cocal_study.exhibits.drawing.curves import entry
 from cocal_study.exhibits.regimes import Layout, layout_of
 
 PAPER = "paper"
 """The source of the paper's own points."""
 SHOWN = {
-    "cocal-binary": "CoCal (binary)",
-    "postcal-binary": "PostCal (binary)",
-    "linear-binary": "linear probe",
-    "token-probability": "TokenProb",
-    "token-probability+platt-all": "TokenProb, recalibrated",
+    "cocal-binary": ("CoCal (binary)", "#1b6e53", "o", "-"),
+    "postcal-binary": ("PostCal (binary)", "#b3401f", "s", "-"),
+    "linear-binary": ("linear probe", "#4a5fa5", "^", "--"),
+    "token-probability": ("TokenProb", "#6a6a6a", "v", "-"),
+    "token-probability+platt-all": ("TokenProb, recalibrated", "#6a6a6a", "D", ":"),
 }
-"""The methods in the order of the legend."""
-_LOOKS = {
-    "cocal-binary": ("#1b6e53", "o", "-"),
-    "postcal-binary": ("#b3401f", "s", "-"),
-    "linear-binary": ("#4a5fa5", "^", "--"),
-    "token-probability": ("#6a6a6a", "v", "-"),
-    "token-probability+platt-all": ("#6a6a6a", "D", ":"),
-}
-"""Colour, mark and line of each method."""
+"""Words, colour, mark and line of each method, in the order of the legend."""
 _TITLES = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score"}
 _HEIGHT, _BOTTOM, _TOP = 2.35, 0.78, 0.2
 
@@ -49,17 +42,12 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "the rollouts. Means over replicates with the interval of Student's t. Stars are the paper's numbers, at "
             "the 152,065 responses that it retains for training.",
             layout=layout_of(study),
-            inputs={EXPERIENCE: f"{study.reports.experience}/points.csv", PUBLISHED: "config/paper"},
-            needs=(EXPERIENCE,),
+            inputs={"experience": f"{study.reports.experience}/points.csv", "published": "config/paper"},
         )
 
 
 def prepare(layout: Layout, experience: pd.DataFrame, published: Published) -> pd.DataFrame:
     """The mean of every metric at every point, and the paper's own numbers.
-
-    Args:
-        experience: Measured points (`cocal_study.evidence.regimes.COLUMNS`).
-        published: The paper's numbers.
 
     Returns:
         Columns source ("study" or `PAPER`), level (questions per step), method, metric, learnt (responses that CoCal's
@@ -72,12 +60,11 @@ def prepare(layout: Layout, experience: pd.DataFrame, published: Published) -> p
             if (values := part[metric].dropna().to_numpy()).size:
                 mean = over_replicates(values, layout.level, "")
                 rows.append(("study", str(level), method, metric, learnt[level], *mean[:3], len(values)))
-    titles = {metric: title for title, metric in METRICS.items()}
     paper, _ = published.numbers("PostCal retains")
     for method in SHOWN:
         for metric in SCORES if method in METHODS else ():
-            if metric in titles:
-                value = published.cell("main", METHODS[method].label, f"{MACRO}: {titles[metric]}")[0]
+            if metric in METRICS.values():
+                value, _ = published.metric("main", method, metric)
                 rows.append((PAPER, "256", method, metric, paper, value, float("nan"), float("nan"), 1))
     names = ["source", "level", "method", "metric", "learnt", "value", "lower", "upper", "replicates"]
     return pd.DataFrame(rows, columns=names)
@@ -86,7 +73,6 @@ def prepare(layout: Layout, experience: pd.DataFrame, published: Published) -> p
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel for each metric."""
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
     figure = Figure(figsize=(TEXT_WIDTH, _HEIGHT))
     axes = figure.subplots(1, len(SCORES))
@@ -96,10 +82,8 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     axes[len(SCORES) // 2].set_xlabel("Responses learnt from")
     figure.subplots_adjust(0.06, _BOTTOM / _HEIGHT, 0.99, 1 - _TOP / _HEIGHT, wspace=0.22)
     drawn = set(numbers["method"])
-    handles = [
-        Line2D([], [], label=label, **_look(method), linewidth=1) for method, label in SHOWN.items() if method in drawn
-    ]
-    handles.append(Line2D([], [], label="the paper", color=INK, marker="*", linestyle="none", markersize=6))
+    handles = [entry(SHOWN[method][0], **_look(method), linewidth=1) for method in SHOWN if method in drawn]
+    handles.append(entry("the paper", color=INK, marker="*", linestyle="none", markersize=6))
     figure.legend(handles=handles, loc="lower center", ncols=3, bbox_to_anchor=(0.5, 0.2 / _HEIGHT), **LEGEND)
     said = f"{layout.backbone_label}, macro average of mathematics; bars: {100 * layout.level:g} % over replicates"
     figure.text(0.5, 0.04 / _HEIGHT, said, ha="center", va="bottom", **SMALL_PRINT)
@@ -107,7 +91,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
 
 
 def _look(method: str) -> dict[str, Any]:
-    colour, marker, line = _LOOKS[method]
+    _, colour, marker, line = SHOWN[method]
     return {"color": colour, "marker": marker, "linestyle": line, "markersize": 3.2, "markeredgewidth": 0}
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal_study.config.study import Study
 from cocal_study.evidence.fits import FEW, OWN, PAPER, PAPER_UPDATES, POOLINGS, PROBE, RAW, STANDARDISED
-from cocal_study.exhibits.base.exhibit import FITS, TableExhibit
+from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.regimes import Layout, layout_of
 from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
 
@@ -29,16 +29,12 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "linear probe of the same states, unnormalised if standardised states get there without, and its states "
             "hold too little if the probe itself stays below the policy's token probability.",
             layout=layout_of(study),
-            inputs={FITS: study.reports.fits},
-            needs=(FITS,),
+            inputs={"fits": study.reports.fits},
         )
 
 
 def prepare(layout: Layout, fits: pd.DataFrame) -> pd.DataFrame:
     """The scores of every fit, one per row.
-
-    Args:
-        fits: What was measured (`cocal_study.evidence.fits.COLUMNS`).
 
     Returns:
         Columns study, backbone, scale, pooling, updates, method, metric, value, seeds, norm and deviation.

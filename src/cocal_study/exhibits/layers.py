@@ -23,7 +23,7 @@ from cocal_study.exhibits.base.exhibit import (
     origin,
 )
 from cocal_study.exhibits.base.inputs import Cube, cube_of, mean_cell
-from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
+from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, entry, metric_row, value_axis
 from cocal_study.exhibits.drawing.sizes import BACKBONE_COLOURS
 from cocal_study.planning.plan import has_methods, layers_of
 from cocal_study.planning.results import metrics_file
@@ -94,18 +94,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
     """Macro averages of companions that read one layer each.
 
-    Args:
-        metrics: Metric cubes of sweeps over layers and poolings; each backbone is in exactly one of them.
-
     Returns:
-        Columns backbone, layer, metric (ece, auroc), value (mean over the seeds), lower, upper (bootstrap interval
-        over the questions), n, those of `cocal_study.cubes.cells.RATES`, seed_sd (standard deviation of the macro
-        average over the seeds), final (bool: the backbone's last layer) and level_with_best (bool: its interval
-        overlaps that of the backbone's best layer, the best one included; all layers where there are no intervals); in
-        the order of the backbones, layers, metrics.
-
-    Raises:
-        ContractError: if a backbone is in no cube or in several, or its cube lacks a layer.
+        Columns backbone, layer, those of `cocal_study.cubes.cells.read_cell`, final (bool: the backbone's last layer)
+        and level_with_best (bool: its interval overlaps that of the backbone's best layer, the best one included; all
+        layers where there are no intervals); in the order of the backbones, layers, metrics.
     """
     tables = []
     for backbone in layout.backbones:
@@ -151,8 +143,6 @@ def plot_layers(ax: Axes, panel: pd.DataFrame) -> None:
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
-    from matplotlib.lines import Line2D
-
     entries = [(colour, one.label, _CURVE) for colour, one in zip(BACKBONE_COLOURS, layout.backbones, strict=False)]
     entries += [(INK, "final layer", _FINAL), (INK, "within noise of the best", _LEVEL)]
     return metric_row(
@@ -160,7 +150,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
         plot_layers,
         height=1.5,
         label="Layer (zero-based block index)",
-        handles=[Line2D([], [], color=colour, label=label, **look) for colour, label, look in entries],
+        handles=[entry(label, color=colour, **look) for colour, label, look in entries],
         source=f"{macro_source(layout)}; band: standard deviation over the seeds\n"
         "within noise: bootstrap interval over the questions overlaps the best layer's",
     )

@@ -51,18 +51,11 @@ def prepare(
     resamples: Resamples | None = None,
     replicates_main: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Return the numbers of the table, and with the resamples one column more.
-
-    Args:
-        resamples: Metrics of every resample of the questions, if it is to say what is separable.
-        replicates_main: What `cocal spread` has gathered of tables/main.csv, which the page alone shows.
+    """Return the numbers of the table, and with the resamples one column more; the page alone shows the replicates.
 
     Returns:
         The columns of `cocal_study.exhibits.typesetting.accuracy.prepare`, and with resamples separable_from_best:
         "best", "yes" or "no"; "" for mean confidence, which is neither good nor bad, and for undefined values.
-
-    Raises:
-        ContractError: if a method lacks a data set.
     """
     numbers = accuracy.prepare(layout, metrics)
     if resamples is None:

@@ -9,7 +9,7 @@ from cocal.settings.base import Count
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import FigureExhibit, MethodsLayout, Steps, of_backbone
-from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
+from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, entry, metric_row, value_axis
 from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import online_file
 from cocal_study.planning.variants import windows
@@ -58,9 +58,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 def prepare(layout: Layout, scores: pd.DataFrame) -> pd.DataFrame:
     """Means over the seeds of the binary companions.
 
-    Args:
-        scores: Table in the contract of `cocal.store.contracts.PREQUENTIAL`.
-
     Returns:
         Columns window (0 for replayed companions), source_step, responses, metric, value (mean over the seeds), seed_sd
         and kept_bytes; in the order of the windows, the steps, then the ECE before the AUROC.
@@ -77,18 +74,16 @@ def prepare(layout: Layout, scores: pd.DataFrame) -> pd.DataFrame:
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
-    from matplotlib.lines import Line2D
-
     kept = numbers.groupby("window")["kept_bytes"].max()
     looks = dict(zip(layout.windows, _COLOURS, strict=False))
     handles = [
-        Line2D([], [], color=colour, linewidth=1.3, label=f"{name} ({_size(kept[window])} kept)")
+        entry(f"{name} ({_size(kept[window])} kept)", color=colour, linewidth=1.3)
         for window, colour in looks.items()
         for name in ["online" if window == 1 else f"online, last {window} steps"]
     ]
     mark = {"color": METHODS[_METHOD].colour, "marker": METHODS[_METHOD].marker, "linestyle": "none", "markersize": 4}
     if 0 in kept:
-        handles.append(Line2D([], [], **mark, label=f"replayed ({_size(kept[0])} kept)"))
+        handles.append(entry(f"replayed ({_size(kept[0])} kept)", **mark))
     counts = sorted(numbers["responses"].unique())
     responses = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
 

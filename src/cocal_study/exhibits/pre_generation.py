@@ -4,11 +4,9 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
-from cocal.settings.base import Count
 from cocal_study.config.study import Study
-from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import BackboneLayout, Labelled, Labels, TableExhibit, of_main
-from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
+from cocal_study.exhibits.base.exhibit import Labelled, Labels, StepLayout, TableExhibit, of_main
+from cocal_study.exhibits.base.inputs import Cube, read_methods, seeds_of
 from cocal_study.exhibits.typesetting.grid import PAIR, Grid, metric_block, ranked_cells
 from cocal_study.exhibits.typesetting.wording import DOMAINS, UNDEFINED_VALUE, counted, said
 from cocal_study.planning.plan import has_methods
@@ -17,13 +15,11 @@ from cocal_study.planning.results import metrics_file
 _METHODS = {"cocal-pre-generation": "Pre-generation", "cocal-group": "Post-generation (group)"}
 
 
-class Layout(BackboneLayout):
+class Layout(StepLayout):
     """The contents of the table, with one pair of columns per domain."""
 
     domains: Labels
     """Macro averages, in order."""
-    step: Count
-    """Policy step shown."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -52,18 +48,9 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """The numbers of the table, one per row, on the same responses, averaged over the seeds.
 
     Returns:
-        Columns domain, method, metric (ece, auroc), value, lower, upper, n, those of
-        `cocal_study.cubes.cells.RATES`, seed_sd.
-
-    Raises:
-        ContractError: if the cube lacks a method or a domain.
+        Columns domain, method, and those of `cocal_study.cubes.cells.read_cell`.
     """
-    cells = {
-        (domain.name, method): mean_cell(layout.backbone, method, layout.step, domain.name)
-        for domain in layout.domains
-        for method in _METHODS
-    }
-    return read_cells(metrics, cells, ["domain", "method"], PAIR)
+    return read_methods(metrics, layout, [domain.name for domain in layout.domains], _METHODS, PAIR, case="domain")
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:

@@ -7,7 +7,8 @@ import pandas as pd
 from cocal.drawing.style import LEGEND, SMALL_PRINT, TEXT_WIDTH, Figure
 from cocal_study.config.study import Study
 from cocal_study.evidence.prefixes import AUROC, COLUMNS, OWN, PREFIXES, SAVED, WHOLE, WITH_TOKENS
-from cocal_study.exhibits.base.exhibit import GROWING, FigureExhibit
+from cocal_study.exhibits.base.exhibit import FigureExhibit
+from cocal_study.exhibits.drawing.curves import entry
 from cocal_study.exhibits.regimes import Layout, layout_of
 
 SHOWN = {
@@ -33,20 +34,12 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "chosen on these responses. The companions are fitted by `cocal fit` on the rollouts of the main policy: "
             "on whole responses, on prefixes, too, and reading token probabilities beside the states.",
             layout=layout_of(study),
-            inputs={GROWING: study.reports.prefixes},
-            needs=(GROWING,),
+            inputs={"prefixes": study.reports.prefixes},
         )
 
 
 def prepare(layout: Layout, prefixes: pd.DataFrame) -> pd.DataFrame:
-    """What was measured, as it is drawn: the rows of the study that is drawn, or of all if there is but another.
-
-    Args:
-        prefixes: What was measured (`cocal_study.evidence.prefixes.COLUMNS`).
-
-    Returns:
-        The same columns.
-    """
+    """What was measured, as it is drawn: the rows of the study that is drawn, or of all if there is but another."""
     own = prefixes[prefixes["backbone"] == layout.backbone]
     return (own if len(own) else prefixes)[list(COLUMNS)].reset_index(drop=True)
 
@@ -54,7 +47,6 @@ def prepare(layout: Layout, prefixes: pd.DataFrame) -> pd.DataFrame:
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel for the AUROC, and one for what is saved."""
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
     figure = Figure(figsize=(TEXT_WIDTH, _HEIGHT))
     left, right = figure.subplots(1, 2)
@@ -71,7 +63,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     right.set_ylabel("Tokens saved (%) ↑")
     figure.subplots_adjust(0.075, _BOTTOM / _HEIGHT, 0.99, 1 - _TOP / _HEIGHT, wspace=0.22)
     handles = [
-        Line2D([], [], label=words, color=colour, marker=mark, linestyle=line, linewidth=1, markersize=3.2)
+        entry(words, color=colour, marker=mark, linestyle=line, linewidth=1, markersize=3.2)
         for words, colour, mark, line in SHOWN.values()
     ]
     figure.legend(handles=handles, loc="lower center", ncols=2, bbox_to_anchor=(0.5, 0.2 / _HEIGHT), **LEGEND)

@@ -10,9 +10,8 @@ from cocal.metrics.shown import UNDEFINED
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import Distinct, Labelled, MethodsLayout, Names, Step, TableExhibit, of_main
-from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
+from cocal_study.exhibits.base.exhibit import Distinct, Labelled, MethodsStepLayout, Names, TableExhibit, of_main
+from cocal_study.exhibits.base.inputs import Cube, read_methods, seeds_of
 from cocal_study.exhibits.typesetting.accuracy import main_methods
 from cocal_study.exhibits.typesetting.grid import Grid, doubts, method_groups, metric_block, ranked_cells, short_rates
 from cocal_study.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, SETS, averaged, counted, listed, said
@@ -26,13 +25,11 @@ class ScoredDomain(Labelled):
     datasets: Names
 
 
-class Layout(MethodsLayout):
+class Layout(MethodsStepLayout):
     """The contents of the table, with one block per domain."""
 
     apart: ClassVar[tuple[str, ...]] = ("backbone", "step")
 
-    step: Step
-    """Policy step shown; the pre-RL model's rows come from step 0 of "base"."""
     domains: Distinct[ScoredDomain]
     quality: QualitySettings = QualitySettings()
     """Floors below which a value is marked."""
@@ -66,23 +63,12 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """Return the scores of every set and of the macro averages; methods with seeds are averaged over them.
 
-    Args:
-        metrics: Metric cube (`cocal_study.cubes.cube`) with all of `cocal.metrics.scores.SCORES`.
-
     Returns:
-        Columns dataset, method, metric, value, lower, upper, n, those of `cocal_study.cubes.cells.RATES`, seed_sd, in
-        the order of the domains, of which the macro average comes last, then the methods, then the scores.
-
-    Raises:
-        ContractError: if the cube lacks a method on a dataset, or the scores.
+        Columns dataset, method, and those of `cocal_study.cubes.cells.read_cell`, in the order of the domains, of which
+        the macro average comes last, then the methods, then the scores.
     """
-    cells = {
-        (dataset, method): mean_cell(layout.backbone, method, layout.step, dataset)
-        for domain in layout.domains
-        for dataset in (*domain.datasets, domain.name)
-        for method in layout.methods
-    }
-    return read_cells(metrics, cells, ["dataset", "method"], SCORES)
+    datasets = [name for domain in layout.domains for name in (*domain.datasets, domain.name)]
+    return read_methods(metrics, layout, datasets, layout.methods, SCORES)
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:

@@ -11,7 +11,7 @@ from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import BackboneLayout, Labelled, Names, TableExhibit, of_main
+from cocal_study.exhibits.base.exhibit import Labelled, Names, StepLayout, TableExhibit, of_main
 from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
 from cocal_study.exhibits.typesetting.grid import PAIR, Block, Grid, doubts, metric_block, ranked_cells, short_rates
 from cocal_study.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, DOMAINS, SUBJECTS, averaged, counted, said
@@ -29,13 +29,11 @@ _TITLES = {"raw": "As they are"}
 _TITLES |= {name: f"{_KINDS[kind]}, {_BASES[basis]}" for name, (kind, basis) in CALIBRATIONS.items()}
 
 
-class Layout(BackboneLayout):
+class Layout(StepLayout):
     """The contents of the table."""
 
-    step: Count
-    """Policy step whose responses are scored, and last step of the rollouts from which the rivals learn."""
     last_stage: Count
-    """First step of the last stage."""
+    """First step of the last stage; the last one is the step of the policy."""
     rivals: dict[Name, Names]
     """Names of the rivals, in the order of the rows, by their calibrations."""
     labels: dict[Name, str]
@@ -79,16 +77,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """Return ECE and AUROC of every set and of the macro averages; companions are averaged over their seeds.
 
-    Args:
-        metrics: Metric cube (`cocal_study.cubes.cube`) of the recalibrated rivals.
-
     Returns:
-        Columns dataset, method (name of the rival and of what was done to it), rival, calibration, metric, value,
-        lower, upper, n, those of `cocal_study.cubes.cells.RATES`, seed_sd, in the order of the domains, of which the
-        macro average comes last, then of the calibrations and of the rivals. The ECE of a score that only ranks is NaN.
-
-    Raises:
-        ContractError: if the cube lacks a rival on a dataset.
+        Columns dataset, method (name of the rival and of what was done to it), rival, calibration, and those of
+        `cocal_study.cubes.cells.read_cell`, in the order of the domains, of which the macro average comes last, then of
+        the calibrations and of the rivals. The ECE of a score that only ranks is NaN.
     """
     cells = {}
     for dataset in (dataset for domain, sets in layout.domains.items() for dataset in (*sets, domain)):

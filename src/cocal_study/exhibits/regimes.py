@@ -7,7 +7,7 @@ import pandas as pd
 from cocal.settings.base import OpenShare
 from cocal_study.config.study import Study
 from cocal_study.evidence.regimes import SCORES, margins, over_points
-from cocal_study.exhibits.base.exhibit import REGIMES, BackboneLayout, TableExhibit, of_backbone
+from cocal_study.exhibits.base.exhibit import BackboneLayout, TableExhibit, of_backbone
 from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
 from cocal_study.exhibits.typesetting.wording import signed
 
@@ -39,20 +39,16 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "conditions that are changed one at a time, as means over replicates with the interval of Student's t. The "
             "CSV has the p-values.",
             layout=layout_of(study),
-            inputs={REGIMES: f"{study.reports.regimes}/points.csv"},
-            needs=(REGIMES,),
+            inputs={"regimes": f"{study.reports.regimes}/points.csv"},
         )
 
 
 def prepare(layout: Layout, regimes: pd.DataFrame) -> pd.DataFrame:
     """The margins of every point over its replicates.
 
-    Args:
-        regimes: Measured points (`cocal_study.evidence.regimes.COLUMNS`).
-
     Returns:
-        Columns axis, level, metric, value, lower, upper, p, p_holm, positive, replicates, and as means over the
-        replicates final_accuracy, accuracy, gap and bias (`cocal_study.evidence.regimes.margins`).
+        The columns of `cocal_study.evidence.regimes.over_points`, and as means over the replicates final_accuracy,
+        accuracy, gap and bias (`cocal_study.evidence.regimes.margins`).
     """
     found = margins(regimes, TARGET)
     means = found.groupby(["axis", "level"], sort=False)[list(_MEANS)].mean()

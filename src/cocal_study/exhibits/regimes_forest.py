@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from cocal.drawing.style import INK, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
-from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.cubes.better import BETTER
-from cocal_study.evidence.published import MACRO, METRICS, Published
+from cocal_study.evidence.published import METRICS, Published
 from cocal_study.evidence.regimes import PAIRS, SCORES, margins, over_points
-from cocal_study.exhibits.base.exhibit import PUBLISHED, REGIMES, FigureExhibit
+from cocal_study.exhibits.base.exhibit import FigureExhibit
 from cocal_study.exhibits.regimes import TARGET, Layout, layout_of
 
 PAPER = "the paper"
@@ -38,17 +37,12 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "stand on every axis. Below, the same margins by the bias of PostCal, its mean confidence less the "
             "accuracy: to the right of zero it is over-confident. A diamond is the paper's own point.",
             layout=layout_of(study),
-            inputs={REGIMES: f"{study.reports.regimes}/points.csv", PUBLISHED: "config/paper"},
-            needs=(REGIMES,),
+            inputs={"regimes": f"{study.reports.regimes}/points.csv", "published": "config/paper"},
         )
 
 
 def prepare(layout: Layout, regimes: pd.DataFrame, published: Published) -> pd.DataFrame:
     """The margins of every replicate, their means, and the paper's own point.
-
-    Args:
-        regimes: Measured points (`cocal_study.evidence.regimes.COLUMNS`).
-        published: The paper's numbers.
 
     Returns:
         Columns axis, level, metric, replicate (0 for the mean), own (bool: the study's own value), bias, value, lower
@@ -71,16 +65,11 @@ def prepare(layout: Layout, regimes: pd.DataFrame, published: Published) -> pd.D
 
 def _published(published: Published) -> Iterator[tuple[str, float, float]]:
     """The metric, PostCal's bias and CoCal's margin of every metric that the paper states."""
-    titles = {metric: title for title, metric in METRICS.items()}
-
-    def cell(method: str, metric: str) -> float:
-        return published.cell("main", METHODS[method].label, f"{MACRO}: {titles[metric]}")[0]
-
     ours, theirs = PAIRS[TARGET]
-    bias = cell(theirs, "mean_confidence") - cell(theirs, "accuracy") / 100
+    bias = published.metric("main", theirs, "mean_confidence")[0] - published.metric("main", theirs, "accuracy")[0]
     for metric in SCORES:
-        if metric in titles:
-            difference = cell(ours, metric) - cell(theirs, metric)
+        if metric in METRICS.values():
+            difference = published.metric("main", ours, metric)[0] - published.metric("main", theirs, metric)[0]
             yield metric, bias, -difference if BETTER[metric] == "lower" else difference
 
 

@@ -1,19 +1,17 @@
 """Selective risk against coverage of every method (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from cocal.drawing.style import INK, Figure
 from cocal.metrics.ordered import Ordered
-from cocal.settings.base import Count
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import FigureExhibit, MethodsLayout, Names, of_main
+from cocal_study.exhibits.base.exhibit import FigureExhibit, MethodsStepLayout, Names, of_main
 from cocal_study.exhibits.base.inputs import rows_by_seed
-from cocal_study.exhibits.drawing.curves import look_of, method_handles, panel_row
+from cocal_study.exhibits.drawing.curves import entry, look_of, method_handles, panel_row
 from cocal_study.exhibits.typesetting.accuracy import main_methods
 from cocal_study.exhibits.typesetting.wording import counted
 from cocal_study.planning.plan import final_predictions
@@ -29,15 +27,11 @@ _COMMON = "cocal-binary"
 """Method that both panels show, so that they can be compared."""
 
 
-class Layout(MethodsLayout):
+class Layout(MethodsStepLayout):
     """The contents of the figure: one curve per method."""
-
-    apart: ClassVar[tuple[str, ...]] = ("step",)
 
     datasets: Names
     """Evaluation sets whose curves are averaged."""
-    step: Count
-    """Policy step shown; the pre-RL model's predictions come from step 0 of "base"."""
 
     @property
     def sharing(self) -> tuple[str, ...]:
@@ -58,9 +52,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "methods on the right score responses of their own, and so end at different risks; CoCal (binary) is "
             "repeated there. Tied responses count evenly, and companions are averaged over their seeds.",
             layout=Layout(
-                **of_main(study),
-                methods=main_methods(study),
-                datasets=tuple(study.evaluation_sets("mathematics")),
+                **of_main(study), methods=main_methods(study), datasets=tuple(study.evaluation_sets("mathematics"))
             ),
             inputs={"predictions": final_predictions(study, study.main_backbone)},
         )
@@ -72,9 +64,6 @@ def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame
     Returns:
         Columns curve (a method, or one of `REFERENCES` for the responses that methods share), coverage and risk, NaN if
         a data set has no response with a valid confidence; in the order of the methods, coverages.
-
-    Raises:
-        ContractError: if there are no predictions of a method on a data set.
     """
     table = pd.concat(predictions, ignore_index=True)
     curves: dict[str, list[np.ndarray]] = {}
@@ -94,15 +83,13 @@ def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the methods that share their responses, and one of the others."""
-    from matplotlib.lines import Line2D
-
     own = tuple(name for name in layout.methods if name not in layout.sharing)
     panels = {"Risk (%), on the same responses": layout.sharing} if layout.sharing else {}
     if own:
         panels["Risk (%), on responses of their own"] = (*own, *(name for name in layout.sharing if name == _COMMON))
     handles = method_handles(layout.methods)
     if layout.sharing:
-        handles += [Line2D([], [], **look) for look in REFERENCES.values()]
+        handles += [entry(**look) for look in REFERENCES.values()]
     figure, axes = panel_row(
         list(panels),
         height=1.9,

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from cocal.errors import ContractError
-from cocal.settings.base import Count
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import BackboneLayout, Labels, TableExhibit, labelled, of_main
+from cocal_study.exhibits.base.exhibit import Labels, StepLayout, TableExhibit, labelled, of_main
 from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal_study.exhibits.typesetting.wording import SHORT, TIMES_DIFFER, counted, ratios, said, times
 from cocal_study.planning.costs import Latency
@@ -15,13 +14,11 @@ from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import cost_file
 
 
-class Layout(BackboneLayout):
+class Layout(StepLayout):
     """The contents of the table."""
 
     datasets: Labels
     """Evaluation sets, in order."""
-    step: Count
-    """Step of the policy that was timed."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -35,10 +32,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "generation it covers the encoding of the prompt and a prediction; after generation it covers cached "
             "decoding, the response's states and a prediction. Model loading, tokenisation and warm-up are excluded. "
             "The run itself measures these times, which differ from run to run and from machine to machine.",
-            layout=Layout(
-                **of_main(study),
-                datasets=labelled(study, study.evaluation_sets("mathematics")),
-            ),
+            layout=Layout(**of_main(study), datasets=labelled(study, study.evaluation_sets("mathematics"))),
             inputs={"latency": cost_file(study.main_backbone, "latency")},
         )
 
@@ -48,9 +42,6 @@ def prepare(layout: Layout, latency: Latency) -> pd.DataFrame:
 
     Returns:
         Columns dataset, pre_seconds, post_seconds, ratio (post / pre).
-
-    Raises:
-        ContractError: if a set was not timed.
     """
     found = {time.dataset: time for time in latency.time_to_confidence}
     missing = [dataset.name for dataset in layout.datasets if dataset.name not in found]
@@ -73,7 +64,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, latency: Latency) -> Grid:
     lines = zip(labels, pre, post, ratios(list(numbers["ratio"])), strict=True)
     block = Block(
         corner="Dataset",
-        heads=((Head(f"Pre ({pre_unit.name})"), Head(f"Post ({post_unit.name})"), Head("Post/Pre")),),
+        heads=((Head(f"Pre ({pre_unit})"), Head(f"Post ({post_unit})"), Head("Post/Pre")),),
         groups=(Group(tuple(Row(label, tuple(map(Cell, values))) for label, *values in lines)),),
         align="r",
     )

@@ -66,15 +66,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
     """The numbers of the table, one per row: binary supervision, final block, macro average, mean over the seeds.
 
-    Args:
-        metrics: Metric cubes (`cocal_study.cubes.cube`) over layers and poolings, one per backbone, in any order.
-
     Returns:
-        Columns backbone, pooling, metric (ece, auroc), value, lower, upper, n, those of
-        `cocal_study.cubes.cells.RATES`, seed_sd.
-
-    Raises:
-        ContractError: if a backbone has no cube, or its cube lacks a pooling at the backbone's layer.
+        Columns backbone, pooling, and those of `cocal_study.cubes.cells.read_cell`.
     """
     tables = []
     for backbone in layout.backbones:

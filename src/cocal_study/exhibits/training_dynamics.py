@@ -7,7 +7,7 @@ import pandas as pd
 from cocal.drawing.style import Figure
 from cocal.metrics.calibration import METRICS
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
+from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves, macro_source
 from cocal_study.exhibits.base.inputs import Cube
 from cocal_study.exhibits.drawing.curves import QUESTION_WHISKERS, method_handles, metric_row, plot_stages, read_curves
 from cocal_study.exhibits.typesetting.accuracy import stage_methods
@@ -38,6 +38,6 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """Draw one panel per metric."""
-    source = f"{layout.source}; {QUESTION_WHISKERS}"
+    source = f"{macro_source(layout)}; {QUESTION_WHISKERS}"
     handles = method_handles(layout.methods)
     return metric_row(numbers, plot_stages, height=1.25, label="Training step", handles=handles, source=source)

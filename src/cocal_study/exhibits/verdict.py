@@ -20,7 +20,7 @@ from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity, 
 from cocal_study.evidence.published import Published
 from cocal_study.evidence.sources import PAPER_STAGES, StudyScope
 from cocal_study.evidence.verdicts import over_replicates
-from cocal_study.exhibits.base.exhibit import FACTUAL, MATHEMATICS, OF_TABLES, PUBLISHED, TableExhibit, origin
+from cocal_study.exhibits.base.exhibit import FACTUAL, MATHEMATICS, OF_TABLES, TableExhibit, origin
 from cocal_study.exhibits.base.ledger import ClaimsLayout, readers
 from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
 from cocal_study.exhibits.typesetting.verdict import CENTRAL, METRICS, NO, UNDECIDED, YES
@@ -101,7 +101,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             scope=StudyScope(backbones=(study.main_backbone,), stages=study.policy.stages, **nothing),
             methods=tuple(name for name in available_methods(study) if name in compared),
         )
-        inputs = {"resamples": resamples_file(study.main_backbone), PUBLISHED: "config/paper"}
+        inputs = {"resamples": resamples_file(study.main_backbone), "published": "config/paper"}
         for kind in OF_TABLES:
             gathered, _, table = kind.rpartition("_")
             if folder := getattr(study.reports, gathered):
@@ -128,15 +128,6 @@ def prepare(
     language_model_ood: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """The differences behind every headline, positive where they speak for it.
-
-    Args:
-        resamples: Resampled metrics of the main backbone.
-        published: The paper's numbers.
-        replicates_main: What `cocal spread` has gathered of tables/main.csv.
-        replicates_ood: The same of tables/ood.csv.
-        central_main: The same of tables/main.csv in replicates of the central comparison alone.
-        language_model_main: The tables/main.csv of a study of a language model.
-        language_model_ood: Its tables/ood.csv.
 
     Returns:
         Columns claim, method, rival ("" for chance), metric, dataset; paper, language_model: the differences, shares

@@ -1,6 +1,6 @@
 """The responses that methods are evaluated on, and the other inputs of estimators."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -82,16 +82,13 @@ class Inputs:
     companions: "Mapping[Experience, Sequence[Companions]]" = field(default_factory=dict)
 
 
-class Score(Protocol):
-    """Type of the function that `cocal_study.config.method.Rival.score` names; it scores rollouts and responses
-    alike."""
+Score = Callable[[pd.DataFrame, EstimatorSettings], np.ndarray]
+"""The function that `cocal_study.config.method.Rival.score` names, which scores rollouts and responses alike.
 
-    def __call__(self, table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
-        """Score responses, float64 (n,) in [0, 1], NaN where there is no score.
-
-        The table has the columns of `cocal.store.contracts.RESPONSES`, with least_token_probability in place of
-        logprobs, and the column pool: the group of rollouts, or the pool of responses to a question.
-        """
+The table has the columns of `cocal.store.contracts.RESPONSES`, with least_token_probability in place of logprobs, and
+the column pool: the group of rollouts, or the pool of responses to a question. The scores are float64 (n,) in [0, 1],
+NaN where there is none.
+"""
 
 
 class LabelledStates(NamedTuple):
@@ -118,40 +115,20 @@ class LearntScore(Protocol):
         """It as JSON, for the file of all that a policy's rivals have learnt."""
 
 
-class Learn(Protocol):
-    """Type of the function that `cocal_study.config.method.Rival.learn` names."""
+Learn = Callable[["Target | None", LabelledStates, LabelledStates], LearntScore]
+"""The function that `cocal_study.config.method.Rival.learn` names, which learns a score from the rollouts on which
+companions are trained.
 
-    def __call__(self, target: "Target | None", training: LabelledStates, validation: LabelledStates) -> LearntScore:
-        """Learn a score from the rollouts on which companions are trained.
+It takes the target of the companion of the rival's method (None if it has none), responses for training, and responses
+to held-out questions for choices, at least one of each. Calibrators learn from the held-out ones.
+"""
+Estimate = Callable[["Sequence[Method]", Responses, Inputs], dict[Estimator, np.ndarray]]
+"""The function that `cocal_study.config.method.Method.estimate` names, which computes confidences of methods.
 
-        Args:
-            target: Target of the companion of the rival's method; None if it has none.
-            training: At least one response.
-            validation: At least one response to held-out questions, for choices. Calibrators learn from these.
-        """
-
-
-class Estimate(Protocol):
-    """Type of the function that `cocal_study.config.method.Method.estimate` names; it computes confidences of
-    methods."""
-
-    def __call__(
-        self, methods: "Sequence[Method]", responses: Responses, inputs: Inputs
-    ) -> "dict[Estimator, np.ndarray]":
-        """Compute the confidences of methods, all of which name this function.
-
-        Args:
-            methods: At least one method; all have the same prompt format and are in the order of the registry.
-            responses: Responses to one question set.
-            inputs: All other inputs.
-
-        Returns:
-            For each estimator float64 (n,), a value in [0, 1] for each evaluated response, in their order; NaN if there
-            is no valid confidence.
-
-        Raises:
-            ContractError: if a file lacks what the methods need.
-        """
+It takes all methods that name it, of one prompt format and in the order of the registry, the responses to one question
+set, and all other inputs. For each estimator it returns float64 (n,), a value in [0, 1] for each evaluated response, in
+their order; NaN if there is no valid confidence. It raises ContractError if a file lacks what the methods need.
+"""
 
 
 def function(name: str) -> Any:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from claims_study import Told
 from cocal.errors import ConfigError
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.estimates import Estimate
-from cocal_study.evidence.predicates import OBSERVED, UNOBSERVED, Quantity, Reader
+from cocal_study.evidence.predicates import OBSERVED, UNOBSERVED, Quantity
 from cocal_study.evidence.published import read_published
 from cocal_study.evidence.sources import PublishedSource
 from cocal_study.evidence.verdicts import NOT_ASSESSABLE, UNDER_SPECIFIED, cases_of, judge
@@ -37,7 +38,7 @@ and the steps of the policies with those that companions learnt from; how many c
 @cache
 def of_paper(folder: Path = NUMBERS) -> dict[str, str]:
     """The verdicts of the published numbers."""
-    reader = PublishedSource(read_published(folder)).reader
+    reader = PublishedSource(read_published(folder))
     return {claim.id: judge(claim, reader)[1] for claim in read_claims(folder / "claims.yaml")}
 
 
@@ -74,7 +75,7 @@ def test_a_wrong_ledger_is_refused(tmp_path, old, new, message):
 def asked(claim) -> tuple[list[Quantity], str]:
     """The quantities that a claim reads, and in how many of its cases it has to hold."""
     read: list[Quantity] = []
-    reader = Reader(lambda one: read.append(one) or Estimate(0.5), lambda name, case: [name])
+    reader = Told(lambda one: read.append(one) or Estimate(0.5))
     count = len(list(claim.predicate.cases(cases_of(claim), reader)))
     needed = claim.predicate.needed(count)
     return read, f"{'all' if needed == count else needed} of {count}"
@@ -139,7 +140,7 @@ def test_a_planted_wrong_number_changes_a_verdict(tmp_path, file, old, new, clai
 
 
 def test_margins_are_those_of_the_tables():
-    reader, by_id = PublishedSource(read_published(NUMBERS)).reader, {claim.id: claim for claim in LEDGER}
+    reader, by_id = PublishedSource(read_published(NUMBERS)), {claim.id: claim for claim in LEDGER}
     expected = {
         "coupled-trail-in-accuracy": 0.638 - 0.588,
         "both-scales": 0.090 - 0.082,

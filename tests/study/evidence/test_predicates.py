@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from claims_study import Told
 from cocal_study.evidence.claims import Claim
 from cocal_study.evidence.estimates import Estimate
 from cocal_study.evidence.predicates import (
@@ -32,7 +33,7 @@ def reader_of(values: dict, spread: float = 0.0) -> Reader:
             value = value[(40, 80, 120).index(quantity.case.step)]
         return Estimate(value, value + draws * (quantity.method == "a"), questions="q" if spread else "")
 
-    return Reader(read, lambda name, case: [name])
+    return Told(read)
 
 
 def predicate(**fields):
@@ -110,7 +111,8 @@ def test_a_share_of_the_cases_is_rounded_up(share, cases, needed):
 @pytest.mark.parametrize("who", ["a", "b"])
 def test_a_confidence_at_chance_counts_by_its_numbers_and_is_named(who):
     values = {("a", "ece"): 0.1, ("b", "ece"): 0.2, ("a", "accuracy"): 0.8, ("b", "accuracy"): 0.7}
-    reader = reader_of(values, spread=0.04)._replace(degenerate=lambda method, case: method == who)
+    reader = reader_of(values, spread=0.04)
+    reader.degenerate = lambda method, case: method == who
     for fields, verdict, said in (({"metrics": ["ece"]}, HOLDS, who), ({"metrics": ["accuracy"]}, HOLDS, "")):
         made = predicate(**BETTER_ | fields)
         margin, found = made.decide(list(made.cases(CASES[:1], reader)), reader.level)
@@ -138,7 +140,7 @@ def test_pairs_and_groups():
     both = {"predicate": "better", "methods": ["a", "c"], "than": ["b", "d"], "metrics": ["ece"]}
     assert decided(both, reader_of(values)) == (-0.1, UNOBSERVED)
     assert decided(both | {"paired": True}, reader_of(values)) == (0.1, OBSERVED)
-    layers = Reader(reader_of(values).read, lambda name, case: ["a", "b"] if name == "layers" else [name])
+    layers = Told(reader_of(values).read, lambda name, case: ["a", "b"] if name == "layers" else [name])
     assert decided(BETTER_ | {"than": ["layers"], "metrics": ["ece"]}, layers) == (0.1, OBSERVED)
 
 

@@ -11,7 +11,7 @@ from claims_study import study_files, study_frame
 from cocal_study.config import load_study
 from cocal_study.cubes.resamples import Key
 from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity
-from cocal_study.evidence.sources import StudyFiles, StudyScope, StudySource
+from cocal_study.evidence.sources import StudyScope, StudySource
 from cocal_study.exhibits.base.ledger import claims_layout
 from cocal_study.planning.costs import Cost, Latency
 from coded_inputs import coded_resamples, coded_specs
@@ -33,7 +33,7 @@ READ = pd.read_csv(Path(__file__).with_name("sources_cells.csv"), keep_default_n
 
 
 @pytest.fixture(scope="module")
-def files() -> StudyFiles:
+def files() -> dict:
     """Cells of all comparisons of two backbones, each with a number of its own."""
 
     def of(backbone, comparison, sources=(-1,), states=((-1, ""),)):
@@ -54,10 +54,16 @@ def files() -> StudyFiles:
         resamples.append(of(name, "ablations", states=states))
     first = study_frame().assign(backbone="tiny-a")
     second = first.assign(backbone="tiny-b", confidence=first["confidence"] ** 3)
-    costs = {"sampling": Cost(seconds=9, items=1, device="d"), "fit": Cost(seconds=3, items=1, device="d")}
     times = {"time_to_confidence": [{"dataset": "sums", "pre_ms": 7, "post_s": 3}]}
     timed = Latency.model_validate(latency().model_dump() | times)
-    return StudyFiles(resamples, coded_specs(SCOPE.budgets, last=60), [first, second], costs, timed)
+    return {
+        "resamples": resamples,
+        "companions": coded_specs(SCOPE.budgets, last=60),
+        "predictions": [first, second],
+        "sampling": Cost(seconds=9, items=1, device="d"),
+        "fit": Cost(seconds=3, items=1, device="d"),
+        "latency": timed,
+    }
 
 
 def quantity(method: str, metric: str = "ece", **case) -> Quantity:
@@ -71,14 +77,14 @@ def test_a_quantity_is_read_from_its_own_cell(files, wanted, place):
     method, step, *words = wanted.split()
     case = dict(zip(("dataset", "backbone", "comparison", "learnt_from"), words, strict=False)) | {"step": int(step)}
     case |= {"learnt_from": int(case["learnt_from"])} if "learnt_from" in case else {}
-    (found,) = (one for one in files.resamples if f"{one.backbone} {one.comparison}" == place)
+    (found,) = (one for one in files["resamples"] if f"{one.backbone} {one.comparison}" == place)
     for column, metric in enumerate(("accuracy", "mean_confidence", "ece", "auroc")):
         value = found.data["value"].to_numpy()[found.places[key], column]
-        assert StudySource(SCOPE, files).read(quantity(method, metric, **case)).value == value
+        assert StudySource(SCOPE, **files).read(quantity(method, metric, **case)).value == value
 
 
 def test_counts_shares_and_times_are_those_of_their_companions_sets_and_backbones(files):
-    source, ours = StudySource(SCOPE, files), coded_specs(SCOPE.budgets, last=60)
+    source, ours = StudySource(SCOPE, **files), coded_specs(SCOPE.budgets, last=60)
     for place, learnt_from in enumerate((1, 2, 5, 10, 20, 40, 80, 120)):
         for shift, method in ((0, "cocal-binary"), (8, "postcal-binary")):
             spec, case = ours[shift + place], {"comparison": "budgets", "learnt_from": learnt_from}
@@ -101,7 +107,7 @@ def test_counts_shares_and_times_are_those_of_their_companions_sets_and_backbone
 
 
 def test_early_and_late_layers_are_those_of_the_depth_of_a_backbone(files):
-    source = StudySource(SCOPE, files)
+    source = StudySource(SCOPE, **files)
     for states, backbone, layers in (
         *(("early", "first", [0, 1]), ("late", "first", [7]), ("layers", "first", [0, 1, 2, 3, 7])),
         *(("early", "second", [0, 2]), ("late", "second", [6, 8, 10])),
@@ -120,7 +126,7 @@ def test_the_paper_study_stands_for_the_paper_step_by_step():
 
 
 @pytest.fixture(scope="module")
-def small_files() -> StudyFiles:
+def small_files() -> dict:
     """A study of one backbone that has made its main comparison alone."""
     return study_files(study_frame())
 
@@ -140,13 +146,13 @@ def small_files() -> StudyFiles:
     ],
 )
 def test_what_a_study_lacks_is_a_reason(small_files, wanted, reason):
-    source = StudySource(SMALL, small_files)
+    source = StudySource(SMALL, **small_files)
     with pytest.raises(NotAssessableError, match=reason):
         source.read(wanted._replace(method=source.variants(wanted.method, wanted.case)[0]))
 
 
 def test_times_of_tiny_policies_say_nothing(files):
-    source = StudySource(SCOPE.model_copy(update={"tiny": True}), files)
+    source = StudySource(SCOPE.model_copy(update={"tiny": True}), **files)
     with pytest.raises(NotAssessableError, match="below a million parameters"):
         source.read(quantity("cocal-binary", "generation_seconds"))
 
@@ -165,12 +171,12 @@ def test_a_confidence_is_degenerate_if_constant_or_at_chance(interval, constant,
     if constant:
         drawn[:, 1] = study.data["value"].to_numpy()[:, 1, None]
     scope = SCOPE.model_copy(update={"stages": (40, 80, 120), "layers": {}})
-    source = StudySource(scope, StudyFiles([study]))
+    source = StudySource(scope, [study])
     assert source.degenerate(name, quantity(name).case) is flagged
 
 
 def test_steps_of_other_numbers_stand_for_none(small_files):
     fewer = SMALL.model_copy(update={"stages": (40, 60)})
     with pytest.raises(NotAssessableError, match="2 stages, and the paper 3"):
-        StudySource(fewer, small_files).read(quantity("rlcr", "ece", step=80))
-    assert StudySource(fewer, small_files).read(quantity("rlcr", "ece", step=120)).value > 0
+        StudySource(fewer, **small_files).read(quantity("rlcr", "ece", step=80))
+    assert StudySource(fewer, **small_files).read(quantity("rlcr", "ece", step=120)).value > 0

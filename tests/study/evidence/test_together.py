@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from claims_study import SCOPE, study_files, study_frame
+from claims_study import SCOPE, Told, study_files, study_frame
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.estimates import Estimate
-from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN, Reader
+from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN
 from cocal_study.evidence.published import read_published
-from cocal_study.evidence.sources import PublishedSource, StudyFiles, StudySource
+from cocal_study.evidence.sources import PublishedSource, StudySource
 from cocal_study.evidence.verdicts import (
     COST,
     NOT_GATHERED,
@@ -25,11 +25,11 @@ from cocal_study.evidence.verdicts import (
 from paper_numbers import NUMBERS
 
 BY_ID = {claim.id: claim for claim in read_claims(NUMBERS / "claims.yaml")}
-OF_PAPER = PublishedSource(read_published(NUMBERS)).reader
+OF_PAPER = PublishedSource(read_published(NUMBERS))
 
 
 @pytest.fixture(scope="module")
-def files() -> StudyFiles:
+def files() -> dict:
     return study_files(study_frame())
 
 
@@ -42,7 +42,7 @@ def gathered(rows: list[tuple]) -> pd.DataFrame:
     return pd.concat([found.assign(source=STUDY, score=""), found.assign(source=PAPER, score="", replicate_1=-9.0)])
 
 
-READER = Reader(lambda one: Estimate(0.5), lambda name, case: [name])
+READER = Told(lambda one: Estimate(0.5))
 
 
 def together(name: str, rows: list[tuple]) -> pd.Series:
@@ -112,7 +112,7 @@ def test_claims_that_replicates_do_not_have_say_so(files):
     timed = judge_all(
         [BY_ID["selfconsis-costs-more"]],
         OF_PAPER,
-        StudySource(SCOPE, files).reader,
+        StudySource(SCOPE, **files),
         gathered([("selfconsis-costs-more", 0, "", (np.nan,) * 4, (OBSERVED,) * 4)]),
     ).set_index("source")
     assert timed.loc[REPLICATES, "reason"] == "measured times are not gathered"

@@ -15,7 +15,7 @@ from cocal.drawing.style import paper_style
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.predicates import FAILS, FAVOUR, HOLDS, OBSERVED, OPEN
 from cocal_study.evidence.published import read_published
-from cocal_study.evidence.sources import PublishedSource, StudyFiles, StudySource
+from cocal_study.evidence.sources import PublishedSource, StudySource
 from cocal_study.evidence.verdicts import (
     AGREES,
     CONTRADICTS,
@@ -41,17 +41,17 @@ from paper_numbers import NUMBERS, ROOT
 
 LEDGER = read_claims(NUMBERS / "claims.yaml")
 BY_ID = {claim.id: claim for claim in LEDGER}
-OF_PAPER = PublishedSource(read_published(NUMBERS)).reader
+OF_PAPER = PublishedSource(read_published(NUMBERS))
 
 
 @pytest.fixture(scope="module")
-def files() -> StudyFiles:
+def files() -> dict:
     return study_files(study_frame())
 
 
 @pytest.fixture(scope="module")
 def judged(files) -> pd.DataFrame:
-    return judge_all(LEDGER, OF_PAPER, StudySource(SCOPE, files).reader)
+    return judge_all(LEDGER, OF_PAPER, StudySource(SCOPE, **files))
 
 
 def test_every_claim_has_a_verdict_or_a_reason_from_every_source(judged):
@@ -107,17 +107,8 @@ def layout():
     return claims.Layout(study="embedded", caption="Made up.", labels=("Tiny A",), scope=SCOPE)
 
 
-def arguments(files: StudyFiles) -> dict:
-    return {
-        "resamples": files.resamples,
-        "published": read_published(NUMBERS),
-        "ledger": LEDGER,
-        "companions": files.companions,
-        "predictions": files.predictions,
-        "sampling": files.costs["sampling"],
-        "fit": files.costs["fit"],
-        "latency": files.latency,
-    }
+def arguments(files: dict) -> dict:
+    return {"published": read_published(NUMBERS), "ledger": LEDGER, **files}
 
 
 def test_the_table_shows_every_claim_and_its_words(layout, files, judged):

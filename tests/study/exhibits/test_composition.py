@@ -6,7 +6,6 @@ import pytest
 from cocal.companion.spec import CompanionSpec
 from cocal.errors import ContractError
 from cocal_study.exhibits import composition
-from cocal_study.exhibits.composition import error_shares
 from coded_inputs import coded_specs
 from sample_predictions import sweep_cube
 from sample_tables import curves_layout
@@ -39,27 +38,14 @@ def prepare(cube, shares=SHARES) -> pd.DataFrame:
     return composition.prepare(LAYOUT, cube, specs_of(shares))
 
 
-def test_cocal_is_told_from_postcal_by_the_order_of_training():
-    assert error_shares(specs_of(SHARES)) == SHARES
-
-
-def test_a_second_fit_of_an_experience_and_companions_on_prompts_are_refused():
-    *others, last = specs_of(SHARES)
-    with pytest.raises(ContractError, match="two folders hold companions of rollouts, 1 steps"):
-        error_shares([*others, last, last])
-    prompts = last.model_copy(update={"settings": last.settings.model_copy(update={"targets": ("question",)})})
-    with pytest.raises(ContractError, match=r"\(rollouts, 1 steps\): they learnt from prompts"):
-        error_shares([prompts])
+def test_cocal_is_told_from_postcal_by_the_order_of_training(cube):
+    numbers = prepare(cube)
+    shown = numbers[numbers["metric"] == "training_error_share"]
+    experience = {"cocal-binary": "rollouts", "postcal-binary": "resampled"}
+    assert {(experience[row.method], row.source_step): row.value for row in shown.itertuples()} == SHARES
 
 
 def test_an_absent_share_is_named(cube):
     shares = {key: share for key, share in SHARES.items() if key != ("resampled", 5)}
     with pytest.raises(ContractError, match=r"none of postcal-binary \(resampled, 5 steps\)"):
         prepare(cube, shares)
-
-
-def test_other_test_responses_are_refused(cube):
-    other = (cube["method"] == "postcal-binary") & (cube["metric"] == "accuracy")
-    moved = cube.assign(value=cube["value"].where(~other, cube["value"] + 0.01))
-    with pytest.raises(ContractError, match="same responses"):
-        prepare(moved)

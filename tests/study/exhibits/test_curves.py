@@ -77,7 +77,7 @@ def test_nothing_overlaps_or_is_clipped(steps):
     ]
     with paper_style():
         figure = draw_prefixes(
-            pd.DataFrame(rows), layout(methods, steps, study="rehearsal", step=120), "Matched budget"
+            "Matched budget", pd.DataFrame(rows), layout(methods, steps, study="rehearsal", step=120)
         )
         assert_texts_apart(figure)
     assert figure.get_figwidth() == TEXT_WIDTH

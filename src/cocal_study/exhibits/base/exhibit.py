@@ -6,7 +6,8 @@ Each module of `cocal_study.exhibits` has these names, which are explained here 
   are known to be wrong.
 - `Layout` is a model of what is shown, which extends the one below. It travels on the command line.
 - `prepare(layout, ...)` computes the tidy numbers, which are also the CSV. Its other arguments are what the files of
-  its inputs hold; they have the names of the kinds in `cocal_study.exhibits.base.inputs.READERS`.
+  its inputs hold; they have the names of the kinds in `cocal_study.exhibits.base.inputs.READERS`, which says what each
+  of them is. Where one lacks what the layout shows, a `ContractError` names it.
 - `grid(numbers, layout, ...)` sets a table (`cocal_study.exhibits.typesetting.grid.Grid`), from the same arguments as
   `prepare`.
 - `draw(numbers, layout)` draws a figure.
@@ -16,6 +17,9 @@ A diagram shows no numbers: it has neither a layout nor `prepare`, and `draw` ta
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import Parameter, signature
+from posixpath import dirname
+from types import ModuleType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, Field, model_validator
@@ -105,6 +109,13 @@ class BackboneLayout(Layout):
         return (self.backbone,)
 
 
+class StepLayout(BackboneLayout):
+    """Fields of every table of one backbone at one step of its policy."""
+
+    step: Step
+    """Step of the policy that is shown."""
+
+
 class MethodsLayout(BackboneLayout):
     """Fields of every table and figure that compares methods."""
 
@@ -116,6 +127,12 @@ class MethodsLayout(BackboneLayout):
         if len(set(self.methods)) != len(self.methods):
             raise ValueError("methods repeats a name")
         return self
+
+
+class MethodsStepLayout(MethodsLayout, StepLayout):
+    """Fields of every table and figure that compares methods at one step; the pre-RL model has step 0 of "base"."""
+
+    apart: ClassVar[tuple[str, ...]] = ("step",)
 
 
 class CurvesLayout(MethodsLayout):
@@ -131,11 +148,6 @@ class CurvesLayout(MethodsLayout):
     """Steps on the axes: the policy's stages, or the rollout steps that the companions learnt from."""
     step: Count | None = None
     """Step of the policy whose responses are scored, where it is one for all."""
-
-    @property
-    def source(self) -> str:
-        """Where the numbers come from, for the small print."""
-        return macro_source(self)
 
 
 def macro_source(layout: Layout) -> str:
@@ -179,16 +191,12 @@ Files = str | Sequence[str]
 
 OF_TABLES = ("replicates_main", "replicates_ood", "central_main", "language_model_main", "language_model_ood")
 """The main table and that of factual questions in what replicates and a study of a language model have found."""
-GATHERED = REPLICATES, CENTRAL, REGIMES, EXPERIENCE, FITS, GROWING, LANGUAGE_MODEL, *_ = (
-    *("replicates", "central", "regimes", "experience", "fits", "prefixes", "language_model"),
-    *OF_TABLES,
-)
-"""What replicates of the study and of its central comparison have found, what was measured under other conditions, with
-more or less experience, by other fits and in growing responses, and what a study of a language model has found. A study
-may go without them."""
-OF_REPOSITORY = PUBLISHED, LEDGER, *_ = ("published", "ledger", *GATHERED)
-"""The kinds of input that are no products of the study but lie in the repository: the folder of the paper's numbers,
-the ledger of its claims, and what was gathered elsewhere."""
+GATHERED = ("replicates", "central", "regimes", "experience", "fits", "prefixes", "language_model", *OF_TABLES)
+"""The kinds of input that were gathered elsewhere, which a study may go without."""
+OF_REPOSITORY = ("published", "ledger", *GATHERED)
+"""The kinds of input that are no products of the study but lie in the repository."""
+COMPANIONS = ("companions", "replayed")
+"""The kinds of input that are folders of companions, one for each number of steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,9 +210,6 @@ class Exhibit:
         caption: Its text in the report, in whole sentences.
         layout: What it shows; None for a diagram, which shows no numbers.
         inputs: The files that it reads, by kind (`cocal_study.exhibits.base.inputs`).
-        needs: Kinds of input without which there is no such exhibit, of those that may not have been gathered.
-        products: The outputs of other rules that hold these files, where they are folders; the files themselves
-            by default.
         name: Its file name without the ending, which also names its rule; that of its module by default.
         module: The module of `cocal_study.exhibits` that makes it; the registry fills it in.
     """
@@ -215,8 +220,6 @@ class Exhibit:
     caption: str
     layout: Layout | None = None
     inputs: Mapping[str, Files] = field(default_factory=dict)
-    needs: tuple[str, ...] = ()
-    products: Mapping[str, Files] = field(default_factory=dict)
     name: str = ""
     module: str = ""
 
@@ -229,20 +232,18 @@ class Exhibit:
         return words if self.layout is None else [*words, "--layout", self.layout.model_dump_json()]
 
     @property
-    def backbones(self) -> tuple[str, ...]:
-        """The backbones whose numbers it shows. It is made after their checks have passed."""
-        return self.layout.measured() if self.layout else ()
-
-    @property
     def read(self) -> dict[str, list[str]]:
         """The files that it reads, by kind, each kind as a list."""
         return {kind: [files] if isinstance(files, str) else list(files) for kind, files in self.inputs.items()}
 
     @property
     def waits_for(self) -> dict[str, Files]:
-        """The inputs of its rule, by kind, with the reports of the checks."""
-        checks = {"checks": [checks_file(name) for name in self.backbones]} if self.backbones else {}
-        return {**self.inputs, **self.products, **checks}
+        """The inputs of its rule, by kind, with the reports of the checks of the backbones that it shows; a folder of
+        companions of several steps is one output of their rule."""
+        backbones = self.layout.measured() if self.layout else ()
+        checks = {"checks": [checks_file(name) for name in backbones]} if backbones else {}
+        folders = {kind: list(dict.fromkeys(map(dirname, self.read.get(kind, ())))) for kind in COMPANIONS}
+        return {**self.inputs, **{kind: found for kind, found in folders.items() if found}, **checks}
 
 
 class TableExhibit(Exhibit):
@@ -261,3 +262,13 @@ class FigureExhibit(Exhibit):
     def outputs(self) -> list[str]:
         """Its files; the first one is what its command is given."""
         return [figure_file(self.name, ending) for ending in ("pdf", "png", *(["csv"] if self.layout else []))]
+
+
+def arguments_of(module: ModuleType) -> list[Parameter]:
+    """The inputs of an exhibit: the arguments of its `prepare`. A diagram has none."""
+    return list(signature(module.prepare).parameters.values())[1:] if hasattr(module, "prepare") else []
+
+
+def needed(module: ModuleType) -> list[str]:
+    """The kinds of input without which there is no such exhibit."""
+    return [one.name for one in arguments_of(module) if one.default is Parameter.empty]

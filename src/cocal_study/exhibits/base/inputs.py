@@ -1,8 +1,7 @@
 """Readers of the files that exhibits show, by their kind, and of cells and rows in them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from inspect import Parameter, signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_origin
@@ -11,16 +10,17 @@ import pandas as pd
 
 from cocal.companion.spec import read_spec
 from cocal.errors import ConfigError, ContractError
+from cocal.metrics.calibration import METRICS
 from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import PREDICTIONS, PREQUENTIAL, QUESTIONS, RESPONSES
 from cocal.store.files import read_numbers
 from cocal.store.lineage import Product, Source, descent, trace
-from cocal_study.cubes.cells import policy_cell
+from cocal_study.cubes.cells import policy_cell, read_cells
 from cocal_study.cubes.cube import MEAN, UNSEEDED
 from cocal_study.cubes.resamples import read_resamples
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.published import read_published
-from cocal_study.exhibits.base.exhibit import GATHERED, LEDGER, OF_REPOSITORY, PUBLISHED, REPLICATES, Layout
+from cocal_study.exhibits.base.exhibit import COMPANIONS, GATHERED, OF_REPOSITORY, Layout, arguments_of, needed
 from cocal_study.planning.costs import Cost, Latency, read_cost
 
 Cube = Any
@@ -38,34 +38,44 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "questions": partial(read_frame, contract=QUESTIONS, columns=("question_id", "level")),
     "scores": partial(read_frame, contract=PREQUENTIAL),
     "answered": partial(read_frame, contract=RESPONSES, columns=("correct", "logprobs")),
-    **dict.fromkeys(("companions", "replayed"), read_spec),
+    **dict.fromkeys(COMPANIONS, read_spec),
     "latency": partial(read_cost, model=Latency),
-    PUBLISHED: read_published,
-    LEDGER: read_claims,
+    "published": read_published,
+    "ledger": read_claims,
     **dict.fromkeys(GATHERED, read_numbers),
-    REPLICATES: partial(read_numbers, columns=("claim", "source", "score", "case", "margin")),
+    "replicates": partial(read_numbers, columns=("claim", "source", "score", "case", "margin")),
     **dict.fromkeys(("training", "sampling", "fit", "postcal_fit"), partial(read_cost, model=Cost)),
 }
-"""By kind: metric cubes, the metrics of every resample behind them, tables of predictions, of responses, of rollouts
-and of questions, scores of online companions, specs in the folders of companions, inference times, the folder of the
-paper's numbers, the ledger of its claims, what `cocal spread` has gathered of a table, what `cocal gather` has
-measured, and the times of policy training, of PostCal's sampling, and of the fits of CoCal's and PostCal's
-companions."""
+"""By kind, what an exhibit is given of a file:
+
+- metrics: A metric cube (`cocal_study.cubes.cube`).
+- resamples: The metrics of every resample behind it.
+- predictions, responses, rollouts, questions, answered: Tables in their contracts; answered are the responses to the
+  mathematical sets, with the log-probabilities of their tokens.
+- scores: Scores of online companions on the rollouts that follow.
+- companions, replayed: Specs of companions; replayed are CoCal's at the last step where companions are PostCal's.
+- latency: Inference times.
+- published, ledger: The paper's numbers and claims.
+- replicates, central: What `cocal spread` has gathered of tables/claims.csv over replicates of the study, and of its
+  central comparison alone; language_model: that table of a study of a language model. With _main or _ood behind them,
+  the same of tables/main.csv and tables/ood.csv.
+- regimes, experience: Points that were measured (`cocal_study.evidence.regimes.COLUMNS`) under other conditions, and
+  with more or less experience; fits, prefixes: What was measured by other fits (`cocal_study.evidence.fits.COLUMNS`)
+  and in growing responses (`cocal_study.evidence.prefixes.COLUMNS`).
+- training, sampling, fit, postcal_fit: Times of policy training, with the states of its rollouts, of PostCal's
+  sampling, with the states of its responses, and of the joint fits of CoCal's and PostCal's companions. Their items are
+  rollout steps, responses and companions.
+"""
 
 
 def check_inputs(module: ModuleType, files: Mapping[str, Path | Sequence[Path]]) -> None:
-    """Compare the files that are given with those that an exhibit reads: the arguments of its `prepare`.
-
-    Args:
-        module: The exhibit's module; a diagram has no `prepare` and reads nothing.
-        files: The files, by kind.
+    """Compare the files that are given, by kind, with those that an exhibit reads.
 
     Raises:
         ConfigError: if a kind is missing or another one is given, or several files of a kind of which it reads one, or
             one file where it reads several.
     """
-    name = module.__name__.rpartition(".")[2]
-    _, *arguments = signature(module.prepare).parameters.values() if hasattr(module, "prepare") else [None]
+    name, arguments = module.__name__.rpartition(".")[2], arguments_of(module)
     several = {one.name: get_origin(one.annotation) is Sequence for one in arguments}
     for kind, given in files.items():
         if kind not in several:
@@ -76,9 +86,8 @@ def check_inputs(module: ModuleType, files: Mapping[str, Path | Sequence[Path]])
             raise ConfigError(f"{kind}: {name} takes it as {flag}")
         if given == []:
             raise ConfigError(f"--inputs: no file of the kind {kind} is given")
-    for one in arguments:
-        if one.name not in files and one.default is Parameter.empty:
-            raise ConfigError(f"--input: {name} also reads {one.name}, which is missing")
+    if missing := [kind for kind in needed(module) if kind not in files]:
+        raise ConfigError(f"--input: {name} also reads {missing[0]}, which is missing")
 
 
 def read_inputs(files: Mapping[str, Path | Sequence[Path]]) -> dict[str, Any]:
@@ -119,14 +128,29 @@ def origin_of(layout: Layout, files: Mapping[str, Path | Sequence[Path]], output
 
 
 def mean_cell(backbone: str, method: str, step: int, dataset: str, **sweep: str | int) -> dict[str, str | int]:
-    """The labels of a cell of a metric cube: a method's mean over its seeds, on responses of its policy at `step`.
-
-    Args:
-        sweep: Labels of further dimensions of the cube.
-    """
+    """The labels of a cell of a metric cube: a method's mean over its seeds, on responses of its policy at `step`, with
+    those of further dimensions of a sweep."""
     algorithm, step = policy_cell(method, step)
     policy = {"backbone": backbone, "algorithm": algorithm, "step": step, **sweep}
     return {**policy, "dataset": dataset, "method": method, "seed": MEAN}
+
+
+def read_methods(
+    cube: Cube,
+    layout: Layout,
+    datasets: Iterable[str],
+    methods: Iterable[str],
+    metrics: Sequence[str] = METRICS,
+    case: str = "dataset",
+) -> pd.DataFrame:
+    """Metrics of methods on data sets, as means over the seeds, at the backbone and step of the layout: the column that
+    `case` names, which holds the data set, method, and those of `cocal_study.cubes.cells.read_cell`."""
+    cells = {
+        (dataset, method): mean_cell(layout.backbone, method, layout.step, dataset)
+        for dataset in datasets
+        for method in methods
+    }
+    return read_cells(cube, cells, [case, "method"], metrics)
 
 
 def cube_of(backbone: str, cubes: Sequence[Cube]) -> Cube:
@@ -148,13 +172,8 @@ def rows_by_seed(
 ) -> dict[int, pd.DataFrame]:
     """The predictions of a method on a data set, on responses of its policy at the step of the layout, by seed.
 
-    Args:
-        predictions: Table of the contract `PREDICTIONS`.
-        layout: A layout with a backbone and a step.
-        seed: The seed that a method with seeds must have.
-
     Raises:
-        ContractError: if there are none, or none of the seed.
+        ContractError: if there are none, or none of the `seed` that a method with seeds must have.
     """
     algorithm, step = policy_cell(method, layout.step)
     cell = {"backbone": layout.backbone, "algorithm": algorithm, "step": step, "dataset": dataset, "method": method}

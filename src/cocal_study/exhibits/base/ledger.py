@@ -12,9 +12,9 @@ from cocal_study.cubes.resamples import Resamples
 from cocal_study.evidence.claims import Claim
 from cocal_study.evidence.predicates import Reader
 from cocal_study.evidence.published import Published
-from cocal_study.evidence.sources import PublishedSource, StudyFiles, StudyScope, StudySource
+from cocal_study.evidence.sources import PublishedSource, StudyScope, StudySource
 from cocal_study.evidence.verdicts import joined, judge_all
-from cocal_study.exhibits.base.exhibit import CENTRAL, LEDGER, PUBLISHED, REPLICATES, Files, Layout, origin
+from cocal_study.exhibits.base.exhibit import Files, Layout, origin
 from cocal_study.planning.costs import Cost, Latency
 from cocal_study.planning.plan import available_methods, budget_prefixes, final_predictions, has_methods, layers_of
 from cocal_study.planning.results import companion_folder, cost_file, resamples_file
@@ -37,13 +37,6 @@ class ClaimsLayout(Layout):
 
     def measured(self) -> tuple[str, ...]:
         return self.scope.backbones
-
-
-def claims_fields(study: Study) -> dict[str, Any]:
-    """The layout, the inputs and the products of an exhibit of claims, which a study with CoCal has."""
-    folders = _budget_folders(study)
-    products = {"companions": folders} if folders else {}
-    return {"layout": claims_layout(study), "inputs": claims_inputs(study), "products": products}
 
 
 def claims_layout(study: Study) -> ClaimsLayout:
@@ -72,29 +65,28 @@ def claims_inputs(study: Study) -> dict[str, Files]:
     main, *others = list(study.backbones)[:2]
     coupled = {"rlcr", "dcpo"} & set(study.policy.algorithms)
     transferred = any(name.startswith("cocal-on-") for name in available_methods(study))
-    folders = _budget_folders(study)
+    budgets = has_methods(study, "cocal-binary", "postcal-binary")
     kinds = ["", "-sweep", "-ablations"]
-    kinds += ["-budgets"] * bool(folders) + ["-cross-policy"] * bool(coupled and transferred)
+    kinds += ["-budgets"] * budgets + ["-cross-policy"] * bool(coupled and transferred)
     resamples = [resamples_file(main, kind) for kind in kinds]
     resamples += [resamples_file(other, kind) for other in others for kind in ("", "-ablations")]
     inputs: dict[str, Files] = {"resamples": resamples, "predictions": final_predictions(study, main)}
-    if folders:
-        inputs["companions"] = [f"{folder}/{prefix.folder}" for folder in folders for prefix in budget_prefixes(study)]
+    if budgets:
+        inputs["companions"] = budget_companions(study)
     if has_methods(study, "postcal-group", "cocal-group", "cocal-pre-generation"):
         inputs |= {kind: cost_file(main, file) for kind, file in _TIMES.items()}
-    inputs |= {PUBLISHED: "config/paper", LEDGER: "config/paper/claims.yaml"}
+    inputs |= {"published": "config/paper", "ledger": "config/paper/claims.yaml"}
     if study.reports.replicates:
-        inputs[REPLICATES] = f"{study.reports.replicates}/tables/claims.csv"
+        inputs["replicates"] = f"{study.reports.replicates}/tables/claims.csv"
     if study.reports.central:
-        inputs[CENTRAL] = f"{study.reports.central}/tables/claims.csv"
+        inputs["central"] = f"{study.reports.central}/tables/claims.csv"
     return inputs
 
 
-def _budget_folders(study: Study) -> list[str]:
-    """The folders of the companions of all budgets, where the study compares budgets."""
-    if not has_methods(study, "cocal-binary", "postcal-binary"):
-        return []
-    return [companion_folder(study.main_backbone, kind) for kind in ("rollouts", "resampled")]
+def budget_companions(study: Study) -> list[str]:
+    """The companions of all budgets, of a study that compares budgets."""
+    folders = [companion_folder(study.main_backbone, kind) for kind in ("rollouts", "resampled")]
+    return [f"{folder}/{prefix.folder}" for folder in folders for prefix in budget_prefixes(study)]
 
 
 def judged(
@@ -111,40 +103,18 @@ def judged(
     central: pd.DataFrame | None = None,
     language_model: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Judge every claim by the paper's numbers, by the study, and by its replicates.
+    """Judge every claim by the paper's numbers, by the study, and by its replicates (`judge_all`).
 
-    Args:
-        layout: The parts of the study that stand for those of the paper.
-        resamples: Resampled metrics of every comparison of the first two backbones.
-        published: The paper's numbers.
-        ledger: The claims.
-        companions: Specs of the companions of every budget.
-        predictions: Tables of the contract `PREDICTIONS` at the end of training.
-        sampling: Time of PostCal's sampling.
-        fit: Time of the fit of CoCal's companions.
-        latency: Inference times.
-        replicates: What `cocal spread` has gathered of tables/claims.csv.
-        central: The same of replicates of the central comparison alone.
-        language_model: The tables/claims.csv of a study of a language model.
-
-    Returns:
-        The result of `cocal_study.evidence.verdicts.judge_all`.
+    Resamples are those of every comparison of the first two backbones, companions those of every budget, and
+    predictions those at the end of training.
     """
-    found = readers(layout, resamples, published, companions, predictions, sampling, fit, latency)
+    files = {"sampling": sampling, "fit": fit, "latency": latency}
+    found = readers(layout, resamples, published, companions=companions, predictions=predictions, **files)
     return judge_all(ledger, *found, joined(replicates, central), language_model)
 
 
 def readers(
-    layout: ClaimsLayout,
-    resamples: Sequence[Resamples],
-    published: Published,
-    companions: Sequence[CompanionSpec] = (),
-    predictions: Sequence[pd.DataFrame] = (),
-    sampling: Cost | None = None,
-    fit: Cost | None = None,
-    latency: Latency | None = None,
+    layout: ClaimsLayout, resamples: Sequence[Resamples], published: Published, **files: Any
 ) -> tuple[Reader, Reader]:
-    """What tells the paper's numbers and the study's; the arguments are those of `judged`."""
-    costs = {kind: cost for kind, cost in (("sampling", sampling), ("fit", fit)) if cost is not None}
-    study = StudySource(layout.scope, StudyFiles(resamples, companions, predictions, costs, latency))
-    return PublishedSource(published).reader, study.reader
+    """What tells the paper's numbers and the study's, from the files that `StudySource` may have."""
+    return PublishedSource(published), StudySource(layout.scope, resamples, **files)

@@ -1,7 +1,7 @@
 """The way back of one number of a table or figure: the cell of the metric cube, and the files that it rests on."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,13 +46,8 @@ class WayBack:
 
 
 def way_back(file: Path, method: str, dataset: str, metric: str) -> WayBack:
-    """Follow a number back to the questions.
-
-    Args:
-        file: The exhibit in any of its forms; beside it lies its CSV.
-        method: Name of the method, as in the CSV.
-        dataset: Name of the question set or macro average, as in the CSV.
-        metric: Name of the metric, as in the CSV.
+    """Follow a number back to the questions, from an exhibit in any of its forms; beside it lies its CSV, which names
+    method, dataset and metric.
 
     Raises:
         ConfigError: if the exhibit has no such number, or shows none of a metric cube.
@@ -79,7 +74,7 @@ def way_back(file: Path, method: str, dataset: str, metric: str) -> WayBack:
             if part := _rows(path, cell, groups.get(dataset, [dataset])):
                 chosen, others = part
                 rows.append(chosen)
-                family = trace(path, keep=_Wanted(method, chosen, others))
+                family = trace(path, keep=_wanted(method, chosen, others))
                 products |= {product.path: product for _, product in family}
     parents = {path for product in products.values() for path in product.parents}
     absent = sorted(path for path in parents if not path.exists() and path not in {one.path for _, one in whole})
@@ -151,49 +146,35 @@ def _rows(path: Path, cell: Mapping[str, Any], members: Sequence[str]) -> tuple[
     return None if chosen.empty else (chosen, {*frame["dataset"].unique()} - {*members})
 
 
-class _Wanted:
-    """Tells of an ancestor of predictions whether a method's confidences rest on it.
+def _wanted(name: str, rows: pd.DataFrame, others: set[str]) -> Callable[[Product], bool]:
+    """A function that tells of an ancestor of predictions whether a method's confidences, these rows, rest on it; the
+    others are question sets that have none of them."""
+    method, companions = METHODS.get(name), rows[list(_COMPANION)].drop_duplicates().astype(str).to_dict("records")
 
-    Args:
-        method: Name of the method.
-        rows: Its predictions.
-        others: Question sets that have none of these rows.
-    """
-
-    def __init__(self, method: str, rows: pd.DataFrame, others: set[str]):
-        self._method, self._others = METHODS.get(method), others
-        self._companions = rows[list(_COMPANION)].drop_duplicates().astype(str).to_dict("records")
-
-    def __call__(self, product: Product) -> bool:
-        facts, kind, method = product.facts, _kind(product.path), self._method
-        if facts.get("dataset", "") in self._others:
+    def wanted(product: Product) -> bool:
+        facts, kind = product.facts, _kind(product.path)
+        if facts.get("dataset", "") in others:
             return False
         if method is None:  # a recalibrated rival, whose sources its file names
             return True
         if facts.get("prompt_format", method.prompt_format) != method.prompt_format:
             return False
-        if kind == "companion":
-            return facts.get("experience") == method.experience and any(map(_fits(product), self._companions))
-        return method.experience is not None or kind != "states"
+        if kind != "companion":
+            return method.experience is not None or kind != "states"
+        if facts.get("experience") != method.experience:
+            return False
+        stated = {name: facts[name] for name in _COMPANION if name in facts}
+        if product.recorded is None:
+            spec = read_spec(product.path)
+            stated |= {"layer": str(spec.layer), "pooling": spec.pooling}
+        return any(stated.items() <= labels.items() for labels in companions)
 
-
-def _fits(companion: Product):
-    """A function that tells of the labels of predictions whether this companion gave them."""
-    stated = {name: companion.facts[name] for name in _COMPANION if name in companion.facts}
-    if companion.recorded is None:
-        spec = read_spec(companion.path)
-        stated |= {"layer": str(spec.layer), "pooling": spec.pooling}
-    return lambda labels: all(labels[name] == text for name, text in stated.items())
+    return wanted
 
 
 def page_of(file: Path, way: WayBack, commit: str) -> str:
-    """The way back as text: the number, its cell, each file with what made it, and the versions.
-
-    Args:
-        file: The exhibit.
-        way: What `way_back` has found.
-        commit: Commit of the code, in a sentence.
-    """
+    """The way back of an exhibit's number as text: the number, its cell, each file with what made it, and the versions
+    and the commit of the code."""
     lines = [f"{file}: {' on '.join(way.numbers.iloc[0][['method', 'dataset']])}"]
     lines += [f"  {_said(row)}" for row in way.numbers.drop(columns=["method", "dataset"]).to_dict("records")]
     lines += [f"cell  {_said(cell)}" for cell in way.cells]

@@ -10,7 +10,7 @@ import pandas as pd
 from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Artist, Axes, Figure
 from cocal_study.config.methods import METHODS
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import CurvesLayout
+from cocal_study.exhibits.base.exhibit import CurvesLayout, macro_source
 from cocal_study.exhibits.base.inputs import Cube, mean_cell
 
 TITLES = {
@@ -46,12 +46,7 @@ def read_curves(layout: CurvesLayout, cube: Cube, metrics: Sequence[str] = CONFI
         metrics: Metrics shown, in their order.
 
     Returns:
-        Columns step or source_step, method, metric, value, lower, upper (bootstrap interval over the questions), n,
-        those of `cocal_study.cubes.cells.RATES`, seed_sd (standard deviation of the macro average over the seeds); in
-        the order of the steps, the methods, then the metrics.
-
-    Raises:
-        ContractError: if the cube lacks a method at a step.
+        Columns step or source_step, method, and those of `cocal_study.cubes.cells.read_cell`, in this order.
     """
     fixed = layout.step is not None
     cells = {
@@ -92,19 +87,15 @@ def plot_prefixes(ax: Axes, panel: pd.DataFrame, scale: float = 1.0) -> None:
     ax.set_xlim(steps[0] / room, steps[-1] * room)
 
 
-def draw_prefixes(numbers: pd.DataFrame, layout: CurvesLayout, label: str) -> Figure:
+def draw_prefixes(label: str, numbers: pd.DataFrame, layout: CurvesLayout) -> Figure:
     """Draw a panel of the ECE and one of the AUROC, both of the result of `prepare_curves`, over an axis so called."""
     handles = method_handles(layout.methods)
-    source = f"{layout.source}; {SEED_WHISKERS}"
+    source = f"{macro_source(layout)}; {SEED_WHISKERS}"
     return metric_row(numbers, plot_prefixes, height=1.5, label=label, handles=handles, source=source)
 
 
 def metric_row(numbers: pd.DataFrame, plot: Callable[[Axes, pd.DataFrame], object], **row: Any) -> Figure:
-    """Draw a panel for each metric, in the order of the numbers; `plot` draws the rows of one metric.
-
-    Args:
-        row: The other arguments of `panel_row`.
-    """
+    """Draw a `panel_row` with a panel for each metric, in the order of the numbers; `plot` draws the rows of one."""
     panels = dict(iter(numbers.groupby("metric", sort=False)))
     figure, axes = panel_row([TITLES[metric] for metric in panels], **row)
     for ax, panel in zip(axes, panels.values(), strict=True):
@@ -204,11 +195,16 @@ def panel_row(
     return figure, panels
 
 
-def method_handles(methods: Sequence[str]) -> list[Artist]:
-    """Return the legend entries of the methods' curves."""
+def entry(label: str, **look: Any) -> Artist:
+    """Return a legend entry for lines or marks of a look."""
     from matplotlib.lines import Line2D
 
-    return [Line2D([], [], label=METHODS[method].label, **look_of(method)) for method in methods]
+    return Line2D([], [], label=label, **look)
+
+
+def method_handles(methods: Sequence[str]) -> list[Artist]:
+    """Return the legend entries of the methods' curves."""
+    return [entry(METHODS[method].label, **look_of(method)) for method in methods]
 
 
 def look_of(name: str) -> dict[str, str | float]:
@@ -228,8 +224,7 @@ def draw_replicates(numbers: pd.DataFrame, dataset: str, printed: pd.DataFrame |
 
     Args:
         numbers: Spread of the main table (`cocal_study.planning.replicates.spread`): the columns dataset, method,
-        metric, mean,
-            and replicate_1, replicate_2 ...
+            metric, mean, and replicate_1, replicate_2 ...
         dataset: Data set, or group of them, that is drawn.
         printed: The cells of the paper's main table (`cocal_study.evidence.published.Printed`), to show them, too.
     """

@@ -1,7 +1,7 @@
 """Draws reliability diagrams above histograms of confidence (figure 3 and appendix C.3)."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from cocal.settings.base import Count
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.cubes.cube import UNSEEDED
-from cocal_study.exhibits.base.exhibit import FigureExhibit, Labels, MethodsLayout, labelled, of_main
+from cocal_study.exhibits.base.exhibit import FigureExhibit, Labels, MethodsStepLayout, labelled, of_main
 from cocal_study.exhibits.base.inputs import rows_by_seed
 from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY
 from cocal_study.exhibits.drawing.sizes import PAGE_HEIGHT
@@ -31,26 +31,19 @@ _TITLE = 9.7
 """Width of the longest line of a title, in multiples of its font size."""
 
 
-class ReliabilityLayout(MethodsLayout):
+class ReliabilityLayout(MethodsStepLayout):
     """The contents of the figure: a row of panels for each data set and a column for each method."""
-
-    apart: ClassVar[tuple[str, ...]] = ("step",)
 
     datasets: Labels
     """Evaluation sets, in order."""
     seed: int = 42
     """Companion seed that is drawn. It is one seed, because averaged seeds would have no whole counts."""
     bins: Count = 10
-    step: Count
-    """Policy step shown; the pre-RL model's predictions come from step 0 of "base"."""
 
 
 def reliability_of(study: Study, datasets: Iterable[str], **fields: Any) -> Iterator[FigureExhibit]:
-    """Declare the diagrams of some data sets, if the study has a method of `reports.reliability_methods`.
-
-    Args:
-        fields: Title, position and caption of the figure.
-    """
+    """Declare the diagrams of some data sets, if the study has a method of `reports.reliability_methods`; the fields
+    are title, position and caption of the figure."""
     available = available_methods(study)
     if methods := tuple(name for name in study.reports.reliability_methods if name in available):
         layout = ReliabilityLayout(
@@ -72,9 +65,6 @@ def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> p
         accuracy and mean_confidence (NaN for an empty bin); and, the same for all bins of a panel, n, n_valid,
         ece and auroc of the seed drawn, seeds (their number, 0 without) and ece_of_seeds and auroc_of_seeds (means
         over the seeds, as in tables/main). In the order of the data sets, methods, bins.
-
-    Raises:
-        ContractError: if a panel has no predictions.
     """
     table = pd.concat(predictions, ignore_index=True)
     panels = []

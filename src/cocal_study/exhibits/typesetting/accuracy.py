@@ -12,9 +12,8 @@ from cocal.settings.base import Name
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS, MethodName
 from cocal_study.config.study import Study
-from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import MATHEMATICS, Labelled, Labels, MethodsLayout, Step, labelled, of_backbone
-from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
+from cocal_study.exhibits.base.exhibit import MATHEMATICS, Labelled, Labels, MethodsStepLayout, labelled, of_backbone
+from cocal_study.exhibits.base.inputs import Cube, read_methods, seeds_of
 from cocal_study.exhibits.typesetting.grid import (
     Block,
     Grid,
@@ -41,13 +40,11 @@ that is constant or at chance."""
 """The words of the report about every table of this kind."""
 
 
-class AccuracyLayout(MethodsLayout):
+class AccuracyLayout(MethodsStepLayout):
     """Layout of tables/main, at the last stage or an earlier one, and of tables/ood and tables/scale."""
 
     apart: ClassVar[tuple[str, ...]] = ("backbone", "step")
 
-    step: Step
-    """Policy step shown; the pre-RL model's rows come from step 0 of "base"."""
     datasets: Labels
     """Evaluation sets, in order."""
     macro: Name = MATHEMATICS
@@ -80,13 +77,8 @@ class AccuracyLayout(MethodsLayout):
 def accuracy_layout(
     study: Study, wrong: Mapping[str, int], domain: str = "mathematics", *, remark: str = "", **fields: Any
 ) -> AccuracyLayout:
-    """Return the layout for the main backbone at the end of training, changed by `fields`.
-
-    Args:
-        wrong: By data set, how many of its rows are known to be wrong.
-        remark: Sentence of the caption that stands before those about rows known to be wrong.
-        fields: Further or other fields.
-    """
+    """Return the layout for the main backbone at the end of training, changed by `fields`; its remark stands before the
+    sentences about rows known to be wrong."""
     sets = study.evaluation_sets(domain)
     given = {"step": study.policy.steps, "methods": main_methods(study)} | fields
     shown = {name: study.datasets[name] for name in sets if name in wrong}
@@ -119,18 +111,10 @@ def prepare(layout: AccuracyLayout, metrics: Cube) -> pd.DataFrame:
     """Return the numbers of the table, one per row; methods with seeds are averaged over them.
 
     Returns:
-        Columns dataset, method, metric, value, lower, upper, n, those of `cocal_study.cubes.cells.RATES`, seed_sd, in
-        the order of the layout's columns, then its methods, then the metrics.
-
-    Raises:
-        ContractError: if the cube lacks a method on a dataset.
+        Columns dataset, method, and those of `cocal_study.cubes.cells.read_cell`, in the order of the layout's columns,
+        then its methods, then the metrics.
     """
-    cells = {
-        (column.name, method): mean_cell(layout.backbone, method, layout.step, column.name)
-        for column in layout.columns
-        for method in layout.methods
-    }
-    return read_cells(metrics, cells, ["dataset", "method"])
+    return read_methods(metrics, layout, [column.name for column in layout.columns], layout.methods)
 
 
 def grid(numbers: pd.DataFrame, layout: AccuracyLayout, *, metrics: Cube) -> Grid:

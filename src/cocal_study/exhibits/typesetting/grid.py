@@ -108,9 +108,6 @@ class Block:
         width: Share of the text width to which print scales the block; None keeps its natural width.
         names: Share of the text width that print gives to the row names, breaking longer names; None gives them what
             they need.
-
-    Raises:
-        ValueError: if a row of titles or of values does not fill the columns.
     """
 
     corner: str
@@ -119,12 +116,6 @@ class Block:
     align: Literal["c", "r", "l"] = "c"
     width: float | None = None
     names: float | None = None
-
-    def __post_init__(self) -> None:
-        widths = {sum(head.span for head in line) for line in self.heads}
-        widths |= {len(row.cells) for group in self.groups for row in group.rows}
-        if len(widths) != 1:
-            raise ValueError(f"the rows of a block have {sorted(widths)} columns")
 
     @property
     def columns(self) -> int:
@@ -218,25 +209,18 @@ def metric_block(
     highlight: str | None = None,
     **style: Any,
 ) -> Block:
-    """Return a block with a column for each metric of each case.
+    """Return a block with a column for each metric of each case, data sets or others, from left to right.
 
     Args:
-        corner: Title above the row names.
-        cases: Data sets or other cases from left to right.
-        metrics: Metrics of each case.
         groups: Title of each group of rows, and the labels of its rows by their names.
         cells: The values; there may be more than the block shows.
-        titles: Titles of the metrics.
         highlight: Name of the row whose label is bold.
         style: Further fields of the block.
     """
     columns = [(case.name, metric) for case in cases for metric in metrics]
     return Block(
         corner,
-        (
-            tuple(Head(case.label, len(metrics)) for case in cases),
-            tuple(Head(titles[metric]) for _, metric in columns),
-        ),
+        (tuple(Head(case.label, len(metrics)) for case in cases), tuple(Head(titles[metric]) for _, metric in columns)),
         tuple(
             Group(
                 tuple(
@@ -268,12 +252,8 @@ def _by_cell(numbers: pd.DataFrame) -> pd.DataFrame:
 def short_rates(
     numbers: pd.DataFrame, floors: QualitySettings, groups: Mapping[str, Collection[str]]
 ) -> dict[tuple[str, str], set[str]]:
-    """Return the names of the shares below their floor for each data set and method.
-
-    Args:
-        numbers: Table with the columns dataset, method and `RATES`.
-        groups: Data sets of each macro average, which has the names of all of them.
-    """
+    """Return the names of the shares (`RATES`) below their floor for each data set and method, and for each macro
+    average, which has the names of all of its sets."""
     found = {key: set(shortfalls(rates, floors)) for key, rates in _by_cell(numbers).iterrows()}
     for macro, datasets in groups.items():
         for method in numbers["method"].unique():
@@ -289,11 +269,7 @@ def doubts(short: Mapping[tuple[str, str], set[str]], floors: QualitySettings) -
 
 
 def degenerate_cells(numbers: pd.DataFrame) -> set[tuple[str, str]]:
-    """Return the data sets and methods whose confidence is degenerate.
-
-    Args:
-        numbers: Table with the columns dataset, method, metric, lower and upper.
-    """
+    """Return the data sets and methods whose confidence is degenerate by the intervals of a table."""
     bounds = {
         row.Index: (row.lower, row.upper) for row in numbers.set_index(["dataset", "method", "metric"]).itertuples()
     }
@@ -308,12 +284,8 @@ def degenerate_note(found: Collection[tuple[str, str]]) -> str:
 
 
 def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Sequence[str]) -> Block:
-    """Return a block with the shares of the responses behind each method's values, in percent. Shares that apply to no
-    method are left out.
-
-    Args:
-        numbers: Table with the columns dataset, method and `RATES`.
-    """
+    """Return a block with the shares of the responses (`RATES`) behind each method's values, in percent. Shares that
+    apply to no method are left out."""
     rates = _by_cell(numbers)
     known = [name for name in _RATES if rates[name].notna().any()]
     cells = {(*key, name): Cell(metric_text("accuracy", row[name])) for key, row in rates.iterrows() for name in known}

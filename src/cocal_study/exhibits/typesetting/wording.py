@@ -1,8 +1,7 @@
 """Sentences that captions share, and the printed form of units of time, ratios and signed differences."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal_study.exhibits.base.exhibit import FACTUAL, MATHEMATICS
@@ -46,22 +45,13 @@ def listed(items: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(items[:-1]), items[-1]]))
 
 
-@dataclass(frozen=True)
-class Unit:
-    """A unit of time and its length in seconds."""
-
-    name: str
-    seconds: float
-
-
-_HOUR, _MINUTE, _SECOND, _MILLISECOND = Unit("h", 3600.0), Unit("min", 60.0), Unit("s", 1.0), Unit("ms", 1e-3)
-LONG = (_HOUR, _MINUTE, _SECOND)
-"""Units for work that is done once, longest first."""
-SHORT = (_SECOND, _MILLISECOND)
+LONG = {"h": 3600.0, "min": 60.0, "s": 1.0}
+"""Units for work that is done once, longest first, with their seconds."""
+SHORT = {"s": 1.0, "ms": 1e-3}
 """Units for work that is done for every question."""
 
 
-def times(seconds: Sequence[float], units: Sequence[Unit]) -> tuple[Unit, list[str]]:
+def times(seconds: Sequence[float], units: Mapping[str, float]) -> tuple[str, list[str]]:
     """Print one column of times in one unit, the longest unit that the longest time reaches.
 
     Times have two decimals, or more if the shortest time is below one unit, so that it shows three significant digits.
@@ -74,10 +64,10 @@ def times(seconds: Sequence[float], units: Sequence[Unit]) -> tuple[Unit, list[s
         The unit and the printed times, `UNDEFINED` where there is none.
     """
     known = [time for time in seconds if not math.isnan(time)]
-    unit = next((unit for unit in units if max(known) >= unit.seconds), units[-1])
-    shortest = min(known) / unit.seconds
+    unit = next((unit for unit, length in units.items() if max(known) >= length), list(units)[-1])
+    shortest = min(known) / units[unit]
     decimals = max(2, 2 - math.floor(math.log10(shortest)))
-    return unit, [UNDEFINED if math.isnan(time) else f"{time / unit.seconds:,.{decimals}f}" for time in seconds]
+    return unit, [UNDEFINED if math.isnan(time) else f"{time / units[unit]:,.{decimals}f}" for time in seconds]
 
 
 def ratios(values: Sequence[float]) -> list[str]:

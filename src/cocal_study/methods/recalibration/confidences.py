@@ -67,11 +67,8 @@ def read_experience(
 
 
 def parts_of(rollouts: pd.DataFrame, questions: Sequence[str], companion: CompanionSettings) -> np.ndarray:
-    """The `Part` of each rollout (columns question and truncated) by the companions' split of all training questions.
-
-    Returns:
-        str (n,) as objects.
-    """
+    """The `Part` of each rollout (columns question and truncated) by the companions' split of all training questions,
+    str (n,) as objects."""
     held_out = in_validation(rollouts["question"], questions, companion.validation_share, companion.split_seed)
     parts = np.where(held_out, "held out", "training").astype(object)
     parts[rollouts["truncated"].to_numpy()] = "truncated"
@@ -240,12 +237,9 @@ def predict_rivals(
     """Compute the confidences of all rivals on one checkpoint: as they are, and by each calibrator.
 
     Args:
-        scorer: What gives the scores.
-        fits: Calibrators of the same rivals.
         samples: Number of evaluated responses per question, by question set.
         responses: Folder of the checkpoint's responses ({set}.parquet).
         features: Folder of their features ({set}.zarr), if a rival reads them.
-        checkpoint: The policy.
 
     Returns:
         Table in the contract PREDICTIONS whose methods are named by `cocal_study.planning.rivals.named`. A score
