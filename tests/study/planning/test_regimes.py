@@ -19,12 +19,6 @@ CHANGED = {
     "training-questions-harder": ("policy.dataset",),
     "never-asked-in-training-half-of-the-families": ("policy.dataset",),
     "never-asked-in-training-and-levels-3-to-5": ("policy.dataset",),
-    "questions-per-step-2": ("policy.questions_per_step", "policy.micro_batch"),
-    "questions-per-step-24": ("policy.questions_per_step",),
-    "learning-rate-of-the-policy-none": ("policy.learning_rate",),
-    "learning-rate-of-the-policy-twice": ("policy.learning_rate",),
-    "companion-one-layer-of-16": ("companion.widths", "companion.dropout"),
-    "companion-four-times-as-wide": ("companion.widths",),
 }
 """Beginnings of the keys by which each point differs from the unchanged one."""
 
