@@ -4,11 +4,12 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 VLLM := .venv-vllm
 GPU := .venv-gpu
+OLDEST := .venv-oldest
 CRATE := .venv-crate
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce laptop replicate central regimes experience fits check test test-long test-crate wires test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
+.PHONY: reproduce laptop replicate central regimes experience fits check test test-long test-crate wires test-oldest test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
@@ -24,6 +25,8 @@ help:
 	@echo "make test        set up .venv, run the linters and the test suite, with one whole study"
 	@echo "make test-long   run the tests that make test leaves out: trainings of several processes, further studies"
 	@echo "make test-crate  set up .venv and .venv-crate and validate a bundle's RO-Crate and Croissant (with network)"
+	@echo "make test-oldest   run the tests of the library with the lowest versions that pyproject.toml allows, but for torch,"
+	@echo "                 in .venv-oldest"
 	@echo "make wires       plant twenty wrong wires in the plan of jobs, one at a time, and name the tests that notice them"
 	@echo "make vllm        set up .venv-vllm, with vLLM on the processor, for tests"
 	@echo "make test-vllm   set up .venv and .venv-vllm and run the tests of the vLLM engine"
@@ -152,9 +155,33 @@ vllm: $(VLLM)/.installed
 test-vllm: $(INSTALLED) $(VLLM)/.installed
 	$(VLLM)/bin/python -m pytest -m vllm tests/cocal/engines tests/study/generation tests/cocal/serving
 
+.venv-uv/bin/uv:
+	$(PYTHON) -m venv .venv-uv
+	.venv-uv/bin/python -m pip install --quiet uv
+
+# Another torch than that of constraints.txt would bring the build for CUDA, several GB. The tests' own tools are not old.
+TOOLS := pytest pytest-xdist hypothesis psutil scikit-learn xarray h5netcdf h5py
+$(OLDEST)/.installed: pyproject.toml constraints.txt Makefile | .venv-uv/bin/uv
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	grep '^torch==' constraints.txt > $(OLDEST)/torch.txt
+	.venv-uv/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct -c $(OLDEST)/torch.txt \
+	  -e '.[fit]' $$(for tool in $(TOOLS); do grep "^$$tool==" constraints.txt; done)
+	touch $@
+
+# What needs TRL or Snakemake is left out, and what rests on the bytes of NumPy's functions or on one draw of responses.
+NEWER := integrations/test_trl_recording.py integrations/test_trl_runs.py models/test_resumable.py rewards/test_trl.py \
+  runtime/test_terminal.py
+NEWER_ONES := runtime/test_numerics.py::test_an_operation_gives_the_bytes_of_other_processors \
+  own_policy/test_monitor.py::test_a_bound_is_left_where_the_whole_interval_is_worse \
+  runtime/test_gpus.py::test_importing_a_training_asks_for_no_gpu
+test-oldest: $(OLDEST)/.installed
+	$(OLDEST)/bin/python -m $(PYTEST) tests/cocal -m "not slow and not long and not vllm" -W ignore::DeprecationWarning \
+	  $(NEWER:%=--ignore tests/cocal/%) $(NEWER_ONES:%=--deselect tests/cocal/%)
+
 # Each environment of envs/ still resolves; without network this says so and goes on.
 environments:
-	[ -x .venv-uv/bin/uv ] || { $(PYTHON) -m venv .venv-uv && .venv-uv/bin/python -m pip install --quiet uv || true; }
+	$(MAKE) --quiet .venv-uv/bin/uv || true
 	UV=$(CURDIR)/.venv-uv/bin/uv envs/resolve.sh
 
 # No environment is needed but Apptainer; the image holds the packages of constraints.txt and runs this checkout's code.

@@ -8,30 +8,30 @@ With `--rows 1088` only that many responses, the last ones, are used.
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
-from sklearn.model_selection import GroupKFold
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from cocal.companion.fit import fit_companions
 from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import Prefix
-from cocal.features.extract import TOKEN_INPUTS
 from cocal.features.forward import RESPONSE_POOLINGS
-from cocal.features.store import NumberFormat, create_features, decoded, open_features
+from cocal.features.store import NumberFormat, create_features, open_features
 from cocal.models.loading import Policy
 from cocal.own_policy import fitting
 from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.recipes import folds_of
+from cocal.own_policy.recipes import folds_of, inputs_of
 from cocal.own_policy.states import Encoder
 
 SPLITS, FORMAT = 5, "bfloat16"
 KINDS = (
     "best",
-    "best with token probability",
+    "best, states alone",
     "paper",
     "L2 probe by cross-validation",
     "constant",
@@ -49,12 +49,16 @@ def main() -> None:
     print(f"| rollouts | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
     for given in options.sets:
         name, checkpoint, rollouts = given.split("=")
-        found = np.array(
-            [briers(*split, options.paper_widths) for split in splits(checkpoint, Path(rollouts), options.rows)]
-        )
-        print(f"| {name}, mean of {SPLITS} splits | {' | '.join(f'{one:.4f}' for one in found.mean(axis=0))} |")
-        for k, row in enumerate(found):
-            print(f"| split {k + 1} | {' | '.join(f'{one:.4f}' for one in row)} |", flush=True)
+        found = []
+        for split in splits(checkpoint, Path(rollouts), options.rows):
+            found.append(briers(*split, options.paper_widths))
+            show(f"{name}, split {len(found)}", found[-1])
+        show(f"**{name}, mean of {SPLITS} splits**", np.mean(found, axis=0))
+
+
+def show(name: str, values: Sequence[float]) -> None:
+    """Print one row of the table."""
+    print(f"| {name} | {' | '.join(f'{one:.4f}' for one in values)} |", flush=True)
 
 
 def splits(checkpoint: str, rollouts: Path, count: int | None):
@@ -65,8 +69,8 @@ def splits(checkpoint: str, rollouts: Path, count: int | None):
     rows = rows.assign(response_id=np.arange(len(rows)))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "states.zarr"
-        store, tokens = fitting._states(policy, rows, policy.blocks - 1, FORMAT, 4096, path, None)
-        states = decoded(store.take(np.arange(len(rows)), None, RESPONSE_POOLINGS), store.dtype)
+        store, tokens = fitting._states(policy, rows, policy.blocks - 1, FORMAT, 4096, path, None, True)
+        states = inputs_of(store, policy.blocks - 1, None)
     for k in range(SPLITS):
         yield rows, states, tokens, folds_of(rows["question"], 7) == k
 
@@ -81,20 +85,19 @@ def briers(
     last = step >= np.unique(step)[-max(1, len(np.unique(step)) // 10) :][0]
     learnt = known.assign(correct=correct & ~cut, truncated=False)
     found = []
-    for extra in (None, tokens):
-        given = states if extra is None else np.concatenate([states, extra], axis=1)
-        settings = CompanionSettings(targets=("binary",))
-        beside = None if extra is None else extra[~held]
-        chosen = fitting._best(states[~held].copy(), beside, learnt, folds_of(known["question"], 42), last, settings)
+    inputs, width = np.concatenate([states, tokens], axis=1), states.shape[1]
+    for reads in ({width, inputs.shape[1]}, {width}):
+        settings, fold = CompanionSettings(targets=("binary",)), folds_of(known["question"], 42)
+        chosen = fitting._best(inputs[~held, : max(reads)], reads, width, learnt, fold, last, settings)
         with torch.inference_mode():
-            found.append(chosen.model(torch.from_numpy(given[held])).mean(dim=0).numpy())
-    assert given.shape[1] == states.shape[1] + TOKEN_INPUTS
+            given = torch.from_numpy(inputs[held, : len(chosen.model.input_mean)])
+            found.append(chosen.model(given).mean(dim=0).numpy())
     found.append(by_paper(known, states[~held], states[held], paper_widths, FORMAT))
     centre, scale = states[~held].mean(axis=0), states[~held].std(axis=0) + 1e-12
-    groups = GroupKFold(5).split(known, groups=known["question"])
-    probe = LogisticRegressionCV(
-        Cs=np.logspace(-3.5, -0.5, 7), cv=list(groups), scoring="neg_brier_score", max_iter=1000, tol=1e-3
-    ).fit((states[~held] - centre) / scale, correct & ~cut)
+    grid = {"C": np.logspace(-3.5, -0.5, 7)}
+    probe = GridSearchCV(
+        LogisticRegression(max_iter=1000, tol=1e-3), grid, cv=GroupKFold(5), scoring="neg_brier_score"
+    ).fit((states[~held] - centre) / scale, correct & ~cut, groups=known["question"])
     found.append(probe.predict_proba((states[held] - centre) / scale)[:, 1])
     found.append(np.full(held.sum(), correct.mean()))
     platt = LogisticRegression(C=1e6).fit(tokens[~held, :1], correct)

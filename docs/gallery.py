@@ -9,6 +9,8 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image
 
+from cocal.drawing.style import paper_style, save_figure
+from cocal_study.config import load_study
 from cocal_study.config.methods import METHODS
 from cocal_study.evidence.predicates import FAVOUR
 from cocal_study.evidence.published import METRICS, read_published
@@ -22,7 +24,9 @@ from cocal_study.evidence.verdicts import (
     of_claims,
 )
 from cocal_study.exhibits.base.exhibit import MATHEMATICS
-from cocal_study.exhibits.typesetting.verdict import verdict
+from cocal_study.exhibits.drawing.curves import draw_replicates
+from cocal_study.exhibits.typesetting.landing import scale_of
+from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads, ledger
 from cocal_study.provenance.owner import owner_of
 
 _OF_STUDY = ("claims", "regimes", "overview", "training_dynamics", "budgets", "reliability", "cross_iteration")
@@ -38,15 +42,16 @@ _REPLICATE = "replicate_"
 """Beginning of the columns that hold the values of single replicates."""
 
 
-def in_words(judged: pd.DataFrame) -> str:
-    """The verdict, a line of a list for each thing that there is to say.
+def verdict(numbers: pd.DataFrame, scale: str) -> str:
+    """The answer and the table of the headline claims.
 
     Args:
-        judged: The columns of tables/claims.csv.
+        numbers: The columns of tables/verdict.csv.
+        scale: The size of the policies in words.
     """
-    return "\n".join(
-        textwrap.fill(f"* {line}", _COLUMNS, subsequent_indent="  ") for line in verdict(judged, "embedded")
-    )
+    rows = [heads(numbers), ["---"] * len(heads(numbers)), *headlines(numbers)]
+    table = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([textwrap.fill(answer(numbers, scale), _COLUMNS), "", *table])
 
 
 def main_numbers(gathered: pd.DataFrame, printed: pd.DataFrame) -> str:
@@ -87,7 +92,7 @@ def _beside_paper(ours: pd.DataFrame, printed: pd.DataFrame, head: str, form: st
 
 
 def what_holds(judged: pd.DataFrame) -> str:
-    """The verdict, and below it a table of the claims that are decided.
+    """What all claims come to, and below it a table of the claims that are decided.
 
     Args:
         judged: The columns of tables/claims.csv.
@@ -99,7 +104,7 @@ def what_holds(judged: pd.DataFrame) -> str:
     sources = {STUDY: "embedded study", LANGUAGE_MODEL: "laptop study", PAPER: "the paper's numbers"}
     sources = {source: title for source, title in sources.items() if source in verdicts}
     lines = [
-        in_words(judged),
+        *(textwrap.fill(f"* {line}", _COLUMNS, subsequent_indent="  ") for line in ledger(judged, "embedded")),
         "",
         "<details><summary>Every claim that is decided</summary>",
         "",
@@ -129,6 +134,13 @@ def main() -> None:
     root = Path(__file__).parents[1]
     if owner_of(root / "results") != "embedded":
         raise SystemExit("results/ is not that of the embedded study: `make clean reproduce` first")
+    spread = root / "studies/replicates/spread"
+    gathered = pd.read_csv(spread / "tables/main.csv")
+    cells = read_published(root / "config/paper").cells
+    printed = cells[cells["table"] == "main"]
+    with paper_style():
+        drawn = draw_replicates(gathered, MATHEMATICS, printed)
+        save_figure(drawn, spread / "figures/replications.pdf", {"study": "embedded"})
     widest = 1650  # text width at 300 dots an inch
     for name in FIGURES:
         with Image.open(root / name) as figure:
@@ -136,15 +148,15 @@ def main() -> None:
             size = round(figure.width * scale), round(figure.height * scale)
             small = figure.convert("RGB").resize(size, Image.Resampling.LANCZOS)
             small.quantize(128).save(root / f"docs/{Path(name).name}", optimize=True)
-    judged = pd.read_csv(root / "results/tables/claims.csv", keep_default_na=False, na_values=["NaN"])
-    gathered = pd.read_csv(root / "studies/replicates/spread/tables/main.csv")
-    cells = read_published(root / "config/paper").cells
-    printed = cells[cells["table"] == "main"]
+    judged, numbers = (
+        pd.read_csv(root / f"results/tables/{name}.csv", keep_default_na=False, na_values=["NaN"])
+        for name in ("claims", "verdict")
+    )
     laptop = pd.read_csv(root / "studies/laptop/gathered/tables/main.csv")
     form = "{value} ({lower} to {upper})"
     for file, name, section in (
-        ("README.md", "verdict", in_words(judged)),
-        ("README.md", "numbers", main_numbers(gathered, printed)),
+        ("README.md", "verdict", verdict(numbers, scale_of(load_study(root / "config/config.yaml")))),
+        ("docs/what-holds.md", "numbers", main_numbers(gathered, printed)),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
         ("docs/laptop-study.md", "numbers", _beside_paper(laptop, printed, "one run, 95 % interval", form)),
     ):

@@ -1,4 +1,4 @@
-"""Pages of the reference that are written from the code: configuration keys, commands and contracts of tables."""
+"""Pages that are written: from the code configuration keys, commands and contracts of tables; and a notebook's."""
 
 import io
 import json
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
+
+from notebook import page
 
 from cocal import cli
 from cocal.commands.catalogue.own import OWN
@@ -24,10 +26,11 @@ def write_reference(folder: Path) -> None:
         "configuration": configuration_page(Study.model_json_schema()),
         "commands": commands_page(),
         "contracts": contracts_page(),
+        "own_policy": page(Path(__file__).with_name("own_policy.ipynb")),
     }.items():
-        page = folder / f"{name}.md"
-        if not page.exists() or page.read_text(encoding="utf-8") != text:
-            page.write_text(text, encoding="utf-8")
+        file = folder / f"{name}.md"
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
 
 
 def configuration_page(schema: dict[str, Any]) -> str:

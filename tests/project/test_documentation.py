@@ -128,7 +128,7 @@ def test_commands_of_each_kind_run(kind, tmp_path):
         del words[words.index("--directory") : words.index("--directory") + 2]
     command = [*words, "--directory", tmp_path]
     if kind == "--report":
-        assert "claims.html marked for report but does not exist" in _said(*command, fails=True)
+        assert "verdict.html marked for report but does not exist" in _said(*command, fails=True)
     else:
         flags = [] if kind == "--unlock" else ["--dry-run"]
         assert ("Job stats:" if flags else "Unlocked") in _said(*command, *flags)

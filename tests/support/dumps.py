@@ -25,6 +25,7 @@ SETTINGS = PolicySettings(
     stages=(2, 3),
     questions_per_step=5,
     responses_per_question=GROUP,
+    micro_batch=GROUP,
     max_response_length={"grpo": 20, "rlcr": 20, "dcpo": 20},
 )
 

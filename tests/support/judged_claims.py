@@ -1,4 +1,4 @@
-"""A table of claims by hand, as tables/claims.csv has it."""
+"""Tables of claims by hand, as tables/claims.csv and tables/verdict.csv have them."""
 
 import pandas as pd
 
@@ -6,6 +6,7 @@ from cocal_study.evidence.predicates import OPEN
 from cocal_study.evidence.verdicts import AGREES, NOT_GATHERED, PAPER, REPLICATES, STUDY
 from cocal_study.exhibits.typesetting.verdict import CENTRAL
 
+CLAIM = "beats-postcal"
 MARGINS = {"ece": (0.0, 0.031), "auroc": (-0.04, 0.05)}
 """The margins of the central claim: how much each lies beside the deciding one, and the detectable one."""
 
@@ -13,7 +14,7 @@ MARGINS = {"ece": (0.0, 0.031), "auroc": (-0.04, 0.05)}
 def judged(central, value=0.02, of_replicates=(OPEN,) * 9, of_study=(OPEN,) * 9, paper=AGREES, n=5, positive=4):
     """Tables/claims of the central claim, which has two margins, and of nine others, each a family of its own."""
     found = {
-        CENTRAL: (central, central),
+        CLAIM: (central, central),
         **{f"c{k}": both for k, both in enumerate(zip(of_replicates, of_study, strict=True))},
     }
     rows = []
@@ -31,10 +32,62 @@ def judged(central, value=0.02, of_replicates=(OPEN,) * 9, of_study=(OPEN,) * 9,
                 return place | {"case": case, "margin": margin} | numbers | tests
 
             rows.append(row(0, "", value, float("nan")))
-            if claim == CENTRAL and source != PAPER and (n or source == STUDY):
+            if claim == CLAIM and source != PAPER and (n or source == STUDY):
                 pair = "cocal-binary and postcal-binary"
                 rows += [
                     row(1, f"{pair}, {metric}, first backbone, macro-mathematics, step 120", value + beside, detectable)
                     for metric, (beside, detectable) in MARGINS.items()
                 ]
     return pd.DataFrame(rows)
+
+
+def headline_numbers(words=("undecided", "undecided"), replicates=5, **changes):
+    """tables/verdict by hand: two comparisons of the central claim, one of accuracy with a second rival, and chance."""
+    nan = float("nan")
+    rows = [
+        ("Accuracy grows", "token-probability", "base-verbal", "accuracy", 0.165, 0.138, 0.09, 0.186, 5, 0.183, "yes"),
+        ("RLCR trails", "cocal-binary", "rlcr", "accuracy", 0.099, -0.009, -0.016, -0.003, 0, -0.039, "no"),
+        ("RLCR trails", "cocal-binary", "dcpo", "accuracy", 0.05, -0.0159, -0.033, 0.0013, 1, nan, "no"),
+        (
+            f"{CENTRAL}, binary",
+            "cocal-binary",
+            "postcal-binary",
+            "ece",
+            0.024,
+            0.0093,
+            -0.0112,
+            0.0298,
+            3,
+            -0.0165,
+            words[0],
+        ),
+        (
+            f"{CENTRAL}, group",
+            "cocal-group",
+            "postcal-group",
+            "auroc",
+            0.008,
+            0.0022,
+            -0.0184,
+            0.0227,
+            4,
+            nan,
+            words[1],
+        ),
+        ("Transfers", "cocal-binary", "", "auroc", 0.226, 0.0066, -0.0375, 0.0507, 2, -0.061, "undecided"),
+    ]
+    names = [
+        "claim",
+        "method",
+        "rival",
+        "metric",
+        "paper",
+        "value",
+        "lower",
+        "upper",
+        "positive",
+        "language_model",
+        "word",
+    ]
+    found = pd.DataFrame(rows, columns=names).assign(replicates=replicates or nan, at_chance="", **changes)
+    return found if replicates else found.assign(positive=nan)

@@ -91,6 +91,9 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
         return {
             "predictions": [sample_predictions(*names, methods=layout.methods, step=120).assign(backbone="qwen3-8b")]
         }
+    if name == "verdict":
+        published = read_published(ROOT / "config/paper")
+        return {"resamples": coded_resamples("qwen3-8b", everything), "published": published}
     found = {"metrics": coded_cube(layout.backbone, everything, ALL)}
     resampled = {"resamples": coded_resamples(layout.backbone, everything)}
     return {kind: (found | resampled)[kind] for kind in one.inputs}

@@ -58,7 +58,7 @@ rule table_all:
 # The page on which the report opens, and the verdict with which a run ends.
 rule landing:
     input:
-        claims=[results.table_file(one.name, "csv") for one in TABLES if one.name == "claims"],
+        numbers=[results.table_file(one.name, "csv") for one in TABLES if one.name == "verdict"],
         figures=[results.figure_file(figure.name, "png") for figure in FIGURES],
     output:
         page=results.LANDING,
@@ -72,7 +72,8 @@ rule landing:
         "../../envs/cocal.yaml"
     params:
         layout=landing_of(STUDY, EXHIBITS).model_dump_json(),
+        numbers=lambda wildcards, input: f"--verdict {input.numbers}" * bool(input.numbers),
         code=code_digest("cocal_study.commands.exhibits:run_landing"),
     shell:
-        "cocal landing --layout {params.layout:q} --claims {input.claims} --figures {input.figures} "
+        "cocal landing --layout {params.layout:q} {params.numbers} --figures {input.figures} "
         "--output {output.page} > {log} 2>&1"

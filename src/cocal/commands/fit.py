@@ -55,7 +55,7 @@ def run_fit(options: argparse.Namespace) -> None:
         options.rollouts,
         recipe=recipe,
         cut=options.cut,
-        token_probability=options.beside is not None,
+        token_probability=None if options.beside is None else options.beside == "token-probability",
         settings=settings,
         reading=reading,
         layer=options.layer,
@@ -83,6 +83,8 @@ def run_fit(options: argparse.Namespace) -> None:
         f"wrong; {chosen_by}"
     )
     print(f"  {companion.about.in_words()}")
+    if companion.about.token_probability and not options.beside:
+        print("  It also reads the probabilities of the tokens; one for `cocal serve` is fitted with --with nothing.")
     needed = {*NEEDED["prompt"], *NEEDED["response"]}
     flags = ["--companion", str(options.output), "--model", options.model]
     flags += given_flags(options, {"revision": None, "adapter": None, "numerics": "native", "batch_tokens": None})

@@ -88,6 +88,7 @@ def fit_companions(
     longest = [max(rows, key=len) for rows in zip(*parts.values(), strict=True)]
     inputs = len(poolings) * features.hidden
     device = device or best_device()
+    named = progress is not None  # fits of several prefixes, which their steps tell apart
     progress = progress or Progress("", settings.passes * sum(prefix.steps for prefix in prefixes))
     batches = _batches(settings, features, layer, poolings, longest, order, memory, device)
     correct, group_accuracy = (rollouts[name].to_numpy() for name in ("correct", "group_accuracy"))
@@ -102,7 +103,9 @@ def fit_companions(
                 torch.from_numpy(np.stack(targets)[:, None]).to(device),
                 torch.from_numpy(correct[validation].astype(np.float32)).to(device),
                 None if shuffle_seed is None else np.random.default_rng(shuffle_seed),
-                lambda detail, steps=prefix.steps: progress.add(steps, f"{steps} steps: " * (steps > 1) + detail),
+                lambda detail, steps=prefix.steps: progress.add(
+                    steps, f"{steps} steps: " * (named and steps > 1) + detail
+                ),
             )
         spec = CompanionSpec(
             settings=settings,

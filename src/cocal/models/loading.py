@@ -28,6 +28,11 @@ def text_config(config: "PretrainedConfig") -> "PretrainedConfig":
     return config.get_text_config(decoder=True)
 
 
+def context_of(config: "PretrainedConfig") -> int | None:
+    """Number of tokens that a model reads at once, prompt and response together; None where its settings do not say."""
+    return getattr(text_config(config), "max_position_embeddings", None)
+
+
 def decoder_of(model: "PreTrainedModel") -> tuple["nn.Module", "nn.ModuleList"]:
     """The part of a causal language model that is neither its output layer nor anything but text, and its blocks.
 
@@ -48,6 +53,18 @@ def decoder_of(model: "PreTrainedModel") -> tuple["nn.Module", "nn.ModuleList"]:
         f"{type(model).__name__}: the {layers} blocks of this architecture are not found, so its hidden states cannot "
         "be read; give a decoder whose blocks lie in one list, such as Llama, Qwen, Gemma, GPT-2 or Mamba"
     )
+
+
+@contextmanager
+def evaluating(model: "nn.Module") -> Iterator[None]:
+    """Have a model in evaluation mode within the context; then each of its parts is in the mode in which it was."""
+    modes = [(part, part.training) for part in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
 
 
 class Policy(NamedTuple):
@@ -71,6 +88,11 @@ class Policy(NamedTuple):
     def ends(self) -> frozenset[int]:
         """Ids that end a response."""
         return end_tokens(self.tokenizer, self.model.generation_config, self.model.config)
+
+    @property
+    def context(self) -> int | None:
+        """See `context_of`."""
+        return context_of(self.model.config)
 
     @property
     def config(self) -> "PretrainedConfig":
@@ -268,12 +290,13 @@ def _complete(path: str | Path) -> Iterator[None]:
 
 
 class Vocabulary(NamedTuple):
-    """What of a checkpoint needs no weights: its tokenizer, the number of rows of its embedding, and the token ids that
-    end a response, by the names that `Policy` has for them."""
+    """What of a checkpoint needs no weights: its tokenizer, the number of rows of its embedding, the token ids that end
+    a response, and the number of tokens that it reads at once, by the names that `Policy` has for them."""
 
     tokenizer: "PreTrainedTokenizerBase"
     vocabulary: int
     ends: frozenset[int]
+    context: int | None = None
 
 
 def read_vocabulary(path: str | Path, plain: bool = False) -> Vocabulary:
@@ -287,9 +310,8 @@ def read_vocabulary(path: str | Path, plain: bool = False) -> Vocabulary:
     """
     tokenizer = load_tokenizer(path, plain)
     config = read_config(path)
-    return Vocabulary(
-        tokenizer, text_config(config).vocab_size, end_tokens(tokenizer, generation_settings(path), config)
-    )
+    ends = end_tokens(tokenizer, generation_settings(path), config)
+    return Vocabulary(tokenizer, text_config(config).vocab_size, ends, context_of(config))
 
 
 def read_config(path: str | Path) -> "PretrainedConfig":

@@ -2,7 +2,7 @@
 
 import hashlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from cocal.companion.companions import Companions, load_companions
 from cocal.companion.settings import CompanionSettings, Target
-from cocal.errors import ContractError
+from cocal.errors import ContractError, first_line
 from cocal.features.store import NumberFormat
-from cocal.integrations.sample import Sample
-from cocal.models.loading import Policy, Vocabulary
+from cocal.models.loading import Policy, Vocabulary, evaluating
 from cocal.own_policy import saved
+from cocal.own_policy.given import Prompt, Response, samples_of
 from cocal.own_policy.saved import About, BaseModelFacts
 from cocal.own_policy.states import ROWS, Encoded, Encoder, confidences, states_of
 from cocal.runtime.machine import best_device
@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from huggingface_hub import ModelCard
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-Prompt = str | Sequence[Mapping[str, str]] | Sequence[int] | np.ndarray
-"""A prompt: the message of a user, a chat (messages with role and content), or exact token ids."""
-Response = str | Sequence[int] | np.ndarray
-"""A response: its text, or its exact token ids with the end token."""
 
 
 class Companion:
@@ -59,7 +54,8 @@ class Companion:
         """Fit a companion on rollouts; see `cocal.own_policy.fitting.fit`.
 
         Args:
-            model: The policy, or the checkpoint that ended its training.
+            model: The policy, or the checkpoint that ended its training; each of its parts is afterwards in the mode
+                in which it was (`train()` or `eval()`).
             tokenizer: Its tokenizer. Without a chat template, prompts are plain text.
             rollouts: Folder or files of rollouts, as `cocal fit --rollouts` takes them; or a table with the columns
                 prompt (or messages, or prompt_ids), response (or response_ids), correct (or reward), and optionally
@@ -72,7 +68,8 @@ class Companion:
         """
         from cocal.own_policy.fitting import fit  # needs what only training does, such as pyarrow
 
-        return cls(*fit(model, tokenizer, rollouts, settings=settings, **options))
+        with evaluating(model):
+            return cls(*fit(model, tokenizer, rollouts, settings=settings, **options))
 
     @classmethod
     def from_study(cls, folder: str | Path, model: "PreTrainedModel", states: NumberFormat) -> Self:
@@ -115,8 +112,8 @@ class Companion:
         self,
         model: "PreTrainedModel",
         tokenizer: "PreTrainedTokenizerBase",
-        prompts: Sequence[Prompt],
-        responses: Sequence[Response],
+        prompts: Sequence[Prompt] | Prompt,
+        responses: Sequence[Response] | Response,
         *,
         target: Target | None = None,
         seed: int | None = None,
@@ -130,10 +127,10 @@ class Companion:
         end token after responses.
 
         Args:
-            model: The language model.
+            model: The language model, whose parts are in evaluation mode for the passes, and then as before.
             tokenizer: Its tokenizer.
-            prompts: n prompts; see `Prompt`.
-            responses: n responses; see `Response`.
+            prompts: n prompts, or one that all responses answer; see `Prompt`. A tensor of ids has a row for each.
+            responses: n responses, or one; see `Response`.
             target: Target of the members, "binary" or "group"; by default binary if it was fitted.
             seed: Seed of the member; by default the mean over all seeds.
             batch_tokens: Largest number of tokens in one forward pass, padding included.
@@ -143,17 +140,16 @@ class Companion:
 
         Raises:
             ConfigError: if there is no such target or seed.
-            ContractError: if the model is another one, or a prompt or response is empty or has an unknown id.
+            ContractError: if the model is another one, or a prompt or response is empty, has an unknown id, or is
+                longer than the model reads.
         """
-        if len(prompts) != len(responses):
-            raise ContractError(f"{len(prompts)} prompts but {len(responses)} responses; give one prompt for each")
-        policy = Policy(model.eval(), tokenizer)
-        encoder = self.encoder(policy)
-        samples = [_sample(f"response {k}", *pair) for k, pair in enumerate(zip(prompts, responses, strict=True))]
-        found = [np.empty(0)]
-        for start in range(0, len(samples), ROWS):
-            rows = encoder.encode(samples[start : start + ROWS])
-            found.append(self.score_encoded(policy, rows, target=target, seed=seed, batch_tokens=batch_tokens))
+        samples, found = samples_of(prompts, responses), [np.empty(0)]
+        with evaluating(model):
+            policy = Policy(model, tokenizer)
+            encoder = self.encoder(policy)
+            for start in range(0, len(samples), ROWS):
+                rows = encoder.encode(samples[start : start + ROWS])
+                found.append(self.score_encoded(policy, rows, target=target, seed=seed, batch_tokens=batch_tokens))
         return np.concatenate(found)
 
     def encoder(self, policy: Policy | Vocabulary, max_response_length: int | None = None) -> Encoder:
@@ -237,29 +233,35 @@ class Companion:
 
         Returns:
             Address of the commit.
+
+        Raises:
+            ContractError: if the Hub is not reached, or refuses.
         """
         from huggingface_hub import HfApi
 
         hub = HfApi(token=token)
-        name = hub.create_repo(repo_id=repo_id, private=private, exist_ok=True).repo_id
         with tempfile.TemporaryDirectory() as folder:
             self.save_pretrained(folder)
-            return hub.upload_folder(repo_id=name, folder_path=Path(folder), **more)
+            try:
+                name = hub.create_repo(repo_id=repo_id, private=private, exist_ok=True).repo_id
+                return hub.upload_folder(repo_id=name, folder_path=Path(folder), **more)
+            except Exception as error:  # the client's errors have no common class, and differ by its version
+                raise ContractError(
+                    f"{repo_id}: not uploaded ({first_line(error)}); save the companion in a folder (save_pretrained), "
+                    "and push it where the Hub is reached, logged in by `hf auth login`"
+                ) from error
+
+    def __repr__(self) -> str:
+        return f"Companion of {self.about.base_model.name} ({self.about.architecture}). {self.about.in_words()}"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the card's numbers on held-out questions, and a reliability diagram."""
+        from cocal.own_policy.shown import html
+
+        return html(self.about)
 
     def generate_model_card(self) -> "ModelCard":
         """The model card: base model, training, measured quality, limits."""
         from huggingface_hub import ModelCard
 
         return ModelCard(self.about.card())
-
-
-def _sample(where: str, prompt: Prompt, response: Response) -> Sample:
-    """A prompt and a response of `Companion.score` as they would stand in a file."""
-    values, names = {}, {}
-    for what, given in (("prompt", prompt), ("response", response)):
-        if isinstance(given, str) and not (given.strip() or (given and what == "response")):
-            raise ContractError(f"{where}: the {what} is empty")
-        chat = isinstance(given, Sequence) and given and isinstance(given[0], Mapping)
-        field = what if isinstance(given, str) or chat else f"{what}_ids"
-        values[field], names[field] = given, what
-    return Sample.read(where, names, **values)

@@ -31,6 +31,16 @@ class Metric(Model):
     upper: float | None
 
 
+class Bin(Model):
+    """One bin of a reliability diagram; only bins with responses are kept."""
+
+    left: float
+    right: float
+    count: Count
+    accuracy: float
+    mean_confidence: float
+
+
 class HeldOut(Model):
     """Quality on responses to questions that were held out, truncated ones too."""
 
@@ -44,6 +54,8 @@ class HeldOut(Model):
     """The seeds whose mean confidence was measured."""
     target: str
     metrics: tuple[Metric, ...]
+    bins: tuple[Bin, ...] = ()
+    """The reliability diagram."""
     constant: float | None = None
     """Brier score of the constant that is the share of correct ones of these responses, which no constant undercuts."""
     token_probability: dict[str, float | None] | None = None

@@ -4,7 +4,7 @@ import hashlib
 import logging
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
@@ -19,14 +19,15 @@ from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import CompanionSpec, Prefix
 from cocal.companion.supervision import in_validation
 from cocal.errors import ConfigError, ContractError
-from cocal.features.extract import TOKEN_INPUTS, states_and_tokens
+from cocal.features.extract import TOKEN_INPUTS, pooled_states, states_and_tokens
 from cocal.features.forward import RESPONSE_POOLINGS
 from cocal.features.store import FeatureReader, NumberFormat, create_features, decoded, open_features
 from cocal.integrations.lines import samples
+from cocal.metrics.settings import MetricSettings
 from cocal.models.loading import Policy
 from cocal.own_policy.facts import HeldOut, ResponseFacts
-from cocal.own_policy.quality import compared, measured
-from cocal.own_policy.recipes import Chosen, Lesson, choose, folds_of
+from cocal.own_policy.quality import binned, compared, measured
+from cocal.own_policy.recipes import Chosen, Lesson, choose, folds_of, inputs_of
 from cocal.own_policy.rollouts import Experience, experience_of, find, learnable
 from cocal.own_policy.saved import About, BaseModelFacts, Cut, Recipe
 from cocal.own_policy.states import BLOCK, Encoder, confidences, default_target
@@ -68,7 +69,7 @@ def fit(
     *,
     recipe: Recipe | None = None,
     cut: Cut | None = None,
-    token_probability: bool = False,
+    token_probability: bool | None = None,
     settings: CompanionSettings | None = None,
     reading: Reading | None = None,
     layer: int | None = None,
@@ -76,7 +77,7 @@ def fit(
     number_format: NumberFormat = "bfloat16",
     questions: Sequence[str] | None = None,
     batch_tokens: int = 16384,
-    base_model: BaseModelFacts | None = None,
+    base_model: BaseModelFacts | str | None = None,
     license: str | None = None,
     run: Path | None = None,
 ) -> tuple[Companions, About]:
@@ -86,7 +87,7 @@ def fit(
     while it trains; the states of the final policy are what it uses for prompts (appendix F.4).
 
     Args:
-        model: The policy, or the checkpoint that ended its training.
+        model: The policy, or the checkpoint that ended its training, in evaluation mode.
         tokenizer: Its tokenizer. Without a chat template, prompts are plain text, unless `reading` has a template.
         rollouts: Folder, files, or a table; see `cocal.Companion.fit`.
         recipe: "best" compares a linear probe and MLPs on standardised states by cross-validation over questions
@@ -94,7 +95,7 @@ def fit(
         cut: Whether responses that were cut at the limit are learnt as wrong, or left out as in the paper; by default
             "wrong" for the recipe best and "leave-out" for the paper's.
         token_probability: Whether the companion also reads what the model gave the tokens (`TOKEN_INPUTS` numbers from
-            the same passes); for the recipe best.
+            the same passes), for the recipe best; by default both are tried, unless `states` are given.
         settings: Architecture and training; by default the paper's, for the binary target. The recipe best takes its
             seeds, and what else is given explicitly (`cocal.own_policy.recipes.choose`).
         reading: How the rollouts are read.
@@ -104,7 +105,7 @@ def fit(
         number_format: Format to which the states are rounded.
         questions: Texts of the whole question set, a tenth of which is held out; by default those of the rollouts.
         batch_tokens: Largest number of tokens in one forward pass, padding included.
-        base_model: What the card says of the model; by default what the model says itself.
+        base_model: What the card says of the model, or its name there; by default what the model's own settings say.
         license: Licence of the companion, by the Hub's name for it, which the card states.
         run: Working folder, from which a killed run resumes; by default a temporary one.
 
@@ -115,12 +116,14 @@ def fit(
         ConfigError: if a recipe is asked for what the other has: another target than binary, or token probabilities.
         ContractError: if the rollouts are not usable; the message names file, row and remedy.
     """
+    if not isinstance(base_model, BaseModelFacts):
+        base_model = BaseModelFacts.of(model.config, base_model)
     recipe = recipe or ("best" if settings is None else "paper")
     cut = cut or ("wrong" if recipe == "best" else "leave-out")
     # the paper's main variant; group supervision is asked for by name
     settings, reading = settings or CompanionSettings(targets=("binary",)), reading or Reading()
     _check_wishes(recipe, settings, token_probability, given=states is not None)
-    policy = Policy(model.eval(), tokenizer)
+    policy = Policy(model, tokenizer)
     template = "" if reading.template is None and tokenizer.chat_template is None else reading.template
     limit = reading.max_response_length
     encoder = Encoder(policy, template=template, thinking=reading.thinking, max_response_length=limit)
@@ -144,32 +147,33 @@ def fit(
     at_layer = policy.blocks - 1 if layer is None else layer
     if not 0 <= at_layer < policy.blocks:
         raise ContractError(f"--layer {at_layer}: the model has blocks 0 to {policy.blocks - 1}")
+    width = len(RESPONSE_POOLINGS) * policy.hidden
     with tempfile.TemporaryDirectory(prefix="cocal-fit-") as temporary:
         ids = (ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
         of_responses = hashlib.sha256(b"|".join(ids)).hexdigest()[:16]  # kept states are of these alone
         path = (run or Path(temporary)) / f"read-{of_responses}.zarr"
-        store, tokens = _states(policy, rows, at_layer, number_format, batch_tokens, path, states)
+        store, tokens = _states(policy, rows, at_layer, number_format, batch_tokens, path, states, recipe == "best")
         last = int(rows["step"].max())
         tried, confidence = (), np.full(len(rows), np.nan)
         if recipe == "paper":
             ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])
         else:
-            found = decoded(store.take(np.arange(len(rows)), at_layer, RESPONSE_POOLINGS), store.dtype)
-            last_stage = _last_stage(experience, held_out)
-            chosen = _best(found, tokens if token_probability else None, learnt, fold, last_stage, settings)
+            inputs = inputs_of(store, at_layer, None if token_probability is False else tokens)
+            reads = {inputs.shape[1]} if token_probability else {width, inputs.shape[1]}
+            chosen = _best(inputs, reads, width, learnt, fold, _last_stage(experience, held_out), settings)
             companions = Companions(_spec(chosen, learnt, at_layer), chosen.model)
             confidence, tried = chosen.out_of_fold, chosen.tried
         about = About(
             spec=companions.spec,
             states=number_format,
-            base_model=base_model or BaseModelFacts.of(model.config),
+            base_model=base_model,
             license=license,
             thinking=reading.thinking,
             template=template,
             notes=tuple(notes),
             recipe=recipe,
             cut=cut,
-            token_probability=token_probability,
+            token_probability=companions.spec.inputs > width,
             tried=tried,
             fields=dict(reading.mapping),
             correct_above=reading.correct_above,
@@ -191,22 +195,22 @@ def _as_learnt(rows: pd.DataFrame, cut: Cut, notes: list[str]) -> pd.DataFrame:
 
 
 def _best(
-    states: np.ndarray,
-    tokens: np.ndarray | None,
+    inputs: np.ndarray,
+    reads: Collection[int],
+    width: int,
     learnt: pd.DataFrame,
     fold: np.ndarray,
     last_stage: np.ndarray,
     settings: CompanionSettings,
 ) -> Chosen:
     """What the recipe best chooses. Where recipes are compared, half of the weight lies on the last stage, and half on
-    all responses, as the card states both."""
-    emphasis = np.ones(states.shape[1] + (0 if tokens is None else TOKEN_INPUTS), dtype=np.float32)
-    emphasis[states.shape[1] :] = _EMPHASIS
+    all responses, as the card states both. The inputs are standardised in place; the first `width` are states."""
+    emphasis = np.ones(inputs.shape[1], dtype=np.float32)
+    emphasis[width:] = _EMPHASIS
     used = ~learnt["truncated"].to_numpy()
     weight = sum(part * used / max((part & used).sum(), 1) for part in (last_stage, np.ones_like(used)))
-    inputs = states if tokens is None else np.concatenate([states, tokens], axis=1)
     target = learnt["correct"].to_numpy(np.float32)
-    return choose(Lesson(inputs, target, used, weight / weight.sum(), fold, emphasis), settings)
+    return choose(Lesson(inputs, target, used, weight / weight.sum(), fold, emphasis, tuple(sorted(reads))), settings)
 
 
 def _spec(chosen: Chosen, learnt: pd.DataFrame, layer: int) -> CompanionSpec:
@@ -258,10 +262,12 @@ def _states(
     batch_tokens: int,
     path: Path,
     given: np.ndarray | None,
+    with_tokens: bool,
 ) -> tuple[FeatureReader, np.ndarray | None]:
     """Compute the states of all rollouts, or store those that are given; finished blocks of a killed run are kept.
 
-    With them comes what the model gave the tokens (`states_and_tokens`); None where the states are given.
+    With them comes what the model gave the tokens (`states_and_tokens`), if it is wanted and the states are not given;
+    else None.
 
     A block is a rollout step where all have the same size: `cocal replay` reads step by step too, and the last digits
     of a state depend on what is passed through the model with it.
@@ -284,30 +290,33 @@ def _states(
         poolings=RESPONSE_POOLINGS,
         resume=path.exists(),
     )
-    kept = path.with_suffix(".npy")
-    if not kept.exists():
-        np.save(kept, np.full((count, TOKEN_INPUTS), np.nan, dtype=np.float32))
-    tokens = np.load(kept, mmap_mode="r+")
-    done = open_features(path, allow_partial=True).length > 0
-    done &= np.isfinite(tokens).all(axis=1) | (given is not None)
+    done, tokens = open_features(path, allow_partial=True).length > 0, None
+    if with_tokens and given is None:
+        kept = path.with_suffix(".npy")
+        if not kept.exists():
+            np.save(kept, np.full((count, TOKEN_INPUTS), np.nan, dtype=np.float32))
+        tokens = np.load(kept, mmap_mode="r+")
+        done &= np.isfinite(tokens).all(axis=1)
     progress = Progress("states of response", count, done=int(done.sum()))
     for start in range(0, count, block_size):
-        block = rows.iloc[start : start + block_size]
-        if done[start : start + block_size].all():
+        span = slice(start, start + block_size)
+        block = rows.iloc[span]
+        if done[span].all():
             continue
-        if given is None:
-            prompts, responses = block["prompt_ids"].tolist(), block["response_ids"].tolist()
-            found, values = states_and_tokens(policy, writer.layout, prompts, responses, batch_tokens)
-            tokens[start : start + block_size] = values
-            tokens.flush()
+        passed = writer.layout, block["prompt_ids"].tolist(), block["response_ids"].tolist(), batch_tokens
+        if given is not None:
+            found = given[span].reshape(len(block), 1, len(RESPONSE_POOLINGS), policy.hidden)
+        elif tokens is None:
+            found = pooled_states(policy, *passed)
         else:
-            found = given[start : start + block_size].reshape(len(block), 1, len(RESPONSE_POOLINGS), policy.hidden)
+            found, tokens[span] = states_and_tokens(policy, *passed)
+            tokens.flush()
         writer.write(start, block, found)
         progress.add(len(block))
-    return open_features(path), None if given is not None else np.array(tokens)
+    return open_features(path), None if tokens is None else np.array(tokens)
 
 
-def _check_wishes(recipe: Recipe, settings: CompanionSettings, token_probability: bool, given: bool) -> None:
+def _check_wishes(recipe: Recipe, settings: CompanionSettings, token_probability: bool | None, given: bool) -> None:
     if recipe == "best" and settings.targets != ("binary",):
         raise ConfigError("the recipe best learns correctness; take the paper's for the group target (--recipe paper)")
     if token_probability and (recipe == "paper" or given):
@@ -362,8 +371,10 @@ def _measured(
 
     def quality(chosen: np.ndarray) -> HeldOut:
         held, correct = rows[chosen], rows["correct"].to_numpy()[chosen]
+        bins = binned(confidence[chosen], correct, MetricSettings().bins).query("count > 0")
         return HeldOut.of(
             measured(held["question"], confidence[chosen], correct),
+            bins=bins.to_dict("records"),
             steps=(int(held["step"].min()), int(held["step"].max())) if experience.has_steps else None,
             responses=len(held),
             questions=held["question"].nunique(),

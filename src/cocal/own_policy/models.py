@@ -126,7 +126,7 @@ class Checkpoint:
                 "(--adapter), unless that is merged into this model",
                 *(self.adapter or self.name, base.name, ours, theirs, ", another one" * (ours == theirs)),
             )
-        step = about.spec.steps if base.step is None else base.step
+        step = base.step or (about.spec.steps if about.has_steps else None)
         for word, ours, theirs in (("commit", base.revision, self.revision), ("step", step, self.step)):
             if None not in (ours, theirs) and ours != theirs:
                 logging.warning(

@@ -1,4 +1,4 @@
-"""The recipe `best`: cross-validation over questions chooses among a linear probe and MLPs on standardised inputs.
+"""The recipe `best`: cross-validation over questions chooses among linear probes and MLPs on standardised inputs.
 
 Questions are divided into folds by their texts. What predicts a fold was fitted without it, and was chosen without it:
 the members that choose for it are fitted without two folds, it and the one on which they are compared.
@@ -17,6 +17,9 @@ from torch import Tensor
 from cocal.companion.model import MEAN, SCALE, CompanionMLP, Dropout, matmul_precision
 from cocal.companion.settings import CompanionSettings
 from cocal.errors import ContractError
+from cocal.features.extract import TOKEN_INPUTS
+from cocal.features.forward import RESPONSE_POOLINGS
+from cocal.features.store import FeatureReader
 from cocal.own_policy.saved import Tried
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
@@ -62,6 +65,8 @@ class Lesson:
         weight: float64 (n,), of each response where recipes are compared; those of all that are learnt from sum to 1.
         fold: int64 (n,), fold of each response's question.
         emphasis: float32 (inputs,), by which standardised inputs are multiplied, so that a penalty spares some.
+        reads: Numbers of inputs, from the first one on, that a recipe may read; each is tried. Inputs that only some
+            recipes read are token probabilities.
     """
 
     inputs: np.ndarray
@@ -70,6 +75,7 @@ class Lesson:
     weight: np.ndarray
     fold: np.ndarray
     emphasis: np.ndarray
+    reads: tuple[int, ...]
 
 
 def folds_of(questions: Sequence[str], seed: int) -> np.ndarray:
@@ -91,6 +97,18 @@ def folds_of(questions: Sequence[str], seed: int) -> np.ndarray:
     return (rank % FOLDS)[codes]
 
 
+def inputs_of(store: FeatureReader, layer: int, tokens: np.ndarray | None) -> np.ndarray:
+    """The states of all responses, and behind them token probabilities where they are given, float32 (n, inputs)."""
+    width, at_once = len(RESPONSE_POOLINGS) * store.hidden, store.rows_per_read(len(RESPONSE_POOLINGS))
+    found = np.empty((len(store), width + (0 if tokens is None else TOKEN_INPUTS)), dtype=np.float32)
+    for start in range(0, len(store), at_once):  # a copy of them all would be gigabytes
+        stop = min(start + at_once, len(store))
+        found[start:stop, :width] = store.read(start, stop, layer, RESPONSE_POOLINGS)
+    if tokens is not None:
+        found[:, width:] = tokens
+    return found
+
+
 def choose(lesson: Lesson, settings: CompanionSettings) -> Chosen:
     """Fit what is tried, compare it by cross-validation, and fit the best on everything.
 
@@ -107,12 +125,12 @@ def choose(lesson: Lesson, settings: CompanionSettings) -> Chosen:
     sizes = [(settings.widths, settings.dropout)] if "widths" in given else [(one, DROPOUT) for one in WIDTHS]
     folds = range(lesson.fold.max() + 1)
     parts = [*((k, (k + 1) % len(folds)) for k in folds), *((k,) for k in folds), ()]
-    kinds: list[_Kind] = [_Probe(lesson, parts)]
+    kinds: list[_Kind] = [_Probe(lesson, parts, reads) for reads in lesson.reads]
     for widths, dropout in sizes:
         own = {"widths": widths, "dropout": dropout, "passes": bound}
         own |= {} if "learning_rate" in given else {"learning_rate": RATE}
         own = settings.model_copy(update=own)
-        kinds.append(_Mlp(lesson, parts, own))
+        kinds += [_Mlp(lesson, parts, reads, own) for reads in lesson.reads]
     out_of_fold = np.empty(len(lesson.fold))
     for k in folds:
         place, kind = min(
@@ -122,11 +140,12 @@ def choose(lesson: Lesson, settings: CompanionSettings) -> Chosen:
         out_of_fold[rows] = kind.singles[place, rows]
     kinds.sort(key=lambda kind: kind.overall.min())
     model = kinds[0].fitted(int(kinds[0].overall.argmin()), settings.seeds)
-    whole = CompanionMLP(lesson.inputs.shape[1], kinds[0].settings.widths, model.seeds, 1, standardised=True)
-    whole.load_state_dict(
-        {name: weights.cpu() for name, weights in model.state_dict().items()} | {MEAN: mean, SCALE: scale}
-    )
-    tried = tuple(Tried(name=kind.name(int(kind.overall.argmin())), brier=float(kind.overall.min())) for kind in kinds)
+    reads, more = kinds[0].inputs.shape[1], {True: ", reading token probabilities", False: ""}
+    whole = CompanionMLP(reads, kinds[0].settings.widths, model.seeds, 1, standardised=True)
+    weights = {name: one.cpu() for name, one in model.state_dict().items()}
+    whole.load_state_dict(weights | {MEAN: mean[:reads], SCALE: scale[:reads]})
+    names = [kind.name(int(kind.overall.argmin())) + more[kind.inputs.shape[1] > min(lesson.reads)] for kind in kinds]
+    tried = tuple(Tried(name=name, brier=kind.overall.min()) for name, kind in zip(names, kinds, strict=True))
     chosen = kinds[0].settings.model_copy(
         update={"passes": kinds[0].passes(int(kinds[0].overall.argmin())), "seeds": model.seeds, "targets": ("binary",)}
     )
@@ -142,6 +161,7 @@ class _Kind:
     own scores, so that no fold has a say in its own.
 
     Attributes:
+        inputs: float32 (n, inputs), those that it reads.
         scores: float64 (recipes, folds), the Brier score that chooses for a fold, from fits without it.
         overall: float64 (recipes,), the Brier score over all folds.
         singles: float32 (recipes, n), the confidence of each response by the fit without its fold alone.
@@ -149,8 +169,8 @@ class _Kind:
 
     settings: CompanionSettings
 
-    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]]):
-        self.lesson, self.parts = lesson, parts
+    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], reads: int):
+        self.lesson, self.parts, self.inputs = lesson, parts, lesson.inputs[:, :reads]
         left_out = np.array([np.isin(lesson.fold, part) for part in parts])
         self.train = lesson.learnt & ~left_out
         self._folds = lesson.fold.max() + 1
@@ -189,10 +209,10 @@ class _Kind:
 class _Probe(_Kind):
     """Logistic regressions, as companions without a hidden layer."""
 
-    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]]):
+    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], reads: int):
         self.settings = CompanionSettings(widths=(), dropout=(), targets=("binary",))
         self._weights: list[tuple[Tensor, Tensor]] = []
-        super().__init__(lesson, parts)
+        super().__init__(lesson, parts, reads)
 
     def predictions(self) -> Iterator[np.ndarray]:
         for weights, bias in self._all():
@@ -207,7 +227,7 @@ class _Probe(_Kind):
         quadratic-approximation algorithms", 1988), so steps that this bound scales need no search along a line.
         Nesterov's momentum, begun anew where it leads uphill, makes them quick. All fits read the inputs together.
         """
-        device, parts, wide = best_device(), len(self.parts), self.lesson.inputs.shape[1]
+        device, parts, wide = best_device(), len(self.parts), self.inputs.shape[1]
         products = sum(rows.T.double() @ rows.double() for rows in self._blocks(device))
         values, vectors = torch.linalg.eigh(products)
         vectors = vectors.float()
@@ -234,7 +254,7 @@ class _Probe(_Kind):
         return [(one[:, :-1], one[:, -1]) for one in before.split(parts)]
 
     def _blocks(self, device: torch.device) -> Iterator[Tensor]:
-        return (rows.to(device) for rows in torch.from_numpy(self.lesson.inputs).split(_ROWS))
+        return (rows.to(device) for rows in torch.from_numpy(self.inputs).split(_ROWS))
 
     def fitted(self, place: int, seeds: tuple[int, ...]) -> CompanionMLP:
         weights, bias = self._weights[place]
@@ -249,9 +269,9 @@ class _Probe(_Kind):
 class _Mlp(_Kind):
     """MLPs of some widths, each pass of which is a recipe."""
 
-    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], settings: CompanionSettings):
+    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], reads: int, settings: CompanionSettings):
         self.settings = settings
-        super().__init__(lesson, parts)
+        super().__init__(lesson, parts, reads)
 
     def ended(self, scores: np.ndarray) -> bool:
         return bool((scores.argmin(axis=0) < len(scores) - PATIENCE).all())
@@ -259,7 +279,7 @@ class _Mlp(_Kind):
     def predictions(self) -> Iterator[np.ndarray]:
         for model in self._trained(self.train, self.settings.seeds[:1], self.settings.passes):
             with torch.inference_mode():
-                parts = [model(rows.to(model.device)).cpu() for rows in self._inputs.split(_ROWS)]
+                parts = [model(rows.to(model.device)).cpu() for rows in torch.from_numpy(self.inputs).split(_ROWS)]
             yield torch.cat(parts, dim=1).numpy()
 
     def fitted(self, place: int, seeds: tuple[int, ...]) -> CompanionMLP:
@@ -273,14 +293,10 @@ class _Mlp(_Kind):
     def passes(self, place: int) -> int:
         return place + 1
 
-    @property
-    def _inputs(self) -> Tensor:
-        return torch.from_numpy(self.lesson.inputs)
-
     def _trained(self, train: np.ndarray, seeds: Sequence[int], passes: int) -> Iterator[CompanionMLP]:
         """Train members on the rows of each part, bool (parts, n), in chronological order; yield after every pass."""
         settings, device = self.settings, best_device()
-        model = CompanionMLP(self.lesson.inputs.shape[1], settings.widths, seeds, len(train)).to(device)
+        model = CompanionMLP(self.inputs.shape[1], settings.widths, seeds, len(train)).to(device)
         dropout = Dropout(model.initialise(), settings.widths, settings.dropout, device)
         optimiser = torch.optim.Adam(
             model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
@@ -293,7 +309,7 @@ class _Mlp(_Kind):
             with matmul_precision(settings.matmul):
                 for start in range(0, len(used), settings.batch_size):
                     span = slice(start, start + settings.batch_size)
-                    rows = self._inputs[used[span]].to(device)
+                    rows = torch.from_numpy(self.inputs[used[span]]).to(device)
                     confidence = model(rows, dropout.draw(len(rows))).view(len(train), len(seeds), -1)
                     errors = (confidence - target[span]).square() * taken[:, None, span]
                     optimiser.zero_grad()

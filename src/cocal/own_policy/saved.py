@@ -143,6 +143,17 @@ class About(Model):
         """Number of inputs that are states."""
         return self.spec.inputs - TOKEN_INPUTS * self.token_probability
 
+    @property
+    def has_steps(self) -> bool:
+        """Whether the rollouts named their steps."""
+        return self.held_out is None or self.held_out.steps is not None
+
+    @property
+    def architecture(self) -> str:
+        """The members, in words."""
+        widths = self.spec.settings.widths
+        return f"Hidden layers {' / '.join(map(str, widths))}" if widths else "No hidden layer: a linear probe"
+
     def check_vllm(self) -> None:
         """Refuse a companion that reads more than vLLM hands out.
 
@@ -152,7 +163,7 @@ class About(Model):
         if self.token_probability:
             raise ConfigError(
                 "the companion reads token probabilities beside states, which vLLM does not hand out to it; score with "
-                "transformers (no --engine vllm), or fit a companion without them (no --with token-probability)"
+                "transformers (no --engine vllm), or fit a companion without them (--with nothing)"
             )
 
     def in_words(self) -> str:
@@ -191,16 +202,15 @@ class About(Model):
             "tokens": _TOKENS if self.token_probability else "",
             "recipe": self._recipe(),
             "training": f"{spec.training_responses:,}",
+            "when": f" of rollout steps up to {spec.steps}" if self.has_steps else "",
             "wrong": f"{100 * spec.training_error_share:.1f}",
-            "widths": f"Hidden layers {' / '.join(map(str, spec.settings.widths))}"
-            if spec.settings.widths
-            else "No hidden layer: a linear probe",
+            "widths": self.architecture,
             "seeds": f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({', '.join(map(str, seeds))})",
             "targets": ", ".join(spec.settings.targets),
             "notes": "".join(f"* {note}\n" for note in self.notes) + "\n" * bool(self.notes),
             "quality": "\n".join(self._quality()),
         }
-        others = {"layer": spec.layer, "steps": spec.steps, "order": spec.order}
+        others = {"layer": spec.layer, "order": spec.order}
         text = files("cocal.own_policy").joinpath("card.md").read_text(encoding="utf-8")
         return Template(text).substitute(base.model_dump() | others | facts, states=self.states)
 

@@ -130,8 +130,8 @@ class Encoder:
         """The ids of every sample.
 
         Raises:
-            ContractError: if an id is outside the vocabulary, a text has no token, or a chat ends with the assistant's
-                reply or cannot be put into the template; the message names file and row.
+            ContractError: if an id is outside the vocabulary, a text has no token or more than the model reads, or a
+                chat ends with the assistant's reply or cannot be put into the template; the message names file and row.
         """
         self.dated()
         self._known.clear()  # the responses to one prompt lie near each other
@@ -195,6 +195,12 @@ class Encoder:
         if not (given or truncated or ended):
             ids = np.append(ids, self._end)
         check_tokens(sample.where, prompt, ids, self._vocabulary)
+        context, length = self.policy.context, len(prompt) + len(ids)
+        if context is not None and length > context:
+            raise ContractError(
+                f"{sample.where}: prompt and response have {length:,} tokens, and the model reads {context:,} "
+                "(max_position_embeddings); delete the row, or give the settings with which such answers were sampled"
+            )
         prompt, ids = (found.astype(np.int32, copy=False) for found in (prompt, ids))
         return Encoded(prompt, ids, truncated, origin, exact=given and origin == "ids", told=told)
 

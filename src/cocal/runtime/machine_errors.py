@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 EXTRAS = {
-    **dict.fromkeys(("accelerate", "datasets", "pandera", "pyarrow", "trl", "zarr"), "train"),
+    **dict.fromkeys(("pandera", "pyarrow", "zarr"), "fit"),
+    **dict.fromkeys(("datasets", "trl"), "trl"),
     **dict.fromkeys(("gguf", "h5netcdf", "h5py", "pooch", "sklearn", "snakemake", "xarray"), "workflow"),
     "rocrate": "publish",
 }

@@ -17,9 +17,9 @@ from cocal_study.exhibits.base.inputs import check_inputs, origin_of, read_input
 from cocal_study.exhibits.base.output import write_figure, write_table
 from cocal_study.exhibits.base.registry import module_of
 from cocal_study.exhibits.drawing.curves import draw_replicates
-from cocal_study.exhibits.typesetting.landing import Landing, landing_page
+from cocal_study.exhibits.typesetting.landing import WITHOUT, Landing, landing_page
 from cocal_study.exhibits.typesetting.latex import document
-from cocal_study.exhibits.typesetting.verdict import READ, verdict
+from cocal_study.exhibits.typesetting.verdict import READ, lines
 from cocal_study.planning.digests import maker_of
 from cocal_study.planning.replicates import Gathered, refusals, spread
 from cocal_study.provenance.owner import owner_of
@@ -61,14 +61,13 @@ def run_document(options: argparse.Namespace) -> None:
 def run_landing(options: argparse.Namespace) -> None:
     """Write the page on which the report opens and, beside it, the verdict as text."""
     layout = parse_settings(Landing, options.layout, "--layout")
-    said = ["The study has no CoCal, about which the claims are."]
-    for file in options.claims:
-        said = verdict(read_numbers(file, READ), layout.study)
+    numbers = read_numbers(options.verdict, READ) if options.verdict else None
     for file in options.figures:
         if not file.is_file() or file.stat().st_size < 20:  # a PNG begins with its width
             raise ContractError(unreadable(file, "PNG file", "it is missing or cut off"))
         check_seal(file)
-    write_text(options.output, landing_page(layout, said, options.figures))
+    write_text(options.output, landing_page(layout, numbers, options.figures))
+    said = [WITHOUT] if numbers is None else lines(numbers, layout.scale)
     write_text(options.output.with_suffix(".txt"), "\n".join(said) + "\n")
     logging.info("wrote %s and .txt", options.output)
 

@@ -98,7 +98,8 @@ def _name(exhibit: Exhibit) -> str:
 
 def _reason(exhibit: Exhibit, bundle: Bundle, made: Iterable[str]) -> str:
     """Why an exhibit cannot be rebuilt; empty if it can."""
-    if kinds := [kind for kind in exhibit.inputs if kind in WITHHELD]:
+    said = ("responses" if kind == "answered" else kind for kind in exhibit.inputs if kind in WITHHELD)
+    if kinds := dict.fromkeys(said):
         return f"needs {' and '.join(kinds)}, which a bundle leaves out"
     files = [file for given in exhibit.read.values() for file in given]
     missing = [file for file in files if file not in made and not bundle.holds(os.path.normpath(file))]

@@ -19,7 +19,6 @@ from cocal.companion.supervision import in_validation, question_texts, read_roll
 from cocal.features.store import FeatureReader, open_features
 from cocal.metrics.calibration import auroc, expected_calibration_error
 from cocal_study.config.study import Study
-from cocal_study.methods.companion_scores import match_features
 from cocal_study.methods.responses import read_responses
 from cocal_study.planning.results import features_folder, questions_file, responses_folder, rollouts_folder, states_file
 
@@ -59,6 +58,7 @@ def measured(study: Study, folder: Path, seeds: int) -> pd.DataFrame:
 
 
 def _rows(study: Study, folder: Path, seeds: int) -> Iterator[tuple]:
+    from cocal_study.methods.companion_scores import match_features  # these load torch, which the plan does without
     from cocal_study.methods.recalibration.fits import LinearProbe
 
     backbone, step, settings = study.main_backbone, study.policy.steps, study.companion

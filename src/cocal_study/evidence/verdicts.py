@@ -95,7 +95,8 @@ def _decided(claim: Claim, cases: Sequence[Sequence[Margin]], level: float) -> _
         for number, (case, said) in enumerate(zip(cases, verdicts, strict=True), 1)
         for one in zip(case, said, strict=True)
     ]
-    names = dict.fromkeys(name for _, margin, _ in every for name in margin.at_chance.split(", ") if name)
+    chance = [name for _, margin, _ in every for name in margin.at_chance.split(", ") if name]
+    names = dict.fromkeys(name.partition("@")[0] for name in chance)  # of several layers or states, the method
     reason = f"constant or at chance: {', '.join(METHODS[name].label for name in names)}" if names else ""
     return (*claim.predicate.decide(cases, level), reason, every)
 

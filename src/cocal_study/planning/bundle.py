@@ -21,7 +21,7 @@ from cocal_study.planning.jobs import Job
 from cocal_study.planning.results import metrics_file, resamples_file
 
 STAGE, STUDY_FILE = "publish", "study.yaml"
-WITHHELD = ("responses", "rollouts", "questions")
+WITHHELD = ("responses", "rollouts", "questions", "answered")
 """Kinds of an exhibit's inputs that a bundle leaves out: texts of questions and of responses, and what is too large."""
 
 

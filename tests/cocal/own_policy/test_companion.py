@@ -153,7 +153,7 @@ def test_a_saved_companion_is_the_same_companion(tmp_path, fitted, micro_policy,
     card, spec = ModelCard.load(tmp_path / "saved/README.md"), fitted.about.spec
     assert (card.data.library_name, card.data.license, card.data.license_name) == ("cocal", "other", "unknown")
     assert "Nobody has said under which licence" in card.text
-    assert f"{spec.training_responses} responses of rollout steps 1 to 3" in card.text
+    assert f"{spec.training_responses} responses of rollout steps up to 3" in card.text
     assert json.loads((tmp_path / "saved/config.json").read_text())["spec"]["layer"] == 1
 
 

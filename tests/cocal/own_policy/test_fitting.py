@@ -223,7 +223,7 @@ def test_a_fit_goes_on_only_with_states_of_its_own_inputs(tmp_path, own, monkeyp
     command = ("fit", "--model", model, "--rollouts", source, *SMALL)
     if not (change or flags):
         assert run(*command, "--output", whole) == 0
-    seen = killed_at(monkeypatch, fitting, "states_and_tokens", 2, 2)
+    seen = killed_at(monkeypatch, fitting, "pooled_states", 2, 2)
     with pytest.raises(KeyboardInterrupt):
         run(*command, "--output", companion)
     if change:

@@ -1,6 +1,7 @@
 """The recipe best: what it tries, that no number rests on questions that chose, and what it saves."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from cocal.companion.model import CompanionMLP
 from cocal.companion.settings import CompanionSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import score as passes
+from cocal.metrics.shown import metric_text
 from cocal.models.loading import Policy
 from cocal.models.text import batches_of_tokens
 from cocal.own_policy import fitting
@@ -32,7 +34,7 @@ def lesson(noise: float = 1.0, learnt=None, seed: int = 3) -> Lesson:
     inputs[:, 5] += 20 + noise * target * 12
     weight = np.arange(1, len(target) + 1) / np.arange(1, len(target) + 1).sum()
     used = np.ones(len(target), dtype=bool) if learnt is None else learnt
-    return Lesson(inputs, target, used, weight, folds_of(questions, 42), np.ones(24, dtype=np.float32))
+    return Lesson(inputs, target, used, weight, folds_of(questions, 42), np.ones(24, dtype=np.float32), (24,))
 
 
 def test_folds_hold_whole_questions_and_as_many_of_them():
@@ -105,6 +107,24 @@ def test_widths_and_seeds_that_are_given_are_taken():
     assert found.model.seeds in ((7,), (7, 8, 9))
 
 
+@pytest.mark.parametrize(("told", "chosen"), [(4.0, 24), (0.0, 21)])
+def test_inputs_that_some_recipes_read_are_taken_where_they_help(told, chosen):
+    """The last three tell correctness, or hide it behind what tells nothing."""
+    given = lesson(1.0)
+    draw = np.random.default_rng(8)
+    given.inputs[:, 21:] = draw.normal(size=(len(given.target), 3)) + told * given.target[:, None]
+    given.emphasis[21:] = 40.0
+    raw = given.inputs.copy()
+    found = choose(replace(given, reads=(21, 24)), SETTINGS)
+    named = [one.name.endswith(", reading token probabilities") for one in found.tried]
+    assert sorted(named) == [False] * 3 + [True] * 3
+    assert named[0] is (chosen == 24)
+    assert found.model.input_mean.shape == found.model.input_scale.shape == (chosen,)
+    with torch.inference_mode():
+        confidence = found.model(torch.from_numpy(raw[:, :chosen])).mean(dim=0).numpy()
+    assert brier_score_loss(given.target, confidence) < 0.9 * given.target.var()
+
+
 @pytest.fixture(scope="module")
 def source(tmp_path_factory, own):
     return write_lines(tmp_path_factory.mktemp("rollouts") / "mine.jsonl", own.rollouts, own.texts)
@@ -114,7 +134,7 @@ def source(tmp_path_factory, own):
 def both(tmp_path_factory, own, source):
     """Companions of the command, without and with token probabilities."""
     folder = tmp_path_factory.mktemp("recipes")
-    for name, more in (("states", ()), ("tokens", ("--with", "token-probability"))):
+    for name, more in (("states", ("--with", "nothing")), ("tokens", ("--with", "token-probability"))):
         words = ("--model", own.checkpoint, "--rollouts", source, "--seeds", 42, "--passes", 3, *more)
         assert run("fit", *words, "--output", folder / name) == 0
     return folder
@@ -156,7 +176,7 @@ def test_the_card_compares_with_a_constant_and_with_token_probability(both, own)
     card = about.card()
     assert "### Responses that ended, of all steps" in card
     assert "### Responses that were cut, of all steps" in card
-    assert f"a constant has the Brier score {about.held_out.constant:.3f}" in card
+    assert f"a constant has the Brier score {metric_text('brier', about.held_out.constant)}" in card
     assert all(f"| {one.name} | {one.brier:.4f} |" in card for one in about.tried)
     assert "were cut at the limit count as wrong" in card
 
@@ -193,6 +213,7 @@ def test_the_metrics_of_the_card_are_those_of_the_out_of_fold_confidences(micro_
         weight,
         folds_of(table["question"], 42),
         np.ones(64, dtype=np.float32),
+        (64,),
     )
     expected = choose(given, CompanionSettings(targets=("binary",))).out_of_fold
     shown = {one.metric: one.value for one in found.held_out_all_steps.metrics}
@@ -212,12 +233,25 @@ def test_cut_responses_are_learnt_as_wrong_or_left_out(tmp_path, own, source):
 
 
 def test_wishes_that_do_not_go_together_are_refused(micro_policy, own, source):
+    states = np.zeros((len(own.rollouts), 64), dtype=np.float32)
     for options, words in (
+        ({"token_probability": True, "states": states}, "where the states are read by `cocal fit`"),
         ({"recipe": "best", "settings": CompanionSettings()}, "recipe best learns correctness"),
         ({"recipe": "paper", "token_probability": True}, "inputs of the recipe best"),
     ):
         with pytest.raises(ConfigError, match=words):
             Companion.fit(*micro_policy, source, **options)
+
+
+def test_a_fit_tries_token_probabilities_unless_it_is_told(tmp_path, own, source):
+    words = ("fit", "--model", own.checkpoint, "--rollouts", source, "--seeds", 42, "--passes", 1, "--output")
+    for name, flags, count in (("default", (), 6), ("with", ("--with", "token-probability"), 3)):
+        assert run(*words, tmp_path / name, *flags) == 0
+        about = Companion.from_pretrained(tmp_path / name).about
+        assert len(about.tried) == count
+        reads = name == "with" or about.tried[0].name.endswith("reading token probabilities")
+        assert about.token_probability is reads
+        assert about.spec.inputs == about.states_width + 3 * reads == 64 + 3 * reads
 
 
 def test_vllm_refuses_a_companion_of_token_probabilities(both, own, source, tmp_path, capsys):

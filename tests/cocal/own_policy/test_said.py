@@ -88,7 +88,7 @@ def test_states_that_were_kept_of_other_responses_are_not_taken(tmp_path, own, m
         source.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
         os.utime(source, ns=(state.st_atime_ns, state.st_mtime_ns))
     assert source.stat().st_size == state.st_size
-    seen = killed_at(monkeypatch, fitting, "states_and_tokens", 0, 2)
+    seen = killed_at(monkeypatch, fitting, "pooled_states", 0, 2)
     assert run(*words, tmp_path / "companion") == 0
     assert sum(seen) == len(rows), "all states are computed again"
     assert run(*words, tmp_path / "again") == 0

@@ -1,9 +1,7 @@
 """`cocal fit` and `cocal score` as the owner of a policy types them: from verl's lines to confidences."""
 
 import json
-import runpy
 import shlex
-import sys
 import tracemalloc
 from collections import Counter
 
@@ -253,17 +251,6 @@ def test_a_scored_file_is_not_scored_again(tmp_path, capsys, score, own):
     said = "line 1: there is a field 'confidence' already; give the confidences another name (--name)"
     assert said in capsys.readouterr().err
     assert score(source, "--name", "companion") == 0
-
-
-def test_the_script_of_the_documentation_runs(tmp_path, capsys, own, repository, monkeypatch):
-    words = ["own_policy.py", str(own.checkpoint), str(own.verl), str(tmp_path / "companion")]
-    monkeypatch.setattr(sys, "argv", [*words, "--widths", "16", "12", "8", "4", "--max-response-length", "20"])
-    runpy.run_path(str(repository / "docs/own_policy.py"), run_name="__main__")
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0].startswith("On ")
-    assert [0 <= float(line.split(":")[0]) <= 1 for line in printed[1:5]] == 4 * [True]
-    assert len(printed) == 10
-    assert (tmp_path / "companion/README.md").exists()
 
 
 def test_a_command_of_one_s_own_takes_the_precision_of_the_weights(micro_checkpoint, tmp_path, monkeypatch):

@@ -33,9 +33,9 @@ def _required(repository: Path) -> dict[str, set[str]]:
 def test_a_missing_package_is_known_by_its_extra(repository):
     required = _required(repository)
     imported = {"scikit-learn": "sklearn"}
-    found = {imported.get(p, p): extra for extra in ("train", "workflow", "publish") for p in required[extra]}
-    del found["snakemake-executor-plugin-slurm"]  # snakemake itself imports it
-    assert found == EXTRAS
+    found = {imported.get(p, p): extra for extra in ("publish", "workflow", "trl", "fit") for p in required[extra]}
+    assert {name: found.get(name) for name in EXTRAS} == EXTRAS
+    assert (required["fit"] | required["trl"]) - required["core"] <= {*EXTRAS}
 
 
 def _packages(path: Path) -> list[str]:
@@ -47,7 +47,8 @@ def _packages(path: Path) -> list[str]:
 def test_conda_environments_hold_the_dependencies_at_the_constrained_versions(repository, name):
     constraints = _pins((repository / "constraints.txt").read_text().splitlines())
     required = _required(repository)
-    needed = required["core"] | required["train"] | {p for p in required["workflow"] if not p.startswith("snakemake")}
+    needed = required["core"] | required["fit"] | required["trl"]
+    needed |= {name for name in required["workflow"] if not name.startswith("snakemake")}
     assert needed <= set(constraints)
     packages = _packages(repository / "envs" / name)
     assert packages[0] == "torch==2.13.0", "torch comes first, or its newest build is taken"

@@ -194,13 +194,8 @@ def test_the_verdicts_of_a_language_model_stand_beside_those_of_the_study(layout
     )
     made = claims.grid(numbers, layout, source="", **arguments(files))
     assert [head.text for head in made.blocks[0].heads[0]][-1] == "Language model"
-    pages = gallery()
-    assert f"{TITLE} holds (margin +0.123); of the families" in " ".join(pages.in_words(numbers).split())
-    heads = pages.what_holds(numbers).split("| claim |")[1].splitlines()[0]
+    heads = gallery().what_holds(numbers).split("| claim |")[1].splitlines()[0]
     assert "| embedded study | laptop study | the paper's numbers |" in heads
-
-
-TITLE = "In a study of a pre-trained language model, the same claim"
 
 
 def replicated(judged, shifts):
@@ -287,12 +282,12 @@ def test_the_documentation_tells_the_verdicts_in_plain_words(judged):
         pages.with_section("# Another", "ledger", "x")
 
 
-def test_the_readme_has_the_numbers_of_the_replicates_beside_the_paper_s():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_a_page_has_the_numbers_of_the_replicates_beside_the_paper_s():
+    page = (ROOT / "docs/what-holds.md").read_text(encoding="utf-8")
     gathered = pd.read_csv(ROOT / "studies/replicates/spread/tables/main.csv")
     cells = read_published(ROOT / "config/paper").cells
     made = gallery().main_numbers(gathered, cells[cells["table"] == "main"])
-    assert made in readme, "`make gallery` renews README.md"
+    assert made in page, "`make gallery` renews docs/what-holds.md"
     rows = {
         row.split(" | ")[0].strip("| "): re.findall(r"[\d.]+", row.partition(" | ")[2]) for row in made.splitlines()
     }
@@ -309,17 +304,16 @@ def test_every_study_declares_what_its_claims_need(name):
     assert (ROOT / inputs["ledger"]).is_file()
 
 
-def test_the_readme_leads_with_the_joint_verdicts_of_the_replicates(judged):
+def test_what_holds_leads_with_the_joint_verdicts_of_the_replicates(judged):
     replicated = judged.copy()
     whole = (replicated["source"] == REPLICATES) & (replicated["case"] == 0) & (replicated["score"] == "")
     replicated.loc[whole, "verdict"] = FAILS
     rows = replicated[(replicated["claim"] == "auroc-above-coupled") & (replicated["case"] > 0)]
     together = {"claim": "beats-postcal", "source": REPLICATES, "positive": 0, "replicates": 2, "detectable": 0.02}
     replicated = pd.concat([replicated, rows.assign(**together)])
-    said = " ".join(gallery().in_words(replicated).split())
-    assert said.startswith("* Does it reproduce? No: that CoCal beats PostCal")
+    table = gallery().what_holds(replicated)
+    said = " ".join(table.split())
     count = len(of_families(judged))
     assert f"Of {count} families of claims" in said
     assert f"none holds, {count} do not and none is not separable by two replicates together; by the embedded" in said
-    table = gallery().what_holds(replicated)
     assert "| claim | replicates together | embedded study | the paper's numbers |" in table

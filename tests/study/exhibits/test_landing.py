@@ -13,73 +13,85 @@ from cocal_study.evidence.verdicts import CONTRADICTS, COST, NOT_ASSESSABLE, STU
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of
-from cocal_study.exhibits.typesetting.verdict import verdict
-from judged_claims import judged
+from cocal_study.exhibits.typesetting.verdict import CENTRAL, answer, headlines, ledger, lines
+from judged_claims import headline_numbers, judged
 
 
 @pytest.mark.parametrize(
-    ("central", "n", "first"),
+    ("words", "said"),
     [
-        (
-            HOLDS,
-            5,
-            "Does it reproduce. Yes: that CoCal beats PostCal .* experience holds, by five replicates together.",
-        ),
-        (FAILS, 2, "Does it reproduce. No: .* does not hold, by two replicates together."),
-        (OPEN, 3, "Does it reproduce. Undecided: .* is not separable from chance, by three replicates together."),
-        (NOT_ASSESSABLE, 0, "Does it reproduce. Undecided: .* is not assessable, by the smoke study alone."),
-        (HOLDS, 0, "Does it reproduce. Yes: .* holds, by the smoke study alone."),
+        (("yes", "yes, but RLCR is at chance"), "Yes"),
+        (("yes", "undecided, but a difference as large as the paper's is excluded"), "Undecided"),
+        (("undecided", "no, the opposite"), "No"),
+        (("yes", "no"), "No"),
+        (("no interval", "no interval"), "Undecided"),
     ],
 )
-def test_the_first_line_answers_by_the_replicates_together_where_there_are_any(central, n, first):
-    assert re.fullmatch(first, verdict(judged(central, n=n), "smoke")[0])
+def test_the_first_sentence_answers_by_both_targets_and_names_the_scale(words, said):
+    assert answer(headline_numbers(words), "Qwen3-8B").startswith(
+        f"Does it reproduce with Qwen3-8B? {said}. The paper rests"
+    )
+
+
+def test_differences_are_said_in_words_with_their_direction():
+    found = {row[0]: row[1:] for row in headlines(headline_numbers())}
+    assert found["Accuracy grows"] == (
+        "yes",
+        "accuracy 16.5 points better",
+        "accuracy 13.8 points better (9.0 to 18.6 points better; 5 of 5)",
+        "accuracy 18.3 points better",
+    )
+    assert found["RLCR trails"][2:4] == (
+        "against RLCR: accuracy 0.9 points worse (0.3 to 1.6 points worse; 0 of 5)<br>"
+        "against DCPO: accuracy 1.6 points worse (3.3 points worse to 0.1 points better; 1 of 5)",
+        "against RLCR: accuracy 3.9 points worse",
+    )
+    assert found[f"{CENTRAL}, binary"][2] == "ECE 0.009 better (0.011 worse to 0.030 better; 3 of 5)"
+    assert found["Transfers"][2:4] == (
+        "AUROC 0.007 above chance (0.037 below chance to 0.051 above chance; 2 of 5)",
+        "AUROC 0.061 below chance",
+    )
+    alone = {row[0]: row[3] for row in headlines(headline_numbers(replicates=0))}
+    assert alone[f"{CENTRAL}, binary"] == "ECE 0.009 better (0.011 worse to 0.030 better)"
+
+
+def test_the_text_has_a_source_in_each_line_and_leaves_out_what_nobody_measured():
+    said = lines(headline_numbers(), "Qwen3-8B")
+    assert said[0] == answer(headline_numbers(), "Qwen3-8B")
+    assert said[4].splitlines() == [
+        f"* {CENTRAL}, group: undecided",
+        "    the paper: AUROC 0.008 better",
+        "    five replicates: AUROC 0.002 better (0.018 worse to 0.023 better; 4 of 5)",
+    ]
+    assert "    this study: " in lines(headline_numbers(replicates=0), "Qwen3-8B")[1]
 
 
 def test_families_are_counted_by_the_replicates_first_and_named_where_they_are_few():
     found = judged(OPEN, of_replicates=[HOLDS, FAILS, *[OPEN] * 7], of_study=[HOLDS] * 9)
-    said = verdict(found, "smoke")[4]
+    said = ledger(found, "smoke")[0]
     assert said.startswith(
         "Of 10 families of claims that restate one another, 1 holds (Claim c0), 1 does not (Claim c1) and 8 are not "
         "separable by five replicates together; by the smoke study alone 9 hold, none does not and 1 is not separable; "
         "the others"
     )
-    said = verdict(judged(FAILS, of_replicates=[FAILS] * 9), "smoke")[4]
+    said = ledger(judged(FAILS, of_replicates=[FAILS] * 9), "smoke")[0]
     assert "none holds, 10 do not and none is not separable by five replicates together" in said
-
-
-def test_each_margin_of_the_central_claim_is_said_with_what_its_interval_excludes():
-    """Of two margins each has its line, and none stands for the other."""
-    said = [line.replace("−", "-") for line in verdict(judged(OPEN, 0.1214, positive=2), "smoke")]
-    assert said[1] == (
-        "CoCal (binary) over PostCal (binary), ECE: margin +0.121 (95 % +0.021 to +0.221), positive in 2 of 5; zero is "
-        "excluded, the paper's margin, +0.070, is not excluded."
-    )
-    assert "AUROC: margin +0.081 (95 % -0.019 to +0.181), positive in 2 of 5; zero is not excluded" in said[2]
-    assert said[3] == (
-        "Five replicates find a margin of 0.031 in ECE and 0.050 in AUROC in four of five cases, if it is there."
-    )
-    alone = [line for line in verdict(judged(OPEN, n=0), "smoke") if ": margin" in line]
-    assert len(alone) == 2
-    assert not any("positive" in line for line in alone)
-    found = judged(OPEN)
-    found.loc[found["margin"].str.contains("auroc"), "at_chance"] = "postcal-binary"
-    assert verdict(found, "smoke")[2].endswith("; constant or at chance: PostCal (binary).")
 
 
 def test_costs_are_counted_apart():
     found = judged(OPEN, of_study=[HOLDS, FAILS, *[OPEN] * 7], n=0)
-    before = verdict(found, "smoke")
+    before = ledger(found, "smoke")
     assert not any("costs" in line for line in before)
     found.loc[found["claim"].isin(["c0", "c1", "c2"]), "kind"] = COST
     found.loc[(found["claim"] == "c2") & (found["source"] == STUDY), "verdict"] = NOT_ASSESSABLE
-    said = verdict(found, "smoke")
-    assert said[3].startswith("Of 7 families")
-    assert said[4].endswith("counted apart: 1 holds, 1 does not and none is not separable.")
+    said = ledger(found, "smoke")
+    assert said[0].startswith("Of 7 families")
+    assert said[1].endswith("counted apart: 1 holds, 1 does not and none is not separable.")
 
 
 def test_what_the_papers_own_numbers_contradict_is_named():
-    assert not any("contradict" in line for line in verdict(judged(OPEN), "smoke"))
-    assert verdict(judged(OPEN, paper=CONTRADICTS), "smoke")[-1].count('"') == 2 * 10
+    assert not any("contradict" in line for line in ledger(judged(OPEN), "smoke"))
+    assert ledger(judged(OPEN, paper=CONTRADICTS), "smoke")[-1].count('"') == 2 * 10
 
 
 def test_the_page_shows_the_verdict_all_figures_and_a_link_to_each_table(tmp_path, repository):
@@ -88,18 +100,21 @@ def test_the_page_shows_the_verdict_all_figures_and_a_link_to_each_table(tmp_pat
     pictures = [tmp_path / f"{one.name}.png" for one in landing.figures]
     for number, picture in enumerate(pictures):
         picture.write_bytes(bytes([number]) * 16 + (1650 // (1 + number % 2)).to_bytes(4) + b"...")
-    found = judged(FAILS, paper=CONTRADICTS)
-    (tmp_path / "claims.csv").write_text(csv_text(found))
+    found = headline_numbers()
+    (tmp_path / "verdict.csv").write_text(csv_text(found))
     words = ["landing", "--layout", landing.model_dump_json(), "--figures", *map(str, pictures)]
     made = []
     for name in ("a", "b"):
         output = tmp_path / f"{name}.html"
-        assert main([*words, "--claims", str(tmp_path / "claims.csv"), "--output", str(output)]) == 0
+        assert main([*words, "--verdict", str(tmp_path / "verdict.csv"), "--output", str(output)]) == 0
         made.append(output.read_text())
     assert made[0] == made[1]
-    page, lines = made[0], output.with_suffix(".txt").read_text().splitlines()
-    assert lines == verdict(found, "smoke")
-    assert page.index(f"<p>{lines[0]}</p>") < page.index("<ul>") < page.index("<figure>")
+    page, said = made[0], lines(found, landing.scale)
+    assert output.with_suffix(".txt").read_text() == "\n".join(said) + "\n"
+    cell = headlines(found)[1][3]
+    assert (
+        page.index(f"<p>{said[0]}</p>") < page.index(f"<td>{cell}</td>") < page.index("<ul>") < page.index("<figure>")
+    )
     images = re.findall(r"<h2>(.+?)</h2><img alt=.+? src=\"data:image/png;base64,(.+?)\" style", page)
     assert images == [
         (one.title, base64.b64encode(file.read_bytes()).decode())

@@ -9,11 +9,11 @@ from cocal.metrics.shown import csv_text
 from cocal.store import write_dataset
 from cocal.store.files import check_seal, read_numbers, seal_beside
 from cocal_study.config import load_study
-from cocal_study.evidence.predicates import FAILS, HOLDS, OPEN
+from cocal_study.evidence.predicates import FAILS, HOLDS
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of
 from exhibits_by_name import make
-from judged_claims import judged
+from judged_claims import headline_numbers
 from sample_tables import aggregation_cubes, aggregation_layout
 
 
@@ -26,8 +26,8 @@ def results(tmp_path, monkeypatch):
 
 
 DAMAGES = {
-    "a verdict": lambda content: content.replace(OPEN.encode(), HOLDS.encode(), 1),
-    "a digit": lambda content: content.replace(b"0.12", b"0.13", 1),
+    "a verdict": lambda content: content.replace(b"undecided", b"yes", 1),
+    "a digit": lambda content: content.replace(b"0.138", b"0.139", 1),
     "a line less": lambda content: content[: content.rindex(b"\n", 0, -1) + 1],
     "an empty line": lambda content: content + b"\n",
     "empty": lambda content: b"",
@@ -37,30 +37,30 @@ DAMAGES = {
 
 @pytest.fixture
 def landing(results, repository):
-    """`cocal landing` of a study with its table of claims and its figures; its status."""
+    """`cocal landing` of a study with its table of headline claims and its figures; its status."""
     layout = landing_of(study := load_study(repository / "config/smoke.yaml"), exhibits_of(study, {}))
-    (results / "tables/claims.csv").write_text(csv_text(judged(OPEN)))
-    seal_beside(results / "tables/claims.csv")
+    (results / "tables/verdict.csv").write_text(csv_text(headline_numbers()))
+    seal_beside(results / "tables/verdict.csv")
     figures = [results / f"figures/{one.name}.png" for one in layout.figures]
     for file in figures:
         file.write_bytes(b"\x89PNG" + file.name.ljust(40).encode())
         seal_beside(file)
-    words = ["landing", "--layout", layout.model_dump_json(), "--claims", "results/tables/claims.csv", "--figures"]
+    words = ["landing", "--layout", layout.model_dump_json(), "--verdict", "results/tables/verdict.csv", "--figures"]
     return lambda: main([*words, *map(str, figures), "--output", "results/verdict.html"])
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_changed_table_of_claims_reaches_no_verdict(results, landing, capsys, damage):
+def test_a_changed_table_of_headlines_reaches_no_verdict(results, landing, capsys, damage):
     assert landing() == 0
     (results / "verdict.html").unlink()
     (results / "verdict.txt").unlink()
-    file = results / "tables/claims.csv"
+    file = results / "tables/verdict.csv"
     changed = DAMAGES[damage](file.read_bytes())
     assert changed != file.read_bytes()
     file.write_bytes(changed)
     assert landing() == 2
     error = capsys.readouterr().err
-    assert "results/tables/claims.csv: the file has changed since it was written" in error
+    assert "results/tables/verdict.csv: the file has changed since it was written" in error
     assert error.rstrip().endswith("delete it and rerun")
     assert not (results / "verdict.txt").exists()
 
@@ -79,10 +79,10 @@ def test_a_changed_figure_reaches_no_page(results, landing, capsys, content):
 
 @pytest.mark.parametrize("text", ["", "claim,source\na,study\n", "\0\0\0", "a,b\n1,2,3\n4\n"])
 def test_a_table_without_a_digest_that_is_none_is_refused_in_a_sentence(results, landing, capsys, text):
-    (results / "tables/.claims.sha256").unlink()
-    (results / "tables/claims.csv").write_text(text)
+    (results / "tables/.verdict.sha256").unlink()
+    (results / "tables/verdict.csv").write_text(text)
     assert landing() == 2
-    assert "results/tables/claims.csv: not a readable CSV file (" in capsys.readouterr().err
+    assert "results/tables/verdict.csv: not a readable CSV file (" in capsys.readouterr().err
 
 
 def test_all_forms_of_an_exhibit_are_sealed_and_one_is_not_taken_for_another(results, tmp_path):
@@ -112,10 +112,10 @@ def test_all_forms_of_an_exhibit_are_sealed_and_one_is_not_taken_for_another(res
 
 
 def test_what_was_gathered_is_read_with_the_same_check(results):
-    file = results / "tables/claims.csv"
+    file = results / "tables/verdict.csv"
     file.write_text(csv_text(pd.DataFrame({"claim": ["a", "b"], "verdict": [HOLDS, FAILS]})))
     assert read_numbers(file)["verdict"].tolist() == [HOLDS, FAILS]
     seal_beside(file)
     file.write_text(file.read_text().replace(FAILS, HOLDS))
-    with pytest.raises(ContractError, match=r"claims\.csv: the file has changed since it was written"):
+    with pytest.raises(ContractError, match=r"verdict\.csv: the file has changed since it was written"):
         read_numbers(file)

@@ -75,7 +75,7 @@ def test_exhibits_come_out_of_a_moved_bundle_with_the_same_bytes(bundle, smoke, 
     assert second == f"{len(made)} of {len(made)} files have the same bytes as in the bundle."
     assert others == [
         "  not rebuilt: tables/decisions: it needs responses, which a bundle leaves out",
-        "  not rebuilt: tables/conditions: it needs rollouts and questions, which a bundle leaves out",
+        "  not rebuilt: tables/conditions: it needs rollouts and questions and responses, which a bundle leaves out",
     ]
     for file in made:
         assert file.read_bytes() == (smoke / file.relative_to(rebuilt)).read_bytes(), file
@@ -103,7 +103,7 @@ def test_a_table_that_is_not_that_of_the_predictions_is_named(bundle, tmp_path, 
     _relist(bundle)
     assert main(["reanalyse", str(bundle)]) == 0
     _, second, *others = capsys.readouterr().out.splitlines()
-    assert second == "84 of 88 files have the same bytes as in the bundle."
+    assert second == "87 of 91 files have the same bytes as in the bundle."
     changed = {"metrics/smoke-budgets.nc", "tables/ood.csv"}
     changed |= {f"tables/hyperparameters.{ending}" for ending in ("tex", "html")}  # which show the study's file
     assert {*others[:4]} == {f"  other bytes: results/{name}" for name in changed}

@@ -26,6 +26,7 @@ SETS = {*MAIN_TABLES, "table_comparisons", "table_conditions", "table_time_to_co
 RELIABILITY = {"figure_reliability", "figure_reliability_all"}
 OF_SECOND = {"table_scale"}
 MEASURED = {
+    "table_verdict",
     *(*SETS, *CLAIMS, *RELIABILITY, "table_ood", "table_cost", "table_pre_generation", "table_proper_scores"),
     *("table_recalibrated", "table_token_aggregation", "table_decisions", "figure_risk_coverage", "figure_online"),
     *(f"figure_{name}" for name in ("training_dynamics", "cross_policy", "cross_iteration", "early_steps")),
@@ -62,7 +63,7 @@ EDITS = [
     ({"backbones.smoke.label": "Other"}, MEASURED - OF_SECOND),
     (
         {"backbones.smoke-deep.label": "Other"},
-        {"table_scale", "table_token_aggregation", "figure_layers", "table_claims", "figure_claims"},
+        {"table_scale", "table_token_aggregation", "figure_layers", *CLAIMS},
     ),
     # questions
     ({"seed": 43, "world.people": 41, "world.popularity_exponent": 1.5}, {"questions", "overlap", "backbone"}),

@@ -131,7 +131,7 @@ PREDICTIONS = {"predictions", *(f"{kind} predictions" for kind in ("sweep", "bud
 CUBES = {"metrics", *(f"{kind} metrics" for kind in ("sweep", "budgets", "ablations", "cross-policy"))}
 CUBES |= {"recalibrated_metrics"}
 STATES = {*READS, *TRAINS, "resample", "latency"}
-FIGURES_OF_BINS = {"figure_reliability", "figure_reliability_all", "figure_claims", "table_claims"}
+FIGURES_OF_BINS = {"table_verdict", "figure_reliability", "figure_reliability_all", "figure_claims", "table_claims"}
 TABLES = {"questions", "online", "recalibrate", *TRAINS, *SAMPLES, *PREDICTIONS}
 """Jobs that write a table of rows."""
 THREADS = {"backbone", "latency", "recalibrate", *TRAINS, *READS, *SAMPLES, *FITS, *PREDICTIONS}

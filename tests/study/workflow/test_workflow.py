@@ -160,13 +160,17 @@ def test_the_report_shows_every_table_and_figure_with_a_caption(smoke, repositor
         assert f"results/{file}" in page
     entries = sorted(re.findall(r'"labels": \{"table or figure": "(.+?)"\}', page))
     assert len(entries) == len(shown)
-    assert entries[0] == "1.1 Which claims of the paper hold"
+    assert entries[0] == "1.1 Does the paper reproduce?"
     first, *_, step2, scale = (entry for entry in entries if entry.startswith("2."))
     assert [first, step2] == ["2.01 Main table, step 4", "2.10 Main table, step 2"]
     assert scale == "2.11 Main table of Smoke-Qwen3-Deep"
     landing = json.loads(re.search(r"var workflow_desc = (.*);", page)[1])
-    for line in (smoke / results.VERDICT).read_text().splitlines():
-        assert f"<p>{escape(line, quote=False)}</p>" in landing
+    answer, *said = (smoke / results.VERDICT).read_text().splitlines()
+    assert f"<p>{escape(answer, quote=False)}</p>" in landing
+    claims = [line.removeprefix("* ").partition(": ")[0] for line in said if line.startswith("* ")]
+    cells = [f"<td>{escape(claim, quote=False)}</td>" for claim in claims]
+    assert [cell for cell in cells if cell in landing] == cells
+    assert len(cells) == 8
     figures = [one for one in shown if not isinstance(one, TableExhibit)]
     assert re.findall('<img alt="(.+?)" src="data:image/png;base64,', landing) == [one.title for one in figures]
     about = (repository / "workflow/report/study.rst").read_text().partition("\n\n")[2]

@@ -146,9 +146,10 @@ _FIT = (
     ),
     flag(
         "--with",
-        "what the companion reads beside states: the probabilities that the model gave the tokens",
+        "what the companion reads beside states: the probabilities that the model gave the tokens, or nothing, as vLLM "
+        "needs it (default with the recipe best: what cross-validation finds better)",
         dest="beside",
-        choices=["token-probability"],
+        choices=["token-probability", "nothing"],
     ),
     flag("--keep-states", "keep the states in the companion's folder, for a quick second fit", action="store_true"),
     flag(

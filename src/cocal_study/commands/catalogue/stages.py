@@ -351,7 +351,7 @@ _DOCUMENT = (
 )
 _LANDING = (
     flag("--layout JSON", "titles and captions: JSON text, or a YAML or JSON file", required=True),
-    flag("--claims FILE.csv", "tables/claims of the study, if it has the table", nargs="*", type=Path, default=[]),
+    flag("--verdict FILE.csv", "tables/verdict of the study, if it has the table", type=Path),
     flag("--figures FILE.png", "the figures of the layout, in its order", nargs="*", type=Path, default=[]),
     output("--output FILE.html", "page to write; beside it the verdict as text", Kind(beside=(".txt",)), required=True),
     flags.OVERWRITE,

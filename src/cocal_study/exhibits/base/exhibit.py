@@ -177,8 +177,11 @@ CHAPTERS: tuple[Chapter, ...] = get_args(Chapter)
 Files = str | Sequence[str]
 """One file, or several of one kind."""
 
-GATHERED = REPLICATES, CENTRAL, REGIMES, EXPERIENCE, FITS, LANGUAGE_MODEL = (
+OF_TABLES = ("replicates_main", "replicates_ood", "central_main", "language_model_main", "language_model_ood")
+"""The main table and that of factual questions in what replicates and a study of a language model have found."""
+GATHERED = REPLICATES, CENTRAL, REGIMES, EXPERIENCE, FITS, LANGUAGE_MODEL, *_ = (
     *("replicates", "central", "regimes", "experience", "fits", "language_model"),
+    *OF_TABLES,
 )
 """What replicates of the study and of its central comparison have found, what was measured under other conditions and
 with more or less experience, and what a study of a language model has found. A study may go without them."""

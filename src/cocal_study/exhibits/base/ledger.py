@@ -49,7 +49,6 @@ def claims_fields(study: Study) -> dict[str, Any]:
 def claims_layout(study: Study) -> ClaimsLayout:
     """The layout for a study."""
     backbones = tuple(study.backbones)[:2]
-    main = study.backbones[study.main_backbone]
     scope = StudyScope(
         backbones=backbones,
         stages=study.policy.stages,
@@ -57,9 +56,15 @@ def claims_layout(study: Study) -> ClaimsLayout:
         budgets=study.reports.budgets,
         datasets={title: name for name, title in study.reports.mirrors.items()},
         layers={name: tuple(layers_of(study, name)) for name in backbones},
-        tiny=isinstance(main, PretrainingSettings) and main.start is None,
+        tiny=pretrained_here(study),
     )
     return ClaimsLayout(**origin(study), labels=tuple(study.backbones[name].label for name in backbones), scope=scope)
+
+
+def pretrained_here(study: Study) -> bool:
+    """True if the study pre-trains its main policy itself, from nothing."""
+    main = study.backbones[study.main_backbone]
+    return isinstance(main, PretrainingSettings) and main.start is None
 
 
 def claims_inputs(study: Study) -> dict[str, Files]:

@@ -220,8 +220,9 @@ def look_of(name: str) -> dict[str, str | float]:
     return look | {"markeredgecolor": "white", "markeredgewidth": 0.4}
 
 
-def draw_replicates(numbers: pd.DataFrame, dataset: str) -> Figure:
-    """Draw ECE and AUROC in every replicate of a study, methods one below another; a line marks the mean over them.
+def draw_replicates(numbers: pd.DataFrame, dataset: str, printed: pd.DataFrame | None = None) -> Figure:
+    """Draw ECE and AUROC in every replicate of a study, methods one below another; a line marks the mean over them, and
+    a circle the paper's number.
 
     The points of a method stand a little apart, in the order of the replicates.
 
@@ -230,9 +231,11 @@ def draw_replicates(numbers: pd.DataFrame, dataset: str) -> Figure:
         metric, mean,
             and replicate_1, replicate_2 ...
         dataset: Data set, or group of them, that is drawn.
+        printed: The cells of the paper's main table (`cocal_study.evidence.published.Printed`), to show them, too.
     """
     from matplotlib.figure import Figure
 
+    paper = {} if printed is None else printed[printed["dataset"] == dataset].set_index(["metric", "method"])["value"]
     replicates = [name for name in numbers if re.fullmatch(r"replicate_\d+", name)]
     shown = numbers[numbers["dataset"] == dataset].set_index(["metric", "method"])
     methods = list(dict.fromkeys(shown.index.get_level_values("method")))
@@ -250,12 +253,16 @@ def draw_replicates(numbers: pd.DataFrame, dataset: str) -> Figure:
             apart = [0.3 * (k / max(len(replicates) - 1, 1) - 0.5) for k in range(len(replicates))]
             ax.scatter(values, [row + a for a in apart], s=9, color=colour, linewidths=0, alpha=0.85, zorder=3)
             ax.plot([shown.loc[(metric, method), "mean"]] * 2, [row - 0.36, row + 0.36], color=INK, linewidth=0.8)
+            if (metric, method) in paper:
+                ax.scatter(
+                    paper[metric, method], row, s=16, facecolors="none", edgecolors=INK, linewidths=0.7, zorder=4
+                )
         ax.set_yticks(range(len(methods)), [METHODS[name].label for name in methods] if place == 0 else [])
         ax.set_ylim(len(methods) - 0.5, -0.5)
         ax.tick_params(axis="y", length=0)
         ax.grid(axis="x", linewidth=0.3, color="#dddddd", zorder=0)
         ax.set_axisbelow(True)
-    points = f"One point for each of {len(replicates)} replicates, which differ in the seeds of the policies"
-    text = f"{points}; lines are means. Macro average of the mathematical sets."
+    circles = "" if printed is None else ", circles the paper's numbers"
+    text = f"Points are {len(replicates)} replicates with other seeds of the policies, lines means{circles}."
     figure.text(0.5, 0.04 / height, text, ha="center", va="bottom", **SMALL_PRINT)
     return figure

@@ -6,10 +6,14 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 
+import pandas as pd
+
 from cocal.drawing.style import TEXT_WIDTH
 from cocal.settings.base import Model, Name
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import CHAPTERS, Chapter, Exhibit, TableExhibit, origin
+from cocal_study.exhibits.base.ledger import pretrained_here
+from cocal_study.exhibits.typesetting.verdict import BREAK, answer, headlines, heads
 from cocal_study.planning.results import table_file
 
 _STYLE = """\
@@ -19,10 +23,12 @@ div:has(> div > div > .prose .cocal) { align-items: flex-start; justify-content:
 .cocal h1 { font-size: 1.8em; margin: 0 0 0.6em; }
 .cocal .verdict { border-left: 4px solid #1b6e53; padding-left: 1em; }
 .cocal .verdict p:first-child { font-size: 1.2em; font-weight: 600; margin-top: 0; }
+.cocal .verdict td, .cocal .verdict th { padding: 0.3em 0.8em 0.3em 0; text-align: left; vertical-align: top; }
 .cocal figure { margin: 2.5em 0; }
 .cocal img { margin: 0.5em 0; }"""
 """The report has a narrow column for its text, centres it, and sets the graph of the rules beside it. This page is
 taller than the window and needs its width, so it starts at the top, and the graph follows."""
+WITHOUT = "The study has no CoCal, about which the claims are."
 _OPEN = "javascript:app.setView({{content:'html',contentPath:results['{0}'].data_uri,resultPath:'{0}'}})"
 """A link that shows a table as the report's own button does."""
 
@@ -42,6 +48,8 @@ class Landing(Model):
     study: Name
     caption: str
     """The study's sentence: what was measured."""
+    scale: str
+    """The size of its policies in words."""
     tables: tuple[Entry, ...]
     figures: tuple[Entry, ...]
 
@@ -52,14 +60,20 @@ def landing_of(study: Study, exhibits: Sequence[Exhibit]) -> Landing:
     for one in exhibits:
         entry = Entry(name=one.name, title=one.title, chapter=one.chapter, caption=one.caption)
         entries[isinstance(one, TableExhibit)].append(entry)
-    return Landing(**origin(study), tables=tuple(entries[True]), figures=tuple(entries[False]))
+    return Landing(**origin(study), scale=scale_of(study), tables=tuple(entries[True]), figures=tuple(entries[False]))
 
 
-def landing_page(landing: Landing, verdict: Sequence[str], figures: Sequence[Path]) -> str:
+def scale_of(study: Study) -> str:
+    """The size of a study's policies in words."""
+    label = study.backbones[study.main_backbone].label
+    return "policies of less than a million parameters" if pretrained_here(study) else label
+
+
+def landing_page(landing: Landing, numbers: pd.DataFrame | None, figures: Sequence[Path]) -> str:
     """The page as HTML for the report's text; it holds the figures themselves.
 
     Args:
-        verdict: The lines of `cocal_study.exhibits.typesetting.verdict.verdict`.
+        numbers: The numbers of tables/verdict, if the study has CoCal.
         figures: The PNG of each figure.
     """
     lines = [
@@ -67,7 +81,7 @@ def landing_page(landing: Landing, verdict: Sequence[str], figures: Sequence[Pat
         '<div class="cocal">',
         f"<h1>CoCal: the {escape(landing.study)} study</h1>",
     ]
-    lines += ['<div class="verdict">', *(f"<p>{escape(line, quote=False)}</p>" for line in verdict), "</div>"]
+    lines += ['<div class="verdict">', *_verdict(numbers, landing.scale), "</div>"]
     lines += [f"<p>{escape(landing.caption)} The figures follow; the tables open with a click:</p>", "<ul>"]
     tables = sorted(landing.tables, key=lambda one: CHAPTERS.index(one.chapter))
     for chapter, found in groupby(tables, key=lambda one: one.chapter):
@@ -82,3 +96,14 @@ def landing_page(landing: Landing, verdict: Sequence[str], figures: Sequence[Pat
         lines.append(f"<figure><h2>{escape(figure.title)}</h2>{image}")
         lines.append(f"<figcaption>{escape(figure.caption)}</figcaption></figure>")
     return "\n".join([*lines, "</div>", ""])
+
+
+def _verdict(numbers: pd.DataFrame | None, scale: str) -> list[str]:
+    """The answer, and the headline claims as a table."""
+    if numbers is None:
+        return [f"<p>{WITHOUT}</p>"]
+    rows = [f"<tr>{''.join(f'<th>{head}</th>' for head in heads(numbers))}</tr>"]
+    for row in headlines(numbers):
+        cells = (escape(cell, quote=False).replace(escape(BREAK), BREAK) for cell in row)
+        rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    return [f"<p>{escape(answer(numbers, scale), quote=False)}</p>", "<table>", *rows, "</table>"]

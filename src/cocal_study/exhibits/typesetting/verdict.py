@@ -1,30 +1,25 @@
-"""The verdict on the paper in a few sentences, which the README, the end of a run and the report have in common."""
+"""The verdict on the paper in words: the headline claims, which README, the end of a run and the report have in common,
+and what the ledger of all claims comes to."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import pandas as pd
 
 from cocal_study.config.methods import METHODS
 from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
-from cocal_study.evidence.verdicts import (
-    CONTRADICTS,
-    COST,
-    LANGUAGE_MODEL,
-    PAPER,
-    REPLICATES,
-    STUDY,
-    of_claims,
-    of_families,
-    unit_of,
-)
-from cocal_study.exhibits.typesetting.wording import counted, listed, signed
+from cocal_study.evidence.verdicts import CONTRADICTS, COST, PAPER, REPLICATES, STUDY, of_claims, of_families
+from cocal_study.exhibits.typesetting.wording import counted, listed
 
-CENTRAL = "beats-postcal"
-"""The claim on which the paper rests: each companion of CoCal against the one of PostCal with the same target."""
-READ = ["claim", "source", "case", "score", "margin", "family", "title", "kind", "verdict", "positive", "replicates"]
-READ += ["value", "lower", "upper", "at_chance", "detectable", "zero_excluded", "published", "paper_excluded"]
-"""The columns of tables/claims.csv of which the verdict is made."""
-_SAID = "that CoCal beats PostCal because it learns from the training's own experience"
-_ANSWERS = {HOLDS: "Yes", OBSERVED: "Yes", FAILS: "No", UNOBSERVED: "No"}
-_WORDS = {OPEN: "is not separable from chance"}
+CENTRAL = "CoCal beats PostCal"
+"""Beginning of the headlines on which the paper rests: each companion of CoCal against PostCal's with its target."""
+BREAK = "<br>"
+"""What separates the comparisons in a cell of the table in words."""
+READ = ("claim", "method", "rival", "metric", "paper", "value", "lower", "upper", "replicates", "positive")
+READ += ("language_model", "word")
+"""The columns of tables/verdict.csv of which the words are made."""
+YES, NO, UNDECIDED = "yes", "no", "undecided"
+"""Beginnings of the words of headlines."""
 _KINDS = {
     (HOLDS, OBSERVED): ("holds", "hold"),
     (FAILS, UNOBSERVED): ("does not", "do not"),
@@ -34,78 +29,122 @@ _LONG = 6
 """Most families that are named."""
 
 
-def verdict(judged: pd.DataFrame, study: str) -> list[str]:
-    """The verdict, one line for each thing that there is to say; the first line answers whether the paper reproduces.
+def answer(numbers: pd.DataFrame, scale: str) -> str:
+    """The sentence that says whether the paper reproduces.
+
+    Args:
+        numbers: The numbers of tables/verdict.
+        scale: The size of the policies in words.
+    """
+    central = numbers[numbers["claim"].str.startswith(CENTRAL)]
+    words = {*central["word"].str.partition(",")[0]}
+    said = NO if NO in words else YES if words == {YES} else UNDECIDED
+    return (
+        f"Does it reproduce with {scale}? {said.capitalize()}. The paper rests on one claim: a companion that learns "
+        "while the policy trains (CoCal) beats the same companion trained afterwards on fresh answers (PostCal)."
+    )
+
+
+def heads(numbers: pd.DataFrame) -> tuple[str, ...]:
+    """The heads of the columns of `headlines`."""
+    return "Claim of the paper", "Holds here?", "Paper", _ours(numbers).capitalize(), "Language model"
+
+
+def headlines(numbers: pd.DataFrame) -> list[tuple[str, ...]]:
+    """The headline claims in words, a row for each under `heads`.
+
+    Args:
+        numbers: The numbers of tables/verdict.
+    """
+    rows = []
+    for claim in numbers["claim"].unique():
+        found = list(numbers[numbers["claim"] == claim].itertuples())
+        cells = (_said(found, column) for column in ("paper", "value", "language_model"))
+        rows.append((claim, found[0].word, *cells))
+    return rows
+
+
+def lines(numbers: pd.DataFrame, scale: str) -> list[str]:
+    """The answer, and a line for each headline claim."""
+    said = [answer(numbers, scale)]
+    ours = _ours(numbers)
+    for claim, word, paper, value, language_model in headlines(numbers):
+        sources = {"the paper": paper, ours: value, "a language model": language_model}
+        told = (f"    {source}: {text.replace(BREAK, ', ')}" for source, text in sources.items() if text)
+        said.append("\n".join([f"* {claim}: {word}", *told]))
+    return said
+
+
+def _ours(numbers: pd.DataFrame) -> str:
+    together = numbers["replicates"].max()
+    return "this study" if np.isnan(together) else counted(int(together), "replicate")
+
+
+def _said(rows: Sequence, column: str) -> str:
+    """The numbers of one source for all comparisons of a claim, each in words; "" if there are none."""
+    rivals = {row.rival for row in rows}
+    said = []
+    for row in rows:
+        value = getattr(row, column)
+        if np.isnan(value):
+            continue
+        against = f"against {METHODS[row.rival].label}: " if len(rivals) > 1 else ""
+        text = f"{against}{_METRICS[row.metric]} {_apart(row, value)}"
+        if column == "value" and row.lower < row.upper:
+            text += f" ({_range(row)}"
+            text += ")" if np.isnan(row.replicates) else f"; {row.positive:.0f} of {row.replicates:.0f})"
+        said.append(text)
+    return BREAK.join(said)
+
+
+def _range(row) -> str:
+    """The interval of a difference in words; the direction stands once where both ends are on one side."""
+    ends = row.lower, row.upper
+    if row.lower * row.upper <= 0:
+        return " to ".join(_apart(row, end) for end in ends)
+    less, more = sorted(ends, key=abs)
+    return f"{_size(row, less)} to {_apart(row, more)}"
+
+
+_METRICS = {"accuracy": "accuracy", "ece": "ECE", "auroc": "AUROC"}
+
+
+def _apart(row, value: float) -> str:
+    """A difference in words, such as "0.009 worse" or "1.6 points better"."""
+    unit = " points" if row.metric == "accuracy" else ""
+    words = ("better", "worse") if row.rival else ("above chance", "below chance")
+    return f"{_size(row, value)}{unit} {words[value < 0]}"
+
+
+def _size(row, value: float) -> str:
+    return f"{abs(100 * value):.1f}" if row.metric == "accuracy" else f"{abs(value):.3f}"
+
+
+def ledger(judged: pd.DataFrame, study: str) -> list[str]:
+    """What all claims of the paper come to, a line for each thing that there is to say.
 
     Args:
         judged: The columns of tables/claims.csv.
         study: Name of the study.
     """
     whole, families = of_claims(judged), of_families(judged)
-    rows = whole.set_index(["claim", "source"])
-    margins = judged[(judged["claim"] == CENTRAL) & (judged["case"] > 0) & (judged["score"] == "")]
-    together = margins[margins["source"] == REPLICATES]
-    alone = together.empty
-    source = STUDY if alone else REPLICATES
-    number = 0 if alone else int(together["replicates"].iloc[0])
-    judges = f"the {study} study alone" if alone else f"{counted(number, 'replicate')} together"
-    found = rows.loc[CENTRAL, source]["verdict"]
-    lines = [
-        f"Does it reproduce? {_ANSWERS.get(found, 'Undecided')}: {_SAID} {_WORDS.get(found, _is(found))}, by {judges}.",
-        *map(_margin, margins[margins["source"] == source].itertuples()),
-    ]
-    if not alone:
-        lines.append(f"{_detectable(together)} in four of five cases, if it is there.")
-    lines.append(
-        f"Of {len(families)} families of claims that restate one another, {_named(families[source])} by {judges}"
-        + ("" if alone else f"; by the {study} study alone {_counts(families[STUDY])}")
+    together = judged.loc[judged["source"] == REPLICATES, "replicates"].max()
+    alone = f"the {study} study alone"
+    judges = alone if np.isnan(together) else f"{counted(int(together), 'replicate')} together"
+    found = _named(families[STUDY if np.isnan(together) else REPLICATES])
+    said = [
+        f"Of {len(families)} families of claims that restate one another, {found} by {judges}"
+        + ("" if judges == alone else f"; by {alone} {_counts(families[STUDY])}")
         + "; the others are mixed or cannot be judged. Not separable means that the 95 % interval of the difference "
         "holds zero."
-    )
+    ]
     costs = whole[(whole["kind"] == COST) & (whole["source"] == STUDY)]["verdict"]
     if costs.isin([HOLDS, OBSERVED, FAILS, UNOBSERVED]).any():
-        lines.append(f"Claims about costs are no evidence on calibration, and counted apart: {_counts(costs)}.")
-    if LANGUAGE_MODEL in families:
-        other = rows.loc[CENTRAL, LANGUAGE_MODEL]
-        lead = "" if pd.isna(other["value"]) else f" (margin {signed('ece', other['value'])})"
-        found = other["verdict"]
-        lines.append(
-            f"In a study of a pre-trained language model, the same claim {_WORDS.get(found, _is(found))}{lead}; of the "
-            f"families, {_named(families[LANGUAGE_MODEL])}."
-        )
+        said.append(f"Claims about costs are no evidence on calibration, and counted apart: {_counts(costs)}.")
     contradicted = [row.title for row in whole.itertuples() if row.source == PAPER and row.verdict == CONTRADICTS]
     if contradicted:
-        lines.append("The paper's own numbers contradict: " + "; ".join(f'"{title}"' for title in contradicted) + ".")
-    return lines
-
-
-def _is(verdict: str) -> str:
-    """A verdict as a predicate: "holds", "does not hold", "is not assessable"."""
-    return verdict if verdict in (HOLDS, FAILS) else f"is {verdict}"
-
-
-def _margin(row: object) -> str:
-    """One margin of the central claim with what its interval excludes."""
-    methods, metric = row.margin.split(", ")[:2]
-    ours, rival = (METHODS[name].label for name in methods.split(" and "))
-    value, lower, upper = (signed(metric, number) for number in (row.value, row.lower, row.upper))
-    text = f"{ours} over {rival}, {metric.upper()}: margin {value} (95 % {lower} to {upper})"
-    if pd.notna(row.positive):
-        text += f", positive in {row.positive:.0f} of {row.replicates:.0f}"
-    text += f"; zero is {'' if row.zero_excluded == 'yes' else 'not '}excluded"
-    if row.paper_excluded:
-        paper = signed(metric, row.published)
-        text += f", the paper's margin, {paper}, is {'' if row.paper_excluded == 'yes' else 'not '}excluded"
-    chance = " and ".join(METHODS[name].label for name in row.at_chance.split(", ") if name)
-    return f"{text}{f'; constant or at chance: {chance}' if chance else ''}."
-
-
-def _detectable(margins: pd.DataFrame) -> str:
-    """What so many replicates can find: the greatest detectable margin of each metric."""
-    greatest = margins.groupby(margins["margin"].map(unit_of), sort=False)["detectable"].max()
-    said = listed([f"{value:.3f} in {metric.upper()}" for metric, value in greatest.items()])
-    number = counted(int(margins["replicates"].iloc[0]), "replicate")
-    return f"{number[0].upper()}{number[1:]} find a margin of {said}"
+        said.append("The paper's own numbers contradict: " + "; ".join(f'"{title}"' for title in contradicted) + ".")
+    return said
 
 
 def _counts(verdicts: pd.Series) -> str:

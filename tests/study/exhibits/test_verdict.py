@@ -1,0 +1,88 @@
+"""tables/verdict: the headline claims, by differences of two rows of the main table."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cocal_study.exhibits.verdict import HEADLINES, Pair, _at_chance, _difference, _over, _values, prepare, word_of
+from meant_words import TABLES, inputs_of
+
+
+def one(lower, upper, paper=0.02, at_chance=""):
+    return {"lower": lower, "upper": upper, "paper": paper, "at_chance": at_chance}
+
+
+@pytest.mark.parametrize(
+    ("found", "tolerance", "word"),
+    [
+        ([one(0.01, 0.03), one(0.002, 0.004)], 0.0, "yes"),
+        ([one(0.01, 0.03, at_chance="rlcr"), one(0.002, 0.004, at_chance="rlcr")], 0.0, "yes, but RLCR is at chance"),
+        ([one(0.01, 0.03), one(-0.002, 0.03)], 0.0, "undecided"),
+        (
+            [one(0.01, 0.03), one(-0.002, 0.011)],
+            0.0,
+            "undecided, but a difference as large as the paper's is excluded",
+        ),
+        ([one(0.01, 0.03), one(-0.03, -0.01)], 0.0, "no"),
+        ([one(-0.04, -0.02), one(-0.03, -0.01)], 0.0, "no, the opposite"),
+        ([one(-0.019, 0.001)], 0.02, "yes"),
+        ([one(-0.05, -0.021)], 0.02, "no"),
+        ([one(0.01, 0.01)], 0.0, "no interval"),
+        ([one(np.nan, np.nan)], 0.0, "no interval"),
+    ],
+)
+def test_the_word_follows_from_the_intervals(found, tolerance, word):
+    assert word_of(found, tolerance) == word
+
+
+def table(values):
+    """The columns of a gathered table: by method and metric, the value in each of three replicates."""
+    rows = [("macro-mathematics", *key, *numbers) for key, numbers in values.items()]
+    return _values(
+        pd.DataFrame(rows, columns=["dataset", "method", "metric", "replicate_1", "replicate_2", "replicate_7"]),
+        "replicate_",
+    )
+
+
+def test_a_difference_is_one_of_two_rows_of_the_first_table_that_has_both():
+    first = table({("cocal-binary", "ece"): (0.10, 0.13, 0.08)})
+    second = table(
+        {
+            ("cocal-binary", "ece"): (0.11, 0.14, 0.09),
+            ("postcal-binary", "ece"): (0.12, 0.11, 0.15),
+            ("cocal-binary", "auroc"): (0.51, 0.62, 0.47),
+            ("postcal-binary", "auroc"): (0.55, 0.58, 0.44),
+            ("postcal-binary", "mean_confidence"): (0.4, 0.5, 0.3),
+            ("cocal-binary", "mean_confidence"): (0.7, 0.7, 0.7),
+        }
+    )
+    found = _difference(Pair("cocal-binary", "postcal-binary", "ece"), [None, first, second])
+    assert found == pytest.approx([0.01, -0.03, 0.06])  # a lower ECE is better
+    assert _difference(Pair("cocal-binary", "postcal-binary", "auroc"), [second]) == pytest.approx([-0.04, 0.04, 0.03])
+    assert _difference(Pair("cocal-binary", "", "auroc"), [second]) == pytest.approx([0.01, 0.12, -0.03])
+    assert _difference(Pair("cocal-binary", "rlcr", "auroc"), [first, second]) is None
+    value, lower, upper, replicates, positive = _over(found, 0.95)
+    half = 4.302652729911275 * np.std(found, ddof=1) / 3**0.5  # the quantile of Student's t with two degrees
+    assert (value, lower, upper) == pytest.approx((0.04 / 3, 0.04 / 3 - half, 0.04 / 3 + half))
+    assert (replicates, positive) == (3, 2)
+    pair = Pair("cocal-binary", "postcal-binary", "auroc")
+    assert _at_chance(pair, [second], 0.95) == ["cocal-binary", "postcal-binary"]  # one is constant, too
+    assert _at_chance(Pair("cocal-binary", "postcal-binary", "accuracy"), [second], 0.95) == []
+
+
+def test_the_headlines_are_few_and_name_what_the_paper_compares():
+    assert len(HEADLINES) == 8
+    assert {pair.rival for one in HEADLINES for pair in one.pairs} >= {"token-probability", "self-consistency"}
+
+
+def test_claims_about_methods_that_a_study_lacks_are_left_out():
+    one = TABLES["verdict"]
+    given = inputs_of(one)
+    whole = prepare(one.layout, **given)
+    assert whole["claim"].nunique() == 8
+    rivals = {"rlcr", "dcpo"}
+    assert rivals < set(one.layout.methods)
+    few = one.layout.model_copy(update={"methods": tuple(name for name in one.layout.methods if name not in rivals)})
+    kept = whole[~whole["rival"].isin(rivals)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(prepare(few, **given), kept)
+    assert kept["claim"].nunique() == 6
