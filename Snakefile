@@ -1,4 +1,5 @@
-# CoCal: Companion Confidence Calibration. This file lists the stages; each has its rules in workflow/rules.
+# CoCal: Companion Confidence Calibration. The rules lie in workflow/rules; those of all stages follow from
+# the plan (cocal_study.stages.rules).
 #
 #   snakemake                              the whole configured study (config/config.yaml by default)
 #   snakemake results/tables/main.tex      one table
@@ -14,12 +15,7 @@ report: "workflow/report/study.rst"
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/cluster.smk"
-include: "workflow/rules/questions.smk"
-include: "workflow/rules/policies.smk"
-include: "workflow/rules/responses.smk"
-include: "workflow/rules/companions.smk"
-include: "workflow/rules/predictions.smk"
-include: "workflow/rules/metrics.smk"
+include: "workflow/rules/stages.smk"
 include: "workflow/rules/exhibits.smk"
 
 

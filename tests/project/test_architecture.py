@@ -116,6 +116,30 @@ def test_a_method_is_one_file(package):
     assert run(package, sys.executable, "-c", code).splitlines()[:2] == ["[[1.0, 0.5]]", "True"]
 
 
+def test_a_score_that_learns_is_one_file(package):
+    """It is a rival of a study at once, whose stage reads states, and keeps what it has learnt as JSON."""
+    code = (
+        "import json\n"
+        "import numpy as np\n"
+        "from cocal_study.config.load import load_study\n"
+        "from cocal_study.methods.nearest_centroid import learn\n"
+        "from cocal_study.methods.responses import Lesson\n"
+        "from cocal_study.planning.rivals import RIVALS, rivals_of\n"
+        "states = np.array([[0, 0], [0, 2], [4, 1], [4, 9]], dtype=np.float32)\n"
+        "found = learn('binary', Lesson(states, np.array([True, True, False, False]), np.full(4, 0.5)), None)\n"
+        "print(found.apply(np.array([[0, 1], [0, 5], [4, 5], [1, 1]])).round(3).tolist())\n"
+        "print(json.dumps(found.model_dump(mode='json')))\n"
+        "print([one.name for one in rivals_of(load_study('config/smoke.yaml'), 'grpo')].index('nearest-centroid'))\n"
+        "print(RIVALS['nearest-centroid'].reads_states)\n"
+    )
+    assert run(package, sys.executable, "-c", code).splitlines() == [
+        "[1.0, 0.5, 0.0, 0.833]",
+        '{"right": [0.0, 1.0], "wrong": [4.0, 5.0]}',
+        "7",
+        "True",
+    ]
+
+
 @pytest.mark.slow
 def test_a_figure_is_one_file(package, tmp_path):
     code = (

@@ -44,6 +44,7 @@ STUDY = [
     "evidence",
     "exhibits",
     "resources",
+    "stages",
     "commands",
 ]
 """The rooms of the study, likewise."""

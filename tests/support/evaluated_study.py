@@ -10,11 +10,11 @@ from cocal.companion.spec import ORDERS, CompanionSpec
 from cocal.features.store import create_features
 from cocal.store import atomic_path, write_frame
 from cocal.store.contracts import PREDICTIONS, RESPONSES
-from cocal_study.config.evaluation import EstimatorSettings
+from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
 from cocal_study.config.methods import METHODS
 from cocal_study.methods.companion_scores import load_experiences
 from cocal_study.methods.predictions import Checkpoint, predict
-from cocal_study.methods.responses import EvaluationSets, Inputs
+from cocal_study.methods.responses import Inputs
 
 POOL = 10
 QUESTIONS = 4

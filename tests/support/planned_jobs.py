@@ -7,19 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import RootModel
+
 from cocal.objectives import PROMPT_FORMATS
 from cocal_study.config.load import configured_study
 from cocal_study.config.paths import located
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import Exhibit, TableExhibit
+from cocal_study.exhibits.base.exhibit import Exhibit, Files, TableExhibit
 from cocal_study.exhibits.base.registry import exhibit_code, exhibits_of
 from cocal_study.generation.judge_prompts import JudgePrompts
 from cocal_study.planning import results
-from cocal_study.planning.jobs import Files, either
-from cocal_study.planning.rules import Plan
 from cocal_study.questions.loaders import counted
 from cocal_study.questions.prompts import Prompts
 from cocal_study.questions.registry import known_wrong, registry_of
+from cocal_study.stages.jobs import either
+from cocal_study.stages.rules import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -75,22 +77,33 @@ def jobs_of(configured: Study, prompts: Any = None, judge_texts: str | None = No
         for rule, wildcards in matches:
             job = rule.job(**wildcards)
             outputs = tuple(path.format(**wildcards) for path in rule.paths)
-            inputs = tuple(
-                path for files in job.inputs.values() for path in ([files] if isinstance(files, str) else files)
-            )
             kind = "".join(wildcards.get(name, "") for name in ("variant", "comparison", "cube")).strip("-")
             label = f"{kind} {rule.name}".strip()
             planned = PlannedJob(
-                rule.name, label, outputs, inputs, dict(job.settings), tuple(job.words), job.texts, str(job.parameters)
+                rule.name,
+                label,
+                outputs,
+                tuple(job.inputs),
+                {name: _plain(getattr(job.stage, name)) for name in job.stage.model_fields_set},
+                tuple(job.stage.words),
+                job.texts,
+                str(job.parameters),
             )
             found |= dict.fromkeys(outputs, planned)
-            todo += inputs
+            todo += job.inputs
     return found
 
 
 def flat(files: Iterable[Files]) -> list[str]:
     """All paths, of which some are in lists."""
     return [path for one in files for path in ([one] if isinstance(one, str) else one)]
+
+
+def _plain(value: Any) -> Any:
+    """A setting without its wrapping: paths as text, and choices of one kind as what was chosen."""
+    if isinstance(value, RootModel):
+        return value.root
+    return str(value) if isinstance(value, Path) else value
 
 
 def _of_exhibit(exhibit: Exhibit) -> PlannedJob:

@@ -1,6 +1,7 @@
 # The study, its plan, and what the rules of all stages take from it.
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 import snakemake_logger_plugin_cocal
@@ -15,11 +16,6 @@ from cocal_study.exhibits.base.registry import exhibit_code, exhibits_of, report
 from cocal_study.exhibits.typesetting.landing import landing_of
 from cocal_study.generation.judge_prompts import JudgePrompts
 from cocal_study.planning import results
-from cocal_study.planning.comparisons import RECALIBRATED
-from cocal_study.planning.jobs import either, is_folder
-from cocal_study.planning.policy_rules import DOMAINS
-from cocal_study.planning.rules import Plan
-from cocal_study.policy.launch import train_command
 from cocal_study.provenance.code import code_digest
 from cocal_study.provenance.owner import refuse_gaps, refuse_other_study
 from cocal_study.questions.loaders import counted
@@ -27,6 +23,8 @@ from cocal_study.questions.prompts import Prompts
 from cocal_study.questions.registry import known_wrong, registry_of
 from cocal_study.resources.estimate import seconds_by_rule
 from cocal_study.resources.slurm import site_of
+from cocal_study.stages.jobs import either, is_folder
+from cocal_study.stages.rules import Plan
 
 # A file given with --configfile is a whole study and replaces the default; --config changes single keys of either.
 # Relative paths of a study start at the repository, also with --directory.
@@ -95,6 +93,7 @@ PLAN = Plan(
     formats=PROMPT_FORMATS,
     registry=REGISTRY,
     judge_texts=JUDGE_TEXTS,
+    scripts=f"{workflow.basedir}/workflow/scripts",
 )
 # The tables and figures of the study, each with its layout and the files that it reads.
 EXHIBITS = exhibits_of(
@@ -108,30 +107,24 @@ FIGURES = [exhibit for exhibit in EXHIBITS if isinstance(exhibit, FigureExhibit)
 # The terminal shows the share of the work and the time left, which start from these seconds.
 snakemake_logger_plugin_cocal.expect(seconds_by_rule(STUDY))
 
-ENGINES = [STUDY.generation.engine, *([STUDY.judge.engine] if STUDY.judge.kind == "llm" else [])]
-WITH_VLLM = any(engine.kind == "vllm" for engine in ENGINES)
-GENERATION_ENVIRONMENT = "../../envs/gpu.yaml" if WITH_VLLM else "../../envs/cocal.yaml"
-# The environment of TRL's trainer holds vLLM if the trainer samples with it.
-TRAINING_ENVIRONMENT = "../../envs/gpu.yaml" if STUDY.policy.trl.vllm else "../../envs/cocal.yaml"
-# GPUs of a job that samples. `--resources gpus=N` bounds those of all jobs at a time, where Snakemake runs them itself;
-# SLURM's jobs ask for theirs in the profile. Without a GPU, the number means nothing.
-SAMPLING_GPUS = getattr(STUDY.generation.engine, "tensor_parallel", 1)
-
 
 wildcard_constraints:
     **PLAN.wildcards,
 
 
+@cache
+def planned(rule, *wildcards):
+    """A job of a rule of the plan."""
+    return PLAN.rules[rule].job(**dict(wildcards))
+
+
 def inputs(rule):
-    """A function from the wildcards to what a job of a rule of the plan reads. Sources of questions have checksums, so
-    their time stamps rerun nothing."""
+    """A function from the wildcards to what a job of a rule of the plan waits for. Sources of questions have checksums,
+    so their time stamps rerun nothing."""
 
     def files(wildcards):
-        found = PLAN.rules[rule].job(**wildcards).inputs
-        return {
-            name: [ancient(file) for file in given] if name == "sources" else given
-            for name, given in found.items()
-        }
+        found = planned(rule.name, *wildcards.items()).inputs
+        return [ancient(file) if file.startswith(f"{results.SOURCES}/") else file for file in found]
 
     return ours(files)
 
@@ -156,29 +149,13 @@ def exhibited(exhibit):
 
 def outputs(rule):
     """What a job of a rule of the plan makes."""
-
-    def marked(files):
-        if isinstance(files, list):
-            return [marked(file) for file in files]
-        return directory(files) if is_folder(files) else files
-
-    return {name: marked(files) for name, files in PLAN.rules[rule].outputs.items()}
-
-
-def limits(rule):
-    """Values of the wildcards to which a rule of the plan is limited."""
-    return {name: either(values) for name, values in PLAN.rules[rule].limits.items()}
+    return [directory(path) if is_folder(path) else path for path in rule.paths]
 
 
 def params(rule):
     """Everything but files on which the result of a job depends: what differs from the last run's reruns it."""
 
     def of(name):
-        return lambda wildcards: PLAN.rules[rule].job(**wildcards).parameters[name]
+        return lambda wildcards: planned(rule.name, *wildcards.items()).parameters[name]
 
-    return {name: of(name) for name in ("settings", "code", "texts")}
-
-
-def flagged(flag, name):
-    """The parameter that gives an output of this name to the command, if the rule makes it."""
-    return lambda wildcards, output: [flag, output[name]] if name in output.keys() else []
+    return {name: of(name) for name in ("words", "code", "texts")}

@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -31,7 +30,6 @@ INDEX = checked(int, lambda value: value >= 0, "a whole number from 0 on")
 SEED = checked(int, lambda value: 0 <= value < 2**32, "a whole number from 0 to 4294967295")
 RESAMPLES = checked(int, lambda value: value >= 20, "a whole number from 20 on, which an interval of 95 % needs")
 FINITE = checked(float, math.isfinite, "a finite number")
-AMOUNT = checked(float, lambda value: 0 <= value < math.inf, "a finite number from 0 on")
 SHARE = checked(float, lambda value: 0 <= value <= 1, "a number from 0 to 1")
 NEW_FIELD = checked(str, lambda name: name.strip() not in ("", "confidence_ids"), "the name of a new field")
 ADDRESS = checked(
@@ -48,21 +46,17 @@ class Flag(NamedTuple):
             two hyphens.
         options: Arguments of argparse's `add_argument`.
         writes: What the command writes there, if it is an output.
-        variable: Environment variable of its default.
     """
 
     name: str
     options: Mapping[str, Any]
     writes: Kind | None = None
-    variable: str = ""
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Add the flag to a parser, whose default `outputs` holds the kind of every output by its name."""
         name, _, metavar = self.name.partition(" ")
         shown = {"metavar": metavar} if metavar else {}
         action = parser.add_argument(name, **self.options, **shown)
-        if self.variable in os.environ:
-            action.default = os.environ[self.variable]  # which argparse parses as the flag's type
         if self.writes:
             parser.set_defaults(outputs={**(parser.get_default("outputs") or {}), action.dest: self.writes})
 
@@ -85,7 +79,7 @@ class Command(NamedTuple):
 
     Attributes:
         summary: The command in a line.
-        flags: Its flags, in the order of its help.
+        flags: Its flags, in the order of its help, or a function that adds them and the text of its help to a parser.
         ways: Commands below it, by name.
         writes: Function that gives the places that one process at a time may write; by default it is the run folder or
             the first output.
@@ -95,7 +89,7 @@ class Command(NamedTuple):
     """
 
     summary: str
-    flags: Sequence[Flag | Either] = ()
+    flags: Sequence[Flag | Either] | Callable[[argparse.ArgumentParser], None] = ()
     ways: Mapping[str, "Command"] = {}
     writes: Callable[[argparse.Namespace], list[Path]] | None = None
     description: str = ""
@@ -104,6 +98,9 @@ class Command(NamedTuple):
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Add the flags to the parser of the command."""
+        if callable(self.flags):
+            self.flags(parser)
+            return
         for one in self.flags:
             one.add_to(parser)
         if self.ways:
@@ -112,14 +109,9 @@ class Command(NamedTuple):
                 command.add_to(ways.add_parser(name, description=command.summary))
 
 
-def flag(name: str, explanation: str | None = None, variable: str = "", **options: Any) -> Flag:
+def flag(name: str, explanation: str | None = None, **options: Any) -> Flag:
     """A flag that may be left out, or an argument."""
-    return Flag(name, {"help": explanation, **options}, variable=variable)
-
-
-def several(name: str, explanation: str | None = None, **options: Any) -> Flag:
-    """A flag with several values, none of them by default."""
-    return flag(name, explanation, nargs="+", default=[], **options)
+    return Flag(name, {"help": explanation, **options})
 
 
 def required(name: str, explanation: str | None = None, **options: Any) -> Flag:

@@ -3,7 +3,6 @@
 import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from cocal.errors import ConfigError
 
@@ -27,14 +26,6 @@ def pairs(flag: str, words: Sequence[str], form: str, allowed: Callable[[str], b
             raise ConfigError(f"{flag}: {word!r} is not {form}")
         found.append((left, right))
     return found
-
-
-def named_folders(flag: str, words: Sequence[str], kinds: Sequence[str]) -> dict[str, list[Path]]:
-    """Folders by kind, from words of the form KIND=FOLDER, in the order given; see `pairs`."""
-    folders: dict[str, list[Path]] = {}
-    for kind, folder in pairs(flag, words, f"KIND=FOLDER with one of {', '.join(kinds)}", {*kinds}.__contains__):
-        folders.setdefault(kind, []).append(Path(folder))
-    return folders
 
 
 def field_mapping(words: Sequence[str]) -> dict[str, str]:

@@ -3,12 +3,14 @@
 import argparse
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import chdir, contextmanager
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from cocal.errors import ConfigError, ContractError
 from cocal.runtime.machine import processors
@@ -23,6 +25,7 @@ from cocal_study.exhibits.base.exhibit import Exhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.planning.bundle import STUDY_FILE, WITHHELD, Bundle, check_parents, cube_jobs, open_bundle
 from cocal_study.planning.digests import causes, maker_of
+from cocal_study.stages.metrics import Metrics
 
 _APART = ("results/metrics/", "results/resamples/", "results/tables/", "results/figures/", "companions/", "workflow/")
 """Where a bundle holds what is made anew, or what no exhibit reads."""
@@ -57,11 +60,11 @@ def run_reanalyse(options: argparse.Namespace) -> None:
         numerics = "native" if obstacle() else bundle.maker.numerics
         os.environ.update({**environment(numerics), "OMP_NUM_THREADS": "1"})  # as Snakemake does for its jobs
         with ProcessPoolExecutor(count, get_context("spawn"), os.chdir, (folder.absolute(),)) as pool:
-            for failure in pool.map(_run, [job.words for job in jobs]):
+            for failure in pool.map(_measure, [job.fields for job in jobs]):
                 if failure:
                     raise ContractError(f"{options.bundle}: {failure}")
-            words = [["exhibit", *one.arguments, "--output", one.outputs[0]] for one in rebuilt]
-            for one, failure in zip(rebuilt, pool.map(_run, words), strict=True):
+            words = [[*one.arguments, "--output", one.outputs[0]] for one in rebuilt]
+            for one, failure in zip(rebuilt, pool.map(_show, words), strict=True):
                 reasons[_name(one)] = failure
         outputs = {_name(one): one.outputs for one in rebuilt if not reasons[_name(one)]}
         other = [place for files in (made, *outputs.values()) for place in files if not _same(folder, place, bundle)]
@@ -106,15 +109,23 @@ def _reason(exhibit: Exhibit, bundle: Bundle, made: Iterable[str]) -> str:
     return f"needs {missing[0]}, which this bundle does not hold" if missing else ""
 
 
-def _run(words: Sequence[str]) -> str:
-    """Run `cocal metrics` or `cocal exhibit` in this process; the error message, or nothing."""
+def _measure(fields: dict[str, Any]) -> str:
+    """Make a metric cube in this process; the error message, or nothing."""
+    return _failure(Metrics(**fields).run)
+
+
+def _show(words: Sequence[str]) -> str:
+    """Run `cocal exhibit` in this process; the error message, or nothing."""
     from cocal_study.commands.exhibits import run_exhibit
-    from cocal_study.commands.metrics import run_metrics
 
     parser = argparse.ArgumentParser()
-    STAGES[words[0]].add_to(parser)
+    STAGES["exhibit"].add_to(parser)
+    return _failure(partial(run_exhibit, parser.parse_args(words)))
+
+
+def _failure(work: Callable[[], None]) -> str:
     try:
-        {"metrics": run_metrics, "exhibit": run_exhibit}[words[0]](parser.parse_args(words[1:]))
+        work()
     except (ConfigError, ContractError) as error:
         return str(error)
     return ""

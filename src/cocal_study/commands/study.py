@@ -22,6 +22,8 @@ from cocal_study.questions.loaders import counted
 from cocal_study.resources import slurm
 from cocal_study.resources.estimate import Assumptions
 from cocal_study.resources.forecast import assumptions_listed, by_gpu, forecast, jobs_left
+from cocal_study.stages import MODULES
+from cocal_study.stages.base import stage_of
 
 
 def run_plan(options: argparse.Namespace) -> None:
@@ -115,7 +117,8 @@ def run_schema(options: argparse.Namespace) -> None:
 
 def run_stages(options: argparse.Namespace) -> None:
     """Print their names and summaries."""
-    print(listing(STAGES))
+    typed = {name: stage_of(name).__doc__ for names in MODULES.values() for name in names}
+    print(listing({name: one._replace(summary=one.summary or typed[name]) for name, one in STAGES.items()}))
 
 
 def run_slurm(options: argparse.Namespace) -> None:

@@ -134,6 +134,17 @@ class MacroAverages(RootModel[dict[Name, Annotated[tuple[Name, ...], Field(min_l
     root: dict[Name, Annotated[tuple[Name, ...], Field(min_length=1)]] = {}
 
 
+class EvaluationSets(RootModel[dict[Name, Count]]):
+    """Number of evaluated responses per question for each question set, in the order of the predictions.
+
+    Any further responses belong only to the self-consistency pool.
+    """
+
+
+class ResponseLengths(RootModel[Annotated[dict[Name, Count], Field(min_length=1)]]):
+    """Length limit of responses, in tokens, for each evaluation set that is timed."""
+
+
 class TimingSettings(Model):
     """Measurements of inference time (appendices E.2 and F.4)."""
 

@@ -1,4 +1,4 @@
-"""The declaration of a method, which is all that the rest of the package knows about it."""
+"""The declarations of a method and of a rival, which are all that the rest of the package knows about them."""
 
 from typing import Annotated, Literal
 
@@ -10,30 +10,51 @@ from cocal.settings.base import Name
 
 PromptFormat = Literal["answer", "verbal", "rlcr", "dcpo"]
 Policy = Literal["base", "grpo", "rlcr", "dcpo"]
-Reader = Literal["linear", "one-layer", "rollouts", "resampled"]
-"""The models that score hidden states: a logistic regression, companions of one hidden layer, CoCal's own, or those of
-PostCal."""
+Reader = Literal["one-layer", "rollouts", "resampled"]
+"""The companions that score hidden states: those of one hidden layer, CoCal's own, or those of PostCal."""
+Function = Annotated[str, Field(pattern=r"^\w+(\.\w+)*:\w+$")]
+"""A function, as "module:function", which is imported when it is needed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rival:
     """A score in [0, 1] of a method's responses that may learn from the same rollouts as the companions
-    (tables/recalibrated)."""
+    (tables/recalibrated). A module declares some by an attribute `RIVALS`, a tuple.
+
+    Raises:
+        ValidationError: if a value is not allowed, or if there is not one way in which it gets its scores.
+    """
 
     name: str
     """Name of its confidences in files, together with what was done to them (`cocal_study.planning.rivals.named`)."""
+    label: str = ""
+    """Name in the table; by default that of the method that has the same name."""
     position: int
     """Number that orders the rivals in their table."""
-    score: str = ""
-    """Function that scores a table of responses, as "module:function" of the type
-    `cocal_study.methods.responses.Score`; empty if hidden states are read."""
+    method: str
+    """Name of the method whose responses it scores. A study without this method does not have the rival."""
+    score: Function | Literal[""] = ""
+    """Function that scores a table of responses (`cocal_study.methods.responses.Score`)."""
+    learn: Function | Literal[""] = ""
+    """Function that learns a score of hidden states from GRPO's rollouts (`cocal_study.methods.responses.Learn`), for
+    the target of the method's companion if it has one."""
     reader: Reader | None = None
-    """The model that scores hidden states, for the target of the method's companion; None if they are not read."""
+    """The companions that score hidden states, for the target of the method's companion."""
     ranks_only: bool = False
     """True if the score as it is only ranks responses, so that its calibration error means nothing."""
-    method: str = ""
-    """Name of the method that declares the rival, which `cocal_study.planning.rivals.RIVALS` adds. A study without this
-    method does not have the rival."""
+    note: str = ""
+    """A sentence for the caption of the table."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "Rival":
+        if sum(map(bool, (self.score, self.learn, self.reader))) != 1:
+            raise ValueError(f"the rival {self.name!r} needs one of score, learn and reader")
+        return self
+
+    @property
+    def reads_states(self) -> bool:
+        """True if it scores hidden states, with what was learnt from responses."""
+        return not self.score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +81,9 @@ class Method:
     """Prompt format of the responses that it is evaluated on. All methods with "answer" share their responses."""
     policy: Policy
     """Policy that produces those responses: the pre-RL model, or one that an algorithm trained."""
-    estimate: Annotated[str, Field(pattern=r"^\w+(\.\w+)*:\w+$")]
-    """Function that computes its confidences, as "module:function"; it is imported when predictions are made. Its type
-    is `cocal_study.methods.responses.Estimate`. Methods with the same function are computed together."""
+    estimate: Function
+    """Function that computes its confidences when predictions are made (`cocal_study.methods.responses.Estimate`).
+    Methods with the same function are computed together."""
     columns: tuple[str, ...] = ()
     """Columns of the responses that `estimate` reads, in addition to those that every evaluation reads
     (`cocal_study.methods.responses.COLUMNS`)."""
@@ -75,8 +96,6 @@ class Method:
     prompts of the rollouts. A method with None has no companion."""
     target: Target | None = None
     """Supervision target of its companion ("group" and "binary": section 4.2, "question": appendix F.4)."""
-    rivals: tuple[Rival, ...] = ()
-    """Scores of its responses that tables/recalibrated compares with the companions."""
     colour: Annotated[str, Field(pattern=r"^#[0-9a-f]{6}$")]
     """Colour in every figure, as "#rrggbb". The colours of this package can be told apart by protanopes, deuteranopes
     and tritanopes. Of the two targets of a method, group is the lighter and binary the darker shade of one hue, which

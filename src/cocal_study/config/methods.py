@@ -1,6 +1,7 @@
 """The registry of confidence methods, which finds the modules that declare one; to add a method, add a module.
 
-A module declares a method by an attribute `METHOD` (`cocal_study.config.method.Method`), or several by a tuple of them.
+A module declares a method by an attribute `METHOD` (`cocal_study.config.method.Method`), or several by a tuple of them,
+and scores that tables/recalibrated compares with companions by a tuple `RIVALS` (`cocal_study.config.method.Rival`).
 The registry looks at every public module of `cocal_study.methods`, and of the packages and modules that other
 distributions name by entry points of the group `cocal_study.methods`:
 
@@ -10,18 +11,19 @@ distributions name by entry points of the group `cocal_study.methods`:
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pkgutil import iter_modules
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, GetJsonSchemaHandler
 
 from cocal.errors import ConfigError
-from cocal_study.config.method import Method
+from cocal_study.config.method import Method, Rival
 
 PACKAGE = "cocal_study.methods"
 """Package that declares CoCal's own methods."""
@@ -34,13 +36,13 @@ class _Registry(Mapping[str, Method]):
     method imports `cocal_study.config` itself."""
 
     def __getitem__(self, name: str) -> Method:
-        return _found()[name][1]
+        return _found().methods[name][1]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_found())
+        return iter(_found().methods)
 
     def __len__(self) -> int:
-        return len(_found())
+        return len(_found().methods)
 
 
 METHODS: Mapping[str, Method] = _Registry()
@@ -55,18 +57,38 @@ Raises:
 def built_in() -> tuple[str, ...]:
     """The names of this package's own methods in their order. They are a study's default, so that no study changes when
     another package is installed."""
-    return tuple(name for name, (module, _) in _found().items() if module.startswith(f"{PACKAGE}."))
+    return tuple(name for name, (module, _) in _found().methods.items() if module.startswith(f"{PACKAGE}."))
 
 
 def declarations(names: Iterable[str]) -> list[str]:
     """The definitions of these methods, with their labels, colours and markers, as `code_digest` takes them."""
-    return [f"{_found()[name][0]}:METHOD" for name in names]
+    return [f"{_found().methods[name][0]}:METHOD" for name in names]
+
+
+def declared_rivals() -> list[Rival]:
+    """All rivals in the order of their positions.
+
+    Raises:
+        ConfigError: as `METHODS` does, and if a rival is of a method that no module declares.
+    """
+    rivals = _found().rivals.values()
+    for module, rival in rivals:
+        if rival.method not in METHODS:
+            raise ConfigError(f"{module}: the rival {rival.name!r} scores responses of {rival.method!r}, no method")
+    labelled = [replace(one, label=one.label or METHODS[one.method].label) for _, one in rivals]
+    return sorted(labelled, key=lambda one: one.position)
+
+
+class _Found(NamedTuple):
+    """The module and the declaration of each method and rival by name, methods in the order of positions."""
+
+    methods: dict[str, tuple[str, Method]]
+    rivals: dict[str, tuple[str, Rival]]
 
 
 @cache
-def _found() -> dict[str, tuple[str, Method]]:
-    """The module and the declaration of each method by name, in the order of positions."""
-    found: dict[str, tuple[str, Method]] = {}
+def _found() -> _Found:
+    found: dict[type, dict[str, tuple[str, Any]]] = {Method: {}, Rival: {}}
     others = sorted(entry_points(group=GROUP), key=lambda one: (one.name, one.value))
     places = [(f"package {PACKAGE}", PACKAGE)]
     places += [(f"entry point {one.name!r} of {one.dist.name}", one.value) for one in others]
@@ -78,33 +100,43 @@ def _found() -> dict[str, tuple[str, Method]]:
             raise ConfigError(
                 f"{source}: the methods of {place} cannot be loaded; repair or uninstall it ({text})"
             ) from error
-        for module, method in declared:
-            if method.name in found:
+        for module, one in declared:
+            known = found[type(one)]
+            if one.name in known:
+                kind = type(one).__name__.lower()
                 raise ConfigError(
-                    f"{source}: {module} declares the method {method.name!r}, which {found[method.name][0]} declares; "
+                    f"{source}: {module} declares the {kind} {one.name!r}, which {known[one.name][0]} declares; "
                     "give one of them another name"
                 )
-            found[method.name] = module, method
-    return dict(sorted(found.items(), key=lambda item: (item[1][1].position, item[0])))
+            known[one.name] = module, one
+    methods = sorted(found[Method].items(), key=lambda item: (item[1][1].position, item[0]))
+    return _Found(dict(methods), found[Rival])
 
 
-def _declared(place: str) -> Iterator[tuple[str, Method]]:
-    """Names of modules with the methods that they declare; a single module must declare one."""
+def _declared(place: str) -> Iterator[tuple[str, Method | Rival]]:
+    """Names of modules with the methods and rivals that they declare; a single module must declare one."""
     modules = [place]
     if hasattr(package := import_module(place), "__path__"):
         modules = [f"{place}.{one.name}" for one in iter_modules(package.__path__) if not one.name.startswith("_")]
-        modules = [module for module in modules if _assigns_method(module)]
+        modules = [module for module in modules if _assigned(module)]
     for module in modules:
-        declared = getattr(import_module(module), "METHOD", None)
-        for method in declared if isinstance(declared, tuple) else (declared,):
-            if not isinstance(method, Method):
-                raise ConfigError(f"{module}: METHOD is not a cocal_study.config.method.Method but {method!r}")
-            yield module, method
+        loaded = import_module(module)
+        if not hasattr(loaded, "METHOD") and not hasattr(loaded, "RIVALS"):
+            raise ConfigError(f"{module}: declares neither METHOD nor RIVALS")
+        for name, kind in (("METHOD", Method), ("RIVALS", Rival)):
+            declared = getattr(loaded, name, ())
+            for one in declared if isinstance(declared, tuple) else (declared,):
+                if not isinstance(one, kind):
+                    raise ConfigError(
+                        f"{module}: {name} is not a cocal_study.config.method.{kind.__name__} but {one!r}"
+                    )
+                yield module, one
 
 
-def _assigns_method(module: str) -> bool:
-    """True if a module's text assigns METHOD. Other modules are not imported, because that may be slow."""
-    return re.search(r"^METHOD\b", find_spec(module).loader.get_source(module) or "", re.MULTILINE) is not None
+def _assigned(module: str) -> bool:
+    """True if a module's text assigns METHOD or RIVALS. Other modules are not imported, because that may be slow."""
+    text = find_spec(module).loader.get_source(module) or ""
+    return re.search(r"^(METHOD|RIVALS)\b", text, re.MULTILINE) is not None
 
 
 class _OfRegistry:

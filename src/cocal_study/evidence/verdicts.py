@@ -300,6 +300,8 @@ def by_unit(
 ) -> pd.DataFrame:
     """The margin that decides each claim in each unit: of ECE, of AUROC, and of shares of the responses.
 
+    All sources show one comparison: that which decides for the replicates, or else for the study.
+
     Args:
         claims: Claims about such metrics.
         paper: The paper's published numbers.
@@ -309,7 +311,7 @@ def by_unit(
     Returns:
         Columns of `COLUMNS`: the place, the margin up to its p-value, the verdict, title and family; `margin` is one of
         `UNITS`. The sources are those of `judge_all` and each replicate by its number, such as "replicate 2", with its
-        own value of the margin that decides for all of them, without an interval. Verdicts are those of `judge_all`.
+        own value, without an interval. Verdicts are those of the comparison.
     """
     rows = []
     for claim in claims:
@@ -317,14 +319,13 @@ def by_unit(
         every = pd.DataFrame() if replicates is None else _gathered(claim, "", replicates)
         if found[STUDY] and len(every) and not np.isnan(_numbers(every)).any():
             found[REPLICATES] = _decided(claim, _joint(every, study.level), study.level)[3]
-        for (source, margins), unit in product(found.items(), UNITS):
-            cases: dict[int, list[tuple[Margin, str]]] = {}
-            for number, margin, said in margins:
-                if unit_of(margin.label) == unit:
-                    cases.setdefault(number, []).append((margin, said))
-            if not cases:
+        decides = next((name for name in (REPLICATES, STUDY) if found.get(name)), PAPER)
+        for unit, source in product(UNITS, found):
+            shown = _deciding(claim, found[decides], unit)
+            same = [one[1:] for one in found[source] if (one[0], one[1].label) == shown]
+            if not same:
                 continue
-            margin, said = claim.predicate.deciding(list(cases.values()))
+            ((margin, said),) = same
             said = _STATED.get(said, said) if source == PAPER else said
             decided = {source: (*margin[:4], said)}
             if source == REPLICATES:
@@ -336,6 +337,18 @@ def by_unit(
                     decided[f"replicate {number}"] = own
             rows += [(claim.id, name, "", 0, unit, *own, claim.title, claim.family) for name, own in decided.items()]
     return pd.DataFrame(rows, columns=[*_PLACE, *_NUMBERS[:4], "verdict", "title", "family"])
+
+
+def _deciding(claim: Claim, margins: Sequence[tuple[int, Margin, str]], unit: str) -> tuple[int, str] | None:
+    """The case and the label of the margin that decides a claim in a unit, if there is one."""
+    cases: dict[int, list[tuple[Margin, str]]] = {}
+    for number, margin, said in margins:
+        if unit_of(margin.label) == unit:
+            cases.setdefault(number, []).append((margin, said))
+    if not cases:
+        return None
+    decides, _ = claim.predicate.deciding(list(cases.values()))
+    return next((number, margin.label) for number, margin, _ in margins if margin is decides)
 
 
 def unit_of(label: str) -> str:

@@ -46,8 +46,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             chapter="Claims",
             position=2,
             caption="The margins of the claims, each in the panel of its unit: differences of ECE, of AUROC, and of "
-            "accuracy, mean confidence or another share. A margin is the number that decides a claim in that unit, "
-            "positive where the claim is true; all of them are in tables/claims. In each row, the upper mark is "
+            "accuracy, mean confidence or another share. A margin is positive where the claim is true. Of a claim with "
+            "several comparisons each row shows the one that decides, the same for all sources; all of them are in "
+            "tables/claims. In each row, the upper mark is "
             "this study's with its 95 % interval over questions and companion seeds, diamonds are the published "
             "numbers; the lower line has a dot for each replicate, their mean and the 95 % interval of Student's t, "
             "in the colour of their joint verdict. A line that leaves the panel ends at its edge. Values, ranges "

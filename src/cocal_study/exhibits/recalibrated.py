@@ -19,16 +19,6 @@ from cocal_study.planning.plan import macro_averages
 from cocal_study.planning.results import metrics_file
 from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, Basis, Kind, calibrated, named
 
-_LABELS = {name: METHODS[name].label for name in RIVALS if name in METHODS} | {
-    "least-token-probability": "Least token probability",
-    "length": "Length (shorter is surer)",
-    "self-consistency-loo": "SelfConsis (leave-one-out)",
-    "semantic-entropy": "Semantic entropy",
-    "linear-group": "Linear probe (group)",
-    "linear-binary": "Linear probe (binary)",
-    "one-layer-group": "One-layer MLP (group)",
-    "one-layer-binary": "One-layer MLP (binary)",
-}
 _KINDS: dict[Kind, str] = {"platt": "Platt scaling", "isotonic": "Isotonic regression"}
 _BASES: dict[Basis, str] = {
     "all": "all rollouts",
@@ -48,6 +38,10 @@ class Layout(BackboneLayout):
     """First step of the last stage."""
     rivals: dict[Name, Names]
     """Names of the rivals, in the order of the rows, by their calibrations."""
+    labels: dict[Name, str]
+    """Their names in the table."""
+    notes: tuple[str, ...] = ()
+    """What the caption says of some."""
     domains: dict[Name, tuple[Name, ...]]
     """Evaluation sets of each macro average, in the order of the study."""
     quality: QualitySettings = QualitySettings()
@@ -57,7 +51,8 @@ class Layout(BackboneLayout):
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table of the main backbone at the end of training, where the study has a rival."""
     rivals = {how: tuple(names) for how, names in calibrated(study).items()}
-    if rivals["raw"]:
+    found = [RIVALS[name] for name in rivals["raw"]]
+    if found:
         yield TableExhibit(
             title="Rivals that learn from the same rollouts",
             chapter="Main results",
@@ -72,6 +67,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 **of_main(study),
                 last_stage=(0, *study.policy.stages)[-2] + 1,
                 rivals=rivals,
+                labels={one.name: one.label for one in found},
+                notes=tuple(dict.fromkeys(one.note for one in found if one.note)),
                 domains={name: tuple(sets) for name, sets in macro_averages(study, study.main_backbone).items()},
                 quality=study.quality,
             ),
@@ -115,14 +112,14 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
     def part(calibrations: Sequence[str]) -> Block:
         shown = numbers[numbers["dataset"].isin(layout.domains) & numbers["calibration"].isin(calibrations)]
         groups = [
-            (_TITLES[how], {named(name, how): _LABELS[name] for name in layout.rivals[how]}) for how in calibrations
+            (_TITLES[how], {named(name, how): layout.labels[name] for name in layout.rivals[how]})
+            for how in calibrations
         ]
         return metric_block("Score", domains, PAIR, groups, ranked_cells(shown, short=short))
 
     parts = groupby(layout.rivals, lambda how: how.partition("-")[2])
     sets = " and ".join(counted(len(sets), "set") + f" of {SUBJECTS[name]}" for name, sets in layout.domains.items())
     chosen = [RIVALS[name] for name in layout.rivals["raw"]]
-    readers = {one.reader for one in chosen}
     return Grid(
         title=f"Rivals that learn from the same rollouts, {layout.backbone_label}, step {layout.step}",
         caption=said(
@@ -136,11 +133,8 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
             "alone. All other rows need no further responses."
             if "platt-resampled" in layout.rivals
             else "",
-            "The linear probe is a logistic regression, and the one-layer MLP has the first hidden layer alone; both "
-            "read CoCal's states and learn its targets."
-            if "linear" in readers
-            else "",
-            averaged(seeds_of(metrics)) if readers - {None} else "",
+            *layout.notes,
+            averaged(seeds_of(metrics)) if any(one.reader for one in chosen) else "",
             "RLCR and DCPO have policies, rollouts and responses of their own."
             if any(METHODS[one.method].policy != "grpo" for one in chosen)
             else "",

@@ -5,11 +5,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import torch
-from pydantic import Field, RootModel
 from torch import Tensor
 from torch.nn import functional
 
@@ -20,15 +18,10 @@ from cocal.features.forward import score
 from cocal.models.loading import Policy
 from cocal.models.text import Tokens
 from cocal.runtime.progress import Progress
-from cocal.settings.base import Count, Name
 from cocal.store import read_document, write_document
 from cocal_study.config.evaluation import GenerationSettings
 from cocal_study.generation.responses import sampling_seeds
 from cocal_study.planning.costs import Latency, TimeToConfidence, device_name
-
-
-class ResponseLengths(RootModel[Annotated[dict[Name, Count], Field(min_length=1)]]):
-    """Length limit of responses, in tokens, for each evaluation set that is timed."""
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,6 @@ def _method(target: str, position: int, colour: str, marker: str) -> Method:
         estimate="cocal_study.methods.companion_scores:estimate",
         experience="rollouts",
         target=target,
-        rivals=(
-            Rival(name=f"linear-{target}", position=position - 10, reader="linear"),
-            Rival(name=f"one-layer-{target}", position=position + 10, reader="one-layer"),
-            Rival(name=f"cocal-{target}", position=position + 30, reader="rollouts"),
-        ),
         colour=colour,
         marker=marker,
     )
@@ -29,3 +24,18 @@ def _method(target: str, position: int, colour: str, marker: str) -> Method:
 
 BINARY, GROUP = _method("binary", 100, "#3035c4", "o"), _method("group", 90, "#4ec4e1", "h")
 METHOD = (BINARY, GROUP)
+RIVALS = tuple(
+    rival
+    for one in METHOD
+    for rival in (
+        Rival(
+            name=f"one-layer-{one.target}",
+            label=f"One-layer MLP ({one.target})",
+            position=one.position + 10,
+            method=one.name,
+            reader="one-layer",
+            note="The one-layer MLP has the first of CoCal's hidden layers alone.",
+        ),
+        Rival(name=one.name, position=one.position + 30, method=one.name, reader="rollouts"),
+    )
+)

@@ -14,7 +14,7 @@ METHOD = Method(
     policy="dcpo",
     estimate="cocal_study.methods.stated:estimate",
     columns=("confidence",),
-    rivals=(Rival(name="dcpo", position=70, score="cocal_study.methods.stated:score"),),
     colour="#a10a0a",
     marker="^",
 )
+RIVALS = (Rival(name="dcpo", position=70, method="dcpo", score="cocal_study.methods.stated:score"),)

@@ -17,7 +17,6 @@ def _method(target: str, position: int, colour: str, marker: str) -> Method:
         estimate="cocal_study.methods.companion_scores:estimate",
         experience="resampled",
         target=target,
-        rivals=(Rival(name=f"postcal-{target}", position=position + 70, reader="resampled"),),
         colour=colour,
         marker=marker,
     )
@@ -25,3 +24,4 @@ def _method(target: str, position: int, colour: str, marker: str) -> Method:
 
 BINARY, GROUP = _method("binary", 80, "#126f2c", "D"), _method("group", 70, "#96bf7a", "d")
 METHOD = (BINARY, GROUP)
+RIVALS = tuple(Rival(name=one.name, position=one.position + 70, method=one.name, reader="resampled") for one in METHOD)

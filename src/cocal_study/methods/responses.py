@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
-from pydantic import RootModel
 
 from cocal.errors import ContractError
-from cocal.settings.base import Count, Name
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.damage import remedy
@@ -19,7 +17,7 @@ from cocal_study.config.evaluation import EstimatorSettings
 
 if TYPE_CHECKING:
     from cocal.companion.companions import Companions
-    from cocal.companion.settings import Experience
+    from cocal.companion.settings import Experience, Target
     from cocal_study.config.method import Method
 
 FACTS = ("correct", "truncated", "answered", "decided", "exact_match")
@@ -47,13 +45,6 @@ class Estimator(NamedTuple):
     validation_step: int = -1
     layer: int = -1
     pooling: str = ""
-
-
-class EvaluationSets(RootModel[dict[Name, Count]]):
-    """Number of evaluated responses per question for each question set, in the order of the predictions.
-
-    Any further responses belong only to the self-consistency pool.
-    """
 
 
 @dataclass(frozen=True)
@@ -100,6 +91,43 @@ class Score(Protocol):
 
         The table has the columns of `cocal.store.contracts.RESPONSES`, with least_token_probability in place of
         logprobs, and the column pool: the group of rollouts, or the pool of responses to a question.
+        """
+
+
+class Lesson(NamedTuple):
+    """Responses from which a score of hidden states is learnt.
+
+    Attributes:
+        states: float32 (n, inputs), what companions read by default: last token and mean of the deepest block stored.
+        correct: bool (n,).
+        group_accuracy: float64 (n,), the share of correct responses in the group of each.
+    """
+
+    states: np.ndarray
+    correct: np.ndarray
+    group_accuracy: np.ndarray
+
+
+class Learnt(Protocol):
+    """What was learnt; a pydantic model has the second method."""
+
+    def apply(self, states: np.ndarray) -> np.ndarray:
+        """The scores of states (m, inputs), float64 (m,) in [0, 1]."""
+
+    def model_dump(self, *, mode: str) -> dict[str, Any]:
+        """It as JSON, for the file of all that a policy's rivals have learnt."""
+
+
+class Learn(Protocol):
+    """Type of the function that `cocal_study.config.method.Rival.learn` names."""
+
+    def __call__(self, target: "Target | None", training: Lesson, validation: Lesson) -> Learnt:
+        """Learn a score from the rollouts on which companions are trained.
+
+        Args:
+            target: Target of the companion of the rival's method; None if it has none.
+            training: At least one response.
+            validation: At least one response to held-out questions, for choices. Calibrators learn from these.
         """
 
 

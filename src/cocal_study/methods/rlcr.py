@@ -14,7 +14,7 @@ METHOD = Method(
     policy="rlcr",
     estimate="cocal_study.methods.stated:estimate",
     columns=("confidence",),
-    rivals=(Rival(name="rlcr", position=60, score="cocal_study.methods.stated:score"),),
     colour="#de7733",
     marker="s",
 )
+RIVALS = (Rival(name="rlcr", position=60, method="rlcr", score="cocal_study.methods.stated:score"),)

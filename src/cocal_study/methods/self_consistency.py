@@ -29,12 +29,24 @@ METHOD = Method(
     estimate=f"{__name__}:estimate",
     columns=("answer_class",),
     needs_pool=True,
-    rivals=(
-        Rival(name="self-consistency-loo", position=40, score=f"{__name__}:score"),
-        Rival(name="semantic-entropy", position=50, score=f"{__name__}:semantic_entropy"),
-    ),
     colour="#e1c706",
     marker="v",
+)
+RIVALS = (
+    Rival(
+        name="self-consistency-loo",
+        label="SelfConsis (leave-one-out)",
+        position=40,
+        method=METHOD.name,
+        score=f"{__name__}:score",
+    ),
+    Rival(
+        name="semantic-entropy",
+        label="Semantic entropy",
+        position=50,
+        method=METHOD.name,
+        score=f"{__name__}:semantic_entropy",
+    ),
 )
 
 

@@ -24,13 +24,26 @@ METHOD = Method(
     policy="grpo",
     estimate=f"{__name__}:estimate",
     columns=("mean_logprob",),
-    rivals=(
-        Rival(name="token-probability", position=10, score=f"{__name__}:score"),
-        Rival(name="least-token-probability", position=20, score=f"{__name__}:least_score"),
-        Rival(name="length", position=30, score=f"{__name__}:length_score", ranks_only=True),
-    ),
     colour="#74297c",
     marker="P",
+)
+RIVALS = (
+    Rival(name=METHOD.name, position=10, method=METHOD.name, score=f"{__name__}:score"),
+    Rival(
+        name="least-token-probability",
+        label="Least token probability",
+        position=20,
+        method=METHOD.name,
+        score=f"{__name__}:least_score",
+    ),
+    Rival(
+        name="length",
+        label="Length (shorter is surer)",
+        position=30,
+        method=METHOD.name,
+        score=f"{__name__}:length_score",
+        ranks_only=True,
+    ),
 )
 
 

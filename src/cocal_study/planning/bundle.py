@@ -7,7 +7,7 @@ Its files have the places that they have in the study. `provenance.json` lists a
 import json
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cocal.errors import ContractError
 from cocal.store.content import PROVENANCE
@@ -17,7 +17,6 @@ from cocal.store.provenance import commit
 from cocal_study.config.study import Study
 from cocal_study.planning.comparisons import CUBES, RECALIBRATED, cube_settings, predictions_of
 from cocal_study.planning.digests import Maker
-from cocal_study.planning.jobs import Job
 from cocal_study.planning.results import metrics_file, resamples_file
 
 STAGE, STUDY_FILE = "publish", "study.yaml"
@@ -31,12 +30,12 @@ class CubeJob(NamedTuple):
     Attributes:
         predictions: The tables that it reads.
         outputs: The cube, and its resamples if it has them.
-        words: Its command line after `cocal`.
+        fields: What its stage is made of (`cocal_study.stages.metrics.Metrics`).
     """
 
     predictions: list[str]
     outputs: list[str]
-    words: list[str]
+    fields: dict[str, Any]
 
 
 def cube_jobs(study: Study, wanted: Iterable[str]) -> list[CubeJob]:
@@ -48,10 +47,8 @@ def cube_jobs(study: Study, wanted: Iterable[str]) -> list[CubeJob]:
             if wanted.isdisjoint(outputs):
                 continue
             predictions = predictions_of(study, backbone, cube)
-            words = ["metrics", *Job(settings=cube_settings(study, backbone, cube)).words]
-            words += ["--predictions", *predictions, "--output", outputs[0]]
-            words += ["--resamples", *outputs[1:]] if outputs[1:] else []
-            found.append(CubeJob(predictions, outputs, words))
+            places = {"predictions": predictions, **dict(zip(("output", "resamples"), outputs, strict=False))}
+            found.append(CubeJob(predictions, outputs, cube_settings(study, backbone, cube) | places))
     return found
 
 

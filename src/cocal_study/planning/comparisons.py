@@ -44,14 +44,15 @@ class Comparison:
         return predictions_file(self.backbone, self.algorithm, self.step, self.kind)
 
     @property
-    def companions(self) -> list[tuple[str, str]]:
-        """Experience and folder of each companion that is applied."""
-        own = [
-            (experience, f"{companion_folder(self.backbone, experience)}/{prefix.folder}")
+    def companions(self) -> dict[str, list[str]]:
+        """Folders of the companions that are applied, by their experience."""
+        found = {
+            experience: [f"{companion_folder(self.backbone, experience)}/{prefix.folder}" for prefix in prefixes]
             for experience, prefixes in self.prefixes.items()
-            for prefix in prefixes
-        ]
-        return [*own, *self.beside]
+        }
+        for experience, folder in self.beside:
+            found[experience].append(folder)
+        return found
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Cube:
     Attributes:
         kind: End of its name.
         compared: End of the names of the predictions that it is computed from.
-        flags: Flags of `cocal metrics`.
+        flags: Fields of its stage (`cocal_study.stages.metrics.Metrics`).
         all_domains: True if factual sets have a macro average, too.
         algorithms: Algorithms of the policies; by default all.
     """
@@ -81,7 +82,7 @@ CUBES = {
         Cube("-budgets", "-budgets", {"sweep": ["source_step"]}),
         Cube("-ablations", "-ablations", {"sweep": ["layer", "pooling"]}),
         # the coupled methods, and CoCal on their policies, on the same responses
-        Cube("-cross-policy", "", {"common-responses": True}, algorithms=("rlcr", "dcpo")),
+        Cube("-cross-policy", "", {"common_responses": True}, algorithms=("rlcr", "dcpo")),
         Cube(RECALIBRATED, RECALIBRATED, {"scores": True}, all_domains=True),
     )
 }
@@ -175,7 +176,7 @@ def groups_of(study: Study, backbone: str, cube: Cube) -> dict[str, list[str]]:
 
 
 def cube_settings(study: Study, backbone: str, cube: Cube) -> dict[str, object]:
-    """Flags of `cocal metrics` for a cube."""
+    """Settings of a cube, as fields of `cocal_study.stages.metrics.Metrics`."""
     return {
         **cube.flags,
         "settings": study.metrics,

@@ -4,12 +4,11 @@ Each rival is shown as it is, and after Platt scaling and isotonic regression on
 """
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Literal, get_args
 
 from cocal.companion.settings import CompanionSettings
 from cocal_study.config.method import Reader, Rival
-from cocal_study.config.methods import METHODS
+from cocal_study.config.methods import METHODS, declared_rivals
 from cocal_study.config.study import Study
 from cocal_study.planning.plan import available_methods, restricted, trainer_of
 from cocal_study.planning.results import companion_folder, variant_folder
@@ -25,9 +24,8 @@ CALIBRATIONS: dict[str, tuple[Kind, Basis]] = {
 }
 """The calibrations by name; a score as it is has the name "raw" in their place."""
 
-_DECLARED = [replace(rival, method=method.name) for method in METHODS.values() for rival in method.rivals]
-RIVALS = {rival.name: rival for rival in sorted(_DECLARED, key=lambda rival: rival.position)}
-"""All rivals by name, in the order of the table. Methods declare them (`cocal_study.config.method.Method.rivals`)."""
+RIVALS = {rival.name: rival for rival in declared_rivals()}
+"""All rivals by name, in the order of the table."""
 
 
 def named(rival: str, calibration: str) -> str:

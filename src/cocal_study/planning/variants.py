@@ -12,8 +12,9 @@ VARIANTS = (*(COMPANIONS[kind] for kind in ("rollouts", "resampled", "prompts"))
 """Names of the variants, which are those of their folders."""
 
 
-def variant_of(study: Study, backbone: str, name: str) -> tuple[dict[str, str], dict[str, Any]]:
-    """The rollouts and states from which one job fits all companions of a variant on a backbone, and its settings."""
+def variant_of(study: Study, backbone: str, name: str) -> dict[str, Any]:
+    """The rollouts and states from which one job fits all companions of a variant on a backbone, and how, as fields of
+    `cocal_study.stages.companions.Companions`."""
     final = (str(study.policy.steps),)
     experience = next((kind for kind, folder in COMPANIONS.items() if folder == name), "rollouts")
     learnt_from = "postcal" if experience == "resampled" else "grpo"
@@ -21,14 +22,14 @@ def variant_of(study: Study, backbone: str, name: str) -> tuple[dict[str, str], 
     chronological = {"order": "chronological"}
     settings, steps, how = {
         "grpo": (study.companion, prefixes, chronological),
-        "postcal": (study.companion, prefixes, {"order": "shuffled", "shuffle-seed": study.postcal.shuffle_seed}),
+        "postcal": (study.companion, prefixes, {"order": "shuffled", "shuffle_seed": study.postcal.shuffle_seed}),
         "prompts": (plan.prompt_companion(study), prefixes, {"prompts": True}),
         ABLATIONS: (plan.ablation_companion(study), final, {"states": plan.ablation_states(study, backbone)}),
         ONE_LAYER: (one_layer_companion(study), final, chronological),
     }[name]
     states = states_file(backbone, learnt_from, "prompts" if experience == "prompts" else "rollouts")
-    inputs = {"rollouts": rollouts_folder(backbone, learnt_from), "features": states}
-    return inputs, {"settings": settings, "steps": steps, **how}
+    learnt = {"rollouts": rollouts_folder(backbone, learnt_from), "features": states}
+    return {**learnt, "settings": settings, "steps": steps, **how}
 
 
 def windows(study: Study) -> tuple[int, ...]:

@@ -42,7 +42,7 @@ OUTSIDE = (
     "cocal_study.provenance.owner",
 )
 """Rooms and modules that compute no result: messages, locks, progress and what is checked before a run."""
-_FOLLOWED = ("cocal.commands", "cocal_study.commands")
+_FOLLOWED = ("cocal.commands", "cocal_study.commands", "cocal_study.stages")
 """The rooms whose definitions are followed but not hashed."""
 _LOGS = {"logging", "logger"}
 
@@ -59,7 +59,7 @@ def code_digest(*modules: str, without: tuple[str, ...] = ()) -> str:
     """Digest of the definitions that these modules use, directly or through others.
 
     Args:
-        modules: Names of modules, such as "cocal_study.commands.train", or of definitions, such as
+        modules: Names of modules, such as "cocal_study.stages.training", or of definitions, such as
             "cocal_study.planning.plan:layers_of".
         without: Further modules that the result does not depend on.
 

@@ -297,7 +297,7 @@ def test_the_command_writes_the_same_bytes_whatever_the_memory_and_without_trans
 def test_the_cost_is_that_of_the_last_fit_alone(run: Run, tmp_path: Path, monkeypatch):
     """The clock is read when a fit begins and ends; between them the files are written."""
     clock = iter([0.0, 10.0, 11.0, 14.0, 20.0])
-    monkeypatch.setattr("cocal_study.commands.companions.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("cocal_study.stages.companions.time", SimpleNamespace(monotonic=lambda: next(clock)))
     cost = tmp_path / "cost.json"
     assert main([*run.command(tmp_path / "output", "--steps", "3", "2"), f"--cost={cost}"]) == 0
     assert read_cost(cost, Cost) == Cost(seconds=3.0, items=6, device=device_name())
@@ -316,7 +316,9 @@ def test_the_command_shuffles_by_its_seed_and_takes_the_states_that_are_asked_fo
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--steps", "3", "0"], "--steps: '0' is not N or N/M"),
+        (["--steps", "3", "0"], "steps.1: Value error, '0' is not N or N/M"),
+        (["--memory=-1"], "memory: Input should be greater than or equal to 0"),
+        (["--memory=nan"], "memory: Input should be a finite number"),
         (["--steps", "1/9"], "steps 1 to 9 are needed, found 1 to 3"),
         (["--order=shuffled"], "seed"),
         (["--states=1/last"], "layer 1 is not stored"),

@@ -120,6 +120,6 @@ import torch
 def asked(*_):
     raise SystemExit("asked")
 torch.cuda.is_available = torch.cuda.device_count = asked
-import cocal_study.commands.train
+import cocal_study.stages.training
 """
     assert subprocess.run([sys.executable, "-c", text], check=False).returncode == 0

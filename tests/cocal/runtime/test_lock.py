@@ -137,8 +137,10 @@ def test_the_process_of_another_machine_is_named_with_it(tmp_path):
     lock.release(tmp_path / "run")
 
 
+POLICY = '{"dataset":"d","steps":1,"stages":[1],"max_response_length":{"grpo":8},"algorithms":["grpo"]}'
+TRAIN = f"train --settings {POLICY} --algorithm grpo --base b --questions q --prompts p --stages s --rollouts r"
 STAGES = {
-    "train --algorithm grpo --base b --questions q --prompts p --stages s --rollouts r": ("run-folder", "run"),
+    TRAIN: ("run-folder", "run"),
     'features --samples {"sums":2} --responses r --checkpoint c': ("output", "sums.zarr"),
     f"questions --settings {json.dumps(MICRO_SETS, separators=(',', ':'))}": ("output", "micro-eval.parquet"),
     "metrics --predictions p": ("output", "cube.nc"),

@@ -214,8 +214,7 @@ WRONG_VALUES = {
     "decide abstain --max-risk": ["0", "1", "nan", "1.5"],
     "decide abstain --delta": ["0", "1"],
     "compare --step": ["-1", "last"],
-    "companions --memory": ["-1", "nan", "inf"],
-    **{flag: ["0"] for flag in ("fit --widths", "score --batch-tokens", "latency --samples", "predictions --pool")},
+    **{flag: ["0"] for flag in ("fit --widths", "score --batch-tokens")},
 }
 
 

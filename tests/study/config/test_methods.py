@@ -15,7 +15,7 @@ from cocal_study.config import ConfigError, load_study, parse_settings
 from cocal_study.config import methods as registry
 from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.method import Method
-from cocal_study.config.methods import METHODS, built_in, declarations
+from cocal_study.config.methods import METHODS, built_in, declarations, declared_rivals
 from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits.typesetting.accuracy import AccuracyLayout
 from cocal_study.provenance import code
@@ -203,6 +203,21 @@ def test_a_broken_package_is_named(install, modules, message):
         len(METHODS)
     with pytest.raises(ConfigError, match="entry point 'tosses' of fair-methods"):
         parse_settings(EstimatorSettings, '{"methods": ["verbal"]}')
+
+
+@pytest.mark.parametrize(
+    ("rival", "message"),
+    [
+        ('method="cion", score="fair.coin:estimate"', r"fair\.coin: the rival 'toss' scores responses of 'cion', no"),
+        ('method="coin"', "the rival 'toss' needs one of score, learn and reader"),
+        ('method="coin", score="a:b", learn="a:c"', "the rival 'toss' needs one of score, learn and reader"),
+    ],
+)
+def test_a_rival_names_a_method_and_one_way_to_its_scores(install, rival, message):
+    declared = f"from cocal_study.config.method import Rival\n\nRIVALS = (Rival(name='toss', position=3, {rival}),)\n"
+    install(coin=f"{COIN}\n\n{declared}", heads=HEADS)
+    with pytest.raises(ConfigError, match=message):
+        declared_rivals()
 
 
 def test_an_entry_point_may_name_a_single_module(install):

@@ -74,7 +74,7 @@ def test_the_planned_trainings_of_the_paper_study_are_told_these_settings(rows):
     seen = []
     for job in {id(job): job for job in jobs_of(study_of("paper")).values()}.values():
         if job.rule.startswith("train_"):
-            told = dict(zip(job.words[::2], job.words[1::2], strict=True))
+            told = {flag: job.words[job.words.index(flag) + 1] for flag in ("--settings", "--algorithm")}
             settings, algorithm = json.loads(told["--settings"]), told["--algorithm"]
             seen.append(algorithm)
             for row in rows:

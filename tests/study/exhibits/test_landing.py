@@ -38,13 +38,13 @@ def test_differences_are_said_in_words_with_their_direction():
     assert found["Accuracy grows"] == (
         "yes",
         "accuracy 16.5 points better",
-        "accuracy 13.8 points better (9.0 to 18.6 points better; 5 of 5)",
+        "accuracy 13.8 points better (9.0 to 18.6; 5 of 5)",
         "accuracy 18.3 points better",
     )
     assert found["RLCR trails"][2:4] == (
-        "against RLCR: accuracy 0.9 points worse (0.3 to 1.6 points worse; 0 of 5)<br>"
-        "against DCPO: accuracy 1.6 points worse (3.3 points worse to 0.1 points better; 1 of 5)",
-        "against RLCR: accuracy 3.9 points worse",
+        "over RLCR: accuracy 0.9 points worse (0.3 to 1.6; 0 of 5)<br>"
+        "over DCPO: accuracy 1.6 points worse (3.3 points worse to 0.1 points better; 1 of 5)",
+        "over RLCR: accuracy 3.9 points worse",
     )
     assert found[f"{CENTRAL}, binary"][2] == "ECE 0.009 better (0.011 worse to 0.030 better; 3 of 5)"
     assert found["Transfers"][2:4] == (

@@ -178,9 +178,9 @@ def test_the_command_writes_all_methods_reproducibly(study, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--responses", "verbal"], "--responses: 'verbal' is not KIND=FOLDER with one of answer, dcpo, rlcr, verbal"),
-        (["--responses", "verbal=a", "verbal=b"], "--responses: 2 folders of the verbal format; give one"),
-        (["--companions", "fresh=a"], "--companions: 'fresh=a' is not KIND=FOLDER with one of rollouts, resampled"),
+        (["--responses", "verbal"], "--responses: 'verbal' is not KIND=VALUE"),
+        (["--responses", "verbal=a", "verbal=b"], "--responses: 2 values of verbal; give one"),
+        (["--companions", "fresh=a"], "--companions.fresh.[key]: Input should be 'rollouts', 'resampled'"),
     ],
 )
 def test_the_command_names_a_bad_flag(tmp_path, capsys, flags, message):

@@ -18,9 +18,10 @@ from cocal.store import read_provenance
 from cocal.store.lineage import PARENTS
 from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.methods.companion_scores import score_rows
-from cocal_study.methods.recalibration.confidences import fit_linear, read_experience, states_of, with_classes
-from cocal_study.methods.recalibration.fits import PENALTIES, Isotonic, LinearProbe, Platt, fit_rivals, read_fits
-from cocal_study.methods.responses import Estimator, function
+from cocal_study.methods.linear_probe import PENALTIES, LinearProbe
+from cocal_study.methods.recalibration.confidences import learn_scores, read_experience, states_of, with_classes
+from cocal_study.methods.recalibration.fits import Isotonic, Platt, fit_rivals, read_fits
+from cocal_study.methods.responses import Estimator, Lesson, function
 from cocal_study.planning.rivals import RIVALS, named
 from companion_run import GROUP, SETTINGS, STEPS, final_features
 from evaluated_study import SAMPLES
@@ -126,8 +127,8 @@ def test_the_linear_probe_finds_what_the_states_say():
     draw = np.random.default_rng(2)
     states = (draw.normal(size=(600, 5)) * [1, 10, 0.1, 1, 0] + [0, 50, 0, 0, 3]).astype(np.float32)
     correct = draw.random(600) < 1 / (1 + np.exp(-(states[:, 1] - 50) / 4))
-    given = (states[:400], correct[:400], correct[:400].astype(float))
-    probe = LinearProbe.fit("binary", given, (states[400:500], correct[400:500]))
+    given = [Lesson(states[rows], correct[rows], correct[rows] / 2) for rows in (slice(400), slice(400, 500))]
+    probe = LinearProbe.fit("binary", *given)
     told = probe.apply(states[500:])
     assert told[correct[500:]].mean() - told[~correct[500:]].mean() > 0.3
     assert probe.weights[1] == pytest.approx(0.25, rel=0.4)
@@ -146,7 +147,7 @@ def test_the_penalty_is_chosen_on_held_out_rows(done, rollouts):
     for labels, penalty in ((freest, min(PENALTIES)), (~freest, max(PENALTIES))):
         changed = correct.copy()
         changed[held_out] = labels
-        (probe,) = fit_linear(["linear-binary"], rollouts.assign(correct=changed), features)
+        probe = learn_scores(["linear-binary"], rollouts.assign(correct=changed), features)["linear-binary"]
         assert probe.penalty == penalty
         assert probe == probes[PENALTIES.index(penalty)]
 
@@ -157,9 +158,9 @@ def test_the_group_target_weighs_both_outcomes():
     probe = LinearProbe._of("group", 1e-6, states, np.array([0.5, 0, 0.75, 0.75]))
     np.testing.assert_allclose(probe.apply(states), [0.25, 0.25, 0.75, 0.75], atol=0.01)
     nothing = np.zeros(4, dtype=bool)
-    constant = LinearProbe.fit("binary", (states, nothing, accuracy), (states, nothing))
+    constant = LinearProbe.fit("binary", *[Lesson(states, nothing, accuracy)] * 2)
     np.testing.assert_allclose(constant.apply(states), 1 / 6)
-    fitted = LinearProbe.fit("group", (states, correct, accuracy), (states, correct))
+    fitted = LinearProbe.fit("group", *[Lesson(states, correct, accuracy)] * 2)
     assert fitted == LinearProbe._of("group", min(PENALTIES), states, np.array([0.5, 0, 0.75, 0.75]))
 
 
@@ -193,13 +194,13 @@ def test_a_truncated_response_counts_in_its_group_and_in_no_fit(rollouts):
     flipped = rollouts["correct"].where(~rollouts["truncated"], ~rollouts["correct"])
     given = {Estimator("self-consistency-loo"): scores}
     first, second = ((rollouts.assign(correct=labels), given) for labels in (rollouts["correct"], flipped))
-    assert fit_rivals({"all": first}) == fit_rivals({"all": second})
+    assert fit_rivals({"all": first}, {}) == fit_rivals({"all": second}, {})
 
 
 def test_labels_of_held_out_questions_reach_no_fit_of_a_plain_score(rollouts):
     scores = {Estimator("token-probability"): score("token-probability", rollouts)}
     fits = [
-        fit_rivals({"all": (rollouts.assign(correct=rollouts["correct"] ^ (rollouts["part"] == part)), scores)})
+        fit_rivals({"all": (rollouts.assign(correct=rollouts["correct"] ^ (rollouts["part"] == part)), scores)}, {})
         for part in ("nothing", "held out", "training")
     ]
     assert fits[0] == fits[1] != fits[2]
@@ -215,7 +216,7 @@ def test_an_evaluation_question_among_the_training_questions_is_refused(done, te
 
 
 def test_rollouts_without_any_score_leave_the_calibrated_confidence_out(rollouts):
-    fits = fit_rivals({"all": (rollouts, {Estimator("rlcr"): np.full(len(rollouts), NAN)})})
+    fits = fit_rivals({"all": (rollouts, {Estimator("rlcr"): np.full(len(rollouts), NAN)})}, {})
     assert fits.fits == ()
     assert np.isnan(fits.apply("rlcr", -1, "platt-all", np.array([0.5]))).all()
 
@@ -245,10 +246,12 @@ def test_every_score_is_that_of_its_name(done, rollouts):
     states = final_features(done.run)
     training, held_out = (rollouts["part"] == part for part in ("training", "held out"))
     correct, accuracy = (rollouts[name].to_numpy() for name in ("correct", "group_accuracy"))
-    for probe in fits.linear:
+    probes = [LinearProbe.model_validate(one) for one in fits.scores.values()]
+    assert [*fits.scores] == [f"linear-{probe.target}" for probe in probes]
+    for probe in probes:
         np.testing.assert_allclose(raw[f"linear-{probe.target}", -1], probe.apply(states_of(reader, rows)))
-        learnt = states[training], correct[training], accuracy[training]
-        expected = LinearProbe.fit(probe.target, learnt, (states[held_out], correct[held_out]))
+        lessons = (Lesson(states[rows], correct[rows], accuracy[rows]) for rows in (training, held_out))
+        expected = LinearProbe.fit(probe.target, *lessons)
         assert probe.penalty == expected.penalty
         np.testing.assert_allclose(probe.apply(states), expected.apply(states), rtol=1e-5)
 
@@ -256,7 +259,7 @@ def test_every_score_is_that_of_its_name(done, rollouts):
 def test_calibrated_confidences_are_what_fits_on_the_rivals_part_give(done, rollouts):
     table, fits = done.predictions(), read_fits(done.folder / "calibrators.json")
     by_method = {key: rows["confidence"].to_numpy() for key, rows in table.groupby(["method", "seed"])}
-    probe = next(one for one in fits.linear if one.target == "binary")
+    probe = LinearProbe.model_validate(fits.scores["linear-binary"])
     last, training, held_out = (
         rollouts["step"] > PREVIOUS,
         rollouts["part"] == "training",

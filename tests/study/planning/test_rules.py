@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cocal.store.damage import product_of, remedy
-from cocal_study.planning.rules import RULES
+from cocal_study.stages.rules import RULES
 from planned_jobs import jobs_of, study_of
 
 TABLE = Path(__file__).with_name("descent.txt")
@@ -70,7 +70,8 @@ def reads(job) -> set[str]:
     """The files of results/ that a job is given: its inputs, and parts of folders among them that its command names."""
     unsaid, found = {file for file in job.inputs if file.startswith("results/")}, set()
     for path in {word.rpartition("=")[2] for word in job.words}:
-        if re.match(r"results/[^{]*$", path) and path != "results/sources":
+        made = any(f"{output}/".startswith(f"{path}/") for output in job.outputs)
+        if re.match(r"results/(?!runs|judgements|sources$)[^{]*$", path) and (not made or path == "results/questions"):
             below = {file for file in job.inputs if file == path or file.startswith(f"{path}/")}
             parts = {folder for folder in job.inputs if path.startswith(f"{folder}/")}
             assert below or parts, f"{job.label} reads {path}, which is not among its inputs {job.inputs}"
@@ -152,7 +153,7 @@ def test_jobs_depend_on_the_texts_that_they_give_to_a_policy_or_a_judge(study):
         elif job.rule in ("responses", "factual_responses"):
             asked = "+p_true" * next(iter(told["plan"].sets.values())).p_true
             factual = job.rule == "factual_responses"
-            expected = f"prompts:{told['prompt-format']}{asked}@{'factual' if factual else 'mathematics'}"
+            expected = f"prompts:{told['prompt_format']}{asked}@{'factual' if factual else 'mathematics'}"
             expected += " judge" * factual
         assert job.texts == expected, job.label
 
@@ -177,7 +178,7 @@ def test_responses_are_sampled_as_often_and_as_long_as_the_paper_says(study, eac
     seen, final = set(), _values(study)["FINAL"][0]
     for job in each:
         if job.rule in ("responses", "factual_responses"):
-            pooled = job.settings["prompt-format"] == "answer" and job.settings["step"] == final
+            pooled = job.settings["prompt_format"] == "answer" and job.settings["step"] == int(final)
             for name, how in job.settings["plan"].sets.items():
                 samples = SAMPLES[study][name]
                 assert (how.samples, how.max_response_length) == (samples, LENGTHS[study][name])
@@ -186,7 +187,7 @@ def test_responses_are_sampled_as_often_and_as_long_as_the_paper_says(study, eac
                 seen.add(name)
             judge = job.settings["judge"]
             factual = job.rule == "factual_responses"
-            assert (judge.kind if factual else judge["kind"]) == (JUDGE[study] if factual else "exact-match")
+            assert judge.kind == (JUDGE[study] if factual else "exact-match")
     assert seen == set(SAMPLES[study])
 
 
@@ -234,7 +235,7 @@ def test_features_have_the_states_that_are_compared(study, each):
             at_end = (algorithm, step) == ("grpo", f"step-{final}")
             layers = "all" if at_end and job.rule == "features" else "final"
             assert job.settings["settings"].layers == layers, job
-            assert ("task-response" in job.settings) == (prompt_format == "rlcr"), job
+            assert ("task_response" in job.settings) == (prompt_format == "rlcr"), job
             assert ("prompt" in job.settings) == (at_end and backbone == first), job
             seen.add(layers)
         if job.rule == "prompt_features":
@@ -250,7 +251,7 @@ def test_states_that_vllm_keeps_are_those_that_a_pass_would_read(study):
     for job in jobs.values():
         if job.rule in ("responses", "factual_responses"):
             (folder,) = [output for output in job.outputs if output.startswith("results/kept/")]
-            read = ("features", "task-response", "prompt")
+            read = ("features", "task_response", "prompt")
             sampled[folder] = {name: job.settings[name] for name in read if name in job.settings}
             empty |= set() if sampled[folder] else {folder}
         elif job.rule in ("resample", "prompt_features", "train_grpo", "replay"):
@@ -261,7 +262,7 @@ def test_states_that_vllm_keeps_are_those_that_a_pass_would_read(study):
         if job.rule in ("features", "factual_features"):
             assert job.settings["kept"] in job.inputs
             read = {"features": job.settings["settings"]}
-            read |= {name: job.settings[name] for name in ("task-response", "prompt") if name in job.settings}
+            read |= {name: job.settings[name] for name in ("task_response", "prompt") if name in job.settings}
             taken[job.settings["kept"]] = read
     assert taken == {folder: read for folder, read in sampled.items() if folder not in empty}
     assert {"verbal"} <= {folder.split("/")[5] for folder in empty} <= {"verbal", "rlcr", "dcpo"}
@@ -285,7 +286,7 @@ def test_companions_learn_in_the_order_of_their_experience(study, each):
     steps = {"grpo": budgets | {*values["STAGES"], *values["EARLY"]}, "postcal": budgets | {final}}
     how = {
         "grpo": {"order": "chronological"},
-        "postcal": {"order": "shuffled", "shuffle-seed": 42},
+        "postcal": {"order": "shuffled", "shuffle_seed": 42},
         "prompts": {"prompts": True},
         "one-layer": {"order": "chronological"},
     }
@@ -294,15 +295,16 @@ def test_companions_learn_in_the_order_of_their_experience(study, each):
         if job.rule == "companions":
             variant = job.label.removesuffix(" companions")
             wanted = steps.get(variant, {final}) if f"/{first}/" in job.outputs[0] else {final}
-            assert set(job.settings["steps"]) == wanted, job
+            assert {*map(str, job.settings["steps"])} == wanted, job
             assert job.settings["settings"].targets == targets.get(variant, ("group", "binary"))
             if variant in how:
-                assert job.settings.keys() == {"settings", "steps", *how[variant]}
+                files = {"rollouts", "questions", "features", "cost", "output"}
+                assert job.settings.keys() == {"settings", "steps", *how[variant], *files}
                 assert how[variant].items() <= job.settings.items()
 
 
 def test_rivals_learn_from_the_rollouts_after_the_last_stage_but_one(study, each):
-    begins = {job.settings["previous-stage"] for job in each if job.rule == "recalibrate"}
+    begins = {job.settings["previous_stage"] for job in each if job.rule == "recalibrate"}
     assert begins == {{"smoke": 2, "paper": 80}[study]}
 
 
@@ -310,15 +312,15 @@ def test_rivals_learn_from_the_rollouts_after_the_last_stage_but_one(study, each
     ("stages", "methods", "given"),
     [
         ([4], ["token-probability"], set()),
-        ([2, 4], ["cocal-binary"], {"previous-stage", "features", "companions", "rollout-features"}),
-        ([4], ["postcal-binary"], {"features", "companions", "resampled", "resampled-features"}),
+        ([2, 4], ["cocal-binary"], {"previous_stage", "features", "companions", "rollout_features"}),
+        ([4], ["postcal-binary"], {"features", "companions", "resampled", "resampled_features"}),
     ],
 )
 def test_rivals_are_given_what_their_study_has(stages, methods, given):
     shape = {"policy": {"stages": stages, "algorithms": ["grpo"]}, "reports": {"early_steps": [1, stages[0]]}}
     jobs = jobs_of(study_of("smoke", **shape, estimators={"methods": methods}))
     told = jobs["results/recalibration/smoke/grpo/step-4.json"].settings
-    known = {"previous-stage", "features", "companions", "rollout-features", "resampled", "resampled-features"}
+    known = {"previous_stage", "features", "companions", "rollout_features", "resampled", "resampled_features"}
     assert told.keys() & known == given
     assert ("results/companions/smoke/one-layer" in jobs) == (methods == ["cocal-binary"])
     assert ("results/companions/smoke/postcal" in jobs) == (methods == ["postcal-binary"])
@@ -327,10 +329,10 @@ def test_rivals_are_given_what_their_study_has(stages, methods, given):
 def test_metrics_have_the_macro_averages_seeds_and_bins_of_the_paper(study, each):
     values = _values(study)
     sets = {f"macro-{name.lower()}": {Path(f).stem for f in values[name]} for name in ("MATHEMATICS", "FACTUAL")}
-    of_cube = {"sweep metrics": {"sweep": ["source_step"]}, "budgets metrics": {"sweep": ["source_step"]}}
-    of_cube |= {"ablations metrics": {"sweep": ["layer", "pooling"]}, "metrics": {"scores": True}}
-    of_cube |= {"cross-policy metrics": {"common-responses": True}, "recalibrated_metrics": {}}
-    seen = set()
+    of_cube = {"sweep metrics": {"sweep": ("source_step",)}, "budgets metrics": {"sweep": ("source_step",)}}
+    of_cube |= {"ablations metrics": {"sweep": ("layer", "pooling")}, "metrics": {"scores": True}}
+    of_cube |= {"cross-policy metrics": {"common_responses": True}, "recalibrated_metrics": {}}
+    same, seen = {"settings", "groups", "seeds", "predictions", "output", "resamples"}, set()
     for job in each:
         if job.rule in ("metrics", "recalibrated_metrics"):
             told = job.settings
@@ -339,6 +341,6 @@ def test_metrics_have_the_macro_averages_seeds_and_bins_of_the_paper(study, each
             assert groups == (sets if both else {"macro-mathematics": sets["macro-mathematics"]})
             assert list(told["seeds"]) == [42, 137, 500, 700, 1024]
             assert told["settings"].bins == 10
-            assert {name: told[name] for name in told.keys() - {"settings", "groups", "seeds"}} == of_cube[job.label]
+            assert {name: told[name] for name in told.keys() - same} == of_cube[job.label]
             seen.add(job.label)
     assert seen == set(of_cube)

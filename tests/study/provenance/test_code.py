@@ -3,20 +3,16 @@
 import ast
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
+from cocal_study import stages
 from cocal_study.provenance import code
 from cocal_study.provenance.code import OUTSIDE, code_digest, definitions
 from planned_jobs import jobs_of, study_of
 
-COMMANDS = [
-    f"cocal_study.commands.{name}"
-    for name in (
-        *("question_sets", "checkpoints", "backbone", "train", "rollouts", "answers", "states", "companions"),
-        *("confidences", "latency", "metrics"),
-    )
-]
+STAGED = [f"cocal_study.stages.{file.stem}" for file in sorted(Path(stages.__path__[0]).glob("*.py"))]
 ROOMS = {
     "cocal/answers",
     "cocal_study/checks",
@@ -151,7 +147,7 @@ CHANGES = {
     "store": ("cocal/store/files.py", "write_frame", TABLES),
     "runtime": ("cocal/runtime/machine.py", "fix_threads", THREADS),
     "what nothing uses": ("cocal_study/exhibits/drawing/diagrams.py", None, set()),
-    "commands": ("cocal_study/commands/train.py", "run_train", set()),
+    "stages": ("cocal_study/stages/training.py", "Train", set()),
     "settings": ("cocal/settings/parse.py", "validate", set()),
     "settings of companions": ("cocal/companion/settings.py", "CompanionSettings", set()),
     "locks": ("cocal/runtime/lock.py", "busy", set()),
@@ -217,14 +213,13 @@ def test_rules_of_training_by_slime_follow_its_hooks(before, package):
     assert changed == {"slime_grpo", "slime_rlcr", "slime_dcpo"}
 
 
-@pytest.mark.parametrize("module", COMMANDS)
-def test_every_module_that_a_command_uses_is_in_the_digest(module):
-    """The commands themselves are followed, so that nothing they import can be missing but what is outside."""
+@pytest.mark.parametrize("module", STAGED)
+def test_every_module_that_a_stage_uses_is_in_the_digest(module):
+    """The stages themselves are followed, so that nothing they import can be missing but what is outside."""
     covered = {one.module for one in definitions(module)}
     tree = ast.parse(code._file(module).read_text())
-    used = {
-        node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module.startswith("cocal.")
-    }
+    imports = (node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    used = {name for name in imports if name.startswith(("cocal.", "cocal_study."))}
     assert {name for name in used if not name.startswith(("cocal.commands", *OUTSIDE))} <= covered
 
 

@@ -283,7 +283,7 @@ def test_the_workflow_downloads_builds_and_checks(repository, planted):
     study = _study(repository, planted / "datasets.yaml", mirror=f"file://{planted}/mirror")
     done = _workflow(repository, planted, study, "--", "results/checks/overlap.csv")
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "excluded: eval-00002" in (planted / "logs/checks/overlap.log").read_text()
+    assert "excluded: eval-00002" in (planted / "logs/overlap/overlap.log").read_text()
     study["datasets"]["eval"]["source"]["questions"] = 12
     done = _workflow(repository, planted, study, "--dry-run")
     assert "datasets.eval: source.questions = 12, but eval-set has 11" in done.stdout + done.stderr

@@ -8,11 +8,11 @@ from cocal_study.config import load_study
 from cocal_study.config.load import configured_study
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
-from cocal_study.planning.rules import RULES as WORKFLOW_RULES
 from cocal_study.questions.loaders import counted
 from cocal_study.resources.estimate import LOW, PAPER, Assumptions, rule_of, seconds_by_rule, workloads
 from cocal_study.resources.forecast import GPUS, assumptions_on, gpu_hours
 from cocal_study.resources.shapes import parameters_of
+from cocal_study.stages.rules import RULES as WORKFLOW_RULES
 
 B200 = Assumptions()
 

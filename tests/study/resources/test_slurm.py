@@ -12,10 +12,10 @@ import yte
 import started
 from cocal import cli
 from cocal.errors import ClusterError
-from cocal_study.planning.policy_rules import ALGORITHMS
-from cocal_study.planning.rules import RULES
 from cocal_study.resources import slurm
 from cocal_study.resources.slurm import Site
+from cocal_study.stages.policy_rules import ALGORITHMS
+from cocal_study.stages.rules import RULES
 
 SITE = Site(cpu_partition="cpu", gpu_partition="b200", gpu_type="b200", node_gpus=8, minutes=1440, account="")
 # in the words of SLURM 22.05

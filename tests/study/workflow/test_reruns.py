@@ -40,7 +40,7 @@ def test_an_edit_of_the_study_reruns_what_depends_on_it(smoke, tmp_path, changes
 @pytest.mark.parametrize(
     ("file", "old", "new", "first", "without"),
     [
-        ("commands/train.py", '"""', '"""More words. ', set(), {"train_grpo"}),
+        ("stages/training.py", '"""', '"""More words. ', set(), {"train_grpo"}),
         ("methods/p_true.py", "= responses.", "= 1 - responses.", {"predictions", "metrics"}, {"train_grpo", "online"}),
         ("questions/prompts/tiny/verbal.txt", "${question}", "Please. ${question}", {"backbone"}, {"questions"}),
     ],

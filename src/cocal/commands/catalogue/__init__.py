@@ -18,8 +18,9 @@ def commands_with(word: str | None) -> Mapping[str, Command]:
 
 def work_of(command: str) -> str:
     """The function that does the work of a command, as MODULE:NAME."""
-    module = f"cocal.commands.{command}" if command in OWN else import_module(_STUDY).MODULES[command]
-    return f"{module}:run_{command.replace('-', '_')}"
+    if command not in OWN:
+        return import_module(_STUDY).WORK[command]
+    return f"cocal.commands.{command}:run_{command.replace('-', '_')}"
 
 
 def listing(commands: Mapping[str, Command]) -> str:

@@ -5,23 +5,13 @@ from cocal_study.commands.catalogue.study import STUDY
 
 COMMANDS = STUDY | {name: command._replace(locked=True) for name, command in STAGES.items()}
 _MODULES = {
-    "answers": ("responses", "judge"),
-    "backbone": ("backbone",),
-    "checkpoints": ("hub", "import-checkpoints"),
-    "companions": ("companions", "online"),
-    "confidences": ("predictions", "recalibrate", "checks"),
     "exhibits": ("exhibit", "document", "landing", "spread"),
-    "latency": ("latency",),
-    "fits": ("fits",),
-    "metrics": ("metrics", "compare"),
-    "publish": ("publish",),
-    "question_sets": ("sources", "questions", "overlap"),
-    "reanalyse": ("reanalyse",),
-    "rollouts": ("slime", "import-rollouts", "resample"),
-    "states": ("features", "prompts", "replay"),
-    "regimes": ("gather",),
     "study": ("plan", "trace", "digests", "replicate", "regimes", "schema", "stages", "slurm"),
-    "train": ("train",),
-}
+} | {name: (name,) for name in ("compare", "fits", "gather", "publish", "reanalyse")}
 """The commands of each module. Those of one module load the same libraries."""
-MODULES = {name: f"cocal_study.commands.{module}" for module, names in _MODULES.items() for name in names}
+_WORK = {name: f"{module}:run_{name}" for module, names in _MODULES.items() for name in names}
+WORK = {
+    name: f"cocal_study.commands.{_WORK[name]}" if name in _WORK else "cocal_study.stages.base:run_stage"
+    for name in COMMANDS
+}
+"""The function of each command, as MODULE:NAME."""

@@ -88,7 +88,7 @@ def _said(rows: Sequence, column: str) -> str:
         value = getattr(row, column)
         if np.isnan(value):
             continue
-        against = f"against {METHODS[row.rival].label}: " if len(rivals) > 1 else ""
+        against = f"over {METHODS[row.rival].label}: " if len(rivals) > 1 else ""
         text = f"{against}{_METRICS[row.metric]} {_apart(row, value)}"
         if column == "value" and row.lower < row.upper:
             text += f" ({_range(row)}"
@@ -98,12 +98,10 @@ def _said(rows: Sequence, column: str) -> str:
 
 
 def _range(row) -> str:
-    """The interval of a difference in words; the direction stands once where both ends are on one side."""
-    ends = row.lower, row.upper
+    """The interval of a difference in words; where both ends are on one side, it is the difference's own."""
     if row.lower * row.upper <= 0:
-        return " to ".join(_apart(row, end) for end in ends)
-    less, more = sorted(ends, key=abs)
-    return f"{_size(row, less)} to {_apart(row, more)}"
+        return f"{_apart(row, row.lower)} to {_apart(row, row.upper)}"
+    return " to ".join(_size(row, end) for end in sorted((row.lower, row.upper), key=abs))
 
 
 _METRICS = {"accuracy": "accuracy", "ece": "ECE", "auroc": "AUROC"}

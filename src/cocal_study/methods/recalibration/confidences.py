@@ -23,8 +23,8 @@ from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.method import Reader
 from cocal_study.config.methods import METHODS
 from cocal_study.methods.predictions import Checkpoint, predictions_of
-from cocal_study.methods.recalibration.fits import Fits, LinearProbe
-from cocal_study.methods.responses import Estimator, Responses, function, read_responses
+from cocal_study.methods.recalibration.fits import Fits
+from cocal_study.methods.responses import Estimator, Learnt, Lesson, Responses, function, read_responses
 from cocal_study.methods.self_consistency import check_pool
 from cocal_study.methods.token_probability import least_token_probability
 from cocal_study.planning.rivals import RIVALS, Basis, calibrations_of, learns_from, named
@@ -117,14 +117,14 @@ class Scorer:
         rivals: Names of the rivals.
         settings: Settings of the estimators.
         companions: Fitted companions by kind (`cocal_study.config.method.Rival.reader`).
-        linear: Fitted linear probes.
+        learnt: Learnt scores by the names of their rivals.
         pool: Number of responses per question in the self-consistency pool.
     """
 
     rivals: Sequence[str]
     settings: EstimatorSettings
     companions: "Mapping[Reader, Companions]"
-    linear: Sequence[LinearProbe]
+    learnt: Mapping[str, Learnt]
     pool: int
 
     def on(self, basis: Basis) -> "Scorer":
@@ -133,7 +133,7 @@ class Scorer:
 
     def of_table(self, table: pd.DataFrame) -> dict[Estimator, np.ndarray]:
         """Scores of the rivals that read no hidden states in a table (`Score`), float64 (n,) each."""
-        plain = [RIVALS[name] for name in self.rivals if RIVALS[name].reader is None]
+        plain = [RIVALS[name] for name in self.rivals if RIVALS[name].score]
         return {Estimator(rival.name): function(rival.score)(table, self.settings) for rival in plain}
 
     def of_states(self, reader: FeatureReader, rows: np.ndarray) -> dict[Estimator, np.ndarray]:
@@ -142,7 +142,7 @@ class Scorer:
 
         readers = {(RIVALS[name].reader, _target(name)): name for name in self.rivals if RIVALS[name].reader}
         given = {kind: one for kind, one in self.companions.items() if kind in {known for known, _ in readers}}
-        linear = [one for one in self.linear if ("linear", one.target) in readers]
+        learnt = {name: self.learnt[name] for name in self.rivals if RIVALS[name].learn}
         scored = score_rows(list(given.values()), reader, rows)
         found = {}
         for (kind, companions), scores in zip(given.items(), scored, strict=True):
@@ -150,9 +150,9 @@ class Scorer:
             for (target, seed), values in zip(companions.members, scores, strict=True):
                 if name := readers.get((kind, target)):
                     found[Estimator(name, seed, *spec.prefix, spec.layer, spec.pooling)] = values
-        if linear:
+        if learnt:
             states = states_of(reader, rows)
-            found |= {Estimator(readers["linear", one.target]): one.apply(states) for one in linear}
+            found |= {Estimator(name): one.apply(states) for name, one in learnt.items()}
         return found
 
 
@@ -165,25 +165,29 @@ def states_of(reader: FeatureReader, rows: np.ndarray) -> np.ndarray:
     return decoded(reader.take(rows), reader.dtype)
 
 
-def fit_linear(rivals: Sequence[str], rollouts: pd.DataFrame, features: FeatureReader) -> list[LinearProbe]:
-    """Fit the linear probes of the rivals on the rollouts of `read_experience` on which the companions are trained.
+def learn_scores(rivals: Sequence[str], rollouts: pd.DataFrame, features: FeatureReader | None) -> dict[str, Learnt]:
+    """Let the rivals that learn a score do so on the rollouts of `read_experience` on which companions are trained.
 
     Row k of the features belongs to rollout k.
+
+    Returns:
+        What was learnt by the names of the rivals.
 
     Raises:
         ContractError: if no response is left for training or for validation.
     """
-    targets = [_target(name) for name in rivals if RIVALS[name].reader == "linear"]
-    if not targets:
-        return []
-    ours, theirs = (np.flatnonzero(rollouts["part"] == part) for part in ("training", "held out"))
-    if not len(ours) or not len(theirs):
-        empty = "held out" if len(ours) else "training"
-        raise ContractError(f"{features.path}: no response is left in the {empty} part of the rollouts")
-    correct, accuracy = (rollouts[name].to_numpy() for name in ("correct", "group_accuracy"))
-    training = states_of(features, ours), correct[ours], accuracy[ours]
-    validation = states_of(features, theirs), correct[theirs]
-    return [LinearProbe.fit(target, training, validation) for target in targets]
+    learning = [name for name in rivals if RIVALS[name].learn]
+    if not learning or features is None:
+        return {}
+    lessons = []
+    for part in ("training", "held out"):
+        rows = np.flatnonzero(rollouts["part"] == part)
+        if not len(rows):
+            raise ContractError(f"{features.path}: no response is left in the {part} part of the rollouts")
+        of_part = rollouts.iloc[rows]
+        labels = (of_part[name].to_numpy() for name in ("correct", "group_accuracy"))
+        lessons.append(Lesson(states_of(features, rows), *labels))
+    return {name: function(RIVALS[name].learn)(_target(name), *lessons) for name in learning}
 
 
 def check_companions(

@@ -1,52 +1,26 @@
-"""Calibrators and linear probes that learn from rollouts, and the file that keeps those of a policy's rivals.
+"""Calibrators that learn from rollouts, and the file that keeps those of a policy's rivals.
 
-Calibrators are maps from a score to a confidence, fitted by scikit-learn and kept as a few numbers. A linear probe is a
-logistic regression of the confidence target on the companion's own states.
+Calibrators are maps from a score to a confidence, fitted by scikit-learn and kept as a few numbers.
 """
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
 from pydantic import Field, ValidationError
 
-from cocal.companion.settings import Target
-from cocal.companion.supervision import confidence_targets
 from cocal.errors import ContractError
 from cocal.settings.base import Count, Model, Share
 from cocal.store import digest, read_document
 from cocal.store.damage import remedy
-from cocal_study.methods.responses import Estimator
+from cocal_study.methods.linear_probe import logistic
+from cocal_study.methods.responses import Estimator, Learnt
 from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, Basis, Kind
 
 Part = Literal["training", "held out", "truncated"]
 """The rows on which companions are trained, those that choose their best pass, and those that they leave out."""
-
-
-def logistic(inputs: np.ndarray, targets: np.ndarray, **options) -> tuple[np.ndarray, float]:
-    """Fit a logistic regression of targets between 0 and 1.
-
-    Args:
-        inputs: float (n, inputs).
-        targets: float64 (n,); a response with the target t counts as correct with weight t and as incorrect with weight
-            1 - t.
-        options: Arguments of scikit-learn's `LogisticRegression`.
-
-    Returns:
-        The weight of each input and the intercept.
-    """
-    from sklearn.linear_model import LogisticRegression
-
-    correct, incorrect = targets > 0, targets < 1
-    model = LogisticRegression(**options).fit(
-        np.concatenate([inputs[correct], inputs[incorrect]]),
-        np.repeat([True, False], [correct.sum(), incorrect.sum()]),
-        sample_weight=np.concatenate([targets[correct], 1 - targets[incorrect]]),
-    )
-    return model.coef_[0], model.intercept_[0]
 
 
 class Platt(Model):
@@ -116,69 +90,6 @@ FITS = {"platt": Platt.fit, "isotonic": Isotonic.fit}
 """The function that fits each calibrator."""
 
 
-PENALTIES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
-"""The penalties on the squared weights that are tried, per training response."""
-_ITERATIONS = 1000
-
-logger = logging.getLogger(__name__)
-
-
-class LinearProbe(Model):
-    """A fitted probe: the confidence of states x is 1 / (1 + exp(-(w x + b)))."""
-
-    target: Target
-    penalty: Annotated[float, Field(ge=0)]
-    """The chosen one of `PENALTIES`; 0 if there was nothing to learn, because all targets are alike."""
-    weights: tuple[float, ...]
-    """The weight w of each state."""
-    intercept: float
-
-    @classmethod
-    def fit(
-        cls,
-        target: Target,
-        training: tuple[np.ndarray, np.ndarray, np.ndarray],
-        validation: tuple[np.ndarray, np.ndarray],
-    ) -> "LinearProbe":
-        """Fit a probe for each penalty and keep that of the lowest squared error against correctness on validation,
-        the criterion by which companions choose their best pass.
-
-        The states are standardised, which the companions do by the normalisation of their first layer.
-
-        Args:
-            target: Target of the companion ("group" or "binary").
-            training: States float32 (n, inputs), correctness bool (n,) and group accuracies float64 (n,).
-            validation: States float32 (m, inputs) and correctness bool (m,).
-        """
-        states, correct, group_accuracy = training
-        targets = confidence_targets(target, correct, group_accuracy).astype(np.float64)
-        if np.ptp(targets) == 0:
-            share = (targets.sum() + 1) / (len(targets) + 2)
-            constant = float(np.log(share / (1 - share)))
-            return cls(target=target, penalty=0.0, weights=(0.0,) * states.shape[1], intercept=constant)
-        fitted = [cls._of(target, penalty, states, targets) for penalty in PENALTIES]
-        errors = [float(((one.apply(validation[0]) - validation[1]) ** 2).mean()) for one in fitted]
-        best = int(np.argmin(errors))
-        logger.info("linear probe (%s): penalty %g, %.4f in validation", target, PENALTIES[best], errors[best])
-        return fitted[best]
-
-    @classmethod
-    def _of(cls, target: Target, penalty: float, states: np.ndarray, targets: np.ndarray) -> "LinearProbe":
-        mean, spread = states.mean(axis=0, dtype=np.float64), states.std(axis=0, dtype=np.float64)
-        spread[spread == 0] = 1.0
-        standard = ((states - mean) / spread).astype(np.float32)
-        found, intercept = logistic(standard, targets, C=1 / (penalty * len(states)), max_iter=_ITERATIONS)
-        weights = found.astype(np.float64) / spread
-        intercept = float(intercept) - float(weights @ mean)
-        return cls(target=target, penalty=penalty, weights=tuple(weights.tolist()), intercept=intercept)
-
-    def apply(self, states: np.ndarray) -> np.ndarray:
-        """The confidences of states (n, inputs), float64 (n,) in [0, 1]."""
-        logits = states.astype(np.float64) @ np.array(self.weights) + self.intercept
-        with np.errstate(over="ignore"):  # exp of a large number gives a confidence of 0
-            return 1 / (1 + np.exp(-logits))
-
-
 class Responses(Model):
     """The responses of one part of the rollouts, from which calibrators may learn."""
 
@@ -194,7 +105,7 @@ class Responses(Model):
         return cls(responses=len(ids), questions=rollouts["question"].nunique(), digest=digest(ids))
 
 
-class Learnt(Model):
+class Experience(Model):
     """The responses of one basis."""
 
     first: Count
@@ -204,7 +115,7 @@ class Learnt(Model):
     parts: dict[Part, Responses]
 
     @classmethod
-    def of(cls, table: pd.DataFrame) -> "Learnt":
+    def of(cls, table: pd.DataFrame) -> "Experience":
         """Those of a table with the columns step, response_id, question and part."""
         parts = {name: Responses.of(table[table["part"] == name]) for name in ("training", "held out")}
         return cls(first=int(table["step"].min()), last=int(table["step"].max()), parts=parts)
@@ -229,9 +140,9 @@ class Fit(Model):
 class Fits(Model):
     """All calibrators of the rivals on one policy."""
 
-    linear: tuple[LinearProbe, ...] = ()
-    """The linear probes among the rivals."""
-    learnt: dict[Basis, Learnt]
+    scores: dict[str, dict[str, Any]] = {}
+    """What the rivals that learn a score have learnt, by their names."""
+    learnt: dict[Basis, Experience]
     fits: tuple[Fit, ...]
 
     def apply(self, rival: str, seed: int, calibration: str, scores: np.ndarray) -> np.ndarray:
@@ -247,11 +158,11 @@ def part_of(rival: str) -> Part:
     That is the training part, unless the score itself was learnt there: then it is the held-out part, whose labels a
     companion or probe has seen only to choose its best pass or penalty.
     """
-    return "held out" if RIVALS[rival].reader else "training"
+    return "held out" if RIVALS[rival].reads_states else "training"
 
 
 def fit_rivals(
-    experience: Mapping[Basis, tuple[pd.DataFrame, Mapping[Estimator, np.ndarray]]], linear: Sequence[LinearProbe] = ()
+    experience: Mapping[Basis, tuple[pd.DataFrame, Mapping[Estimator, np.ndarray]]], learnt_scores: Mapping[str, Learnt]
 ) -> Fits:
     """Fit the calibrators of all scores, each on its `part_of` a basis.
 
@@ -259,7 +170,7 @@ def fit_rivals(
         experience: For each basis rows of a table from `cocal_study.methods.recalibration.confidences.read_experience`,
         and
             float64 (n,) for each rival and companion: the scores of these rows, NaN where there is none.
-        linear: The linear probes that gave scores.
+        learnt_scores: The learnt scores by the names of their rivals.
     """
     fits = []
     for basis, (table, scores) in experience.items():
@@ -279,8 +190,9 @@ def fit_rivals(
                         calibrators={name: fit(known, correct) for name, fit in FITS.items()},
                     )
                 )
-    learnt = {basis: Learnt.of(table) for basis, (table, _) in experience.items()}
-    return Fits(linear=tuple(linear), learnt=learnt, fits=tuple(fits))
+    learnt = {basis: Experience.of(table) for basis, (table, _) in experience.items()}
+    kept = {name: one.model_dump(mode="json") for name, one in learnt_scores.items()}
+    return Fits(scores=kept, learnt=learnt, fits=tuple(fits))
 
 
 def read_fits(path: str | Path) -> Fits:

@@ -67,7 +67,7 @@ def test_cancelled_and_preempted_jobs_resume(study):
     with study.driver("resumed", CHECKPOINT) as driver:
         earlier = {job.id for job in study.jobs(TRAIN)}
         job = study.wait_for_job(TRAIN, "RUNNING", besides=earlier)
-        wait(lambda: "resuming from" in _log(study, "train", f"{BACKBONE}-grpo"), "the killed driver's steps are lost")
+        wait(lambda: "resuming from" in _log(study, "train_grpo", BACKBONE), "the killed driver's steps are lost")
         subprocess.run(["scancel", job.id], check=True)
 
         second = study.wait_for_job(TRAIN, "RUNNING", besides={*earlier, job.id})

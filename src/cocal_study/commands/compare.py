@@ -1,4 +1,4 @@
-"""Metrics of predictions, and tests of differences between two methods."""
+"""Tests of differences between two methods of a study, or between two tables of predictions."""
 
 import argparse
 import logging
@@ -6,50 +6,17 @@ import logging
 import pandas as pd
 
 from cocal.errors import ConfigError
-from cocal.metrics.calibration import METRICS
-from cocal.metrics.scores import ALL, PAIRED
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED, csv_text
-from cocal.store import read_frame, write_dataset, write_text
+from cocal.store import read_frame, write_text
 from cocal.store.contracts import PREDICTIONS
-from cocal.store.lineage import Source, descent, inherited
 from cocal_study.config import parse_settings
 from cocal_study.config.evaluation import MacroAverages
 from cocal_study.config.methods import METHODS
-from cocal_study.cubes.cube import evaluate_cells, on_common_responses
+from cocal_study.cubes.cube import evaluate_cells
 from cocal_study.cubes.resamples import MAIN, Resamples, read_resamples, resamples_of
 from cocal_study.evidence.comparisons import compare, final_key, with_holm
 from cocal_study.exhibits.typesetting.wording import signed
-
-
-def run_metrics(options: argparse.Namespace) -> None:
-    """Compute the cube and write it."""
-    settings = parse_settings(MetricSettings, options.settings)
-    groups = parse_settings(MacroAverages, options.groups, "--groups")
-    frames = [read_frame(path, PREDICTIONS) for path in options.predictions]
-    predictions = pd.concat(frames, ignore_index=True)
-    if options.common_responses:
-        predictions = on_common_responses(predictions)
-    present = set(predictions["dataset"].unique())
-    for group, members in groups.root.items():
-        for name in sorted(set(members) - present):
-            logging.warning("no predictions on %s, so %s stays empty", name, group)
-    metrics = ALL if options.scores else METRICS
-    evaluated = evaluate_cells(
-        predictions, settings, groups.root, options.seeds, options.sweep, ALL if options.scores else PAIRED
-    )
-    depends_on = {"metrics": settings, "groups": groups.root, "seeds": options.seeds, "sweep": options.sweep}
-    depends_on |= {"common_responses": options.common_responses, "scores": options.scores}
-    sources = list(map(Source, options.predictions))
-    facts = inherited(options.predictions[0], "backbone")
-    write_dataset(
-        options.output, evaluated.cube(metrics), descent(options.output, "metrics", depends_on, sources, **facts)
-    )
-    logging.info("wrote %s", options.output)
-    if options.resamples:
-        made = descent(options.resamples, "metrics", depends_on, sources, **facts)
-        write_dataset(options.resamples, resamples_of(evaluated), made)
-        logging.info("wrote %s", options.resamples)
 
 
 def run_compare(options: argparse.Namespace) -> None:

@@ -1,0 +1,122 @@
+"""A linear probe: a logistic regression of a companion's target on its own states, learnt from the same rollouts."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from cocal.companion.settings import Target
+from cocal.settings.base import Model
+from cocal_study.config.method import Rival
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from cocal_study.methods.responses import Lesson
+
+RIVALS = tuple(
+    Rival(
+        name=f"linear-{target}",
+        label=f"Linear probe ({target})",
+        position=position,
+        method=f"cocal-{target}",
+        learn=f"{__name__}:learn",
+        note="The linear probe is a logistic regression of CoCal's targets on its states.",
+    )
+    for target, position in (("group", 80), ("binary", 90))
+)
+PENALTIES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
+"""The penalties on the squared weights that are tried, per training response."""
+_ITERATIONS = 1000
+
+logger = logging.getLogger(__name__)
+
+
+def learn(target: Target | None, training: Lesson, validation: Lesson) -> LinearProbe:
+    """Fit a probe for the target of a companion."""
+    return LinearProbe.fit(target or "binary", training, validation)
+
+
+def logistic(inputs: np.ndarray, targets: np.ndarray, **options) -> tuple[np.ndarray, float]:
+    """Fit a logistic regression of targets between 0 and 1.
+
+    Args:
+        inputs: float (n, inputs).
+        targets: float64 (n,); a response with the target t counts as correct with weight t and as incorrect with weight
+            1 - t.
+        options: Arguments of scikit-learn's `LogisticRegression`.
+
+    Returns:
+        The weight of each input and the intercept.
+    """
+    import numpy as np
+    from sklearn.linear_model import LogisticRegression
+
+    correct, incorrect = targets > 0, targets < 1
+    model = LogisticRegression(**options).fit(
+        np.concatenate([inputs[correct], inputs[incorrect]]),
+        np.repeat([True, False], [correct.sum(), incorrect.sum()]),
+        sample_weight=np.concatenate([targets[correct], 1 - targets[incorrect]]),
+    )
+    return model.coef_[0], model.intercept_[0]
+
+
+class LinearProbe(Model):
+    """A fitted probe: the confidence of states x is 1 / (1 + exp(-(w x + b)))."""
+
+    target: Target
+    penalty: Annotated[float, Field(ge=0)]
+    """The chosen one of `PENALTIES`; 0 if there was nothing to learn, because all targets are alike."""
+    weights: tuple[float, ...]
+    """The weight w of each state."""
+    intercept: float
+
+    @classmethod
+    def fit(cls, target: Target, training: Lesson, validation: Lesson) -> LinearProbe:
+        """Fit a probe for each penalty and keep that of the lowest squared error against correctness on validation,
+        the criterion by which companions choose their best pass.
+
+        The states are standardised, which the companions do by the normalisation of their first layer.
+
+        Args:
+            target: Target of the companion ("group" or "binary").
+            training: At least one response to learn from.
+            validation: At least one response to choose the penalty by; its group accuracies are not read.
+        """
+        import numpy as np
+
+        from cocal.companion.supervision import confidence_targets
+
+        states, correct, group_accuracy = training
+        targets = confidence_targets(target, correct, group_accuracy).astype(np.float64)
+        if np.ptp(targets) == 0:
+            share = (targets.sum() + 1) / (len(targets) + 2)
+            constant = float(np.log(share / (1 - share)))
+            return cls(target=target, penalty=0.0, weights=(0.0,) * states.shape[1], intercept=constant)
+        fitted = [cls._of(target, penalty, states, targets) for penalty in PENALTIES]
+        errors = [float(((one.apply(validation.states) - validation.correct) ** 2).mean()) for one in fitted]
+        best = int(np.argmin(errors))
+        logger.info("linear probe (%s): penalty %g, %.4f in validation", target, PENALTIES[best], errors[best])
+        return fitted[best]
+
+    @classmethod
+    def _of(cls, target: Target, penalty: float, states: np.ndarray, targets: np.ndarray) -> LinearProbe:
+        import numpy as np
+
+        mean, spread = states.mean(axis=0, dtype=np.float64), states.std(axis=0, dtype=np.float64)
+        spread[spread == 0] = 1.0
+        standard = ((states - mean) / spread).astype(np.float32)
+        found, intercept = logistic(standard, targets, C=1 / (penalty * len(states)), max_iter=_ITERATIONS)
+        weights = found.astype(np.float64) / spread
+        intercept = float(intercept) - float(weights @ mean)
+        return cls(target=target, penalty=penalty, weights=tuple(weights.tolist()), intercept=intercept)
+
+    def apply(self, states: np.ndarray) -> np.ndarray:
+        """The confidences of states (n, inputs), float64 (n,) in [0, 1]."""
+        import numpy as np
+
+        logits = states.astype(np.float64) @ np.array(self.weights) + self.intercept
+        with np.errstate(over="ignore"):  # exp of a large number gives a confidence of 0
+            return 1 / (1 + np.exp(-logits))

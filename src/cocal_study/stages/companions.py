@@ -1,0 +1,176 @@
+"""Companions fitted on stored rollouts, at once or step by step."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from cocal.companion.spec import ORDERS, Order, Prefix
+from cocal.errors import ConfigError
+from cocal.runtime.machine import fix_threads
+from cocal.runtime.progress import Progress
+from cocal.settings.base import Count
+from cocal.store import atomic_path, write_frame
+from cocal.store.lineage import Source, descent, inherited, placed
+from cocal_study.planning.costs import Cost, device_name, write_cost
+from cocal_study.stages.base import Out, OutFolder, Seed
+from cocal_study.stages.shared import FromRollouts
+
+
+def _prefix(word: object) -> object:
+    return Prefix.parse(word) if isinstance(word, str) else word
+
+
+class Companions(FromRollouts):
+    """Fits companions for every prefix and every choice of states."""
+
+    steps: tuple[Annotated[Prefix, BeforeValidator(_prefix)], ...]
+    """N[/M]: each word makes one fit, which trains on rollout steps 1 to N and chooses its best pass by validation on
+    steps 1 to M (default: N)"""
+    order: Order = "chronological"
+    shuffle_seed: Seed | None = None
+    """seed of the order; needed by --order shuffled"""
+    states: tuple[str, ...] = ()
+    """LAYER/POOLINGS: each word makes one fit and names a zero-based block index and its pooled states in order, such
+    as 0/last+mean (default: last+mean of the deepest block stored)"""
+    prompts: bool = False
+    """the features belong to prompts, with one row per group of rollouts"""
+    memory: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """GiB of memory for features, on the GPU if there is one; features that do not fit are read again in every pass,
+    with the same result (default: 5, or half of the GPU's free memory)"""
+    cost: Out | None = None
+    """file for the time of the last fit (longest prefix, last states)"""
+    output: OutFolder
+    """folder for steps-N and steps-N-validation-M, each with weights, history and spec; with --states, for
+    LAYER/POOLINGS/steps-N"""
+
+    @property
+    def experience(self) -> str:
+        """The kind of responses that the companions learn from."""
+        of_order = next(kind for kind, order in ORDERS.items() if order == self.order)
+        return "prompts" if self.prompts else of_order
+
+    def writes(self):
+        return [self.output]
+
+    def sources(self):
+        of_rollouts = "rollouts" if self.prompts else self.experience
+        return [Source(self.rollouts, experience=of_rollouts), Source(self.features), Source(self.questions)]
+
+    def run(self) -> None:
+        from cocal.companion.companions import log_best, write_companions
+        from cocal.companion.fit import fit_companions
+        from cocal.companion.supervision import check_features, question_texts, read_prompts, read_rollouts
+        from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
+        from cocal.features.store import open_features
+
+        prefixes = sorted(set(self.steps))
+        fix_threads()
+        read = read_prompts if self.prompts else read_rollouts
+        rollouts = read(self.rollouts, self.questions, max(map(max, prefixes)))
+        questions, features = question_texts(self.questions), open_features(self.features)
+        check_features(rollouts, features)
+        facts = inherited(self.rollouts, "backbone", "algorithm") | {"experience": self.experience}
+        attributes = self.attributes(self.output, self.settings, **facts)
+        default = None, [PROMPT] if self.prompts else list(RESPONSE_POOLINGS), self.output
+        states = [(*_states(words), self.output / words) for words in self.states] or [default]
+        progress = Progress("", self.settings.passes * sum(prefix.steps for prefix in prefixes) * len(states))
+        for layer, poolings, output in states:
+            fits = fit_companions(
+                self.settings,
+                features,
+                rollouts,
+                questions,
+                prefixes,
+                order=self.order,
+                shuffle_seed=self.shuffle_seed,
+                layer=layer,
+                poolings=poolings,
+                memory=None if self.memory is None else int(self.memory * 2**30),
+                progress=progress,
+            )
+            started = time.monotonic()
+            for companions, history in fits:
+                spent = time.monotonic() - started
+                prefix = companions.spec.prefix
+                steps = {"source_step": str(prefix.steps), "validation_step": str(prefix.validation_steps)}
+                folder = output / prefix.folder
+                write_companions(folder, companions, history, attributes | steps | placed(folder))
+                log_best(folder, companions.spec)
+                started = time.monotonic()
+        if self.cost:
+            cost = Cost(seconds=spent, items=len(companions.members), device=device_name())
+            write_cost(self.cost, cost, attributes | placed(self.cost))
+
+
+def _states(words: str) -> tuple[int, list[str]]:
+    """Split LAYER/POOLINGS into the layer and its poolings."""
+    layer, slash, poolings = words.partition("/")
+    if not slash or not layer.isdecimal() or not poolings:
+        raise ConfigError(f"--states: {words!r} is not LAYER/POOLINGS, such as 2/last+mean")
+    return int(layer), poolings.split("+")
+
+
+class Online(FromRollouts):
+    """Learns from each step, and scores companions on the step that follows, replayed ones too."""
+
+    steps: Count
+    windows: tuple[Count, ...] = (1,)
+    """numbers of the last rollout steps that are learnt from with every new one; each makes companions of its own
+    (default: 1)"""
+    stages: tuple[Count, ...] = ()
+    """steps after which companions are kept"""
+    replayed: tuple[Path, ...] = ()
+    """companions that `cocal companions` has fitted on the first steps, to be scored on the step that follows"""
+    bins: Count = 10
+    output_companions: OutFolder
+    """folder for window-W/steps-N"""
+    output: Out
+    """table of the scores of every step (Parquet)"""
+
+    def sources(self):
+        learnt = [Source(path, experience="rollouts") for path in (self.rollouts, self.features, *self.replayed)]
+        return [*learnt, Source(self.questions)]
+
+    def run(self) -> None:
+        import pandas as pd
+
+        from cocal.companion.companions import load_companions, write_companions
+        from cocal.companion.stepwise import OnlineCompanions, learn_online, replayed
+        from cocal.companion.supervision import check_features, question_texts, read_rollouts
+        from cocal.features.forward import RESPONSE_POOLINGS
+        from cocal.features.store import open_features
+        from cocal.store.contracts import PREQUENTIAL
+
+        settings, windows, bins = self.settings, self.windows, self.bins
+        if len({*windows}) != len(windows):
+            raise ConfigError(f"--windows {' '.join(map(str, windows))}: give different numbers of steps")
+        fix_threads()
+        rollouts = read_rollouts(self.rollouts, self.questions, self.steps)
+        features = open_features(self.features)
+        check_features(rollouts, features)
+        learnt = [source for source in self.sources() if source.path not in self.replayed]
+        facts = inherited(self.rollouts, "backbone", "algorithm")
+        wanted = {"companion": settings, "windows": windows, "bins": bins}
+        inputs = len(RESPONSE_POOLINGS) * features.hidden
+        learners = [
+            OnlineCompanions(settings, inputs, number_format=features.dtype, window=window, bins=bins)
+            for window in windows
+        ]
+        texts = question_texts(self.questions)
+        attributes = descent(self.output_companions, self.command, wanted, learnt, **facts, experience="online")
+        with atomic_path(self.output_companions) as folder:
+            folder.mkdir()
+            for step in learn_online(learners, features, rollouts, texts, Progress("step", self.steps)):
+                for learner in learners if step in self.stages else ():
+                    place = Path(f"window-{learner.window}", f"steps-{step}")
+                    found = learner.companions(features.layers[-1])
+                    of_step = {"source_step": str(step), "validation_step": str(step)}
+                    of_step |= placed(self.output_companions / place)
+                    write_companions(folder / place, found, learner.scores, attributes | of_step)
+        tables = [one.scores.assign(window=one.window, kept_bytes=one.kept_bytes) for one in learners]
+        fits = (load_companions(folder) for folder in self.replayed)
+        tables += [found.assign(window=0) for found in replayed(fits, features, rollouts, bins)]
+        table = pd.concat(tables, ignore_index=True)
+        write_frame(self.output, table, PREQUENTIAL, self.attributes(self.output, wanted, **facts))

@@ -1,0 +1,163 @@
+"""Jobs and rules of the workflow as data: what a job reads and depends on, and what a rule makes."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, Literal
+
+from cocal.runtime.numerics import Numerics
+from cocal.store.provenance import canonical, digest
+from cocal_study.config.study import Study
+from cocal_study.planning import results
+from cocal_study.provenance.code import code_digest
+from cocal_study.stages.base import Stage
+
+DOMAINS = {"": "mathematics", "factual_": "factual"}
+"""Domain of the questions by the beginning of the names of its rules of responses and features."""
+Environment = Literal["cocal", "gpu"]
+"""The conda environments of envs/, in which jobs run where Snakemake is told to make them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One job.
+
+    Attributes:
+        stage: What it does, with its files and settings. A change of its words reruns it.
+        inputs: Files and folders of the study that it waits for.
+        code: Digest of the code that computes its result. A change reruns it.
+        texts: Digest of the prompt texts that it gives to a policy or a judge. A change reruns it.
+    """
+
+    stage: Stage
+    inputs: Sequence[str]
+    code: str
+    texts: str
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All of it but the files, as the parameters of a rule."""
+        return {"words": self.stage.words, "code": self.code, "texts": self.texts}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A rule of the workflow.
+
+    Attributes:
+        name: Its name in Snakemake, in the table of resources, and in logs and benchmarks.
+        make: The job of some values of the wildcards, given its places.
+        places: What its stage is told of outputs and of a folder for unfinished work: paths by the names of fields,
+            with wildcards in braces.
+        files: What a job makes, where that is not the places themselves.
+        limits: Values of wildcards to which the rule is limited, beyond those of the study (`Plan.wildcards`).
+        local: True if it runs where Snakemake does: it takes seconds, or needs a network that compute nodes lack.
+        threads: Threads of a job; None for a training, which stands alone in the plan.
+        gpus: GPUs of a job. Without a GPU, the number means nothing.
+        environment: Name of its conda environment in envs/.
+        start: Words before those of the stage.
+        shown: True if its log is printed, too.
+    """
+
+    name: str
+    make: Callable[..., Job]
+    places: Mapping[str, str]
+    files: Sequence[str] = ()
+    limits: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    local: bool = False
+    threads: int | None = 1
+    gpus: int = 0
+    environment: Environment = "cocal"
+    start: Sequence[str] = ("cocal",)
+    shown: bool = False
+
+    @property
+    def paths(self) -> list[str]:
+        """All paths that a job makes."""
+        return list(self.files) or [path for name, path in self.places.items() if name != "run_folder"]
+
+    @property
+    def label(self) -> str:
+        """What tells its jobs apart, in the names of their logs and benchmarks; empty if there is only one job."""
+        wildcards = dict.fromkeys(re.findall(r"\{(\w+)\}", self.paths[0]))
+        label = "-".join(f"{{{name}}}" for name in wildcards) or self.name
+        return re.sub(r"-(?=\{(?:comparison|cube)\})", "", label)  # whose values begin with a hyphen
+
+    def job(self, **wildcards: str) -> Job:
+        """The job of these values of the wildcards."""
+        return self.make(**wildcards, **{name: path.format(**wildcards) for name, path in self.places.items()})
+
+
+class Rules:
+    """What the rules of all parts of a study share.
+
+    Args:
+        study: The study.
+        numerics: Numerics of its results; a change reruns what computes.
+        prompts: Its prompt texts (`cocal_study.questions.prompts.Prompts`).
+        formats: Prompt format of each algorithm's training.
+        registry: The registered sources that it uses (`cocal_study.questions.registry.Registry`).
+        judge_texts: Digest of the texts that a judge is given, if it is a language model.
+        scripts: Folder of the scripts that start a training on every node.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        *,
+        numerics: Numerics,
+        prompts: Any,
+        formats: Mapping[str, str],
+        registry: Any,
+        judge_texts: str = "",
+        scripts: str = "",
+    ):
+        self.study, self._numerics, self._prompts = study, numerics, prompts
+        self._formats, self._registry = formats, registry
+        self._judge_texts, self._scripts = judge_texts, scripts
+        self._main, self._final = study.main_backbone, study.policy.steps
+        self._training_set = results.questions_file(study.policy.dataset)
+        self._sets = {domain: study.evaluation_sets(domain) for domain in DOMAINS.values()}
+
+    def _job(self, stage: Stage, *, texts: str = "", beside: Iterable[str] = ()) -> Job:
+        """The job of a stage. It waits for what the stage reads and for what lies beside, and depends on the code of
+        the stage's class and, if its results do, on the study's numerics."""
+        place = type(stage)
+        code = code_digest(f"{place.__module__}:{place.__name__}", *stage.named(), without=stage.without)
+        code += f" {canonical({'numerics': self._numerics})}" * stage.computed
+        if (declared := stage.declared()) is not None:
+            code += f" {digest(declared)}"
+        inputs = dict.fromkeys([*map(product_of, stage.reads()), *beside])
+        return Job(stage=stage, inputs=list(inputs), code=code, texts=texts)
+
+    def _texts(self, *formats: str, domain: str = "mathematics") -> str:
+        return f"prompts:{self._prompts.digest(*formats, domain=domain)}"
+
+    def _questions(self, *domains: str) -> list[str]:
+        return [results.questions_file(name) for domain in domains for name in self._sets[domain]]
+
+    @property
+    def _sampling(self) -> dict[str, Any]:
+        """How a rule runs that samples. `--resources gpus=N` bounds the GPUs of all jobs at a time, where Snakemake
+        runs them itself; SLURM's jobs ask for theirs in the profile."""
+        study = self.study
+        engines = [study.generation.engine, *([study.judge.engine] if study.judge.kind == "llm" else [])]
+        with_vllm = any(engine.kind == "vllm" for engine in engines)
+        gpus = getattr(study.generation.engine, "tensor_parallel", 1)
+        return {"gpus": gpus, "environment": "gpu" if with_vllm else "cocal"}
+
+
+def product_of(path: PurePath) -> str:
+    """The output of a rule that a path is, or lies in: companions of all prefixes are one folder."""
+    return "/".join(path.parts[:4]) if path.parts[:2] == ("results", "companions") else str(path)
+
+
+def is_folder(path: str) -> bool:
+    """True if an output of a rule is a folder."""
+    return PurePath(path).suffix in ("", ".zarr")
+
+
+def either(values: Iterable[str]) -> str:
+    """The regular expression of these values; of none, one that nothing matches."""
+    return "|".join(map(re.escape, values)) or "(?!)"

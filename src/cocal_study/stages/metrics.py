@@ -1,0 +1,62 @@
+"""The metric cube of predictions, with bootstrap intervals, and the metrics of its resamples."""
+
+import logging
+from typing import Literal
+
+from cocal.metrics.settings import MetricSettings
+from cocal.store import read_frame, write_dataset
+from cocal.store.lineage import inherited
+from cocal_study.config.evaluation import MacroAverages
+from cocal_study.stages.base import In, Out, Stage
+
+
+class Metrics(Stage):
+    """Computes a metric cube."""
+
+    settings: MetricSettings = MetricSettings()
+    groups: MacroAverages = MacroAverages()
+    """JSON: macro averages, such as {"macro-mathematics": ["math500", ...]}"""
+    seeds: tuple[int, ...] | None = None
+    """seeds that every companion must have (default: all)"""
+    predictions: tuple[In, ...]
+    """Parquet files or folders"""
+    sweep: tuple[Literal["source_step", "validation_step", "layer", "pooling"], ...] = ()
+    """dimensions of the cube along which a method has several companions"""
+    common_responses: bool = False
+    """confidence metrics cover only responses for which all methods that share them have a valid confidence"""
+    scores: bool = False
+    """add the scores beyond the paper's metrics, such as the Brier score and the area under the risk"""
+    output: Out
+    """metric cube to write (.nc)"""
+    resamples: Out | None = None
+    """file for the metrics of every resample from which methods are compared (.nc)"""
+
+    def run(self) -> None:
+        import pandas as pd
+
+        from cocal.metrics.calibration import METRICS
+        from cocal.metrics.scores import ALL, PAIRED
+        from cocal.store.contracts import PREDICTIONS
+        from cocal_study.cubes.cube import evaluate_cells, on_common_responses
+        from cocal_study.cubes.resamples import resamples_of
+
+        settings, groups = self.settings, self.groups.root
+        frames = [read_frame(path, PREDICTIONS) for path in self.predictions]
+        predictions = pd.concat(frames, ignore_index=True)
+        if self.common_responses:
+            predictions = on_common_responses(predictions)
+        present = set(predictions["dataset"].unique())
+        for group, members in groups.items():
+            for name in sorted(set(members) - present):
+                logging.warning("no predictions on %s, so %s stays empty", name, group)
+        metrics, paired = (ALL, ALL) if self.scores else (METRICS, PAIRED)
+        evaluated = evaluate_cells(predictions, settings, groups, self.seeds, self.sweep, paired)
+        depends_on = {"metrics": settings, "groups": groups, "seeds": self.seeds, "sweep": self.sweep}
+        depends_on |= {"common_responses": self.common_responses, "scores": self.scores}
+        facts = inherited(self.predictions[0], "backbone")
+        write_dataset(self.output, evaluated.cube(metrics), self.attributes(self.output, depends_on, **facts))
+        logging.info("wrote %s", self.output)
+        if self.resamples:
+            attributes = self.attributes(self.resamples, depends_on, **facts)
+            write_dataset(self.resamples, resamples_of(evaluated), attributes)
+            logging.info("wrote %s", self.resamples)

@@ -1,0 +1,88 @@
+"""Confidences of every method in the responses of a checkpoint."""
+
+import logging
+from pathlib import Path
+
+from cocal.companion.settings import Experience
+from cocal.runtime.machine import fix_threads
+from cocal.store import write_frame
+from cocal.store.lineage import Source
+from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
+from cocal_study.config.method import Method, PromptFormat
+from cocal_study.config.methods import METHODS
+from cocal_study.stages.base import Out
+from cocal_study.stages.shared import Cell, Pool
+
+
+class Predictions(Cell):
+    """Estimates confidences with every method, or with companions that are compared with one another."""
+
+    settings: EstimatorSettings = EstimatorSettings()
+    samples: EvaluationSets
+    pool: Pool = 10
+    methods: str | None = None
+    """comma-separated names (default: those of --settings that are evaluated on this policy)"""
+    responses: dict[PromptFormat, Path]
+    """one folder of {set}.parquet per prompt format: answer=FOLDER verbal=FOLDER"""
+    features: dict[PromptFormat, Path] = {}
+    """one folder of {set}.zarr per prompt format"""
+    companions: dict[Experience, tuple[Path, ...]] = {}
+    """folders of fitted companions: rollouts=FOLDER (CoCal), resampled=FOLDER (PostCal), prompts=FOLDER"""
+    output: Out
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the methods."""
+        if self.methods:
+            return self.methods.split(",")
+        return [name for name in self.settings.methods if METHODS[name].policy == self.algorithm]
+
+    @property
+    def chosen(self) -> list[Method]:
+        """The methods that there are."""
+        return [METHODS[name] for name in self.names if name in METHODS]
+
+    def sources(self):
+        formats = {method.prompt_format for method in self.chosen}
+        read_by_companions = {method.prompt_format for method in self.chosen if method.experience}
+        of_responses = [
+            Source(folder / f"{name}{ending}", prompt_format=prompt_format, dataset=name)
+            for folders, ending, needed in (
+                (self.responses, ".parquet", formats),
+                (self.features, ".zarr", read_by_companions),
+            )
+            for prompt_format, folder in folders.items()
+            if prompt_format in needed
+            for name in self.samples.root
+        ]
+        # companions learn from GRPO's rollouts, also where RLCR or DCPO trained the policy (appendix D)
+        return of_responses + [
+            Source(folder, experience=experience, algorithm="grpo")
+            for experience, folders in self.companions.items()
+            for folder in folders
+        ]
+
+    def named(self):
+        return sorted({method.estimate for method in self.chosen})
+
+    def declared(self):
+        """Of the methods' declarations, only what is not their looks counts."""
+        return [[method.name, method.target, method.columns] for method in self.chosen]
+
+    def run(self) -> None:
+        from cocal.store.contracts import PREDICTIONS
+        from cocal_study.methods.predictions import Checkpoint, predict
+        from cocal_study.methods.responses import Inputs
+
+        depends_on = {"estimators": self.settings, "samples": self.samples, "pool": self.pool, "methods": self.names}
+        attributes = self.attributes(self.output, depends_on, **self.cell)
+        loaded = {}
+        if self.companions:
+            from cocal_study.methods.companion_scores import load_experiences  # loads torch
+
+            fix_threads()
+            loaded = load_experiences(self.companions)
+        inputs = Inputs(self.settings, self.pool, self.features, loaded)
+        table = predict(self.names, self.samples, self.responses, inputs, Checkpoint(**self.cell))
+        write_frame(self.output, table, PREDICTIONS, attributes)
+        logging.info("%s: %d rows", self.output, len(table))

@@ -1,0 +1,131 @@
+"""Question sets: their sources, the sets, and the evaluation questions that also occur in training."""
+
+import logging
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from cocal.settings.parse import parse_settings
+from cocal.store import provenance, read_frame, write_document, write_frame, write_text
+from cocal.store.lineage import descent
+from cocal.store.provenance import file_digest
+from cocal_study.config.data import QuestionSetsSettings
+from cocal_study.questions.loaders import load_files, load_registered
+from cocal_study.questions.registry import Registry
+from cocal_study.questions.sources import fetch
+from cocal_study.stages.base import In, Out, OutTables, from_environment
+from cocal_study.stages.shared import Cached
+
+
+class Sources(Cached):
+    """Fetches the files that the cache lacks, verifies all files, and reports them."""
+
+    computed: ClassVar[bool] = False
+
+    registry: Registry = Field(default_factory=lambda: parse_settings(Registry, "config/datasets.yaml"))
+    """YAML file of the registry, or a part of it as JSON (default: config/datasets.yaml)"""
+    sets: tuple[str, ...] = ()
+    """registered names (default: all)"""
+    mirror: str | None = from_environment("COCAL_MIRROR")
+    """address that replaces the hosts: http(s)://... or file:///folder (default: the variable COCAL_MIRROR)"""
+    output: Out | None = None
+    """JSON report of the files and their checksums"""
+
+    def run(self) -> None:
+        registry, report = self.registry.slice(self.sets or self.registry.sets), {}
+        for name, entry in registry.sets.items():
+            for file in entry.source.files:
+                path = fetch(entry.source, file, self.cache, self.mirror)
+                facts = {"sha256": file_digest(path), "bytes": path.stat().st_size}
+                report.setdefault(name, {})[entry.source.place(file)] = facts
+            logging.info("%s: %d file(s) verified; licence: %s", name, len(report[name]), entry.licence)
+        if self.output:
+            write_document(self.output, {"files": report}, provenance("sources", registry))
+
+
+class Questions(Cached):
+    """Builds question sets and settles the questions that training and evaluation share."""
+
+    computed: ClassVar[bool] = False
+
+    settings: QuestionSetsSettings
+    registry: Registry = Registry()
+    """JSON or YAML file of the dataset registry, if a set is registered (config/datasets.yaml)"""
+    others: tuple[In, ...] = ()
+    """sets that are already built; their questions are not drawn again, and training sets are compared with the
+    evaluation sets among them"""
+    output: OutTables
+    """folder for one .parquet per set"""
+
+    def writes(self):
+        return [self.output / f"{name}.parquet" for name in self.settings.datasets]
+
+    def run(self) -> None:
+        """Build the sets, settle what is shared, and write them.
+
+        Raises:
+            ContractError: if a source file is missing or differs from its entry in the registry, or if an evaluation
+                question occurs in a training set and the settings refuse that.
+        """
+        from cocal.store.contracts import QUESTIONS
+        from cocal_study.questions.build import build_questions
+        from cocal_study.questions.overlap import settle
+
+        settings = self.settings
+        others = [read_frame(path, QUESTIONS) for path in self.others]
+        loaded = load_registered(settings.registered, self.registry, self.cache) | load_files(settings.files)
+        taken = [text for frame in others for text in frame["question"]]
+        frames = build_questions(settings.datasets, settings.world, settings.seed, loaded, taken)
+        evaluation = [frame for frame in (*others, *frames.values()) if frame["split"].iloc[0] == "evaluation"]
+        for name, frame in frames.items():
+            dataset = settings.datasets[name]
+            kept = settle(frame, evaluation, dataset.source, settings.overlap) if dataset.role == "training" else frame
+            path = self.output / f"{name}.parquet"
+            write_frame(path, kept, QUESTIONS, descent(path, self.command, settings.of(name), [], dataset=name))
+            logging.info("%s: %d questions", path, len(kept))
+
+
+class Overlap(Cached):
+    """Compares the sources of training with the evaluation sets and with the training sets that were built."""
+
+    computed: ClassVar[bool] = False
+
+    settings: QuestionSetsSettings
+    registry: Registry = Registry()
+    """JSON or YAML file of the dataset registry, if a set is registered"""
+    questions: Path
+    output: Out
+    """CSV file with one row per pair of questions"""
+
+    def reads(self):
+        return [self.questions / f"{name}.parquet" for name in self.settings.datasets]
+
+    def run(self) -> None:
+        """Compare, and write what they share.
+
+        Raises:
+            ContractError: if a training set still has a question that the settings exclude.
+        """
+        from cocal.store.contracts import QUESTIONS
+        from cocal_study.questions.build import build_questions
+        from cocal_study.questions.overlap import excluded_or_kept
+
+        settings = self.settings
+        built = {name: read_frame(path, QUESTIONS) for name, path in zip(settings.datasets, self.reads(), strict=True)}
+        # training sets are read from their sources, since the built ones lack the questions that were excluded
+        training = {name for name, dataset in settings.datasets.items() if dataset.role == "training"}
+        registered = {name: source for name, source in settings.registered.items() if name in training}
+        files = {name: source for name, source in settings.files.items() if name in training}
+        sources = build_questions(
+            {name: settings.datasets[name] for name in (*registered, *files)},
+            settings.world,
+            settings.seed,
+            load_registered(registered, self.registry, self.cache) | load_files(files),
+        )
+        shared = excluded_or_kept(built, sources, settings.overlap, self.questions)
+        write_text(self.output, shared.to_csv(index=False))
+        for (name, action), rows in shared.groupby(["dataset", "action"]):
+            named = ", ".join(rows["question_id"])
+            logging.info("%s: %d question(s) also in training, %s: %s", name, len(rows), action, named)
+        logging.info("%s: %d pair(s) of questions in all", self.output, len(shared))

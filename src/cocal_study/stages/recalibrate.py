@@ -1,0 +1,174 @@
+"""Rivals that learn from the same responses as the companions, and their confidences in evaluation responses."""
+
+import logging
+from pathlib import Path
+from typing import Any, Literal
+
+from cocal.answers.settings import VerifierSettings
+from cocal.companion.settings import CompanionSettings
+from cocal.errors import ConfigError
+from cocal.runtime.machine import fix_threads
+from cocal.settings.base import Count
+from cocal.store import read_frame, write_document, write_frame
+from cocal.store.lineage import Source
+from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
+from cocal_study.config.method import Rival
+from cocal_study.config.methods import METHODS
+from cocal_study.planning.rivals import RIVALS
+from cocal_study.stages.base import In, Out
+from cocal_study.stages.shared import Cell, Pool, TrainingSet
+
+
+class Recalibrate(Cell):
+    """Lets rivals of the companions learn from the same rollouts, and scores responses with them."""
+
+    rivals: tuple[str, ...]
+    settings: EstimatorSettings = EstimatorSettings()
+    split: CompanionSettings = CompanionSettings()
+    """JSON: settings of companions, whose split of the questions is taken"""
+    verifier: VerifierSettings = VerifierSettings()
+    samples: EvaluationSets
+    pool: Pool = 10
+    rollouts: In
+    questions: TrainingSet
+    evaluated: tuple[In, ...]
+    """evaluation sets, never to learn from"""
+    responses: Path
+    """folder of {set}.parquet, to score"""
+    previous_stage: Count | None = None
+    """step after which the last stage begins, to learn from its rollouts too"""
+    rollout_features: Path | None = None
+    """feature store of the rollouts, for rivals that read states"""
+    resampled: Path | None = None
+    """folder of PostCal's responses, for PostCal and CoCal to learn from"""
+    resampled_features: Path | None = None
+    features: Path | None = None
+    """folder of {set}.zarr, for rivals that read states"""
+    companions: dict[Literal["rollouts", "resampled", "one-layer"], Path] = {}
+    """folders of fitted companions: rollouts=FOLDER (CoCal), resampled=FOLDER (PostCal), one-layer=FOLDER (of one
+    hidden layer)"""
+    output_calibrators: Out
+    output: Out
+
+    def writes(self):
+        return [self.output_calibrators]
+
+    @property
+    def compared(self) -> list[Rival]:
+        """The rivals.
+
+        Raises:
+            ConfigError: if there is no such rival.
+        """
+        if unknown := [name for name in self.rivals if name not in RIVALS]:
+            raise ConfigError(f"--rivals: there is no {unknown[0]!r}; there are {', '.join(RIVALS)}")
+        return [RIVALS[name] for name in self.rivals]
+
+    def sources(self):
+        # all must be of the same backbone, policy and step
+        prompt_format, sets = METHODS[self.compared[0].method].prompt_format, self.samples.root
+        found = super().sources()
+        tables = {name: self.responses / f"{name}.parquet" for name in sets}
+        found += [Source(path, prompt_format=prompt_format, dataset=name) for name, path in tables.items()]
+        found += [Source(self.features / f"{name}.zarr", dataset=name) for name in sets if self.features]
+        found += [Source(self.rollout_features)] if self.rollout_features else []
+        resampled = (self.resampled, self.resampled_features)
+        found += [Source(path, experience="resampled") for path in resampled if path]
+        kinds = {"one-layer": "rollouts"}
+        return found + [Source(path, experience=kinds.get(kind, kind)) for kind, path in self.companions.items()]
+
+    def named(self):
+        return sorted({rival.score or rival.learn for rival in self.compared} - {""})
+
+    def declared(self):
+        """Of the rivals' declarations, only what is computed from counts."""
+        return [[rival.name, rival.method, rival.learn, rival.reader] for rival in self.compared]
+
+    def run(self) -> None:
+        from cocal.store.contracts import PREDICTIONS
+        from cocal_study.methods.predictions import Checkpoint
+        from cocal_study.methods.recalibration.confidences import (
+            Scorer,
+            check_companions,
+            learn_scores,
+            predict_rivals,
+            scores_to_learn_from,
+        )
+        from cocal_study.methods.recalibration.fits import fit_rivals
+
+        names = list(self.rivals)
+        self._check_readers()
+        depends_on = {"rivals": names, "estimators": self.settings, "split": self.split, "samples": self.samples}
+        depends_on |= {"pool": self.pool, "verifier": self.verifier, "previous_stage": self.previous_stage}
+        bases = self._bases()
+        companions = {}
+        if self.companions:
+            from cocal.companion.companions import load_companions  # loads torch
+
+            fix_threads()
+            companions = {kind: load_companions(folder) for kind, folder in self.companions.items()}
+        check_companions(companions, self.split, self.step, self.companions)
+        rollouts, states = bases["all"]
+        learnt = learn_scores(names, rollouts, states)
+        scorer = Scorer(names, self.settings, companions, learnt, self.pool)
+        experience = {
+            basis: (table, scores_to_learn_from(scorer.on(basis), table, states))
+            for basis, (table, states) in bases.items()
+        }
+        fits = fit_rivals(experience, learnt)
+        cell = Checkpoint(**self.cell)
+        table = predict_rivals(scorer, fits, self.samples.root, self.responses, self.features, cell)
+        for path, write, content in (
+            (self.output_calibrators, write_document, [fits.model_dump(mode="json")]),
+            (self.output, write_frame, [table, PREDICTIONS]),
+        ):
+            write(path, *content, self.attributes(path, depends_on, **self.cell))
+        logging.info("%s: %d rows of %d fits", self.output, len(table), len(fits.fits))
+
+    def _check_readers(self) -> None:
+        """Refuse other states and companions than those that the rivals need."""
+        reading = [rival for rival in self.compared if rival.reads_states]
+        kinds = dict.fromkeys(rival.reader for rival in reading if rival.reader)
+        if self.companions.keys() != kinds.keys():
+            needed = ", ".join(kinds) or "no kind"
+            raise ConfigError(f"--companions: these rivals need one folder of each of {needed}")
+        wanted = (bool(reading), any(rival.reader != "resampled" for rival in reading))
+        if (self.features is not None, self.rollout_features is not None) != wanted:
+            raise ConfigError(
+                "--features and --rollout-features belong to rivals that read states; PostCal needs the first"
+            )
+        resampled = (self.resampled is not None, self.resampled_features is not None)
+        if len({*resampled}) > 1 or ("resampled" in kinds and not all(resampled)):
+            raise ConfigError("--resampled and --resampled-features go together; PostCal needs them")
+        if self.previous_stage and self.previous_stage >= self.step:
+            raise ConfigError(f"--previous-stage: no step up to {self.step} is after step {self.previous_stage}")
+
+    def _bases(self) -> dict[str, tuple[Any, Any]]:
+        """The responses of each basis (a table), and their states where a rival reads them (a FeatureReader)."""
+        import pandas as pd
+
+        from cocal.answers.equivalence import Verifier
+        from cocal.companion.supervision import check_features
+        from cocal.features.store import open_features
+        from cocal.store.contracts import QUESTIONS
+        from cocal_study.methods.recalibration.confidences import read_experience, with_classes
+
+        evaluated = pd.concat([read_frame(path, QUESTIONS) for path in self.evaluated], ignore_index=True)
+
+        def read(folder: Path, features: Path | None) -> tuple[Any, Any]:
+            table = read_experience(folder, self.questions, self.step, self.split, evaluated)
+            states = features and open_features(features)
+            if states is not None:
+                check_features(table, states)
+            return table, states
+
+        rollouts, states = read(self.rollouts, self.rollout_features)
+        if any(METHODS[rival.method].needs_pool for rival in self.compared):
+            with Verifier(self.verifier) as judge:
+                rollouts = with_classes(rollouts, judge)
+        bases = {"all": (rollouts, states)}
+        if self.previous_stage:
+            bases["last"] = rollouts[rollouts["step"] > self.previous_stage], states
+        if self.resampled:
+            bases["resampled"] = read(self.resampled, self.resampled_features)
+        return bases

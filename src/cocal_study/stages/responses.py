@@ -1,0 +1,123 @@
+"""Evaluation responses of a checkpoint: sampled and judged, or judged anew."""
+
+import logging
+from pathlib import Path
+
+from cocal.features.settings import FeatureSettings
+from cocal.runtime.machine import fix_threads
+from cocal.store import digest, read_frame, read_provenance, write_frame
+from cocal.store.lineage import FACTS, Source, descent, inherited
+from cocal.store.run_folder import RunFolder
+from cocal_study.config.engine import gpus_of
+from cocal_study.config.evaluation import GenerationSettings
+from cocal_study.planning.plan import ResponsePlan
+from cocal_study.questions.prompts import Prompts
+from cocal_study.stages.base import In, Out, OutFolder, OutTables
+from cocal_study.stages.shared import Cell, Judges, PromptSet, Unfinished
+
+
+class Responses(Cell, Judges):
+    """Samples all sets, releases the policy, and judges all sets."""
+
+    settings: GenerationSettings = GenerationSettings()
+    plan: ResponsePlan
+    prompt_format: str
+    """prompt format: answer, verbal, ..."""
+    questions: Path
+    checkpoint: Path
+    prompts: PromptSet
+    features: FeatureSettings | None = None
+    """JSON: layers and dtype of the states that vLLM keeps (default: none)"""
+    prompt: bool = False
+    """also store the state of the last prompt token"""
+    task_response: bool = False
+    """stop before the first <reason> or confidence statement"""
+    run_folder: Unfinished
+    output: OutTables
+    """folder for {set}.parquet"""
+    output_kept: OutFolder | None = None
+    """folder for the states, {set}.zarr"""
+
+    def reads(self):
+        return [self.checkpoint, *(self.questions / f"{name}.parquet" for name in self.plan.sets)]
+
+    def named(self):
+        engines = [self.settings.engine]
+        engines += [self.judge.root.engine] if self.judge.root.kind == "llm" else []
+        return [engine.opens for engine in engines]
+
+    def run(self) -> None:
+        from cocal.models.loading import fingerprint
+        from cocal.store.contracts import QUESTIONS
+        from cocal_study.generation.evaluation import Evaluated, Kept, judge_sets, sample_sets
+        from cocal_study.questions.build import golds_digest, texts_digest
+
+        settings, plan, prompt_format = self.settings, self.plan, self.prompt_format
+        questions = {name: read_frame(self.questions / f"{name}.parquet", QUESTIONS) for name in plan.sets}
+        domains = sorted({of_set["domain"].iloc[0] for of_set in questions.values()})
+        judging = self.judging(domains)
+        prompts = Prompts(self.prompts)
+        fix_threads(gpus_of(settings.engine, *judging.engines))
+        kept = Kept(self.features, self.prompt, self.task_response) if self.features else None
+        depends_on = {
+            "generation": settings,
+            "plan": plan,
+            "prompts": {d: prompts.identity(*plan.formats(prompt_format), domain=d) for d in domains},
+            "prompt_format": prompt_format,
+        }
+        attributes = {
+            name: descent(
+                self.output / f"{name}.parquet",
+                self.command,
+                depends_on | judging.settings,
+                [Source(self.checkpoint), Source(self.questions / f"{name}.parquet")],
+                prompt_format=prompt_format,
+                dataset=name,
+                **self.cell,
+            )
+            for name in plan.sets
+        }
+        inputs = {
+            "checkpoint": fingerprint(self.checkpoint),
+            "questions": {name: texts_digest(of_set) for name, of_set in questions.items()},
+        }
+        folder = RunFolder(self.run_folder, digest(depends_on | inputs | ({"kept": str(kept)} if kept else {})))
+        wanted = Evaluated(**self.cell, prompt_format=prompt_format, plan=plan, questions=questions, kept=kept)
+        sample_sets(wanted, self.checkpoint, settings, prompts, folder)
+        golds = {name: golds_digest(of_set) for name, of_set in questions.items()}
+        files = judge_sets(wanted, judging, golds, attributes, folder, self.judgements)
+        outputs = {file: self.output / f"{name}.parquet" for name, file in files.items()}
+        if self.output_kept:
+            (folder.path / "kept").mkdir(exist_ok=True)  # it is empty where no method reads states
+            outputs["kept"] = self.output_kept
+        folder.publish(outputs)
+
+
+class Judge(Judges):
+    """Judges existing responses."""
+
+    questions: In
+    """question set that was answered (.parquet)"""
+    responses: In
+    """table of responses; verdicts in it are ignored"""
+    pool: bool = False
+    """also compare the answers to each question, for self-consistency"""
+    output: Out
+
+    def run(self) -> None:
+        from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
+        from cocal_study.generation.evaluation import judge_set
+
+        questions = read_frame(self.questions, QUESTIONS)
+        sampled = read_frame(self.responses, SAMPLED)
+        domain = questions["domain"].iloc[0]
+        judging = self.judging([domain])
+        fix_threads(gpus_of(*judging.engines))
+        with judging.open(self.judgements) as judges:
+            judge = judges[domain]
+            table = judge_set(sampled, questions, judge, pool=self.pool, source=str(self.responses))
+            facts = judging.provenance(judge) | inherited(self.responses, *FACTS)
+        depends_on = {"responses": read_provenance(self.responses).get("digest"), "pool": self.pool}
+        attributes = self.attributes(self.output, depends_on | judging.settings, **facts)
+        write_frame(self.output, table, RESPONSES, attributes)
+        logging.info("%s: %d responses, accuracy %.3f", self.output, len(table), table["correct"].mean())

@@ -1,0 +1,194 @@
+"""Rollouts that no training here makes: those that another engine dumped, and PostCal's."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from cocal.answers.settings import VerifierSettings
+from cocal.engines.states import Reading
+from cocal.features.settings import FeatureSettings
+from cocal.objectives import PROMPT_FORMATS
+from cocal.runtime.machine import fix_threads
+from cocal.settings.base import Algorithm, Count, Positive
+from cocal.store import digest, read_frame, write_text
+from cocal.store.lineage import Source, identities, inherited
+from cocal.store.provenance import canonical
+from cocal.store.run_folder import RunFolder, file_states
+from cocal_study.config.engine import EngineChoice, gpus_of
+from cocal_study.config.evaluation import PostCalSettings
+from cocal_study.config.policy import PolicySettings
+from cocal_study.questions.prompts import Prompts
+from cocal_study.stages.base import Out, OutFolder, Stage
+from cocal_study.stages.shared import PromptSet, ReadByCheckpoints, Unfinished
+
+
+class ImportRollouts(ReadByCheckpoints):
+    """Turns rollout dumps of slime, TRL or JSON lines into rollout tables."""
+
+    computed: ClassVar[bool] = False
+
+    settings: PolicySettings
+    algorithm: Algorithm
+    verifier: VerifierSettings = VerifierSettings()
+    format: Literal["slime", "trl", "jsonl"]
+    dumps: Path
+    """folder of dumps, one file per step"""
+    questions: Path
+    policy: Path
+    """checkpoint of the tokenizer and vocabulary"""
+    correctness: Literal["verifier", "reward"] = "verifier"
+    """what decides which responses are correct: our verifier, or the reward of the dumps"""
+    reward_key: str = "reward"
+    """name of the reward where dumps have several"""
+    tokenise: str | None = None
+    """prompt set for tokenising dumps that have only text; the ids may differ from those that were sampled"""
+    features: FeatureSettings = FeatureSettings()
+    """JSON: batch_tokens, for log-probabilities that dumps lack"""
+    run_folder: Unfinished
+    output: OutFolder
+    """folder for the tables, one per step"""
+
+    def sources(self):
+        return [Source(self.policy, algorithm="base", step=0), Source(self.questions)]
+
+    def reads(self):
+        return [self.policy, self.questions, self.dumps, *self.readers]
+
+    def run(self) -> None:
+        from cocal.answers.equivalence import Verifier
+        from cocal.models.loading import read_vocabulary
+        from cocal.store.contracts import QUESTIONS
+        from cocal_study.generation.replay import Rescorer, StepCheckpoints
+        from cocal_study.policy.importing import Dumps, StepTables, import_rollouts
+        from cocal_study.policy.recorder import Outputs
+        from cocal_study.questions.build import questions_digests
+
+        fix_threads()
+        questions = read_frame(self.questions, QUESTIONS)
+        prompts = Prompts(self.tokenise) if self.tokenise else None
+        dumps = Dumps.of(self.format, self.dumps, self.settings.steps, self.reward_key)
+        checkpoints = StepCheckpoints(self.checkpoints, self.exact) if self.readers else None
+        depends_on = {
+            "policy": self.settings,
+            "verifier": self.verifier,
+            "format": self.format,
+            "correctness": self.correctness,
+            "reward_key": self.reward_key,
+            "tokenised_text": prompts and prompts.identity(PROMPT_FORMATS[self.algorithm]),
+            "missing_logprobs": "computed" if checkpoints else "refused",
+        }
+        inputs = {
+            "dumps": file_states(dumps.files.values()),
+            "checkpoints": checkpoints and checkpoints.state(),
+        } | questions_digests(questions)
+        facts = inherited(self.policy, "backbone") | {"algorithm": self.algorithm, "experience": "rollouts"}
+        attributes = self.attributes(self.output, depends_on, **facts)
+        with Verifier(self.verifier) if self.correctness == "verifier" else nullcontext() as judge:
+            tables = StepTables(
+                self.settings,
+                self.algorithm,
+                questions=questions,
+                vocabulary=read_vocabulary(self.policy),
+                judge=judge,
+                scorer=checkpoints and Rescorer(checkpoints, self.features.batch_tokens),
+                prompts=prompts,
+            )
+            run_folder = RunFolder(self.run_folder, digest(depends_on | inputs | {"parents": identities(attributes)}))
+            import_rollouts(dumps, tables, run_folder, Outputs({}, self.output, attributes=attributes))
+
+
+class ImportCost(Stage):
+    """Writes what a training took that another engine ran."""
+
+    computed: ClassVar[bool] = False
+
+    seconds: Positive
+    items: Count
+    device: str
+    output: Out
+
+    def run(self) -> None:
+        write_text(self.output, canonical(self.model_dump(include={"seconds", "items", "device"})) + "\n")
+
+
+class Resample(Stage):
+    """Answers the training questions again with the final policy."""
+
+    settings: PostCalSettings = PostCalSettings()
+    policy: PolicySettings
+    """JSON: the policy training whose questions are repeated"""
+    features: FeatureSettings = FeatureSettings()
+    verifier: VerifierSettings = VerifierSettings()
+    engine: EngineChoice = EngineChoice.model_validate({"kind": "transformers"})
+    checkpoint: Path
+    backbone: str
+    questions: Path
+    like: Path | None = None
+    """rollouts whose questions are repeated, step by step; by default those of the schedule of --policy"""
+    prompts: PromptSet
+    run_folder: Unfinished
+    rollouts: OutFolder
+    """folder for the response tables, one per step"""
+    output_features: OutFolder
+    cost: Out | None = None
+    """JSON file for the time of the sampling alone"""
+
+    def sources(self):
+        asked = [Source(self.like, experience="rollouts")] if self.like else []
+        return [Source(self.checkpoint, experience="rollouts"), Source(self.questions), *asked]
+
+    def named(self):
+        return [self.engine.root.opens]
+
+    def run(self) -> None:
+        from cocal.answers.equivalence import Verifier
+        from cocal.engines.engine import open_engine
+        from cocal.features.forward import RESPONSE_POOLINGS, resolve_layers
+        from cocal.models.loading import fingerprint, load_policy, load_tokenizer, read_config, text_config
+        from cocal.store.contracts import QUESTIONS, RESPONSES
+        from cocal_study.generation.responses import Sampler
+        from cocal_study.policy.recorder import Outputs
+        from cocal_study.policy.resample import resample
+        from cocal_study.policy.schedule import asked_questions, question_schedule
+        from cocal_study.questions.build import questions_digests
+
+        settings, training, features, engine_settings = self.settings, self.policy, self.features, self.engine.root
+        questions = read_frame(self.questions, QUESTIONS)
+        prompts = Prompts(self.prompts)
+        fix_threads(gpus_of(engine_settings))
+        depends_on = {"postcal": settings, "policy": training, "features": features, "verifier": self.verifier}
+        depends_on["prompts"] = prompts.identity("answer")
+        inputs = {"checkpoint": fingerprint(self.checkpoint), "engine": engine_settings} | questions_digests(questions)
+        if self.like:
+            rollouts = read_frame(self.like, RESPONSES, ["step", "question_id", "response_id"])
+            schedule = asked_questions(rollouts, questions, training.steps, training.responses_per_question)
+        else:
+            schedule = question_schedule(len(questions), training.steps, training.questions_per_step, training.seed)
+        facts = {"backbone": self.backbone, "algorithm": "grpo", "step": training.steps, "experience": "resampled"}
+        attributes = self.attributes(self.rollouts, depends_on, **facts)
+        inputs["parents"] = identities(attributes)
+        config, reading, loaded = text_config(read_config(self.checkpoint)), None, None
+        if features.source == "engine":
+            reading = Reading(resolve_layers(features.layers, config.num_hidden_layers), RESPONSE_POOLINGS)
+            tokenizer = load_tokenizer(self.checkpoint)
+        else:
+            loaded = load_policy(self.checkpoint)
+            tokenizer = loaded.tokenizer
+        opened = open_engine(engine_settings, self.checkpoint, loaded, reading)
+        with Verifier(self.verifier) as verifier, opened as engine:
+            inputs["decoder"] = engine.label
+            made = {**attributes, "engine": engine.label}
+            resample(
+                settings,
+                training,
+                policy=loaded,
+                config=config,
+                sampler=Sampler(engine, tokenizer, prompts),
+                identity=f"{self.backbone}/postcal",
+                questions=questions,
+                schedule=schedule,
+                verifier=verifier,
+                features=features,
+                run=RunFolder(self.run_folder, digest(depends_on | inputs)),
+                outputs=Outputs({}, self.rollouts, self.output_features, self.cost, made),
+            )

@@ -1,0 +1,157 @@
+"""Stages as typed models: their flags, the words of planned jobs, and what is refused."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from cocal.cli import main
+from cocal.errors import ConfigError
+from cocal.settings.base import Count, Model
+from cocal_study.commands.catalogue.stages import STAGES
+from cocal_study.stages import base
+from cocal_study.stages.base import In, Out, OutFolder, Stage, from_environment, job_of, stage_of
+from planned_jobs import jobs_of, study_of
+
+TYPED = [name for name, command in STAGES.items() if callable(command.flags)]
+
+
+def parsed(words):
+    """The job that a command line describes."""
+    parser = argparse.ArgumentParser()
+    STAGES[words[0]].add_to(parser)
+    return job_of(parser.parse_args(words[1:], argparse.Namespace(command=words[0])))
+
+
+@pytest.mark.parametrize("name", ["smoke", "paper"])
+def test_the_words_of_a_planned_job_make_the_same_job(name):
+    seen = set()
+    for job in jobs_of(study_of(name)).values():
+        if not job.rule.startswith(("table_", "figure_")) and job.words not in seen:
+            seen.add(job.words)
+            again = parsed(job.words)
+            assert type(again) is stage_of(job.words[0])
+            assert tuple(again.words) == job.words
+    assert {words[0] for words in seen} >= {*TYPED} - {"slime", "replay", "judge", "sources", "hub"} - {
+        *("import-checkpoints", "import-rollouts", "import-cost")
+    }
+
+
+@pytest.mark.parametrize("command", TYPED)
+def test_every_command_has_its_stage(command):
+    assert stage_of(command).command == command
+    assert stage_of(command).__doc__
+
+
+class Inner(Model):
+    """Settings of a stage."""
+
+    bins: Count = 10
+
+
+class Probe(Stage):
+    """A stage with a field of every kind."""
+
+    settings: Inner = Inner()
+    """settings"""
+    step: Count | None = None
+    """a step"""
+    many: tuple[Count, ...] = ()
+    """numbers, 50 % of them"""
+    one: dict[str, In] = {}
+    """one place of each kind"""
+    several: dict[str, tuple[In, ...]] = {}
+    """places of each kind"""
+    given: bool = False
+    """whether"""
+    left: In | None = None
+    """a place"""
+    variable: str | None = from_environment("COCAL_OF_A_TEST")
+    """from the environment"""
+    output: OutFolder
+    """a folder"""
+    beside: Out | None = None
+    """a file"""
+
+
+@pytest.fixture
+def probe(monkeypatch):
+    """Reads the flags of the stage above."""
+    monkeypatch.setattr(base, "stage_of", lambda command: Probe)
+
+    def read(*words):
+        parser = argparse.ArgumentParser()
+        for flag in base.flags_of("probe"):
+            flag.add_to(parser)
+        return job_of(parser.parse_args(words, argparse.Namespace(command="probe")))
+
+    return read
+
+
+def test_words_and_flags_are_inverse(probe):
+    words = ["--settings", '{"bins":3}', "--step", "2", "--many", "1", "5", "--one", "a=x", "b=y=z"]
+    words += ["--several", "a=p", "a=q", "b=r", "--given", "--left", "l", "--output", "o", "--beside", "f"]
+    stage = probe(*words)
+    assert stage.words == ["probe", *words]
+    assert stage.one == {"a": Path("x"), "b": Path("y=z")}
+    assert stage.several == {"a": (Path("p"), Path("q")), "b": (Path("r"),)}
+    assert {*map(str, stage.reads())} == {"x", "y=z", "p", "q", "r", "l"}
+    assert stage.writes() == [Path("o")]
+
+
+def test_what_is_empty_or_not_given_is_left_out_and_zero_is_not():
+    stage = Probe(output="o", many=(), one={}, given=False, left=None, beside=None, settings=Inner())
+    assert stage.words == ["probe", "--settings", '{"bins":10}', "--output", "o"]
+    at_zero = stage_of("predictions")(
+        backbone="b", algorithm="base", step=0, samples={}, responses={}, output="o"
+    ).words
+    assert at_zero[at_zero.index("--step") + 1] == "0"
+
+
+def test_a_default_may_come_from_the_environment(probe, monkeypatch):
+    assert probe("--output", "o").variable is None
+    monkeypatch.setenv("COCAL_OF_A_TEST", "there")
+    assert probe("--output", "o").variable == "there"
+    assert probe("--output", "o", "--variable", "here").variable == "here"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--step", "0"], "--step: Input should be greater than or equal to 1"),
+        (["--many", "1", "x"], "--many.1: Input should be a valid integer"),
+        (["--settings", '{"bin": 3}'], "--settings: 1 problem"),
+        (["--settings", "{"], "--settings: not valid JSON"),
+        (["--one", "a"], "--one: 'a' is not KIND=VALUE"),
+        (["--one", "a=x", "a=y"], "--one: 2 values of a; give one"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_the_name_of_its_flag(probe, words, message):
+    with pytest.raises(ConfigError) as caught:
+        probe("--output", "o", *words)
+    assert message in str(caught.value)
+
+
+def test_a_command_ends_with_one_sentence_about_a_wrong_value(tmp_path, capsys):
+    words = ["metrics", "--predictions", "p", "--seeds", "one", "--output", str(tmp_path / "m.nc")]
+    assert main(words) == 2
+    assert "cocal metrics: error: flags of cocal metrics: 1 problem" in (said := capsys.readouterr().err)
+    assert "--seeds.0: Input should be a valid integer" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_flag_or_choice_is_refused_by_its_name(capsys):
+    for words, message in (
+        (["metrics", "--predictions", "p", "--output", "m.nc", "--bins", "3"], "unrecognized arguments: --bins"),
+        (["metrics", "--predictions", "p", "--output", "m.nc", "--sweep", "x"], "argument --sweep: invalid choice"),
+        (["metrics", "--output", "m.nc"], "the following arguments are required: --predictions"),
+    ):
+        with pytest.raises(SystemExit):
+            main(words)
+        assert message in capsys.readouterr().err
+
+
+def test_no_field_hides_one_of_pydantic():
+    for command in TYPED:
+        assert not {*stage_of(command).model_fields} & {*dir(BaseModel)}
