@@ -79,9 +79,11 @@ class GenerationSettings(Model):
 
     engine: EngineSettings = TransformersSettings()
     seed: int = 42
+    """Seed of the sampling."""
     temperature: Positive = 0.7
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.8
     top_k: Count = 20
+    """Number of most likely tokens to sample from."""
     presence_penalty: float = 1.5
     """Number that is subtracted once from the logit of every token that the response already contains."""
     pool: Count = 10

@@ -101,21 +101,27 @@ class PolicySettings(Model):
     engine: Literal["trl", "slime"] = "trl"
     """Training engine: TRL's trainer in this package, or slime, the paper's engine, in its container."""
     algorithms: tuple[Algorithm, ...] = ("grpo",)
+    """Algorithms that train a policy each."""
     dataset: Name
     """Name of the set of training questions."""
     seed: int = 42
+    """Seed of the order of questions and of the sampling of rollouts."""
     steps: Count = 120
     """Number of rollout batches; the policy after t - 1 batches samples the responses of step t."""
     stages: tuple[Count, ...] = (40, 80, 120)
     """Steps whose checkpoints are evaluated; the last one equals `steps`."""
     questions_per_step: Count = 256
+    """Number of questions of a rollout batch."""
     responses_per_question: Count = 8
     max_response_length: dict[Algorithm, Count] = {"grpo": 3000, "rlcr": 4096, "dcpo": 3000}
     """Longest rollout in tokens, by algorithm."""
     temperature: Positive = 1.0
+    """Temperature of the rollouts."""
     clip_low: Positive = 0.20
     clip_high: Positive = 0.28
+    """The ratio of probabilities is clipped to between 1 - `clip_low` and 1 + `clip_high`."""
     kl_coefficient: float = 0.0
+    """Weight of the divergence from the first policy in the loss; 0 leaves it out."""
     dcpo_group_weight: Share = 0.5
     """Weight lambda of the group accuracy in DCPO's confidence target."""
     invalid_confidence: Share = 1.0
