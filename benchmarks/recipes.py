@@ -25,7 +25,8 @@ from cocal.features.store import NumberFormat, create_features, open_features
 from cocal.models.loading import Policy
 from cocal.own_policy import fitting
 from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.recipes import folds_of, inputs_of
+from cocal.own_policy.prefixes import Rows
+from cocal.own_policy.recipes import best, folds_of
 from cocal.own_policy.states import Encoder
 
 SPLITS, FORMAT = 5, "bfloat16"
@@ -70,7 +71,7 @@ def splits(checkpoint: str, rollouts: Path, count: int | None):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "states.zarr"
         store, tokens = fitting._states(policy, rows, policy.blocks - 1, FORMAT, 4096, path, None, True)
-        states = inputs_of(store, policy.blocks - 1, None)
+        states = Rows.of(rows["length"], None).inputs(store, policy.blocks - 1, None)
     for k in range(SPLITS):
         yield rows, states, tokens, folds_of(rows["question"], 7) == k
 
@@ -88,7 +89,8 @@ def briers(
     inputs, width = np.concatenate([states, tokens], axis=1), states.shape[1]
     for reads in ({width, inputs.shape[1]}, {width}):
         settings, fold = CompanionSettings(targets=("binary",)), folds_of(known["question"], 42)
-        chosen = fitting._best(inputs[~held, : max(reads)], reads, width, learnt, fold, last, settings)
+        each = Rows.of(known["length"], None)
+        chosen = best(each, inputs[~held, : max(reads)], reads, width, learnt, fold, last, settings)
         with torch.inference_mode():
             given = torch.from_numpy(inputs[held, : len(chosen.model.input_mean)])
             found.append(chosen.model(given).mean(dim=0).numpy())

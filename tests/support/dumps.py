@@ -12,8 +12,8 @@ from cocal.answers.settings import VerifierSettings
 from cocal.engines.engine import Sampling
 from cocal.models.loading import Policy
 from cocal_study.config.policy import PolicySettings
-from cocal_study.generation.evaluation import with_verdicts
 from cocal_study.generation.responses import Sampler
+from cocal_study.generation.sampling import with_verdicts
 from cocal_study.generation.transformers_engine import TransformersEngine
 from cocal_study.policy.schedule import question_schedule
 from cocal_study.questions.prompts import Prompts

@@ -23,6 +23,7 @@ from cocal.own_policy.scored import (
     vote_shares,
     write_decisions,
 )
+from cocal.own_policy.stopping import read_courses, threshold_to_stop
 from cocal.settings.parse import validate
 
 _TITLES = {
@@ -39,6 +40,8 @@ def run_decide(options: argparse.Namespace) -> None:
     reading = Reading(field_mapping(options.field), options.name, answer, options.correct_above)
     if options.way == "abstain":
         _abstain(options, reading)
+    elif options.way == "stop":
+        _stop(options, reading)
     else:
         _choose(options, reading)
 
@@ -109,6 +112,40 @@ def _abstain(options: argparse.Namespace, reading: Reading) -> None:
         right = pools.correct[rows]
         among, of_all = 100 * (~right[answered]).mean(), 100 * (~right).mean()
         print(f"  wrong among the answered: {among:.1f} %; among all: {of_all:.1f} %")
+
+
+def _stop(options: argparse.Namespace, reading: Reading) -> None:
+    if options.threshold is not None and (options.risk or options.delta):
+        raise ConfigError("--risk and --delta certify a threshold by --calibration; leave them out, or --threshold")
+    risk, delta = options.risk or 0.1, options.delta or 0.1
+    new, threshold = read_courses(options.input, reading, ("stopped_at",)), options.threshold
+    print(new.scored.as_read)
+    if options.calibration:
+        old = read_courses(options.calibration, reading)
+        print(old.scored.as_read)
+        threshold = threshold_to_stop(new, old, max_risk=risk, delta=delta)
+    if threshold is None:
+        print(
+            f"No threshold can be certified: {options.calibration} does not show that at most {100 * risk:g} % of the "
+            "stopped responses would have been right, so none is stopped. Give more calibration questions "
+            f"({fewest_questions(risk, delta)} whose response is stopped and wrong do), or a larger --risk or --delta."
+        )
+    else:
+        print(f"threshold {threshold!r}: responses are stopped where their confidence falls below it")
+        print(f'  For `cocal serve`: "confidence_every": {new.every}, "confidence_stop_below": {threshold!r}')
+    if threshold is not None and options.calibration:
+        print(
+            f"  With a probability of at least {100 * (1 - delta):g} %, at most {100 * risk:g} % of stopped responses "
+            "from this source would have been right (Learn then Test)."
+        )
+    at, right = new.stopped(0.0 if threshold is None else threshold), new.scored.correct
+    places, stopped = [one or None for one in at.tolist()], at > 0
+    write_decisions(new.scored, np.arange(len(at)), {"stopped_at": places}, options.output)
+    saved = 100 * (new.tokens - at)[stopped].sum() / new.tokens.sum()
+    print(f"{options.output}: {stopped.sum():,} of {len(at):,} responses are stopped, {saved:.1f} % of tokens saved")
+    if right is not None and stopped.any():
+        among, lost = right[stopped].mean(), right[stopped].sum() / max(right.sum(), 1)
+        print(f"  right among the stopped: {100 * among:.1f} %; of all right responses {100 * lost:.1f} % are lost")
 
 
 def _say_accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], resamples: int) -> None:

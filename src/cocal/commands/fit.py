@@ -56,6 +56,7 @@ def run_fit(options: argparse.Namespace) -> None:
         recipe=recipe,
         cut=options.cut,
         token_probability=None if options.beside is None else options.beside == "token-probability",
+        prefixes=options.prefixes,
         settings=settings,
         reading=reading,
         layer=options.layer,

@@ -24,8 +24,11 @@ def run_score(options: argparse.Namespace) -> None:
         options.seed,
         options.batch_tokens or usual_batch_tokens(),
         options.max_response_length,
+        options.every,
     )
     companion = Companion.from_pretrained(options.companion)
+    if options.every:
+        companion.about.check_prefixes()
     checked = check(wanted, companion.about)
     checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
     checkpoint.warn_of_other(companion.about)
@@ -35,6 +38,10 @@ def run_score(options: argparse.Namespace) -> None:
     if options.engine == "vllm":
         if options.adapter is not None:
             raise ConfigError("--adapter is merged in memory, where vLLM does not find it; leave out --engine vllm")
+        if options.every:
+            raise ConfigError(
+                "--every reads states within responses, which needs transformers; leave out --engine vllm"
+            )
         scores = by_vllm(companion, checkpoint, wanted)
     else:
         scores = by_transformers(companion, checkpoint, wanted, options.precision)

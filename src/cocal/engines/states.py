@@ -18,6 +18,13 @@ LAYERS = "cocal_layers"
 """Name of the blocks in vLLM's `additional_config`, which keeps engines of other blocks apart in its compile cache."""
 FIRST_RUNNER = {SECOND_RUNNER: "0"}
 """What of the environment makes vLLM use the first of its two model runners, the one that gives states."""
+COURSE = "cocal_course"
+"""Name of what was read of a growing response: in an output within it the number of tokens and what was read there, in
+the last output all that was read."""
+BELOW = "cocal_below"
+"""vLLM's `stop_reason` of a response that ended since its confidence fell below the threshold of its request, and the
+name of the threshold in the request's `kv_transfer_params`."""
+EVERY = "cocal_every"
 _PROMPT = "cocal_prompt"
 _GIVING = (
     "Llama, Mistral, Ministral3, Qwen2, Qwen3, Qwen3Moe, Phi3, Granite, GptOss, DeepseekV3, Gemma4, MiniCPM, Apertus "
@@ -89,14 +96,16 @@ def engine_settings(layers: Sequence[int], connector: str, **extra: Any) -> dict
     }
 
 
-def asking(prompt: int = 0) -> dict[str, Any]:
+def asking(prompt: int = 0, every: int = 0, below: float | None = None) -> dict[str, Any]:
     """The `extra_args` of the sampling parameters of a request that is to be read.
 
     Args:
         prompt: Number of tokens of the prompt, if the request's prompt holds a response after it, which is read; 0 if
             the response that the request generates is read.
+        every: Number of tokens after each of which a response that the request generates is read, too; 0 for none.
+        below: Confidence below which it then ends.
     """
-    return {"kv_transfer_params": {_PROMPT: prompt}}
+    return {"kv_transfer_params": {_PROMPT: prompt} | ({EVERY: every, BELOW: below} if every else {})}
 
 
 def asked(parameters: dict[str, Any] | None) -> int | None:

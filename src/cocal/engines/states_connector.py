@@ -23,7 +23,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
 
-from cocal.engines.states import STATES, asked
+from cocal.engines.states import BELOW, COURSE, EVERY, STATES, asked
 
 _NEVER = 2**40
 """The length of a response that has not ended."""
@@ -34,25 +34,28 @@ class Step(KVConnectorMetadata):
     """What the scheduler tells the worker in a step.
 
     Attributes:
-        begun: Number of prompt tokens of new requests.
+        begun: Number of prompt tokens of new requests, and of tokens after each of which the response is read while it
+            grows, 0 for none.
         ended: Number of tokens of prompt and response of those whose response has ended.
         gone: Requests that have left.
     """
 
-    begun: dict[str, int] = field(default_factory=dict)
+    begun: dict[str, tuple[int, int]] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
 
 
 @dataclass
 class Found(KVConnectorWorkerMetadata):
-    """What was read, by the request's id, which the worker tells the scheduler."""
+    """What was read, by the request's id, which the worker tells the scheduler: of whole responses, and of growing ones
+    with their number of tokens."""
 
     found: dict[str, Any]
+    grown: dict[str, tuple[int, Any]] = field(default_factory=dict)
 
     def aggregate(self, other: "Found") -> "Found":
         """That of two workers."""
-        return Found(self.found | other.found)
+        return Found(self.found | other.found, self.grown | other.grown)
 
 
 class Computed(NamedTuple):
@@ -81,15 +84,18 @@ class Sums:
 
     def __init__(self, device: torch.device, prompts: bool):
         self._device, self._names = device, ("last", "mean", *(["prompt"] if prompts else []))
-        self._begun: dict[str, int] = {}
-        """Prompt lengths of requests of which nothing was computed yet, and which have no place."""
+        self._begun: dict[str, tuple[int, int]] = {}
+        """What was told of requests of which nothing was computed yet, and which have no place."""
         self._ended: dict[str, int] = {}
         """Lengths of responses that have ended and were not read yet."""
         self._places: dict[str, int] = {}
         self._free: list[int] = []
         self._kept: dict[str, Tensor] = {}
-        self._counts = np.zeros((3, 0), np.int64)
-        """Tokens of the prompt, tokens up to which states are summed, and the length at which they end."""
+        self._counts = np.zeros((4, 0), np.int64)
+        """Tokens of the prompt, tokens up to which states are summed, the length at which they end, and the number of
+        tokens after each of which the response is read, 0 for none."""
+        self.due: list[tuple[str, int]] = []
+        """Growing responses that are to be read after the latest step, with their numbers of tokens."""
 
     def follow(self, step: Step) -> None:
         """Take what the scheduler has told."""
@@ -110,14 +116,15 @@ class Sums:
 
     def add(self, step: Computed) -> None:
         """Add the states of a step; those that were added before are skipped."""
+        self.due = []
         for name in self._begun.keys() & {*step.requests}:
-            self._begin(name, self._begun.pop(name), step)
+            self._begin(name, *self._begun.pop(name), step)
         if not self._places:
             return
         for name in self._ended.keys() & self._places.keys():
             self._counts[2, self._places[name]] = self._ended[name]
         places = np.array([self._places.get(name, -1) for name in step.requests], np.int64)
-        prompt, done, limit = self._counts[:, places]
+        prompt, done, limit, every = self._counts[:, places]
         followed, ends = places >= 0, step.starts + np.diff(step.bounds)
         begin, stop = np.maximum(step.starts, done), np.minimum(ends, limit)
         offset = step.bounds[:-1] - step.starts  # of a token's row, from its position
@@ -133,6 +140,8 @@ class Sums:
             which, last = self._put("last", step, new, places, offset + stop - 1)
             self._kept["mean"][which] += last
         self._counts[1, places[new]] = stop[new]
+        due = new & (every > 0) & (stop < limit) & ((stop - prompt) % np.maximum(every, 1) == 0)
+        self.due = [(step.requests[k], int(stop[k] - prompt[k])) for k in np.flatnonzero(due)]
 
     def pooled(self, requests: Sequence[str], poolings: Sequence[str]) -> Tensor:
         """The pooled states of responses, float32 (n, layers, poolings, hidden), in the order of `poolings`."""
@@ -152,7 +161,7 @@ class Sums:
     def _indices(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(values).to(self._device, non_blocking=True)
 
-    def _begin(self, request: str, prompt: int, step: Computed) -> None:
+    def _begin(self, request: str, prompt: int, every: int, step: Computed) -> None:
         """Give a place to a request; there are twice as many where none is free."""
         if not self._free:
             size = self._counts.shape[1]
@@ -163,7 +172,7 @@ class Sums:
             self._kept = {name: torch.cat([kept[name], room] if kept else [room.clone()]) for name in self._names}
             self._free += range(size, size + more)
         place = self._places[request] = self._free.pop()
-        self._counts[:, place] = prompt, prompt, _NEVER
+        self._counts[:, place] = prompt, prompt, _NEVER, every
         self._kept["mean"][place] = 0
 
 
@@ -186,9 +195,13 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         """Requests whose responses have not ended."""
         self._found: dict[str, Any] = {}
         """What was read of requests, None before that."""
+        self._courses: dict[str, dict[int, Any]] = {}
+        """What was read of responses while they grew, by the number of tokens, of requests that ask for it."""
+        self.fresh: dict[str, tuple[int, Any]] = {}
+        """The latest of it, with the number of tokens, of responses that have not ended."""
         self._sums: Sums | None = None
         self._computed: Computed | None = None
-        self._ready: list[tuple[list[str], Tensor, Any]] = []
+        self._ready: list[tuple[list[str], list[tuple[str, int]], Tensor, Any]] = []
 
     # beside the scheduler
 
@@ -198,19 +211,25 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         if prompt is None or prompt >= length:
             return
         self._found[request.request_id] = None
-        self._told.begun[request.request_id] = prompt or length
+        every = 0 if prompt else request.kv_transfer_params.get(EVERY, 0)
+        self._told.begun[request.request_id] = prompt or length, every
         if prompt:
             self._told.ended[request.request_id] = length
             request.skip_reading_prefix_cache = True
         else:
             self._growing.add(request.request_id)
 
+    def stops(self, request) -> bool:
+        """Whether a growing response is to end by what was just read of it."""
+        below, name = (request.kv_transfer_params or {}).get(BELOW), request.request_id
+        return below is not None and name in self.fresh and self.fresh[name][1] < below
+
     def reads(self, request) -> bool:
         """Whether a response that has just ended is yet to be read."""
         name = request.request_id
         if name in self._growing:
             self._growing.remove(name)
-            if not (self.reads_cut or request.status.name == "FINISHED_STOPPED"):
+            if not (self.reads_cut or request.status.name == "FINISHED_STOPPED" or request.stop_reason == BELOW):
                 return False
             self._told.ended[name] = request.num_tokens
         return name in self._found and not self.has_read(request)
@@ -225,9 +244,12 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         return told
 
     def update_connector_output(self, connector_output) -> None:
-        """Take what the worker has read; that of requests that were aborted meanwhile is dropped."""
+        """Take what the worker has read, maybe for the second time; that of requests that were aborted is dropped."""
         if told := connector_output.kv_connector_worker_meta:
             self._found |= {request: one for request, one in told.found.items() if request in self._found}
+            self.fresh = {request: one for request, one in told.grown.items() if request in self._growing}
+            for request, (tokens, one) in self.fresh.items():
+                self._courses.setdefault(request, {})[tokens] = one
 
     def request_finished_all_groups(self, request, block_ids) -> tuple[bool, dict[str, Any] | None]:
         """Hand out what was read; the blocks may be freed."""
@@ -235,7 +257,10 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         if request.request_id in self._found:
             self._told.gone.append(request.request_id)
         found = self._found.pop(request.request_id, None)
-        return False, None if found is None else {self.name: found}
+        told = {} if found is None else {self.name: found}
+        if course := self._courses.pop(request.request_id, None):
+            told[COURSE] = [*course.values()]
+        return False, told or None
 
     def get_num_new_matched_tokens(self, request, num_computed_tokens) -> tuple[int, bool]:
         """Nothing is loaded from elsewhere."""
@@ -265,6 +290,10 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         """What was read of each response, in the form in which the processes of the engine pass it on."""
         return found.numpy()
 
+    def so_far(self, one: Any) -> Any:
+        """What is told of a growing response, from what was read of it."""
+        return one
+
     def take(self, *computed: Any) -> None:
         """What the model has computed in this step; see `Computed`."""
         self._computed = Computed(*computed)
@@ -279,10 +308,12 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         self._sums.follow(self._get_connector_metadata())
         if computed:
             self._sums.add(computed)
-        if whole := self._sums.whole():
-            self._hand_over(whole, self.read(self._sums.pooled(whole, self.poolings)))
+        due = self._sums.due if computed else []
+        if (whole := self._sums.whole()) or due:
+            names = [*whole, *(name for name, _ in due)]
+            self._hand_over(whole, due, self.read(self._sums.pooled(names, self.poolings)))
 
-    def _hand_over(self, requests: list[str], found: Tensor) -> None:
+    def _hand_over(self, whole: list[str], due: list[tuple[str, int]], found: Tensor) -> None:
         """Copy what was read to the processor, without waiting for it."""
         copied = None
         if found.is_cuda:
@@ -290,15 +321,18 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
             found.copy_(on_gpu, non_blocking=True)
             copied = torch.cuda.Event()
             copied.record()
-        self._ready.append((requests, found, copied))
+        self._ready.append((whole, due, found, copied))
 
     def build_connector_worker_meta(self) -> Found | None:
         """What was read and is here by now, so that a GPU never waits; a later step hands over the rest."""
-        told = {}
-        while self._ready and ((copied := self._ready[0][2]) is None or copied.query()):
-            requests, found, _ = self._ready.pop(0)
-            told |= dict(zip(requests, self.told(found), strict=True))
-        return Found(told) if told else None
+        told = Found({})
+        while self._ready and ((copied := self._ready[0][-1]) is None or copied.query()):
+            whole, due, found, _ = self._ready.pop(0)
+            values = self.told(found)
+            told.found |= dict(zip(whole, values, strict=False))
+            of_due = zip(due, values[len(whole) :], strict=True)
+            told.grown |= {name: (tokens, self.so_far(one)) for (name, tokens), one in of_due}
+        return told if told.found or told.grown else None
 
     def start_load_kv(self, forward_context, **kwargs) -> None:
         """Nothing is loaded from elsewhere."""

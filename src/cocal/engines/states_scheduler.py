@@ -13,6 +13,8 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine import EngineCoreOutput
 from vllm.v1.request import Request, RequestStatus
 
+from cocal.engines.states import BELOW, COURSE
+
 PATIENCE = 16
 """Number of tokens after its end that a response may generate before it is given up and ends without what was read."""
 
@@ -44,6 +46,11 @@ class _Reading:
         if model_runner_output.kv_connector_output:
             self.connector.update_connector_output(model_runner_output.kv_connector_output)
         found = super().update_from_output(scheduler_output, model_runner_output)
+        if self.connector.fresh:
+            for output in (one for of_client in found.values() for one in of_client.outputs):
+                if output.finish_reason is None and (fresh := self.connector.fresh.get(output.request_id)):
+                    output.kv_transfer_params = {COURSE: fresh}
+            self.connector.fresh = {}
         if self._ended:
             for of_client in found.values():
                 of_client.outputs = [one for one in map(self._held, of_client.outputs) if one is not None]
@@ -69,6 +76,9 @@ class _Reading:
     def _update_request_with_output(self, request: Request, new_token_ids: list[int], *arguments, **options):
         before, ended = request.status, self._ended.get(request.request_id)
         tokens, stopped = super()._update_request_with_output(request, new_token_ids, *arguments, **options)
+        if ended is None and not stopped and self.connector.stops(request):
+            # as if it were cut, so that the text keeps its last token
+            request.status, request.stop_reason, stopped = RequestStatus.FINISHED_LENGTH_CAPPED, BELOW, True
         room = request.num_tokens < self.max_model_len
         if ended is None:
             if not (stopped and room and self.connector.reads(request)):

@@ -1,11 +1,11 @@
 """Hidden states of responses, from teacher-forced passes over their exact token ids."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cocal.features.forward import PROMPT, RESPONSE_POOLINGS, output_is_plain, resolve_layers, score
+from cocal.features.forward import PROMPT, RESPONSE_POOLINGS, Prefixes, output_is_plain, resolve_layers, score
 from cocal.features.settings import FeatureSettings
 from cocal.features.store import Layout
 from cocal.models.loading import Policy
@@ -41,6 +41,7 @@ def pooled_states(
     responses: Sequence[Tokens],
     batch_tokens: int,
     progress: str = "",
+    prefixes: Prefixes | None = None,
 ) -> np.ndarray:
     """Compute the pooled states of n responses, float32 (n, layers, poolings, hidden), in the order of the responses.
 
@@ -48,29 +49,76 @@ def pooled_states(
         responses: Token ids of each response; see `cocal.features.forward.score`.
         batch_tokens: Largest number of tokens in one forward pass, padding included.
         progress: Name of a row in the log's progress lines; if empty, no progress is logged.
+        prefixes: Prefixes of the responses that are pooled, too.
     """
     batches = batches_of_tokens([len(p) + len(r) for p, r in zip(prompts, responses, strict=True)], batch_tokens)
     batches = through(batches, progress) if progress else batches
-    options = {"layers": layout.layers, "pad": policy.pad, "poolings": layout.poolings}
+    options = {"layers": layout.layers, "pad": policy.pad, "poolings": layout.poolings, "prefixes": prefixes}
     return score(policy.model, prompts, responses, batches, **options).features
 
 
 TOKEN_INPUTS = 3
-"""Numbers about the probabilities that a model gave the tokens of a response (`states_and_tokens`)."""
+"""Numbers about the probabilities that a model gave the tokens of a response (`token_inputs`)."""
 
 
 def states_and_tokens(
-    policy: Policy, layout: Layout, prompts: Sequence[Tokens], responses: Sequence[Tokens], batch_tokens: int
+    policy: Policy,
+    layout: Layout,
+    prompts: Sequence[Tokens],
+    responses: Sequence[Tokens],
+    batch_tokens: int,
+    prefixes: Prefixes | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The pooled states of n responses (`pooled_states`), and what the model gave their tokens, from the same passes.
 
     Returns:
-        float32 (n, layers, poolings, hidden), and float32 (n, `TOKEN_INPUTS`): the mean probability of the response's
-        tokens (TokenProb, appendix B.1), their mean log-probability, and the lowest one.
+        float32 (n, layers, poolings, hidden), and float32 (n, `TOKEN_INPUTS`), see `token_inputs`.
     """
     batches = batches_of_tokens([len(p) + len(r) for p, r in zip(prompts, responses, strict=True)], batch_tokens)
     plain = output_is_plain(policy.model, [*prompts[0], *responses[0]])
-    options = {"layers": layout.layers, "pad": policy.pad, "poolings": layout.poolings}
+    options = {"layers": layout.layers, "pad": policy.pad, "poolings": layout.poolings, "prefixes": prefixes}
     found = score(policy.model, prompts, responses, batches, logprobs="sliced" if plain else True, **options)
-    given = [(np.exp(one).mean(), one.mean(), one.min()) for one in found.logprobs]
-    return found.features, np.array(given, dtype=np.float32)
+    return found.features, np.concatenate([token_inputs(one, np.array([len(one)])) for one in found.logprobs])
+
+
+def token_inputs(logprobs: np.ndarray, until: np.ndarray) -> np.ndarray:
+    """What a model gave the tokens of a response up to each of k numbers of tokens, float32 (k, `TOKEN_INPUTS`): their
+    mean probability (TokenProb, appendix B.1), their mean log-probability, and the lowest one.
+
+    Args:
+        logprobs: float32 (length,), log-probabilities of the tokens.
+        until: int64 (k,), from 1 to the length.
+    """
+    sums = (np.cumsum(each, dtype=np.float64)[until - 1] / until for each in (np.exp(logprobs), logprobs))
+    return np.stack([*sums, np.minimum.accumulate(logprobs)[until - 1]], axis=1).astype(np.float32)
+
+
+def inputs_of(
+    policy: Policy,
+    layout: Layout,
+    prompts: Sequence[Tokens],
+    responses: Sequence[Tokens],
+    batch_tokens: int,
+    tokens: bool,
+    every: int | None = None,
+    take: Callable[[int, np.ndarray], None] | None = None,
+) -> np.ndarray:
+    """What a companion reads of n responses, float32 (n, inputs): pooled states, and `token_inputs` behind them if they
+    are wanted. With `every`, `take` is called with the place of each response and what is read after every so many
+    tokens before the last, float32 (k, inputs), which nothing else keeps."""
+    passed, prefixes = (policy, layout, prompts, responses, batch_tokens), None
+    if every:
+        lengths = [np.arange(every, len(ids), every) for ids in responses]
+
+        def grown(row: int, states: np.ndarray, logprobs: np.ndarray | None) -> None:
+            take(row, _flat(states, token_inputs(logprobs, lengths[row]) if tokens else None))
+
+        prefixes = Prefixes(lengths, grown)
+    if tokens:
+        return _flat(*states_and_tokens(*passed, prefixes))
+    return _flat(pooled_states(*passed, prefixes=prefixes), None)
+
+
+def _flat(states: np.ndarray, tokens: np.ndarray | None) -> np.ndarray:
+    flat = states.reshape(len(states), np.prod(states.shape[1:], dtype=int))
+    return flat if tokens is None else np.concatenate([flat, tokens], axis=1)

@@ -50,6 +50,7 @@ def capture(
     begin: torch.Tensor,
     end: torch.Tensor,
     poolings: Sequence[str] = RESPONSE_POOLINGS,
+    until: torch.Tensor | None = None,
 ) -> Iterator[dict[int, torch.Tensor]]:
     """Pool the outputs of transformer blocks in the forward passes inside the `with` statement.
 
@@ -63,9 +64,12 @@ def capture(
         end: int64 (batch,), position after each row's last response token, which may be the end-of-sequence token. It
             exceeds `begin` unless only the last prompt token is pooled.
         poolings: Names among "last", "mean" and "prompt"; the states are stacked in this order.
+        until: int64 (batch, k), positions after the last tokens of k prefixes of each response, whose last states and
+            means are wanted, too.
 
     Yields:
-        The pooled states of the latest pass, float32 (batch, poolings, hidden), by block index.
+        The pooled states of the latest pass, float32 (batch, poolings, hidden), by block index; behind them, the
+        last state and the mean of one prefix after the other.
 
     Raises:
         ContractError: in the forward pass, if a block gives something other than one state for each token.
@@ -88,6 +92,8 @@ def capture(
                 )
             with torch.autocast(hidden.device.type, enabled=False):  # the means stay float32 under autocast
                 states[layer] = torch.stack([pool[name](hidden) for name in poolings], dim=1)
+                if until is not None:
+                    states[layer] = torch.cat([states[layer], _prefixes(hidden, begin, until)], dim=1)
 
         return hook
 
@@ -105,6 +111,31 @@ def _mean(hidden: torch.Tensor, begin: torch.Tensor, end: torch.Tensor) -> torch
     weight = ((positions >= begin[:, None]) & (positions < end[:, None])).float() / (end - begin)[:, None]
     parts = zip(weight.split(_TOKENS_PER_SUM, dim=1), hidden.split(_TOKENS_PER_SUM, dim=1), strict=True)
     return sum(torch.einsum("bt,bth->bh", share, states.float()) for share, states in parts)
+
+
+def _prefixes(hidden: torch.Tensor, begin: torch.Tensor, until: torch.Tensor) -> torch.Tensor:
+    """Return last states and means, float32 (batch, 2 k, hidden), of the tokens from `begin` to each of `until`."""
+    total = hidden.new_zeros((*until.shape, hidden.shape[2]), dtype=torch.float32)
+    for start in range(0, hidden.shape[1], _TOKENS_PER_SUM):
+        states = hidden[:, start : start + _TOKENS_PER_SUM].float()
+        at = torch.arange(start, start + states.shape[1], device=hidden.device)
+        total += ((at >= begin[:, None, None]) & (at < until[:, :, None])).float() @ states
+    last = hidden[torch.arange(len(until), device=until.device)[:, None], until - 1].float()
+    return torch.stack([last, total / (until - begin[:, None])[:, :, None]], dim=2).flatten(1, 2)
+
+
+class Prefixes(NamedTuple):
+    """Prefixes of responses, whose states come from the same passes as those of the whole responses.
+
+    Attributes:
+        lengths: For each response the numbers of tokens of its prefixes, int64 (k,), from 1 to its own.
+        take: Function that is called with the index of each response, the states of its prefixes, float32
+            (k, layers, 2, hidden), the last one and the mean, and the response's log-probabilities (None if they were
+            not requested), as soon as they are there; nothing else keeps the states.
+    """
+
+    lengths: Sequence[np.ndarray]
+    take: Callable[[int, np.ndarray, np.ndarray | None], None]
 
 
 class Pooled(NamedTuple):
@@ -131,6 +162,7 @@ def score(
     poolings: Sequence[str] = RESPONSE_POOLINGS,
     unwrapped: nn.Module | None = None,
     logprobs: bool | Literal["sliced"] = False,
+    prefixes: Prefixes | None = None,
 ) -> Pooled:
     """Run the model over prompts followed by responses, batch by batch.
 
@@ -149,6 +181,7 @@ def score(
         logprobs: If true, log-probabilities of the raw logits (temperature 1) come too; if not, no logits are computed,
             or those of a row's last token alone. If "sliced", the output layer is applied to the states of the response
             tokens alone, some at a time, which is what the model does if `output_is_plain`.
+        prefixes: Prefixes that are pooled, too.
     """
     bare = unwrapped or model
     options = {"layers": layers, "pad": pad, "poolings": poolings, "logprobs": logprobs}
@@ -160,10 +193,15 @@ def score(
         following = None
         if rows is not None:
             ids = [prompts[i] for i in rows], [responses[i] for i in rows]
-            following = rows, _start(model, bare, *ids, **options)
+            lengths = [prefixes.lengths[i] for i in rows] if prefixes else None
+            following = rows, _start(model, bare, *ids, lengths, **options)
         if running is not None:
             passed, wait = running
-            found.features[passed], values = wait()
+            states, values = wait()
+            found.features[passed] = states[:, :, : len(poolings)]
+            for k, row in enumerate(passed if prefixes else ()):
+                grown = states[k, :, len(poolings) :].reshape(len(layers), -1, 2, shape[-1]).swapaxes(0, 1)
+                prefixes.take(int(row), grown[: len(prefixes.lengths[row])], values[k] if logprobs else None)
             for row, one in zip(passed if logprobs else (), values, strict=True):
                 found.logprobs[row] = one
         running = following
@@ -191,6 +229,7 @@ def _start(
     bare: nn.Module,
     prompts: Sequence[Tokens],
     responses: Sequence[Tokens],
+    prefixes: Sequence[np.ndarray] | None,
     *,
     layers: Sequence[int],
     pad: int,
@@ -211,10 +250,16 @@ def _start(
         padded[k, : begin[k]] = prompt
         padded[k, begin[k] : end[k]] = response
     ids = _to_device(padded, device)
+    until = None
+    if prefixes is not None:
+        places = np.repeat(end[:, None], max(map(len, prefixes)), axis=1)
+        for k, lengths in enumerate(prefixes):
+            places[k, : len(lengths)] = begin[k] + lengths
+        until = _to_device(places, device)
     values = None
     decoder, blocks = decoder_of(bare)
     output_layer = bare.get_output_embeddings()
-    with capture(blocks, layers, _to_device(begin, device), _to_device(end, device), poolings) as states:
+    with capture(blocks, layers, _to_device(begin, device), _to_device(end, device), poolings, until) as states:
         if logprobs == "sliced":
             last = decoder(input_ids=ids, use_cache=False).last_hidden_state
             places = [(k, at) for k, (b, e) in enumerate(zip(begin, end, strict=True)) for at in range(b, e)]

@@ -265,7 +265,8 @@ def require_complete(path: str | Path) -> None:
 
 @contextmanager
 def _complete(path: str | Path) -> Iterator[None]:
-    """Turn errors of a broken checkpoint into a ContractError."""
+    """Turn errors of a broken checkpoint into a ContractError, and refuse one that a later transformers saved."""
+    _check_version(Path(path))
     try:
         yield
     except ContractError:
@@ -287,6 +288,22 @@ def _complete(path: str | Path) -> Iterator[None]:
                 "checkpoint from before they were, or install what is missing"
             ) from None
         raise ContractError(f"{path}: not a complete checkpoint ({first_line(error)}); {remedy(path)}") from None
+
+
+def _check_version(folder: Path) -> None:
+    """Refuse a checkpoint of a later major version, whose settings have names that the installed one passes over."""
+    import transformers
+
+    try:
+        saved = str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["transformers_version"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return  # other checks say what is wrong with it
+    major = saved.partition(".")[0]
+    if major.isdecimal() and int(major) > int(transformers.__version__.partition(".")[0]):
+        raise ContractError(
+            f"{folder}: transformers {saved} saved this checkpoint, and the installed {transformers.__version__} would "
+            f"misread its settings, such as the base of rotary positions; install transformers {major}"
+        )
 
 
 class Vocabulary(NamedTuple):

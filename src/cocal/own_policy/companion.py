@@ -102,7 +102,7 @@ class Companion:
     def identity(self) -> str:
         """Digest of the weights and of what the companion reads."""
         unread = {"held_out", "held_out_all_steps", "held_out_uncut", "held_out_cut", "rollouts"}
-        unread |= {"notes", "license", "recipe", "cut", "tried"}
+        unread |= {"notes", "license", "recipe", "cut", "tried", "course"}
         found = hashlib.sha256(self.about.model_dump_json(exclude=unread).encode())
         for name, tensor in sorted(self.companions.model.state_dict().items()):
             found.update(name.encode() + tensor.cpu().numpy().tobytes())
@@ -118,7 +118,8 @@ class Companion:
         target: Target | None = None,
         seed: int | None = None,
         batch_tokens: int = 16384,
-    ) -> np.ndarray:
+        every: int | None = None,
+    ) -> "np.ndarray | tuple[np.ndarray, list[np.ndarray]]":
         """Score responses by one teacher-forced pass over their token ids.
 
         Given ids are used unchanged. The confidences are then those that a study stores for the same responses, to the
@@ -134,23 +135,27 @@ class Companion:
             target: Target of the members, "binary" or "group"; by default binary if it was fitted.
             seed: Seed of the member; by default the mean over all seeds.
             batch_tokens: Largest number of tokens in one forward pass, padding included.
+            every: Number of tokens after each of which the confidence in a response so far is wanted, too.
 
         Returns:
-            float64 (n,) in [0, 1].
+            float64 (n,) in [0, 1]. With `every`, also the course of each response, float64 (k,): its confidences after
+            every so many tokens before its last one.
 
         Raises:
-            ConfigError: if there is no such target or seed.
+            ConfigError: if there is no such target or seed, or `every` is given to a companion of whole responses.
             ContractError: if the model is another one, or a prompt or response is empty, has an unknown id, or is
                 longer than the model reads.
         """
-        samples, found = samples_of(prompts, responses), [np.empty(0)]
+        samples, found, courses = samples_of(prompts, responses), [np.empty(0)], []
         with evaluating(model):
             policy = Policy(model, tokenizer)
             encoder = self.encoder(policy)
             for start in range(0, len(samples), ROWS):
-                rows = encoder.encode(samples[start : start + ROWS])
-                found.append(self.score_encoded(policy, rows, target=target, seed=seed, batch_tokens=batch_tokens))
-        return np.concatenate(found)
+                rows, chosen = encoder.encode(samples[start : start + ROWS]), {"target": target, "seed": seed}
+                whole, grown = self.score_encoded(policy, rows, batch_tokens=batch_tokens, every=every, **chosen)
+                found.append(whole)
+                courses += grown
+        return (np.concatenate(found), courses) if every else np.concatenate(found)
 
     def encoder(self, policy: Policy | Vocabulary, max_response_length: int | None = None) -> Encoder:
         """The encoder that turns prompts and responses into the token ids of a policy.
@@ -177,9 +182,19 @@ class Companion:
         target: Target | None = None,
         seed: int | None = None,
         batch_tokens: int = 16384,
-    ) -> np.ndarray:
-        """Score at most `ROWS` responses whose ids are known, float64 (n,); see `score`."""
-        return self.score_states(states_of(policy, self.about, rows, batch_tokens), target=target, seed=seed)
+        every: int | None = None,
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Score at most `ROWS` responses whose ids are known: float64 (n,), and courses if `every` is given; see
+        `score`."""
+        courses = [np.empty(0)] * len(rows) if every else []
+        if every:
+            self.about.check_prefixes()
+
+        def take(row: int, inputs: np.ndarray) -> None:
+            courses[row] = self.score_states(inputs, target=target, seed=seed)
+
+        inputs = states_of(policy, self.about, rows, batch_tokens, every, take)
+        return self.score_states(inputs, target=target, seed=seed), courses
 
     def score_states(self, states: np.ndarray, *, target: Target | None = None, seed: int | None = None) -> np.ndarray:
         """Score hidden states that were computed elsewhere.

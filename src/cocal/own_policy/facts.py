@@ -136,6 +136,32 @@ class HeldOut(Model):
         return f"; fewer than {LEAST_QUESTIONS} questions give no interval" if self.questions < LEAST_QUESTIONS else ""
 
 
+class Part(Model):
+    """Quality within a part of the responses to held-out questions, by the last prefix of each that ends there."""
+
+    name: str
+    """The part: a quarter, a range of tokens, or the whole response."""
+    responses: Count
+    auroc: float | None
+    ece: float | None
+    brier: float | None
+    constant: float
+    """See `HeldOut.constant`."""
+    token_probability: float | None
+    """AUROC of the mean token probability so far."""
+
+
+_PARTS = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score", "constant": "Brier score of a constant"}
+_PARTS |= {"token_probability": "AUROC of mean token probability"}
+
+
+def table_of_parts(course: Sequence[Part]) -> list[str]:
+    """The lines of a table of parts."""
+    rows = [["part", "responses", *_PARTS.values()], ["---"] * (2 + len(_PARTS))]
+    rows += [[one.name, f"{one.responses:,}", *(_text(name, getattr(one, name)) for name in _PARTS)] for one in course]
+    return [f"| {' | '.join(cells)} |" for cells in rows]
+
+
 class ResponseFacts(Model):
     """Facts about responses by which others are found to be of another kind."""
 

@@ -4,8 +4,8 @@ import hashlib
 import logging
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,18 +16,19 @@ import pandas as pd
 from cocal.companion.companions import Companions
 from cocal.companion.fit import fit_companions
 from cocal.companion.settings import CompanionSettings
-from cocal.companion.spec import CompanionSpec, Prefix
+from cocal.companion.spec import Prefix
 from cocal.companion.supervision import in_validation
 from cocal.errors import ConfigError, ContractError
-from cocal.features.extract import TOKEN_INPUTS, pooled_states, states_and_tokens
-from cocal.features.forward import RESPONSE_POOLINGS
+from cocal.features.extract import TOKEN_INPUTS, pooled_states, states_and_tokens, token_inputs
+from cocal.features.forward import RESPONSE_POOLINGS, Prefixes
 from cocal.features.store import FeatureReader, NumberFormat, create_features, decoded, open_features
 from cocal.integrations.lines import samples
 from cocal.metrics.settings import MetricSettings
 from cocal.models.loading import Policy
 from cocal.own_policy.facts import HeldOut, ResponseFacts
+from cocal.own_policy.prefixes import Rows, course, drawn, names
 from cocal.own_policy.quality import binned, compared, measured
-from cocal.own_policy.recipes import Chosen, Lesson, choose, folds_of, inputs_of
+from cocal.own_policy.recipes import best, folds_of, spec_of
 from cocal.own_policy.rollouts import Experience, experience_of, find, learnable
 from cocal.own_policy.saved import About, BaseModelFacts, Cut, Recipe
 from cocal.own_policy.states import BLOCK, Encoder, confidences, default_target
@@ -37,8 +38,6 @@ from cocal.runtime.progress import Progress
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-_EMPHASIS = 10.0
-"""Factor of standardised token probabilities, three inputs among hundreds or thousands, which a penalty then spares."""
 LAST_STAGE = 10
 """The last stage is the last of so many parts of the steps: its responses are like what the finished policy answers."""
 
@@ -70,6 +69,7 @@ def fit(
     recipe: Recipe | None = None,
     cut: Cut | None = None,
     token_probability: bool | None = None,
+    prefixes: int | None = None,
     settings: CompanionSettings | None = None,
     reading: Reading | None = None,
     layer: int | None = None,
@@ -96,6 +96,8 @@ def fit(
             "wrong" for the recipe best and "leave-out" for the paper's.
         token_probability: Whether the companion also reads what the model gave the tokens (`TOKEN_INPUTS` numbers from
             the same passes), for the recipe best; by default both are tried, unless `states` are given.
+        prefixes: Number of tokens after each of which a growing response is learnt from, too, with the label of the
+            whole response (`cocal.own_policy.prefixes`), for the recipe best; None for whole responses alone.
         settings: Architecture and training; by default the paper's, for the binary target. The recipe best takes its
             seeds, and what else is given explicitly (`cocal.own_policy.recipes.choose`).
         reading: How the rollouts are read.
@@ -113,7 +115,8 @@ def fit(
         The companions, and what a saved folder says of them.
 
     Raises:
-        ConfigError: if a recipe is asked for what the other has: another target than binary, or token probabilities.
+        ConfigError: if a recipe is asked for what the other has: another target than binary, token probabilities or
+            prefixes.
         ContractError: if the rollouts are not usable; the message names file, row and remedy.
     """
     if not isinstance(base_model, BaseModelFacts):
@@ -122,7 +125,7 @@ def fit(
     cut = cut or ("wrong" if recipe == "best" else "leave-out")
     # the paper's main variant; group supervision is asked for by name
     settings, reading = settings or CompanionSettings(targets=("binary",)), reading or Reading()
-    _check_wishes(recipe, settings, token_probability, given=states is not None)
+    _check_wishes(recipe, settings, bool(token_probability or prefixes), given=states is not None)
     policy = Policy(model, tokenizer)
     template = "" if reading.template is None and tokenizer.chat_template is None else reading.template
     limit = reading.max_response_length
@@ -130,10 +133,7 @@ def fit(
     experience = read(rollouts, encoder, reading)
     for note in experience.notes:
         logging.info(note)
-    if "group" in settings.targets and experience.rows["sample"].max() == 0:
-        raise ContractError("every prompt has one response, but the group target needs several; fit the binary target")
-    if states is not None and not experience.as_given:
-        raise ContractError("states are given for rollouts that are not in the order of their steps; sort both by step")
+    _check_read(experience, settings, given=states is not None)
     rows, notes = experience.rows, list(experience.notes)
     learnt = _as_learnt(rows, cut, notes)
     texts = list(dict.fromkeys(rows["question"])) if questions is None else list(questions)
@@ -151,18 +151,23 @@ def fit(
     with tempfile.TemporaryDirectory(prefix="cocal-fit-") as temporary:
         ids = (ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
         of_responses = hashlib.sha256(b"|".join(ids)).hexdigest()[:16]  # kept states are of these alone
-        path = (run or Path(temporary)) / f"read-{of_responses}.zarr"
-        store, tokens = _states(policy, rows, at_layer, number_format, batch_tokens, path, states, recipe == "best")
+        path = (run or Path(temporary)) / f"read-{of_responses}{prefixes or ''}.zarr"
+        grown = drawn(rows["length"], prefixes, policy.hidden) if prefixes else None
+        store, tokens = _states(
+            policy, rows, at_layer, number_format, batch_tokens, path, states, recipe == "best", grown
+        )
         last = int(rows["step"].max())
-        tried, confidence = (), np.full(len(rows), np.nan)
+        tried, confidence, parts = (), np.full(len(rows), np.nan), ()
         if recipe == "paper":
             ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])
         else:
-            inputs = inputs_of(store, at_layer, None if token_probability is False else tokens)
+            each = Rows.of(rows["length"], grown)
+            inputs = each.inputs(store, at_layer, None if token_probability is False else tokens)
             reads = {inputs.shape[1]} if token_probability else {width, inputs.shape[1]}
-            chosen = _best(inputs, reads, width, learnt, fold, _last_stage(experience, held_out), settings)
-            companions = Companions(_spec(chosen, learnt, at_layer), chosen.model)
-            confidence, tried = chosen.out_of_fold, chosen.tried
+            chosen = best(each, inputs, reads, width, learnt, fold, _last_stage(experience, held_out), settings)
+            companions = Companions(spec_of(chosen, learnt, at_layer), chosen.model)
+            confidence, tried = each.by_response(chosen.out_of_fold), chosen.tried
+            parts = course(each, rows, chosen.out_of_fold, tokens, prefixes) if prefixes else ()
         about = About(
             spec=companions.spec,
             states=number_format,
@@ -174,7 +179,9 @@ def fit(
             recipe=recipe,
             cut=cut,
             token_probability=companions.spec.inputs > width,
+            prefixes=prefixes or None,
             tried=tried,
+            course=parts,
             fields=dict(reading.mapping),
             correct_above=reading.correct_above,
             max_response_length=limit,
@@ -192,44 +199,6 @@ def _as_learnt(rows: pd.DataFrame, cut: Cut, notes: list[str]) -> pd.DataFrame:
     if right := int((rows["truncated"] & rows["correct"]).sum()):
         notes.append(f"{right:,} responses that were cut at the limit are labelled correct, and are learnt as wrong")
     return rows.assign(correct=rows["correct"] & ~rows["truncated"], truncated=False)
-
-
-def _best(
-    inputs: np.ndarray,
-    reads: Collection[int],
-    width: int,
-    learnt: pd.DataFrame,
-    fold: np.ndarray,
-    last_stage: np.ndarray,
-    settings: CompanionSettings,
-) -> Chosen:
-    """What the recipe best chooses. Where recipes are compared, half of the weight lies on the last stage, and half on
-    all responses, as the card states both. The inputs are standardised in place; the first `width` are states."""
-    emphasis = np.ones(inputs.shape[1], dtype=np.float32)
-    emphasis[width:] = _EMPHASIS
-    used = ~learnt["truncated"].to_numpy()
-    weight = sum(part * used / max((part & used).sum(), 1) for part in (last_stage, np.ones_like(used)))
-    target = learnt["correct"].to_numpy(np.float32)
-    return choose(Lesson(inputs, target, used, weight / weight.sum(), fold, emphasis, tuple(sorted(reads))), settings)
-
-
-def _spec(chosen: Chosen, learnt: pd.DataFrame, layer: int) -> CompanionSpec:
-    """The spec of members that the recipe best has chosen."""
-    last, settings, used = int(learnt["step"].max()), chosen.settings, ~learnt["truncated"]
-    return CompanionSpec(
-        settings=settings,
-        inputs=len(chosen.model.input_mean),
-        layer=layer,
-        poolings=RESPONSE_POOLINGS,
-        steps=last,
-        validation_steps=last,
-        order="chronological",
-        shuffle_seed=None,
-        training_responses=int(used.sum()),
-        validation_responses=0,
-        training_error_share=float(1 - learnt["correct"][used].mean()),
-        best_pass=(settings.passes,) * len(settings.seeds),
-    )
 
 
 def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: Encoder, reading: Reading) -> Experience:
@@ -263,11 +232,12 @@ def _states(
     path: Path,
     given: np.ndarray | None,
     with_tokens: bool,
+    grown: Sequence[np.ndarray] | None = None,
 ) -> tuple[FeatureReader, np.ndarray | None]:
     """Compute the states of all rollouts, or store those that are given; finished blocks of a killed run are kept.
 
     With them comes what the model gave the tokens (`states_and_tokens`), if it is wanted and the states are not given;
-    else None.
+    else None. Behind those of the whole responses stand those of the prefixes `grown`, and zeros where there is none.
 
     A block is a rollout step where all have the same size: `cocal replay` reads step by step too, and the last digits
     of a state depend on what is passed through the model with it.
@@ -280,6 +250,7 @@ def _states(
             f"states have shape {given.shape}, but {count} responses of a model of width {policy.hidden} need "
             f"({count}, {width})"
         )
+    longest = max(map(len, grown or ((),)))
     writer = create_features(
         path,
         responses=count,
@@ -287,43 +258,68 @@ def _states(
         hidden=policy.hidden,
         rows_per_chunk=block_size,
         dtype=number_format,
-        poolings=RESPONSE_POOLINGS,
+        poolings=(*RESPONSE_POOLINGS, *names(longest)),
         resume=path.exists(),
     )
     done, tokens = open_features(path, allow_partial=True).length > 0, None
     if with_tokens and given is None:
         kept = path.with_suffix(".npy")
         if not kept.exists():
-            np.save(kept, np.full((count, TOKEN_INPUTS), np.nan, dtype=np.float32))
+            np.save(kept, np.full((count, TOKEN_INPUTS * (1 + longest)), np.nan, dtype=np.float32))
         tokens = np.load(kept, mmap_mode="r+")
         done &= np.isfinite(tokens).all(axis=1)
+    of_wholes = replace(writer.layout, poolings=RESPONSE_POOLINGS)
     progress = Progress("states of response", count, done=int(done.sum()))
     for start in range(0, count, block_size):
         span = slice(start, start + block_size)
         block = rows.iloc[span]
         if done[span].all():
             continue
-        passed = writer.layout, block["prompt_ids"].tolist(), block["response_ids"].tolist(), batch_tokens
+        passed = of_wholes, block["prompt_ids"].tolist(), block["response_ids"].tolist(), batch_tokens
         if given is not None:
             found = given[span].reshape(len(block), 1, len(RESPONSE_POOLINGS), policy.hidden)
         elif tokens is None:
             found = pooled_states(policy, *passed)
         else:
-            found, tokens[span] = states_and_tokens(policy, *passed)
+            found, tokens[span] = _with_prefixes(policy, passed, grown and grown[span], longest)
             tokens.flush()
         writer.write(start, block, found)
         progress.add(len(block))
     return open_features(path), None if tokens is None else np.array(tokens)
 
 
-def _check_wishes(recipe: Recipe, settings: CompanionSettings, token_probability: bool | None, given: bool) -> None:
+def _with_prefixes(
+    policy: Policy, passed: tuple, lengths: Sequence[np.ndarray] | None, longest: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """States and token probabilities of a block as `_states` stores them."""
+    count, pooled = len(passed[1]), len(RESPONSE_POOLINGS)
+    found = np.zeros((count, 1, pooled * (1 + longest), policy.hidden), dtype=np.float32)
+    tokens = np.zeros((count, TOKEN_INPUTS * (1 + longest)), dtype=np.float32)
+
+    def take(row: int, states: np.ndarray, logprobs: np.ndarray) -> None:
+        found[row, 0, pooled:][: pooled * len(states)] = states.reshape(-1, policy.hidden)
+        tokens[row, TOKEN_INPUTS:][: TOKEN_INPUTS * len(states)] = token_inputs(logprobs, lengths[row]).ravel()
+
+    grown = None if lengths is None else Prefixes(lengths, take)
+    found[:, :, :pooled], tokens[:, :TOKEN_INPUTS] = states_and_tokens(policy, *passed, grown)
+    return found, tokens
+
+
+def _check_wishes(recipe: Recipe, settings: CompanionSettings, beside: bool, given: bool) -> None:
     if recipe == "best" and settings.targets != ("binary",):
         raise ConfigError("the recipe best learns correctness; take the paper's for the group target (--recipe paper)")
-    if token_probability and (recipe == "paper" or given):
+    if beside and (recipe == "paper" or given):
         raise ConfigError(
-            "token probabilities are inputs of the recipe best, where the states are read by `cocal fit`; leave out "
-            "--with token-probability, or take --recipe best"
+            "token probabilities and prefixes are inputs of the recipe best, where the states are read by `cocal fit`; "
+            "leave out --with token-probability and --prefixes, or take --recipe best"
         )
+
+
+def _check_read(experience: Experience, settings: CompanionSettings, given: bool) -> None:
+    if "group" in settings.targets and experience.rows["sample"].max() == 0:
+        raise ContractError("every prompt has one response, but the group target needs several; fit the binary target")
+    if given and not experience.as_given:
+        raise ContractError("states are given for rollouts that are not in the order of their steps; sort both by step")
 
 
 def _check_classes(learnt: pd.DataFrame) -> None:

@@ -5,7 +5,7 @@ the members that choose for it are fitted without two folds, it and the one on w
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,10 +16,10 @@ from torch import Tensor
 
 from cocal.companion.model import MEAN, SCALE, CompanionMLP, Dropout, matmul_precision
 from cocal.companion.settings import CompanionSettings
+from cocal.companion.spec import CompanionSpec
 from cocal.errors import ContractError
-from cocal.features.extract import TOKEN_INPUTS
 from cocal.features.forward import RESPONSE_POOLINGS
-from cocal.features.store import FeatureReader
+from cocal.own_policy.prefixes import Rows
 from cocal.own_policy.saved import Tried
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
@@ -33,6 +33,8 @@ WIDTHS, DROPOUT, RATE = ((32, 16), (128, 64)), (0.1, 0.05), 2e-3
 """Hidden layers of the MLPs, with their dropout rates and learning rate."""
 PASSES, PATIENCE = 30, 5
 """Bound of the passes, and how many passes without an improvement end them earlier."""
+_EMPHASIS = 10.0
+"""Factor of standardised token probabilities, three inputs among hundreds or thousands, which a penalty then spares."""
 _ROWS, _STEPS = 8192, 80
 """Responses that are read at once where all are read, and steps of the probe's fit."""
 
@@ -61,9 +63,10 @@ class Lesson:
     Attributes:
         inputs: float32 (n, inputs), in chronological order; `choose` standardises them in place.
         target: float32 (n,), 1 for a response that counts as correct and 0 for another.
-        learnt: bool (n,), the responses that are learnt from and compared on.
-        weight: float64 (n,), of each response where recipes are compared; those of all that are learnt from sum to 1.
-        fold: int64 (n,), fold of each response's question.
+        learnt: float32 (n,), share of each row in what is learnt, at most 1; 0 for what is neither learnt from nor
+            compared on.
+        weight: float64 (n,), of each row where recipes are compared; those of all that are learnt from sum to 1.
+        fold: int64 (n,), fold of each row's question.
         emphasis: float32 (inputs,), by which standardised inputs are multiplied, so that a penalty spares some.
         reads: Numbers of inputs, from the first one on, that a recipe may read; each is tried. Inputs that only some
             recipes read are token probabilities.
@@ -97,16 +100,46 @@ def folds_of(questions: Sequence[str], seed: int) -> np.ndarray:
     return (rank % FOLDS)[codes]
 
 
-def inputs_of(store: FeatureReader, layer: int, tokens: np.ndarray | None) -> np.ndarray:
-    """The states of all responses, and behind them token probabilities where they are given, float32 (n, inputs)."""
-    width, at_once = len(RESPONSE_POOLINGS) * store.hidden, store.rows_per_read(len(RESPONSE_POOLINGS))
-    found = np.empty((len(store), width + (0 if tokens is None else TOKEN_INPUTS)), dtype=np.float32)
-    for start in range(0, len(store), at_once):  # a copy of them all would be gigabytes
-        stop = min(start + at_once, len(store))
-        found[start:stop, :width] = store.read(start, stop, layer, RESPONSE_POOLINGS)
-    if tokens is not None:
-        found[:, width:] = tokens
-    return found
+def best(
+    each: Rows,
+    inputs: np.ndarray,
+    reads: Collection[int],
+    width: int,
+    learnt: pd.DataFrame,
+    fold: np.ndarray,
+    last_stage: np.ndarray,
+    settings: CompanionSettings,
+) -> Chosen:
+    """What the recipe best chooses. Where recipes are compared, half of the weight lies on the last stage, and half on
+    all responses, as the card states both. The inputs of the rows are standardised in place; the first `width` are
+    states."""
+    emphasis = np.ones(inputs.shape[1], dtype=np.float32)
+    emphasis[width:] = _EMPHASIS
+    used = ~learnt["truncated"].to_numpy()
+    weight = sum(part * used / max((part & used).sum(), 1) for part in (last_stage, np.ones_like(used)))
+    weight = (weight / weight.sum())[each.response] * each.weight
+    target, share = learnt["correct"].to_numpy(np.float32)[each.response], each.share * used[each.response]
+    lesson = Lesson(inputs, target, share, weight, fold[each.response], emphasis, tuple(sorted(reads)))
+    return choose(lesson, settings)
+
+
+def spec_of(chosen: Chosen, learnt: pd.DataFrame, layer: int) -> CompanionSpec:
+    """The spec of members that the recipe best has chosen."""
+    last, settings, used = int(learnt["step"].max()), chosen.settings, ~learnt["truncated"]
+    return CompanionSpec(
+        settings=settings,
+        inputs=len(chosen.model.input_mean),
+        layer=layer,
+        poolings=RESPONSE_POOLINGS,
+        steps=last,
+        validation_steps=last,
+        order="chronological",
+        shuffle_seed=None,
+        training_responses=int(used.sum()),
+        validation_responses=0,
+        training_error_share=float(1 - learnt["correct"][used].mean()),
+        best_pass=(settings.passes,) * len(settings.seeds),
+    )
 
 
 def choose(lesson: Lesson, settings: CompanionSettings) -> Chosen:
@@ -172,20 +205,20 @@ class _Kind:
     def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], reads: int):
         self.lesson, self.parts, self.inputs = lesson, parts, lesson.inputs[:, :reads]
         left_out = np.array([np.isin(lesson.fold, part) for part in parts])
-        self.train = lesson.learnt & ~left_out
+        self.train = np.where(left_out, np.float32(0), lesson.learnt)
         self._folds = lesson.fold.max() + 1
-        scores, singles = [], []
+        scores, singles, weight = [], [], lesson.weight * (lesson.learnt > 0)
         for found in self.predictions():
-            errors = lesson.weight * lesson.learnt * np.square(found - lesson.target)
-            share = np.bincount(lesson.fold, lesson.weight * lesson.learnt, minlength=self._folds)
+            errors = weight * np.square(found - lesson.target)
+            share = np.bincount(lesson.fold, weight, minlength=self._folds)
             by_fold = np.array([np.bincount(lesson.fold, row, minlength=self._folds) for row in errors])
-            error, weight = np.zeros(self._folds + 1), np.zeros(self._folds + 1)
+            error, total = np.zeros(self._folds + 1), np.zeros(self._folds + 1)
             for part, row in zip(parts, by_fold, strict=True):
                 # a fit without two folds chooses for each of them by the other, one without a single fold over all
                 for chooser, scored in zip(part[::-1] if len(part) > 1 else [-1] * len(part), part, strict=True):
                     error[chooser] += row[scored]
-                    weight[chooser] += share[scored]
-            scores.append(error / weight)
+                    total[chooser] += share[scored]
+            scores.append(error / total)
             alone = {part[0]: row for part, row in zip(parts, found, strict=True) if len(part) == 1}
             singles.append(np.choose(lesson.fold, [alone[k] for k in range(self._folds)]).astype(np.float32))
             if self.ended(np.array(scores)):
@@ -228,24 +261,27 @@ class _Probe(_Kind):
         Nesterov's momentum, begun anew where it leads uphill, makes them quick. All fits read the inputs together.
         """
         device, parts, wide = best_device(), len(self.parts), self.inputs.shape[1]
-        products = sum(rows.T.double() @ rows.double() for rows in self._blocks(device))
+        shares = torch.from_numpy(self.lesson.learnt).to(device)
+        weighed = zip(self._blocks(device), shares.split(_ROWS), strict=True)
+        products = sum((rows.double() * share[:, None]).T @ rows.double() for rows, share in weighed)
         values, vectors = torch.linalg.eigh(products)
         vectors = vectors.float()
         penalty = 1 / torch.tensor(STRENGTHS, device=device).repeat_interleave(parts)[:, None]
         bound = values.clamp(min=0).float() / 4 + penalty
-        train = torch.from_numpy(self.train).to(device).repeat(len(STRENGTHS), 1)
+        train = torch.from_numpy(self.train).to(device)
         target = torch.from_numpy(self.lesson.target).to(device)
-        before = torch.zeros(len(train), wide + 1, device=device)
-        at, rate = before, torch.ones(len(train), 1, device=device)
+        before = torch.zeros(len(penalty), wide + 1, device=device)
+        at, rate = before, torch.ones(len(penalty), 1, device=device)
         for _ in range(_STEPS):
             slope = torch.zeros_like(at)
             for start, rows in zip(range(0, len(target), _ROWS), self._blocks(device), strict=True):
                 span = slice(start, start + _ROWS)
-                errors = torch.addmm(at[:, -1:], at[:, :-1], rows.T).sigmoid_().sub_(target[span]).mul_(train[:, span])
+                errors = torch.addmm(at[:, -1:], at[:, :-1], rows.T).sigmoid_().sub_(target[span])
+                errors.view(len(STRENGTHS), parts, -1).mul_(train[:, span])
                 slope[:, :-1] += errors @ rows
                 slope[:, -1] += errors.sum(1)
             along = ((slope[:, :-1] + penalty * at[:, :-1]) @ vectors) / bound @ vectors.T
-            after = at - torch.cat([along, slope[:, -1:] * 4 / len(target)], dim=1)
+            after = at - torch.cat([along, slope[:, -1:] * 4 / shares.sum()], dim=1)
             uphill = ((at - after) * (after - before)).sum(1, keepdim=True) > 0
             rate = torch.where(uphill, 1.0, rate)
             following = (1 + (1 + 4 * rate.square()).sqrt()) / 2
@@ -294,7 +330,7 @@ class _Mlp(_Kind):
         return place + 1
 
     def _trained(self, train: np.ndarray, seeds: Sequence[int], passes: int) -> Iterator[CompanionMLP]:
-        """Train members on the rows of each part, bool (parts, n), in chronological order; yield after every pass."""
+        """Train members on the rows of each part, float32 (parts, n), in their order; yield after every pass."""
         settings, device = self.settings, best_device()
         model = CompanionMLP(self.inputs.shape[1], settings.widths, seeds, len(train)).to(device)
         dropout = Dropout(model.initialise(), settings.widths, settings.dropout, device)
@@ -302,7 +338,7 @@ class _Mlp(_Kind):
             model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
         used = np.flatnonzero(train.any(axis=0))
-        taken = torch.from_numpy(train[:, used].astype(np.float32)).to(device)
+        taken = torch.from_numpy(train[:, used]).to(device)
         target = torch.from_numpy(self.lesson.target[used].astype(np.float32)).to(device)
         progress = Progress(f"pass of the MLP {settings.widths[0]}", passes)
         for _ in range(passes):

@@ -19,7 +19,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import TOKEN_INPUTS
 from cocal.models.hub import may_be_on_hub
 from cocal.models.loading import text_config
-from cocal.own_policy.facts import HeldOut, ResponseFacts
+from cocal.own_policy.facts import HeldOut, Part, ResponseFacts, table_of_parts
 from cocal.settings.base import Count, Model
 from cocal.store.atomic import atomic_path, usual_mode, write_text
 from cocal.store.damage import remedy, unreadable
@@ -125,6 +125,8 @@ class About(Model):
     """Whether responses that were cut at the limit were learnt as wrong, or left out."""
     token_probability: bool = False
     """Whether the last `TOKEN_INPUTS` inputs say what the model gave the tokens."""
+    prefixes: Count | None = None
+    """Number of tokens after each of which responses were learnt from, too; None for whole ones alone."""
     tried: tuple[Tried, ...] = ()
     """What was compared, the best first."""
     held_out: HeldOut | None = None
@@ -135,6 +137,8 @@ class About(Model):
     """Quality on the responses of all steps that ended; None where none were cut, or this is not known."""
     held_out_cut: HeldOut | None = None
     """Quality on those that were cut."""
+    course: tuple[Part, ...] = ()
+    """Quality while responses of all steps grow; empty if prefixes were not learnt from."""
     rollouts: ResponseFacts | None = None
     """All responses of the last stage, to held-out questions or others."""
 
@@ -164,6 +168,18 @@ class About(Model):
             raise ConfigError(
                 "the companion reads token probabilities beside states, which vLLM does not hand out to it; score with "
                 "transformers (no --engine vllm), or fit a companion without them (--with nothing)"
+            )
+
+    def check_prefixes(self) -> None:
+        """Refuse a companion of whole responses where confidences of growing ones are wanted.
+
+        Raises:
+            ConfigError: if it has not learnt from prefixes; the message says what to do.
+        """
+        if self.prefixes is None:
+            raise ConfigError(
+                "the companion has learnt from whole responses alone and says little before their end; fit one that "
+                "has learnt from prefixes, too (cocal fit --prefixes 16)"
             )
 
     def in_words(self) -> str:
@@ -267,6 +283,12 @@ class About(Model):
         apart = {"Responses that ended, of all steps": self.held_out_uncut}
         apart |= {"Responses that were cut, of all steps": self.held_out_cut}
         rest = [line for title, found in apart.items() if found for line in found.table(title)]
+        if self.course:
+            how = (
+                f"It has also learnt from responses after every {self.prefixes:,} tokens (of a long one, after some of "
+                "them). Each part has the last such prefix there of each response to the questions above."
+            )
+            rest += ["### While a response grows, of all steps", "", how, "", *table_of_parts(self.course), ""]
         if self.held_out_all_steps is None:
             return [*lines, *one.table("All responses"), *rest]
         last = (

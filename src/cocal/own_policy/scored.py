@@ -262,17 +262,7 @@ def threshold_for(pools: Scored, calibration: Scored, *, max_risk: float, delta:
     Raises:
         ContractError: if the calibration has no labels, shares a question, or has pools of another size.
     """
-    if calibration.correct is None:
-        raise ContractError(
-            f"{calibration.source}: the lines have no labels; a threshold is certified by responses with `correct` or "
-            "a reward"
-        )
-    if both := {number for one, number in calibration.known.items() if one in pools.known}:
-        one = calibration.names[min(both)]
-        raise ContractError(
-            f"{calibration.source}: {len(both):,} of its questions are also in {pools.source}, such as {one[:60]!r}; a "
-            "threshold holds for other questions than those that certify it: take them out of one of the files"
-        )
+    check_calibration(pools, calibration)
     if calibration.largest != pools.largest:
         raise ContractError(
             f"{calibration.source}: up to {calibration.largest} responses to a question, but up to {pools.largest} in "
@@ -287,6 +277,25 @@ def threshold_for(pools: Scored, calibration: Scored, *, max_risk: float, delta:
         max_risk=max_risk,
         delta=delta,
     )
+
+
+def check_calibration(pools: Scored, calibration: Scored) -> None:
+    """Refuse a file that cannot certify a threshold for another.
+
+    Raises:
+        ContractError: if the calibration has no labels, or shares a question.
+    """
+    if calibration.correct is None:
+        raise ContractError(
+            f"{calibration.source}: the lines have no labels; a threshold is certified by responses with `correct` or "
+            "a reward"
+        )
+    if both := {number for one, number in calibration.known.items() if one in pools.known}:
+        one = calibration.names[min(both)]
+        raise ContractError(
+            f"{calibration.source}: {len(both):,} of its questions are also in {pools.source}, such as {one[:60]!r}; a "
+            "threshold holds for other questions than those that certify it: take them out of one of the files"
+        )
 
 
 def write_decisions(pools: Scored, rows: np.ndarray, added: Mapping[str, list], target: Path) -> None:

@@ -34,6 +34,8 @@ _DIGESTS = "blocks.sha256"
 """Name of the file beside it that has a digest of every block in a line."""
 IDS = "confidence_ids"
 """Field that says whether a confidence rests on ids that were given (`given`) or on a text (`tokenised`)."""
+COURSE = "_course"
+"""What follows the name of the confidence in that of its course."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Wanted:
         source: File of JSON lines.
         mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
         field: Name of the field for the confidences.
-        target, seed, batch_tokens: See `Companion.score`.
+        target, seed, batch_tokens, every: See `Companion.score`.
         max_response_length: Tokens from which on a response counts as cut, where it does not say so itself; by default
             those of the fit.
     """
@@ -56,6 +58,7 @@ class Wanted:
     seed: int | None = None
     batch_tokens: int = 16384
     max_response_length: int | None = None
+    every: int | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def check(wanted: Wanted, about: About) -> Checked:
             fields = Fields.of(entry, read, where, ("prompt", "response"))
             mapping = {meaning: name for meaning, name in mapping.items() if name in entry}
             rewarded = not {*entry} & {mapping.get("correct"), *FIELDS["correct"]}
-        if taken := [name for name in (wanted.field, IDS) if name in entry]:
+        if taken := [name for name in (wanted.field, IDS, wanted.field + COURSE) if name in entry]:
             raise ContractError(
                 f"{where}: there is a field {taken[0]!r} already; give the confidences another name (--name), and "
                 "score the original file rather than a scored one"
@@ -101,8 +104,8 @@ def check(wanted: Wanted, about: About) -> Checked:
     return Checked(count, fields, mapping, rewarded)
 
 
-Score = Callable[[Sequence[Encoded]], np.ndarray]
-"""The confidences, float64 (n,), of n responses whose ids are known."""
+Score = Callable[[Sequence[Encoded]], tuple[np.ndarray, list[np.ndarray]]]
+"""The confidences, float64 (n,), of n responses whose ids are known, and their courses if they are wanted."""
 
 
 @contextmanager
@@ -110,7 +113,7 @@ def by_transformers(
     companion: Companion, checkpoint: Checkpoint, wanted: Wanted, precision: str | None
 ) -> Iterator[tuple[Encoder, Score]]:
     """The encoder and the scores of responses, from passes of transformers."""
-    policy, chosen = checkpoint.load(precision), {"target": wanted.target, "seed": wanted.seed}
+    policy, chosen = checkpoint.load(precision), {"target": wanted.target, "seed": wanted.seed, "every": wanted.every}
     checkpoint.check_fit(companion.about)
     score = partial(companion.score_encoded, policy, batch_tokens=wanted.batch_tokens, **chosen)
     yield companion.encoder(policy, wanted.max_response_length), score
@@ -124,9 +127,10 @@ def by_vllm(companion: Companion, checkpoint: Checkpoint, wanted: Wanted) -> Ite
     spec = companion.about.spec
     reading = Reading([spec.layer], spec.poolings)
 
-    def score(rows: Sequence[Encoded]) -> np.ndarray:
+    def score(rows: Sequence[Encoded]) -> tuple[np.ndarray, list[np.ndarray]]:
         states = engine.read([row.prompt.tolist() for row in rows], [row.response.tolist() for row in rows])
-        return companion.score_states(np.stack(states).reshape(len(rows), -1), target=wanted.target, seed=wanted.seed)
+        states = np.stack(states).reshape(len(rows), -1)
+        return companion.score_states(states, target=wanted.target, seed=wanted.seed), []
 
     with open_engine(VllmSettings(kind="vllm"), checkpoint.folder, reading=reading) as engine:
         yield companion.encoder(read_vocabulary(checkpoint.folder, plain=True), wanted.max_response_length), score
@@ -164,11 +168,14 @@ def score_file(
             if done:
                 done -= len(block)
                 continue
-            found = score(rows)
+            found, courses = score(rows)
             texts = [text for text, _ in block]
             written = []
-            for text, row, confidence in zip(texts, rows, found.tolist(), strict=True):
+            for k, (text, row, confidence) in enumerate(zip(texts, rows, found.tolist(), strict=True)):
                 added = {wanted.field: confidence, IDS: "given" if row.exact else "tokenised"}
+                if wanted.every:
+                    values = {"every": wanted.every, "tokens": len(row.response), "values": courses[k].tolist()}
+                    added[wanted.field + COURSE] = values
                 written.append(extended(text, added).encode())
             for stream, content in ((output, b"".join(written)), (digests, _digest(texts, written) + "\n")):
                 stream.write(content)

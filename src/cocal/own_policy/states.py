@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -14,7 +14,7 @@ import numpy as np
 from cocal.companion.companions import Companions
 from cocal.companion.settings import CompanionSettings, Target
 from cocal.errors import ConfigError, ContractError
-from cocal.features.extract import pooled_states, states_and_tokens
+from cocal.features.extract import inputs_of
 from cocal.features.store import Layout, decoded, encoded
 from cocal.integrations.sample import Sample
 from cocal.models.loading import Policy, Vocabulary
@@ -346,19 +346,23 @@ def _repeats(sample: Sample, found: Encoded) -> bool:
     return _FEW < len(prompt) < len(found.response) and np.array_equal(found.response[: len(prompt)], prompt)
 
 
-def states_of(policy: Policy, about: About, rows: Sequence[Encoded], batch_tokens: int) -> np.ndarray:
+def states_of(
+    policy: Policy,
+    about: About,
+    rows: Sequence[Encoded],
+    batch_tokens: int,
+    every: int | None = None,
+    take: Callable[[int, np.ndarray], None] | None = None,
+) -> np.ndarray:
     """What the companion reads of responses, float32 (n, inputs), from teacher-forced passes over `BLOCK` of them at a
-    time: their pooled states, and token probabilities if it reads them."""
+    time (`cocal.features.extract.inputs_of`)."""
     spec, found = about.spec, [np.empty((0, about.spec.inputs), dtype=np.float32)]
     for start in range(0, len(rows), BLOCK):
         block = rows[start : start + BLOCK]
         layout = Layout(len(block), (spec.layer,), spec.poolings, policy.hidden, len(block), about.states)
-        prompts, responses = [row.prompt for row in block], [row.response for row in block]
-        if about.token_probability:
-            states, tokens = states_and_tokens(policy, layout, prompts, responses, batch_tokens)
-            found.append(np.concatenate([states.reshape(len(block), -1), tokens], axis=1))
-        else:
-            found.append(pooled_states(policy, layout, prompts, responses, batch_tokens).reshape(len(block), -1))
+        ids = [row.prompt for row in block], [row.response for row in block]
+        chosen = batch_tokens, about.token_probability, every
+        found.append(inputs_of(policy, layout, *ids, *chosen, lambda row, one, at=start: take(at + row, one)))
     return np.concatenate(found)
 
 

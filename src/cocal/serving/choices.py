@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from cocal.serving.scoring import RECORDER, Recorder, Verdict
+from cocal.serving.scoring import RECORDER, UNSURE, Recorder, Verdict
 
 _ENDED = '"finish_reason":"'
 """What an event holds that ends a choice. In a text its quotation marks would be escaped."""
@@ -50,11 +50,21 @@ class Shown:
             choice["confidence_reason"] = verdict.reason
         if self.members:
             choice["confidence_members"] = dict(verdict.members)
-        if "finish_reason" in choice:  # clients keep what stands within these, and drop what they do not know
-            for name in {"message", "delta"} & choice.keys():
-                choice[name]["confidence"] = verdict.confidence
-            choice["logprobs"] = {"content": None, **(choice.get("logprobs") or {}), "confidence": verdict.confidence}
+        if verdict.course is not None:
+            choice["confidence_course"] = verdict.course
+        if "finish_reason" in choice:
+            _keep(choice)
+            if verdict.reason == UNSURE:
+                choice["finish_reason"], choice["stop_reason"] = "confidence", None
         return withheld
+
+
+def _keep(choice: dict[str, Any]) -> None:
+    """Repeat a confidence where clients keep it, which drop what they do not know."""
+    confidence = choice["confidence"]
+    for name in {"message", "delta"} & choice.keys():
+        choice[name]["confidence"] = confidence
+    choice["logprobs"] = {"content": None, **(choice.get("logprobs") or {}), "confidence": confidence}
 
 
 def _empty(choice: dict[str, Any], why: str) -> None:
@@ -79,7 +89,8 @@ def whole(answer: dict[str, Any], recorder: Recorder, shown: Shown) -> dict[str,
 
 
 async def streamed(events: AsyncIterator[str], recorder: Recorder, shown: Shown) -> AsyncIterator[str]:
-    """A stream of events, in which the last one of each choice has its confidence.
+    """A stream of events, in which the last one of each choice has its confidence, and others that of the choice so far
+    where the call asks for it.
 
     Where choices may be withheld, all events of a choice are held back until its confidence is known.
     """
@@ -87,19 +98,26 @@ async def streamed(events: AsyncIterator[str], recorder: Recorder, shown: Shown)
     async with aclosing(events):
         async for event in events:
             choice, chunk = None, None
-            if shown.withholds or _ENDED in event:
+            if shown.withholds or recorder.grown or _ENDED in event:
                 chunk = _content(event)
                 choice = next(iter(chunk.get("choices") or ()), None)
             if choice is None:
                 yield event
             elif choice.get("finish_reason") is None:
-                held[choice["index"]].append(event)
+                if so_far := recorder.grown.pop(choice["index"], None):
+                    choice["confidence_tokens"], choice["confidence"] = so_far
+                    _keep(choice)
+                same = event if so_far is None else _written(chunk)
+                if shown.withholds:
+                    held[choice["index"]].append(same)
+                else:
+                    yield same
             else:
                 before = held.pop(choice["index"], [])
                 withheld = shown.add(choice, recorder.verdict(choice["index"]))
                 for earlier in () if withheld else before:
                     yield earlier
-                yield f"data: {json.dumps(chunk, ensure_ascii=False, separators=(',', ':'))}\n\n"
+                yield _written(chunk)
 
 
 async def of_response(events: AsyncIterator[Any], recorder: Recorder, shown: Shown) -> AsyncIterator[str]:
@@ -113,6 +131,10 @@ async def of_response(events: AsyncIterator[Any], recorder: Recorder, shown: Sho
                 whole(content["response"], recorder, shown)
             yield f"event: {content['type']}\ndata: {json.dumps(content, ensure_ascii=False)}\n\n"
             RECORDER.set(recorder)
+
+
+def _written(chunk: dict[str, Any]) -> str:
+    return f"data: {json.dumps(chunk, ensure_ascii=False, separators=(',', ':'))}\n\n"
 
 
 def _content(event: str) -> dict[str, Any]:

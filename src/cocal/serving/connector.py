@@ -7,6 +7,7 @@ from torch import Tensor
 
 from cocal.engines.states_connector import StatesConnector
 from cocal.own_policy import saved
+from cocal.own_policy.states import default_target
 from cocal.serving.scoring import CONFIDENCES
 
 
@@ -24,6 +25,8 @@ class CompanionConnector(StatesConnector):
         companions, self._about = saved.read(extra["companion"], {})
         self.poolings = self._about.spec.poolings
         self._model = companions.to(device).model
+        target = extra.get("target") or default_target(self._about.spec.settings)
+        self._chosen = [k for k, (of_member, _) in enumerate(companions.members) if of_member == target]
 
     def read(self, states: Tensor) -> Tensor:
         """The confidences, float32 (n, members)."""
@@ -33,3 +36,7 @@ class CompanionConnector(StatesConnector):
     def told(self, found: Tensor) -> list[list[float]]:
         """The confidences as lists, since they go to the server's process."""
         return found.tolist()
+
+    def so_far(self, one: list[float]) -> float:
+        """The confidence in a growing response, the mean over the seeds of one target."""
+        return sum(one[k] for k in self._chosen) / len(self._chosen)

@@ -16,7 +16,7 @@ from uuid import uuid4
 import numpy as np
 
 from cocal.companion.settings import Target
-from cocal.engines.states import asking
+from cocal.engines.states import BELOW, COURSE, asking
 from cocal.models.text import Tokens
 
 CONFIDENCES = "cocal_confidences"
@@ -24,6 +24,7 @@ CONFIDENCES = "cocal_confidences"
 CUT = "the response was cut at the length limit, so that it has no end of sequence, whose state the companion reads"
 NO_END = "the response does not end with an end-of-sequence token, so that this is the confidence of its states so far"
 STOPPED = "a stop string or token ended the response, so that this is the confidence of its states so far"
+UNSURE = "the confidence fell below the threshold of the request, which ended the response"
 OTHER_MODE = "the chat is in another mode of the template than those that the companion was fitted on"
 NO_ROOM = "prompt and response fill the context, and the state of the last token needs room for one more"
 NOT_FOLLOWED = "responses of beam search or of an adapter are not scored"
@@ -37,11 +38,13 @@ class Verdict(NamedTuple):
         confidence: From 0 to 1, or None.
         reason: Why there is none, or why this is not one of those that the companion's card speaks of.
         members: The confidence of each member by its target and seed, such as "binary-42"; empty if there is none.
+        course: The course of the confidence, as `cocal score --every` writes it; None if it was not asked for.
     """
 
     confidence: float | None
     reason: str | None = None
     members: Mapping[str, float] = {}
+    course: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,8 @@ class Scorer:
             response: Those of the response.
         """
         (one,) = output.outputs
+        if one.finish_reason == "length" and one.stop_reason == BELOW:
+            return self.of(output, UNSURE)
         if one.finish_reason == "length":
             return Verdict(None, CUT)
         if isinstance(one.stop_reason, str):  # the server has found it in the text, of which the engine knows nothing
@@ -125,10 +130,15 @@ class Recorder:
     Args:
         scorer: What makes them.
         reason: That of all verdicts with a confidence which have none of their own.
+        every, below: What is asked of growing responses (`cocal.engines.states.asking`).
     """
 
-    def __init__(self, scorer: Scorer, reason: str | None = None):
+    def __init__(self, scorer: Scorer, reason: str | None = None, every: int = 0, below: float | None = None):
         self._scorer, self._reason = scorer, reason
+        self.asking = asking(every=every, below=below)
+        self._every = every
+        self.grown: dict[int, tuple[int, float]] = {}
+        """The latest confidence in each growing choice, with its number of tokens, until somebody takes it."""
         self._verdicts: dict[int, Verdict] = {}
         self._choices = 0
 
@@ -145,8 +155,15 @@ class Recorder:
                 prompt = prompt or output.prompt_token_ids
                 (one,) = output.outputs
                 response += one.token_ids
+                course = (output.kv_transfer_params or {}).get(COURSE)
                 if one.finish_reason is not None:
-                    self._verdicts[index] = await self._scorer.generated(output, prompt, response)
+                    found = await self._scorer.generated(output, prompt, response)
+                    if self._every:
+                        values = {"every": self._every, "tokens": len(response), "values": course or []}
+                        found = found._replace(course=values)
+                    self._verdicts[index] = found
+                elif course:
+                    self.grown[index] = course
                 yield output
 
     def verdict(self, index: int | None = None) -> Verdict:
@@ -181,7 +198,7 @@ class FollowedEngine:
 
         def choice(k: int) -> AsyncIterator:
             own = copy(sampling_params)
-            own.n, own.extra_args = 1, (own.extra_args or {}) | asking()
+            own.n, own.extra_args = 1, (own.extra_args or {}) | recorder.asking
             if own.seed is not None:
                 own.seed += k
             name = f"{k}_{request_id}" if count > 1 else request_id

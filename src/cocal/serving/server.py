@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from prometheus_client import Counter, Gauge, Histogram
-from pydantic import Field
+from pydantic import BaseModel, Field
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
@@ -45,13 +45,28 @@ _COMPANION = Gauge(
 router = APIRouter()
 
 
-class ChatBody(ChatCompletionRequest):
+class _Growing(BaseModel):
+    """What is wanted of a response while it grows."""
+
+    confidence_every: int | None = Field(
+        default=None, ge=1, strict=True, description="The confidence after every so many tokens is wanted, too."
+    )
+    confidence_stop_below: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="A response ends where its confidence falls below this, which is looked at after every "
+        "`confidence_every` tokens (by default those that the companion has learnt from).",
+    )
+
+
+class ChatBody(_Growing, ChatCompletionRequest):
     """vLLM's body of `/v1/chat/completions`, with what is to be shown of confidences."""
 
     confidence_members: bool = Field(default=False, description=_WORDS)
 
 
-class CompletionBody(CompletionRequest):
+class CompletionBody(_Growing, CompletionRequest):
     """vLLM's body of `/v1/completions`, with what is to be shown of confidences."""
 
     confidence_members: bool = Field(default=False, description=_WORDS)
@@ -99,6 +114,7 @@ class Service:
             reader, template=about.template, thinking=about.thinking, max_response_length=about.max_response_length
         )
         self.chats = about.template != ""
+        self.prefixes = about.prefixes
         self.longest = longest - 1  # the token that a response's own request generates
         self.served = served
         self.encoding = asyncio.Lock()  # tokenizers are not made for several threads
@@ -116,6 +132,22 @@ class Service:
         }
         labels = (self.companion[name] for name in _COMPANION._labelnames)
         _COMPANION.labels(*(" ".join(map(str, one)) if isinstance(one, list) else one for one in labels)).set(1)
+
+    def growing(self, body: Any) -> dict[str, Any]:
+        """What a body asks of growing responses.
+
+        Raises:
+            VLLMValidationError: if it asks something and the companion has learnt from whole responses alone.
+        """
+        every, below = getattr(body, "confidence_every", None), getattr(body, "confidence_stop_below", None)
+        if every is None and below is None:
+            return {}
+        if self.prefixes is None:
+            raise VLLMValidationError(
+                "The companion has learnt from whole responses alone, so that there is no confidence_every and no "
+                "confidence_stop_below; fit it with `cocal fit --prefixes 16 --with nothing`."
+            )
+        return {"every": every or self.prefixes, "below": below}
 
     def shown(self, members: bool) -> Shown:
         """What an answer shows."""
@@ -156,7 +188,7 @@ async def _answer(create: Any, body: Any, raw_request: Request) -> Response:
     other = not isinstance(body, CompletionBody) and other_mode(
         body, service.encoder.thinking, args.default_chat_template_kwargs
     )
-    recorder = Recorder(service.scorer, OTHER_MODE if other else None)
+    recorder = Recorder(service.scorer, OTHER_MODE if other else None, **service.growing(body))
     shown = service.shown(body.confidence_members)
     RECORDER.set(None if getattr(body, "use_beam_search", False) else recorder)
     answer = await create(body, raw_request)

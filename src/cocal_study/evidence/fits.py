@@ -60,7 +60,7 @@ def measured(study: Study, folder: Path, seeds: int) -> pd.DataFrame:
 def _rows(study: Study, folder: Path, seeds: int) -> Iterator[tuple]:
     from cocal_study.methods.companion_scores import match_features  # these load torch, which the plan does without
     from cocal_study.methods.linear_probe import LinearProbe
-    from cocal_study.methods.responses import Lesson
+    from cocal_study.methods.responses import LabelledStates
 
     backbone, step, settings = study.main_backbone, study.policy.steps, study.companion
     sets = {name: study.datasets[name].samples for name in study.evaluation_sets("mathematics")}
@@ -86,7 +86,7 @@ def _rows(study: Study, folder: Path, seeds: int) -> Iterator[tuple]:
             scale = (np.linalg.norm(training[~held_out], axis=1).mean(), math.sqrt((deviation**2).sum()))
             label = learnt["correct"].to_numpy(np.float32)
             if method == "cocal-binary":
-                parts = (Lesson(training[rows], label[rows] > 0, label[rows]) for rows in (~held_out, held_out))
+                parts = (LabelledStates(training[rows], label[rows] > 0, label[rows]) for rows in (~held_out, held_out))
                 probe = LinearProbe.fit("binary", *parts)
                 found = {name: probe.apply(one) for name, one in tested.items()}
                 yield (*head, STANDARDISED, pooling, "", PROBE, 1, *scale, *_scores([found], correct))

@@ -14,7 +14,7 @@ from cocal_study.config.method import Rival
 if TYPE_CHECKING:
     import numpy as np
 
-    from cocal_study.methods.responses import Lesson
+    from cocal_study.methods.responses import LabelledStates
 
 RIVALS = tuple(
     Rival(
@@ -34,7 +34,7 @@ _ITERATIONS = 1000
 logger = logging.getLogger(__name__)
 
 
-def learn(target: Target | None, training: Lesson, validation: Lesson) -> LinearProbe:
+def learn(target: Target | None, training: LabelledStates, validation: LabelledStates) -> LinearProbe:
     """Fit a probe for the target of a companion."""
     return LinearProbe.fit(target or "binary", training, validation)
 
@@ -74,7 +74,7 @@ class LinearProbe(Model):
     intercept: float
 
     @classmethod
-    def fit(cls, target: Target, training: Lesson, validation: Lesson) -> LinearProbe:
+    def fit(cls, target: Target, training: LabelledStates, validation: LabelledStates) -> LinearProbe:
         """Fit a probe for each penalty and keep that of the lowest squared error against correctness on validation,
         the criterion by which companions choose their best pass.
 

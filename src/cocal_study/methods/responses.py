@@ -94,7 +94,7 @@ class Score(Protocol):
         """
 
 
-class Lesson(NamedTuple):
+class LabelledStates(NamedTuple):
     """Responses from which a score of hidden states is learnt.
 
     Attributes:
@@ -108,7 +108,7 @@ class Lesson(NamedTuple):
     group_accuracy: np.ndarray
 
 
-class Learnt(Protocol):
+class LearntScore(Protocol):
     """What was learnt; a pydantic model has the second method."""
 
     def apply(self, states: np.ndarray) -> np.ndarray:
@@ -121,7 +121,7 @@ class Learnt(Protocol):
 class Learn(Protocol):
     """Type of the function that `cocal_study.config.method.Rival.learn` names."""
 
-    def __call__(self, target: "Target | None", training: Lesson, validation: Lesson) -> Learnt:
+    def __call__(self, target: "Target | None", training: LabelledStates, validation: LabelledStates) -> LearntScore:
         """Learn a score from the rollouts on which companions are trained.
 
         Args:

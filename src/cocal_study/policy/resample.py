@@ -16,8 +16,8 @@ from cocal.runtime.progress import Progress
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.evaluation import PostCalSettings
 from cocal_study.config.policy import PolicySettings
-from cocal_study.generation.evaluation import with_verdicts
 from cocal_study.generation.responses import Sampler, sampling_seeds
+from cocal_study.generation.sampling import with_verdicts
 from cocal_study.policy.recorder import Outputs, open_recorder
 
 if TYPE_CHECKING:

@@ -40,7 +40,8 @@ class Metrics(Stage):
         from cocal_study.cubes.cube import evaluate_cells, on_common_responses
         from cocal_study.cubes.resamples import resamples_of
 
-        settings, groups = self.settings, self.groups.root
+        # in the order that they have on a command line, whoever makes the stage
+        settings, groups = self.settings, dict(sorted(self.groups.root.items()))
         frames = [read_frame(path, PREDICTIONS) for path in self.predictions]
         predictions = pd.concat(frames, ignore_index=True)
         if self.common_responses:

@@ -49,7 +49,7 @@ class Responses(Cell, Judges):
     def run(self) -> None:
         from cocal.models.loading import fingerprint
         from cocal.store.contracts import QUESTIONS
-        from cocal_study.generation.evaluation import Evaluated, Kept, judge_sets, sample_sets
+        from cocal_study.generation.sampling import Evaluated, Kept, judge_sets, sample_sets
         from cocal_study.questions.build import golds_digest, texts_digest
 
         settings, plan, prompt_format = self.settings, self.plan, self.prompt_format
@@ -106,7 +106,7 @@ class Judge(Judges):
 
     def run(self) -> None:
         from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
-        from cocal_study.generation.evaluation import judge_set
+        from cocal_study.generation.sampling import judge_set
 
         questions = read_frame(self.questions, QUESTIONS)
         sampled = read_frame(self.responses, SAMPLED)

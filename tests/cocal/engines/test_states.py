@@ -36,7 +36,8 @@ def computed(draw, sums, late: bool) -> int:
     done, reached, found, again = dict.fromkeys(names, 0), dict.fromkeys(names, 0), {}, 0
     given = set(names[::3])  # their responses exist, and are a part of the request's prompt
     told, known = {name: length[name] for name in given}, {}
-    begun = dict(prompt)
+    every = {name: int(draw.integers(1, 6)) for name in names if name not in given and draw.random() < 0.5}
+    begun, grown = {name: (prompt[name], every.get(name, 0)) for name in names}, []
     while len(found) < len(names):
         running = [name for name in names if name not in found and draw.random() < 0.7]
         sizes = []
@@ -52,6 +53,9 @@ def computed(draw, sums, late: bool) -> int:
         starts = np.array([5, *(done[name] for name in running)], np.int64)
         sums.follow(Step(begun, told))
         sums.add(Computed(list(rows.unbind(1)), ["other", *running], np.cumsum([0, 3, *sizes]), starts))
+        if sums.due:
+            of_due = sums.pooled([name for name, _ in sums.due], ("last", "mean"))
+            grown += [(name, tokens, one) for (name, tokens), one in zip(sums.due, of_due, strict=True)]
         if whole := sums.whole():
             found |= dict(zip(whole, sums.pooled(whole, ("mean", "prompt", "last")), strict=True))
         begun, told, known = {}, known, {}
@@ -64,6 +68,15 @@ def computed(draw, sums, late: bool) -> int:
         whole = states[name][: length[name]]
         expected = torch.stack([whole[prompt[name] :].mean(0), whole[prompt[name] - 1], whole[-1]], 1)
         torch.testing.assert_close(found[name], expected, rtol=0, atol=3e-6)
+    # with late news of an end, what its last token makes due is read, too
+    expected = {(name, k) for name in every for k in range(every[name], length[name] - prompt[name], every[name])}
+    ends = {(name, length[name] - prompt[name]) for name in every}
+    counted = [(name, tokens) for name, tokens, _ in grown]
+    assert len(counted) == len({*counted}) >= len(expected) > 50
+    assert expected <= {*counted} <= expected | (ends if late else set())
+    for name, tokens, one in grown:
+        part = states[name][prompt[name] : prompt[name] + tokens]
+        torch.testing.assert_close(one, torch.stack([part[-1], part.mean(0)], 1), rtol=0, atol=3e-6)
     sums.follow(Step(gone=names))
     return again
 

@@ -11,9 +11,10 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from cocal.errors import ContractError
-from cocal.models.loading import load_policy
+from cocal.models.loading import load_policy, load_tokenizer
 from cocal.models.weights import kind_of
 from cocal_study.backbones.importing import import_checkpoint
+from micro import own_copy
 from own_rollouts import SMALL, run
 
 SIZE = {"vocab_size": 384, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 40}
@@ -170,6 +171,20 @@ def test_names_and_constants_of_older_versions_are_read(model):
     folder = model(older, name="GPT2")
     expected = load_file(folder / "model.safetensors")["h.2.mlp.c_fc.weight"]
     assert torch.equal(load_policy(folder).model.transformer.h[2].mlp.c_fc.weight, expected)
+
+
+@pytest.mark.parametrize("read", [load_tokenizer, load_policy])
+def test_a_checkpoint_that_a_later_transformers_saved_is_refused(micro_checkpoint, tmp_path, read):
+    """Where names of settings have changed, the older version would take its defaults, and say nothing."""
+    folder = own_copy(micro_checkpoint, tmp_path / "later")
+    config = json.loads((folder / "config.json").read_text())
+    major = int(transformers.__version__.partition(".")[0])
+    (folder / "config.json").write_text(json.dumps(config | {"transformers_version": f"{major}.99.0"}))
+    read(folder)
+    (folder / "config.json").write_text(json.dumps(config | {"transformers_version": f"{major + 1}.0.0.dev0"}))
+    said = rf"later: transformers {major + 1}\.0\.0\.dev0 saved this checkpoint, .* install transformers {major + 1}$"
+    with pytest.raises(ContractError, match=said):
+        read(folder)
 
 
 def test_two_sets_of_weights_are_refused(model, tmp_path):

@@ -90,7 +90,7 @@ def test_scoring_takes_the_same_memory_however_many_responses_there_are(tmp_path
         folder.path.mkdir()
         tracemalloc.start()
         encoder = companion.encoder(own.policy)
-        scoring.score_file(encoder, lambda rows: np.zeros(len(rows)), wanted, checked, folder)
+        scoring.score_file(encoder, lambda rows: (np.zeros(len(rows)), []), wanted, checked, folder)
         most.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert len((folder.path / "scored.jsonl").read_text().splitlines()) == count

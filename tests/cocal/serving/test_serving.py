@@ -144,7 +144,7 @@ class Events:
     """A recorder whose verdicts are known."""
 
     def __init__(self, *verdicts):
-        self.verdicts = verdicts
+        self.verdicts, self.grown = verdicts, {}
 
     def verdict(self, index):
         return self.verdicts[index]

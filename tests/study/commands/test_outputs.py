@@ -289,10 +289,10 @@ def test_a_refusal_keeps_the_work_of_a_killed_run(place, own, monkeypatch):
     words = [flag.format(place=place) for flag in FIT]
     small = ["--widths", "8", "--passes", "1", "--seeds", "42"]
     with monkeypatch.context() as patch:
-        patch.setattr(fitting, "choose", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(fitting, "best", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             run(*words, place / "companion", *small)
-        patch.setattr(fitting, "choose", lambda *_: (_ for _ in ()).throw(ContractError("refused")))
+        patch.setattr(fitting, "best", lambda *_: (_ for _ in ()).throw(ContractError("refused")))
         assert run(*words, place / "companion", *small) == 2
     states = everything(place / ".companion.fit")
     assert len(states) > 5

@@ -219,6 +219,24 @@ def test_what_is_separable_from_the_best(resamples, evaluated):
     assert "Separable" not in latex(main_table.grid(numbers, layout, metrics=evaluated.cube(), resamples=resamples))
 
 
+def test_the_page_says_where_this_run_lies_among_replicates(evaluated):
+    layout = main_layout()
+    numbers = main_table.prepare(layout, evaluated.cube())
+    ones = {f"replicate_{k}": numbers["value"] + shift for k, shift in ((2, -0.03), (4, -0.01), (9, 0.02))}
+    gathered = numbers[["dataset", "method", "metric"]].assign(mean=0.5, **ones)
+    gathered.loc[gathered["method"] == "rlcr", "replicate_4"] = float("nan")
+    place = ("macro-mathematics", "cocal-binary", "accuracy")
+    value = numbers.set_index(["dataset", "method", "metric"]).loc[place, "value"]
+    shown = {"metrics": evaluated.cube(), "replicates_main": gathered[gathered["method"] != "base-verbal"]}
+    html = page(main_table.grid(numbers, layout, **shown))
+    assert f"{100 * (value - 0.03):.1f} to {100 * (value + 0.02):.1f}; 2 of 3 below" in html
+    assert (
+        html.count("; 1 of 2 below")
+        == 4 - numbers.query("method == 'rlcr' and dataset == @place[0]")["value"].isna().sum()
+    )
+    assert " below" not in latex(main_table.grid(numbers, layout, **shown))
+
+
 STATED = {"study": "s", "caption": "Made up.", "backbone": "tiny-a", "backbone_label": "Tiny A", "step": 60}
 SETS = [{"name": "math500", "label": "MATH500"}, {"name": "aime24", "label": "AIME24"}]
 

@@ -24,8 +24,8 @@ from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
 from cocal_study.config.engine import TransformersSettings
 from cocal_study.config.evaluation import GenerationSettings
-from cocal_study.generation.evaluation import judge_set
 from cocal_study.generation.responses import Sampler, p_true, sample_responses
+from cocal_study.generation.sampling import judge_set
 from cocal_study.generation.transformers_engine import SeededSampler, TransformersEngine
 from cocal_study.planning.plan import SetPlan
 from cocal_study.questions.prompts import Prompts

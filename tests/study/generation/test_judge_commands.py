@@ -12,7 +12,7 @@ from cocal.engines.engine import Completion
 from cocal.integrations.recorded import sampled_rows
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import JUDGEMENTS, QUESTIONS, RESPONSES, SAMPLED, VERDICTS
-from cocal_study.generation import evaluation
+from cocal_study.generation import sampling
 
 COUNT, POOL = 6, 3
 
@@ -63,7 +63,7 @@ def _no_engine(monkeypatch):
     def refuse(*_):
         raise AssertionError("an engine was opened")
 
-    for module in ("judge", "evaluation"):
+    for module in ("judge", "sampling"):
         monkeypatch.setattr(f"cocal_study.generation.{module}.open_engine", refuse)
 
 
@@ -110,7 +110,7 @@ def test_a_judge_of_nonsense_costs_no_responses(command, judge, tmp_path, capsys
 
 def _dying(monkeypatch, name: str) -> list[str]:
     """The sets with which a function of the evaluation is called, the second of which kills the run."""
-    real, seen = getattr(evaluation, name), []
+    real, seen = getattr(sampling, name), []
 
     def dying(*given, **options):
         seen.append(next(part for part in given if "question" in part)["dataset"].iloc[0])
@@ -118,7 +118,7 @@ def _dying(monkeypatch, name: str) -> list[str]:
             raise KeyboardInterrupt
         return real(*given, **options)
 
-    monkeypatch.setattr(evaluation, name, dying)
+    monkeypatch.setattr(sampling, name, dying)
     return seen
 
 

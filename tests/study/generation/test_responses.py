@@ -11,8 +11,8 @@ from cocal.integrations.recorded import sampled_rows, stated_confidences
 from cocal.models.text import chat_ids, plain_texts
 from cocal_study.backbones.pretraining import CHAT_TEMPLATE, train_tokenizer
 from cocal_study.config.evaluation import GenerationSettings
-from cocal_study.generation.evaluation import Evaluated
 from cocal_study.generation.responses import Sampler, sampling_seeds
+from cocal_study.generation.sampling import Evaluated
 from cocal_study.planning.plan import ResponsePlan
 from cocal_study.questions.prompts import Prompts
 

@@ -21,7 +21,7 @@ from cocal_study.methods.companion_scores import score_rows
 from cocal_study.methods.linear_probe import PENALTIES, LinearProbe
 from cocal_study.methods.recalibration.confidences import learn_scores, read_experience, states_of, with_classes
 from cocal_study.methods.recalibration.fits import Isotonic, Platt, fit_rivals, read_fits
-from cocal_study.methods.responses import Estimator, Lesson, function
+from cocal_study.methods.responses import Estimator, LabelledStates, function
 from cocal_study.planning.rivals import RIVALS, named
 from companion_run import GROUP, SETTINGS, STEPS, final_features
 from evaluated_study import SAMPLES
@@ -127,7 +127,7 @@ def test_the_linear_probe_finds_what_the_states_say():
     draw = np.random.default_rng(2)
     states = (draw.normal(size=(600, 5)) * [1, 10, 0.1, 1, 0] + [0, 50, 0, 0, 3]).astype(np.float32)
     correct = draw.random(600) < 1 / (1 + np.exp(-(states[:, 1] - 50) / 4))
-    given = [Lesson(states[rows], correct[rows], correct[rows] / 2) for rows in (slice(400), slice(400, 500))]
+    given = [LabelledStates(states[rows], correct[rows], correct[rows] / 2) for rows in (slice(400), slice(400, 500))]
     probe = LinearProbe.fit("binary", *given)
     told = probe.apply(states[500:])
     assert told[correct[500:]].mean() - told[~correct[500:]].mean() > 0.3
@@ -158,9 +158,9 @@ def test_the_group_target_weighs_both_outcomes():
     probe = LinearProbe._of("group", 1e-6, states, np.array([0.5, 0, 0.75, 0.75]))
     np.testing.assert_allclose(probe.apply(states), [0.25, 0.25, 0.75, 0.75], atol=0.01)
     nothing = np.zeros(4, dtype=bool)
-    constant = LinearProbe.fit("binary", *[Lesson(states, nothing, accuracy)] * 2)
+    constant = LinearProbe.fit("binary", *[LabelledStates(states, nothing, accuracy)] * 2)
     np.testing.assert_allclose(constant.apply(states), 1 / 6)
-    fitted = LinearProbe.fit("group", *[Lesson(states, correct, accuracy)] * 2)
+    fitted = LinearProbe.fit("group", *[LabelledStates(states, correct, accuracy)] * 2)
     assert fitted == LinearProbe._of("group", min(PENALTIES), states, np.array([0.5, 0, 0.75, 0.75]))
 
 
@@ -250,7 +250,7 @@ def test_every_score_is_that_of_its_name(done, rollouts):
     assert [*fits.scores] == [f"linear-{probe.target}" for probe in probes]
     for probe in probes:
         np.testing.assert_allclose(raw[f"linear-{probe.target}", -1], probe.apply(states_of(reader, rows)))
-        lessons = (Lesson(states[rows], correct[rows], accuracy[rows]) for rows in (training, held_out))
+        lessons = (LabelledStates(states[rows], correct[rows], accuracy[rows]) for rows in (training, held_out))
         expected = LinearProbe.fit(probe.target, *lessons)
         assert probe.penalty == expected.penalty
         np.testing.assert_allclose(probe.apply(states), expected.apply(states), rtol=1e-5)

@@ -59,6 +59,16 @@ _CHOSEN = (
     ),
     _RESAMPLES,
 )
+_CERTIFIED = (
+    Either(
+        (
+            flag("--calibration LABELLED", "scored lines with labels, others", type=Path),
+            flag("--threshold T", "a threshold that was certified earlier", type=flags.SHARE),
+        ),
+        required=True,
+    ),
+    flag("--delta", "chance that the bound fails (default: 0.1)", type=flags.CHANCE),
+)
 _WAYS = {
     "best-of-n": Command(
         "Give each question its most confident response, among equals the earliest.", (*_DECIDED, *_CHOSEN)
@@ -79,15 +89,23 @@ independent draws from one distribution, each with one decided response; further
 nothing.""",
         (
             *_DECIDED,
-            Either(
-                (
-                    flag("--calibration LABELLED", "scored lines with labels, others", type=Path),
-                    flag("--threshold T", "a threshold that was certified earlier", type=flags.SHARE),
-                ),
-                required=True,
-            ),
+            *_CERTIFIED,
             flag("--max-risk RISK", "bound of the risk (default: 0.1)", type=flags.CHANCE),
-            flag("--delta", "chance that the bound fails (default: 0.1)", type=flags.CHANCE),
+        ),
+    ),
+    "stop": Command(
+        """\
+Responses that `cocal score --every` has scored are stopped where their confidence falls below a threshold, as `cocal
+serve` does it (confidence_stop_below). Labelled responses to other questions certify the threshold as for "abstain":
+with a probability of at least 1 - DELTA over the calibration questions, a stopped response to a new question would have
+been right with a probability of at most RISK. The first response to each question counts.""",
+        (
+            flag("input scored.jsonl", "JSON lines, as `cocal score --every` writes them", type=Path),
+            output("--output OUT", "the same lines with `stopped_at`, a number of tokens or null", required=True),
+            flags.OVERWRITE,
+            *_SCORED,
+            *_CERTIFIED,
+            flag("--risk RISK", "bound of the share of right ones (default: 0.1)", type=flags.CHANCE),
         ),
     ),
 }
@@ -151,6 +169,12 @@ _FIT = (
         dest="beside",
         choices=["token-probability", "nothing"],
     ),
+    flag(
+        "--prefixes TOKENS",
+        "learn from responses after every so many tokens, too, so that confidences hold while a response grows (for "
+        "`cocal serve` also --with nothing)",
+        type=flags.COUNT,
+    ),
     flag("--keep-states", "keep the states in the companion's folder, for a quick second fit", action="store_true"),
     flag(
         "--widths",
@@ -182,6 +206,11 @@ _SCORE = (
     flag("--name FIELD", "name of the new field", type=flags.NEW_FIELD, default="confidence"),
     flag("--target", "which members (default: binary if there are any)", choices=["binary", "group"]),
     flag("--seed", "the member of one seed alone (default: the mean over all seeds)", type=int),
+    flag(
+        "--every TOKENS",
+        "also writes the confidences after every so many tokens, as a field `confidence_course`",
+        type=flags.COUNT,
+    ),
     flag(
         "--max-response-length TOKENS",
         "responses of so many tokens count as cut, where they do not say so (default: as in `cocal fit`)",

@@ -24,7 +24,7 @@ from cocal_study.config.method import Reader
 from cocal_study.config.methods import METHODS
 from cocal_study.methods.predictions import Checkpoint, predictions_of
 from cocal_study.methods.recalibration.fits import Fits
-from cocal_study.methods.responses import Estimator, Learnt, Lesson, Responses, function, read_responses
+from cocal_study.methods.responses import Estimator, LabelledStates, LearntScore, Responses, function, read_responses
 from cocal_study.methods.self_consistency import check_pool
 from cocal_study.methods.token_probability import least_token_probability
 from cocal_study.planning.rivals import RIVALS, Basis, calibrations_of, learns_from, named
@@ -124,7 +124,7 @@ class Scorer:
     rivals: Sequence[str]
     settings: EstimatorSettings
     companions: "Mapping[Reader, Companions]"
-    learnt: Mapping[str, Learnt]
+    learnt: Mapping[str, LearntScore]
     pool: int
 
     def on(self, basis: Basis) -> "Scorer":
@@ -165,7 +165,9 @@ def states_of(reader: FeatureReader, rows: np.ndarray) -> np.ndarray:
     return decoded(reader.take(rows), reader.dtype)
 
 
-def learn_scores(rivals: Sequence[str], rollouts: pd.DataFrame, features: FeatureReader | None) -> dict[str, Learnt]:
+def learn_scores(
+    rivals: Sequence[str], rollouts: pd.DataFrame, features: FeatureReader | None
+) -> dict[str, LearntScore]:
     """Let the rivals that learn a score do so on the rollouts of `read_experience` on which companions are trained.
 
     Row k of the features belongs to rollout k.
@@ -186,7 +188,7 @@ def learn_scores(rivals: Sequence[str], rollouts: pd.DataFrame, features: Featur
             raise ContractError(f"{features.path}: no response is left in the {part} part of the rollouts")
         of_part = rollouts.iloc[rows]
         labels = (of_part[name].to_numpy() for name in ("correct", "group_accuracy"))
-        lessons.append(Lesson(states_of(features, rows), *labels))
+        lessons.append(LabelledStates(states_of(features, rows), *labels))
     return {name: function(RIVALS[name].learn)(_target(name), *lessons) for name in learning}
 
 

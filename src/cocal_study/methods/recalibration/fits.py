@@ -16,7 +16,7 @@ from cocal.settings.base import Count, Model, Share
 from cocal.store import digest, read_document
 from cocal.store.damage import remedy
 from cocal_study.methods.linear_probe import logistic
-from cocal_study.methods.responses import Estimator, Learnt
+from cocal_study.methods.responses import Estimator, LearntScore
 from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, Basis, Kind
 
 Part = Literal["training", "held out", "truncated"]
@@ -105,7 +105,7 @@ class Responses(Model):
         return cls(responses=len(ids), questions=rollouts["question"].nunique(), digest=digest(ids))
 
 
-class Experience(Model):
+class Learnt(Model):
     """The responses of one basis."""
 
     first: Count
@@ -115,7 +115,7 @@ class Experience(Model):
     parts: dict[Part, Responses]
 
     @classmethod
-    def of(cls, table: pd.DataFrame) -> "Experience":
+    def of(cls, table: pd.DataFrame) -> "Learnt":
         """Those of a table with the columns step, response_id, question and part."""
         parts = {name: Responses.of(table[table["part"] == name]) for name in ("training", "held out")}
         return cls(first=int(table["step"].min()), last=int(table["step"].max()), parts=parts)
@@ -142,7 +142,7 @@ class Fits(Model):
 
     scores: dict[str, dict[str, Any]] = {}
     """What the rivals that learn a score have learnt, by their names."""
-    learnt: dict[Basis, Experience]
+    learnt: dict[Basis, Learnt]
     fits: tuple[Fit, ...]
 
     def apply(self, rival: str, seed: int, calibration: str, scores: np.ndarray) -> np.ndarray:
@@ -162,7 +162,8 @@ def part_of(rival: str) -> Part:
 
 
 def fit_rivals(
-    experience: Mapping[Basis, tuple[pd.DataFrame, Mapping[Estimator, np.ndarray]]], learnt_scores: Mapping[str, Learnt]
+    experience: Mapping[Basis, tuple[pd.DataFrame, Mapping[Estimator, np.ndarray]]],
+    learnt_scores: Mapping[str, LearntScore],
 ) -> Fits:
     """Fit the calibrators of all scores, each on its `part_of` a basis.
 
@@ -190,7 +191,7 @@ def fit_rivals(
                         calibrators={name: fit(known, correct) for name, fit in FITS.items()},
                     )
                 )
-    learnt = {basis: Experience.of(table) for basis, (table, _) in experience.items()}
+    learnt = {basis: Learnt.of(table) for basis, (table, _) in experience.items()}
     kept = {name: one.model_dump(mode="json") for name, one in learnt_scores.items()}
     return Fits(scores=kept, learnt=learnt, fits=tuple(fits))
 

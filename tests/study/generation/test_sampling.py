@@ -7,7 +7,7 @@ import pytest
 from cocal.answers.judge import ExactMatch, Verdicts
 from cocal.errors import ContractError
 from cocal.store.contracts import RESPONSES, VERDICTS
-from cocal_study.generation.evaluation import judge_set
+from cocal_study.generation.sampling import judge_set
 from evaluated_study import POOL, QUESTIONS, responses
 
 SAMPLED = responses().drop(columns=list(VERDICTS))

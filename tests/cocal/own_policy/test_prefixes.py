@@ -1,0 +1,258 @@
+"""Prefixes of responses: their states and weights, and what the card says of growing responses."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import brier_score_loss, roc_auc_score
+
+from cocal import Companion
+from cocal.companion.settings import CompanionSettings
+from cocal.errors import ConfigError
+from cocal.features.extract import inputs_of, token_inputs
+from cocal.features.forward import Prefixes, score
+from cocal.features.store import Layout, open_features
+from cocal.models.loading import Policy
+from cocal.own_policy import prefixes, recipes
+from cocal.own_policy.prefixes import Rows, course, drawn
+from cocal.own_policy.recipes import Lesson, _Mlp, choose, folds_of
+from own_rollouts import run, write_lines
+
+EVERY = 3
+PROMPTS = [[1, 30, 40, 50], [1, 31], [1, 32, 33, 34, 35, 36], [1, 40]]
+RESPONSES = [[60, 61, 62, 63, 64, 65, 2], [70, 2], [80, 81, 82, 83, 84], [90] * 300]
+LENGTHS = [np.array([2, 4, 6]), np.array([], np.int64), np.array([1]), np.array([100, 257, 299])]
+
+
+@pytest.mark.parametrize("batches", [[[0, 1, 2, 3]], [[1], [3, 0], [2]]])
+def test_states_of_prefixes_are_those_of_shorter_responses(micro_policy, batches):
+    policy, found = Policy(*micro_policy), {}
+    options = {"layers": (0, 1), "pad": policy.pad}
+    wanted = Prefixes(LENGTHS, lambda row, states, _: found.__setitem__(row, states))
+    of_batches = [np.array(one) for one in batches]
+    with_them = score(policy.model, PROMPTS, RESPONSES, of_batches, prefixes=wanted, **options).features
+    np.testing.assert_array_equal(with_them, score(policy.model, PROMPTS, RESPONSES, of_batches, **options).features)
+    assert [len(found[k]) for k in range(4)] == [3, 0, 1, 3]
+    for k, lengths in enumerate(LENGTHS):
+        for length, states in zip(lengths, found[k], strict=True):
+            (alone,) = score(policy.model, [PROMPTS[k]], [RESPONSES[k][:length]], [np.array([0])], **options).features
+            np.testing.assert_allclose(states, alone, atol=2e-5)
+
+
+def test_what_is_read_of_prefixes_is_that_of_shorter_responses(micro_policy):
+    """States and token probabilities, which a companion may read beside them."""
+    policy, found, every = Policy(*micro_policy), {}, 2
+    layout = Layout(4, (0, 1), ("last", "mean"), policy.hidden, 4, "float32")
+    whole = inputs_of(policy, layout, PROMPTS, RESPONSES, 4096, True, every, found.__setitem__)
+    np.testing.assert_array_equal(whole, inputs_of(policy, layout, PROMPTS, RESPONSES, 4096, True))
+    assert [len(found[k]) for k in range(4)] == [3, 0, 2, 149]
+    for k, response in enumerate(RESPONSES[:3]):
+        for place, inputs in enumerate(found[k]):
+            shorter = [PROMPTS[k]], [response[: every * (1 + place)]]
+            (alone,) = inputs_of(policy, replace(layout, responses=1), *shorter, 4096, True)
+            np.testing.assert_allclose(inputs, alone, atol=2e-5)
+    logprobs = np.log([0.9, 0.2, 0.4])
+    expected = [[0.55, np.log(0.9 * 0.2) / 2, np.log(0.2)], [0.5, np.log(0.9 * 0.2 * 0.4) / 3, np.log(0.2)]]
+    np.testing.assert_allclose(token_inputs(logprobs, np.array([2, 3])), expected, rtol=1e-6)
+
+
+def test_prefixes_end_before_the_response_and_are_spread_over_long_ones(monkeypatch):
+    lengths = [3, 4, 6, 7, 25, *[1001] * 400]
+    found = drawn(lengths, 3, 16)
+    assert [one.tolist() for one in found[:5]] == [[], [3], [3], [3, 6], [3, 6, 9, 12, 15, 18, 21, 24]]
+    long = np.array(found[5:])
+    assert long.shape == (400, prefixes.MOST)
+    assert (long % 3 == 0).all()
+    assert (np.diff(long) > 0).all()
+    counts, _ = np.histogram(long, bins=20, range=(0, 1000))
+    assert counts.min() > 0.9 * counts.mean()
+    monkeypatch.setattr(prefixes, "MEMORY", 2.5 * 4 * len(lengths) * 2 * 16)  # room for two and a half of each
+    assert {len(one) for one in drawn(lengths, 3, 16)} == {0, 1, 2}
+    monkeypatch.setattr(prefixes, "MEMORY", 1)
+    assert {len(one) for one in drawn(lengths, 3, 16)} == {0, 1}
+
+
+def test_a_long_response_weighs_as_a_short_one_and_neighbours_are_mixed():
+    lengths = np.array([3, 40, 7, 13] * 200)
+    each = Rows.of(lengths, drawn(lengths, 3, 16))
+    whole = each.prefix == 0
+    np.testing.assert_array_equal(np.sort(each.response[whole]), np.arange(800))
+    np.testing.assert_allclose(np.bincount(each.response[~whole], each.share[~whole]), [0, 1, 1, 1] * 200, atol=1e-6)
+    assert (each.share[whole] == 1).all()
+    np.testing.assert_allclose(np.bincount(each.response, each.weight), 1, atol=1e-6)
+    np.testing.assert_allclose(each.weight[whole & (each.response % 4 == 1)], 0.5, atol=1e-6)
+    assert (np.diff(each.response // 256) >= 0).all()  # the order of the training, but for neighbours
+    batch = each.response[:256]
+    assert len(np.unique(batch)) > 100
+    np.testing.assert_array_equal(each.by_response(each.tokens), lengths)
+    alone = Rows.of(lengths, None)
+    np.testing.assert_array_equal(alone.response, np.arange(800))
+    assert (alone.weight == 1).all()
+
+
+def test_a_row_of_a_share_counts_as_so_much_of_a_row():
+    """A probe on rows of which some are doubled, with half a share each, is that on the rows."""
+    draw = np.random.default_rng(4)
+    questions = np.repeat([f"q {k}" for k in range(60)], 6)
+    inputs = draw.normal(size=(360, 5)).astype(np.float32)
+    target = (inputs[:, 0] + draw.normal(size=360) > 0.4).astype(np.float32)
+    copies = np.where(draw.random(360) < 0.5, 2, 1)
+    rows = np.repeat(np.arange(360), copies)
+    share = (1 / copies[rows]).astype(np.float32)
+    weight = share.astype(np.float64) / share.sum()
+    lesson = Lesson(
+        inputs[rows], target[rows], share, weight, folds_of(questions[rows], 1), np.ones(5, np.float32), (5,)
+    )
+    standard = (inputs[rows] - inputs[rows].mean(axis=0)) / inputs[rows].std(axis=0)
+    found = choose(lesson, CompanionSettings(targets=("binary",), seeds=(7,), passes=1))
+    assert found.settings.widths == ()
+    strength = 1 / float(found.tried[0].name.rpartition(" ")[2])
+    expected = LogisticRegression(C=strength, tol=1e-8, max_iter=1000).fit(standard, target[rows], share)
+    confidence = found.model(torch.from_numpy(inputs[rows]))[0].detach().numpy()
+    np.testing.assert_allclose(confidence, expected.predict_proba(standard)[:, 1], atol=2e-3)
+
+
+def test_a_row_of_a_share_counts_as_so_much_of_a_row_in_an_mlp():
+    """In one batch and without dropout, members that learn from such rows are those that learn from the rows."""
+    draw = np.random.default_rng(5)
+    inputs = draw.normal(size=(240, 4)).astype(np.float32)
+    target = (inputs[:, 0] > draw.normal(size=240)).astype(np.float32)
+    fold, copies = np.arange(240) % 5, np.where(target == 1, 3, 1)  # without shares, most would be right
+    settings = CompanionSettings(targets=("binary",), widths=(8,), dropout=(0.0,), batch_size=1000, passes=12)
+    found = []
+    for rows in (np.arange(240), np.repeat(np.arange(240), copies)):
+        share = (1 / np.bincount(rows)[rows]).astype(np.float32)
+        given = inputs[rows], target[rows], share, share / 240.0, fold[rows], np.ones(4, np.float32), (4,)
+        kind = _Mlp(Lesson(*given), [*((k, (k + 1) % 5) for k in range(5)), *((k,) for k in range(5)), ()], 4, settings)
+        first = np.unique(rows, return_index=True)[1]
+        found.append((kind.singles[:, first], kind.overall[: len(kind.singles)]))
+    np.testing.assert_allclose(found[1][0], found[0][0], atol=1e-4)
+    np.testing.assert_allclose(found[1][1], found[0][1], atol=1e-5)
+    assert np.ptp(found[0][0][-1]) > 0.05
+
+
+def test_prefixes_are_learnt_with_the_label_and_the_question_of_the_whole_response(
+    own, source, micro_policy, monkeypatch
+):
+    """And weigh together as much as it, however long it is; where recipes are compared, both are half of it."""
+    lessons, real = [], recipes.choose
+    monkeypatch.setattr(recipes, "choose", lambda one, settings: lessons.append(one) or real(one, settings))
+    settings = CompanionSettings(targets=("binary",), seeds=(42,), widths=(4,), dropout=(0.0,), passes=1)
+    Companion.fit(*micro_policy, source, recipe="best", cut="leave-out", prefixes=EVERY, settings=settings)
+    rows, (lesson,) = own.rollouts, lessons
+    each = Rows.of(rows["length"], drawn(rows["length"], EVERY, 32))
+    whole, correct, cut = each.prefix == 0, rows["correct"].to_numpy(), rows["truncated"].to_numpy()
+    np.testing.assert_array_equal(lesson.target, correct[each.response])
+    assert 0 < lesson.target[~whole].mean() < 1
+    questions = rows["question_id"].map(own.texts)
+    np.testing.assert_array_equal(lesson.fold, folds_of(questions, settings.split_seed)[each.response])
+    has = np.bincount(each.response) > 1
+    assert np.ptp(np.bincount(each.response)) > 2
+    learnt = np.bincount(each.response[~whole], lesson.learnt[~whole], len(rows))
+    np.testing.assert_allclose(learnt, has & ~cut, atol=1e-6)
+    np.testing.assert_array_equal(lesson.learnt[whole], ~cut[each.response[whole]])
+    last = rows["step"].to_numpy() == rows["step"].max()
+    weight = (~cut / (~cut).sum() + (last & ~cut) / (last & ~cut).sum()) / 2
+    np.testing.assert_allclose(np.bincount(each.response, lesson.weight), weight, atol=1e-9)
+    alone = np.where(has, 0.5, 1)[each.response[whole]]
+    np.testing.assert_allclose(lesson.weight[whole], (weight[each.response[whole]] * alone), atol=1e-9)
+
+
+def test_each_part_has_the_last_prefix_of_each_response_there():
+    length = np.array([8, 8, 20, 4])
+    correct = np.array([True, False, True, False])
+    lengths = [np.array([2, 4, 6]), np.array([2, 4, 6]), np.array([2, 6, 10, 18]), np.array([2])]
+    each = Rows.of(length, lengths)
+    confidence = (each.response * 0.2 + each.tokens / 100).round(6)
+    tokens = np.full((4, 5, 3), -1.0, dtype=np.float32)
+    tokens[:, 0, 0] = 0.5
+    tokens[:, 1:, 0] = np.arange(4)[:, None] / 10  # of prefixes, the later responses have more
+    rows = pd.DataFrame({"length": length, "correct": correct})
+    found = {one.name: one for one in course(each, rows, confidence, tokens.reshape(4, 15), 2)}
+    assert {name: one.responses for name, one in found.items()} == {
+        "first quarter": 3,
+        "second quarter": 4,
+        "third quarter": 2,
+        "last quarter": 1,
+        "whole response": 4,
+        "2 to 3 tokens": 4,
+        "4 to 7 tokens": 3,
+        "8 to 15 tokens": 1,
+        "16 to 31 tokens": 1,
+    }
+
+    def brier(responses, of_tokens):
+        values = np.array(responses) * 0.2 + np.array(of_tokens) / 100
+        return brier_score_loss(correct[responses], values)
+
+    assert found["first quarter"].brier == pytest.approx(brier([0, 1, 2], [2, 2, 2]))
+    assert found["second quarter"].brier == pytest.approx(brier([0, 1, 2, 3], [4, 4, 10, 2]))
+    assert found["whole response"].brier == pytest.approx(brier([0, 1, 2, 3], length))
+    assert found["2 to 3 tokens"].brier == pytest.approx(brier([0, 1, 2, 3], [2, 2, 2, 2]))
+    assert found["4 to 7 tokens"].brier == pytest.approx(brier([0, 1, 2], [6, 6, 6]))
+    assert found["4 to 7 tokens"].auroc == roc_auc_score(correct[:3], [0.06, 0.26, 0.46])
+    assert found["4 to 7 tokens"].token_probability == roc_auc_score(correct[:3], [0, 0.1, 0.2])
+    assert found["whole response"].token_probability == 0.5
+    assert found["last quarter"].auroc is None
+    assert found["second quarter"].constant == pytest.approx(0.25)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory, own):
+    return write_lines(tmp_path_factory.mktemp("rollouts") / "mine.jsonl", own.rollouts, own.texts)
+
+
+@pytest.fixture(scope="module")
+def companion(tmp_path_factory, own, source):
+    """Of prefixes, with its states."""
+    folder = tmp_path_factory.mktemp("grown") / "companion"
+    words = ("--model", own.checkpoint, "--rollouts", source, "--seeds", 42, 137, "--passes", 3, "--keep-states")
+    assert run("fit", *words, "--prefixes", EVERY, "--output", folder) == 0
+    return folder
+
+
+def test_a_companion_says_that_it_has_learnt_from_prefixes_and_how_good_it_is_there(companion, own):
+    about = Companion.from_pretrained(companion).about
+    assert about.prefixes == EVERY
+    lengths = own.rollouts["length"].to_numpy()
+    parts = {one.name: one for one in about.course}
+    assert parts["whole response"].responses == len(lengths)
+    shown = {one.metric: one.value for one in about.held_out_all_steps.metrics}
+    assert parts["whole response"].auroc == pytest.approx(shown["auroc"])
+    assert parts["3 to 5 tokens"].responses == (lengths > EVERY).sum()
+    card = about.card()
+    assert "### While a response grows, of all steps" in card
+    assert f"after every {EVERY} tokens" in card
+    assert all(f"| {name} | {one.responses:,} | " in card for name, one in parts.items())
+
+
+def test_what_is_learnt_are_the_states_of_wholes_and_prefixes(companion, own):
+    """The kept states are those that shorter responses have, and what standardises the inputs is theirs."""
+    (kept,) = (companion / "states").glob("*.zarr")
+    store, rows = open_features(kept), own.rollouts
+    grown = drawn(rows["length"], EVERY, store.hidden)
+    each = Rows.of(rows["length"], grown)
+    inputs = each.inputs(store, 1, None)
+    policy = own.policy
+    chosen = np.flatnonzero(each.prefix > 0)[::7]
+    shorter = [rows["response_ids"].iloc[each.response[k]][: each.tokens[k]] for k in chosen]
+    prompts = [rows["prompt_ids"].iloc[each.response[k]] for k in chosen]
+    options = {"layers": (1,), "pad": policy.pad}
+    batches = [np.array([k]) for k in range(len(chosen))]
+    expected = score(policy.model, prompts, shorter, batches, **options).features.reshape(len(chosen), -1)
+    np.testing.assert_allclose(inputs[chosen], expected, rtol=2**-7, atol=1e-4)
+    weights = Companion.from_pretrained(companion).companions.model.state_dict()
+    width = inputs.shape[1]  # behind the states, the recipe may have chosen token probabilities
+    np.testing.assert_allclose(weights["input_mean"][:width], inputs.mean(axis=0), rtol=1e-3, atol=1e-4)
+
+
+def test_prefixes_go_with_the_recipe_best(own, micro_policy, source, tmp_path, capsys):
+    words = ("fit", "--model", own.checkpoint, "--rollouts", source, "--output", tmp_path / "companion")
+    for more in (("--recipe", "paper"), ("--target", "group")):
+        assert run(*words, "--prefixes", 3, *more) == 2
+        assert "leave out --with token-probability and --prefixes, or take --recipe best" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="where the states are read"):
+        Companion.fit(*micro_policy, source, prefixes=3, states=np.zeros((len(own.rollouts), 64)))

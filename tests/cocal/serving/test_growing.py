@@ -1,0 +1,158 @@
+"""Confidences while responses grow, from the real vLLM: they are the courses of `cocal score`, and end responses."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from cocal import Companion
+from own_rollouts import write_lines
+
+pytestmark = pytest.mark.vllm
+
+TOLERANCE, EVERY = 1e-5, 5
+CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
+
+
+@pytest.fixture(scope="module")
+def companion(own, tmp_path_factory):
+    """Of prefixes, which reads states as they are; rounded ones may fall to either side of a rounding."""
+    folder = tmp_path_factory.mktemp("companion")
+    source = write_lines(folder / "mine.jsonl", own.rollouts, own.texts)
+    flags = ("--states", "float32", "--passes", "20", "--prefixes", "7", "--recipe", "best", "--with", "nothing")
+    assert own.fit(source, folder / "companion", *flags) == 0
+    return folder / "companion"
+
+
+@pytest.fixture(scope="module")
+def server(own, companion, tmp_path_factory):
+    """With so small a cache that requests are preempted, and prompts that are read in several steps."""
+    from served import served  # needs psutil
+
+    small = ["--max-model-len", "192", "--max-num-seqs", "24", "--max-num-batched-tokens", "64"]
+    small += ["--kv-cache-memory-bytes", str(24 * 32 * 512), "--served-model-name", "micro"]
+    with served(companion, own.checkpoint, tmp_path_factory.mktemp("server") / "log", *small) as one:
+        yield one
+
+
+def chat(own, k: int, **more) -> dict:
+    text = own.texts.iloc[k % len(own.texts)] * (1 + k % 3)
+    return {"messages": [{"role": "user", "content": text}], "return_token_ids": True, "max_tokens": 90, **more}
+
+
+def courses(own, companion, pairs, every=EVERY):
+    """The confidences and courses of `Companion.score` of prompts and choices."""
+    ids = [np.array(prompt) for prompt, _ in pairs], [np.array(one["token_ids"]) for _, one in pairs]
+    return Companion.from_pretrained(companion).score(*own.policy, *ids, every=every)
+
+
+def test_under_load_every_course_is_that_of_cocal_score(own, companion, server):
+    """Whole answers and streams side by side, a fifth of which ask for nothing."""
+
+    def one(k: int):
+        body = chat(own, k, n=1 + k % 2, **({} if k % 5 == 0 else {"confidence_every": EVERY}))
+        if k % 3:
+            status, answer = server.ask(CHAT, body)
+            assert status == 200, answer
+            return [(answer["prompt_token_ids"], choice) for choice in answer["choices"]]
+        events = server.stream(CHAT, body)
+        found, prompt = {}, events[0]["prompt_token_ids"]
+        for choice in (event["choices"][0] for event in events if event["choices"]):
+            whole = found.setdefault(choice["index"], {"token_ids": [], "streamed": {}})
+            whole["token_ids"] += choice.get("token_ids") or []
+            if "confidence_tokens" in choice:
+                assert choice["confidence_tokens"] <= len(whole["token_ids"]) <= choice["confidence_tokens"] + EVERY
+                whole["streamed"][choice["confidence_tokens"]] = choice["confidence"]
+            elif choice["finish_reason"]:
+                whole |= {**choice, "token_ids": whole["token_ids"]}
+        return [(prompt, choice) for choice in found.values()]
+
+    with ThreadPoolExecutor(60) as pool:
+        pairs = [pair for found in pool.map(one, range(60)) for pair in found]
+    assert server.metric("vllm:num_preemptions_total") > 0
+    whole, expected = courses(own, companion, pairs)
+    asked, streamed = 0, 0
+    for (_, choice), confidence, values in zip(pairs, whole, expected, strict=True):
+        if choice["finish_reason"] == "stop":
+            assert choice["confidence"] == pytest.approx(confidence, abs=TOLERANCE)
+        if course := choice.get("confidence_course"):
+            assert (course["every"], course["tokens"]) == (EVERY, len(choice["token_ids"]))
+            np.testing.assert_allclose(course["values"], values, atol=TOLERANCE)
+            asked += len(values)
+        for tokens, value in choice.get("streamed", {}).items():
+            assert value == pytest.approx(values[tokens // EVERY - 1], abs=TOLERANCE)
+            streamed += 1
+    assert sum("confidence_course" not in choice for _, choice in pairs) >= 12
+    assert asked > 100  # of answers that are sampled
+    assert streamed > 20
+    assert np.ptp(np.concatenate(expected)) > 100 * TOLERANCE
+
+
+def test_a_response_ends_where_its_confidence_falls_below_the_threshold(own, companion, server):
+    """And not before: at the first value of its course below it, plus the token that was sampled meanwhile."""
+    body = chat(own, 2, n=8, confidence_every=EVERY)
+    _, answer = server.ask(CHAT, body)
+    values = [value for one in answer["choices"] for value in one["confidence_course"]["values"]]
+    threshold = float(np.quantile(values, 0.3))
+    kept, ended = 0, 0
+    for k in range(6):
+        status, answer = server.ask(CHAT, chat(own, k, n=8, confidence_every=EVERY, confidence_stop_below=threshold))
+        assert status == 200, answer
+        pairs = [(answer["prompt_token_ids"], choice) for choice in answer["choices"]]
+        for (_, one), confidence, course in zip(pairs, *courses(own, companion, pairs), strict=True):
+            np.testing.assert_allclose(one["confidence_course"]["values"], course, atol=TOLERANCE)
+            below = [value < threshold for value in course]
+            if one["finish_reason"] == "confidence":
+                ended += 1
+                assert below == [False] * (len(course) - 1) + [True]
+                assert len(one["token_ids"]) == len(course) * EVERY + 1
+                assert one["confidence"] == pytest.approx(confidence, abs=TOLERANCE)
+                assert "fell below the threshold" in one["confidence_reason"]
+                text = own.policy.tokenizer.decode(one["token_ids"], skip_special_tokens=True)
+                assert one["message"]["content"] == text  # the last token stands in the text
+            else:
+                kept += 1
+                assert not any(below)
+                assert "confidence_reason" not in one or one["finish_reason"] == "length"
+    assert kept > 5
+    assert ended > 5
+
+
+def test_by_default_it_is_looked_at_where_the_companion_has_learnt(own, server):
+    """In streams, whose last event says why they ended, and in completions."""
+    prompt = list(map(int, own.rollouts["prompt_ids"].iloc[0]))
+    body = {"prompt": prompt, "max_tokens": 60, "ignore_eos": True, "return_token_ids": True}
+    status, answer = server.ask(COMPLETION, {**body, "confidence_stop_below": 1.0, "n": 2})
+    assert status == 200, answer
+    for one in answer["choices"]:
+        assert (one["finish_reason"], len(one["token_ids"])) == ("confidence", 8)
+        assert one["confidence_course"]["every"] == 7
+    events = [
+        event["choices"][0]
+        for event in server.stream(COMPLETION, {**body, "confidence_stop_below": 1.0})
+        if event["choices"]
+    ]
+    assert events[-1]["finish_reason"] == "confidence"
+    assert events[-1]["confidence_course"]["tokens"] == 8
+    assert server.ask(COMPLETION, {**body, "confidence_stop_below": 0.0})[1]["choices"][0]["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"confidence_every": 0}, {"confidence_every": "a"}, {"confidence_every": True}, {"confidence_stop_below": 1.5}],
+)
+def test_wrong_wishes_are_refused(own, server, more):
+    status, answer = server.ask(CHAT, chat(own, 1, **more))
+    assert status == 400, answer
+    assert next(iter(more)) in answer["error"]["message"]
+
+
+def test_a_companion_of_whole_responses_refuses_such_wishes(own, tmp_path):
+    from served import served  # needs psutil
+
+    with served(own.companion, own.checkpoint, tmp_path / "log", "--max-model-len", "192") as server:
+        for more in ({"confidence_every": 4}, {"confidence_stop_below": 0.1}):
+            status, answer = server.ask(CHAT, chat(own, 1, **more))
+            assert status == 400, answer
+            assert "fit it with `cocal fit --prefixes 16 --with nothing`" in answer["error"]["message"]
+        assert server.ask(CHAT, chat(own, 1))[0] == 200
