@@ -22,7 +22,7 @@ from cocal_study.evidence.verdicts import over_replicates
 from cocal_study.exhibits.base.exhibit import FACTUAL, MATHEMATICS, OF_TABLES, PUBLISHED, TableExhibit, origin
 from cocal_study.exhibits.base.ledger import ClaimsLayout, readers
 from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
-from cocal_study.exhibits.typesetting.verdict import CENTRAL, NO, UNDECIDED, YES
+from cocal_study.exhibits.typesetting.verdict import CENTRAL, METRICS, NO, UNDECIDED, YES
 from cocal_study.exhibits.typesetting.wording import SUBJECTS, signed
 from cocal_study.planning.plan import available_methods, has_methods
 from cocal_study.planning.results import resamples_file
@@ -171,7 +171,7 @@ def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
     """The verdict on a claim by the intervals of its differences.
 
     It is "yes" if all of them lie above zero (or above what the claim tolerates), "no" if one lies below, and otherwise
-    undecided, which says in addition whether they exclude a difference as large as the paper's.
+    undecided, which says in addition in which metrics they exclude a difference as large as the paper's.
     """
     known = [one for one in found if one["lower"] < one["upper"]]
     if len(known) < len(found):
@@ -180,8 +180,9 @@ def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
         every = all(one["upper"] < 0 for one in found)
         return f"{NO}, the opposite" if every and not tolerance else NO
     if not all(one["lower"] > -tolerance for one in found):
-        excluded = any(one["paper"] > one["upper"] for one in found)
-        return UNDECIDED + (", but a difference as large as the paper's is excluded" if excluded else "")
+        excluded = dict.fromkeys(METRICS[one["metric"]] for one in found if one["paper"] > one["upper"])
+        told = f", but a difference in {' and '.join(excluded)} as large as the paper's is excluded"
+        return UNDECIDED + told * bool(excluded)
     chance = dict.fromkeys(name for one in found for name in one["at_chance"].split(", ") if name)
     return YES + (f", but {' and '.join(METHODS[name].label for name in chance)} is at chance" if chance else "")
 

@@ -21,7 +21,7 @@ from judged_claims import headline_numbers, judged
     ("words", "said"),
     [
         (("yes", "yes, but RLCR is at chance"), "Yes"),
-        (("yes", "undecided, but a difference as large as the paper's is excluded"), "Undecided"),
+        (("yes", "undecided, but a difference in ECE as large as the paper's is excluded"), "Undecided"),
         (("undecided", "no, the opposite"), "No"),
         (("yes", "no"), "No"),
         (("no interval", "no interval"), "Undecided"),

@@ -8,8 +8,8 @@ from cocal_study.exhibits.verdict import HEADLINES, Pair, _at_chance, _differenc
 from meant_words import TABLES, inputs_of
 
 
-def one(lower, upper, paper=0.02, at_chance=""):
-    return {"lower": lower, "upper": upper, "paper": paper, "at_chance": at_chance}
+def one(lower, upper, paper=0.02, at_chance="", metric="ece"):
+    return {"lower": lower, "upper": upper, "paper": paper, "at_chance": at_chance, "metric": metric}
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,12 @@ def one(lower, upper, paper=0.02, at_chance=""):
         (
             [one(0.01, 0.03), one(-0.002, 0.011)],
             0.0,
-            "undecided, but a difference as large as the paper's is excluded",
+            "undecided, but a difference in ECE as large as the paper's is excluded",
+        ),
+        (
+            [one(-0.01, 0.02), one(-0.002, 0.011, metric="auroc"), one(-0.03, 0.004)],
+            0.0,
+            "undecided, but a difference in AUROC and ECE as large as the paper's is excluded",
         ),
         ([one(0.01, 0.03), one(-0.03, -0.01)], 0.0, "no"),
         ([one(-0.04, -0.02), one(-0.03, -0.01)], 0.0, "no, the opposite"),

@@ -89,7 +89,7 @@ def _said(rows: Sequence, column: str) -> str:
         if np.isnan(value):
             continue
         against = f"over {METHODS[row.rival].label}: " if len(rivals) > 1 else ""
-        text = f"{against}{_METRICS[row.metric]} {_apart(row, value)}"
+        text = f"{against}{METRICS[row.metric]} {_apart(row, value)}"
         if column == "value" and row.lower < row.upper:
             text += f" ({_range(row)}"
             text += ")" if np.isnan(row.replicates) else f"; {row.positive:.0f} of {row.replicates:.0f})"
@@ -104,7 +104,8 @@ def _range(row) -> str:
     return " to ".join(_size(row, end) for end in sorted((row.lower, row.upper), key=abs))
 
 
-_METRICS = {"accuracy": "accuracy", "ece": "ECE", "auroc": "AUROC"}
+METRICS = {"accuracy": "accuracy", "ece": "ECE", "auroc": "AUROC"}
+"""Names of the metrics in words."""
 
 
 def _apart(row, value: float) -> str:
