@@ -8,6 +8,7 @@ what computes.
 import argparse
 import os
 import re
+from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -70,9 +71,9 @@ class Stage(Model):
         super().__init_subclass__(**options)
         cls.command = "-".join(re.findall("[A-Z][a-z]*", cls.__name__)).lower()
 
+    @abstractmethod
     def run(self) -> None:
         """Do the work."""
-        raise NotImplementedError
 
     def sources(self) -> list[Source]:
         """The parents of its products, with the facts that each of them must state: by default all fields `In`."""

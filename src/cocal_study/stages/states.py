@@ -63,16 +63,21 @@ class Features(Stage):
                 extract_features(policy, frame, settings, output=output, attributes=attributes, poolings=poolings)
 
 
-class Replay(ReadByCheckpoints):
-    """Runs one pass over the exact token ids of every rollout."""
+class _OfRollouts(ReadByCheckpoints):
+    """Stages that read the states of stored rollouts."""
 
     settings: FeatureSettings = FeatureSettings()
     rollouts: Path
-    run_folder: Unfinished
-    output: OutFolder
 
     def reads(self):
         return [self.rollouts, *self.readers]
+
+
+class Replay(_OfRollouts):
+    """Runs one pass over the exact token ids of every rollout."""
+
+    run_folder: Unfinished
+    output: OutFolder
 
     def run(self) -> None:
         from cocal_study.generation.replay import StepCheckpoints, replay, step_tables
@@ -96,15 +101,10 @@ class Replay(ReadByCheckpoints):
         )
 
 
-class Prompts(ReadByCheckpoints):
+class Prompts(_OfRollouts):
     """Runs one pass over the prompts of every stage."""
 
-    settings: FeatureSettings = FeatureSettings()
-    rollouts: Path
     output: OutFolder
-
-    def reads(self):
-        return [self.rollouts, *self.readers]
 
     def run(self) -> None:
         from cocal.store.contracts import RESPONSES

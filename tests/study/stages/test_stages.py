@@ -74,6 +74,9 @@ class Probe(Stage):
     beside: Out | None = None
     """a file"""
 
+    def run(self):
+        """It does nothing."""
+
 
 @pytest.fixture
 def probe(monkeypatch):
