@@ -20,7 +20,7 @@ help:
 	@echo "make regimes     run the embedded study's main policy under other conditions (REPLICATES=5), and gather the margins"
 	@echo "make experience  run the embedded study's main policy with two to 96 questions a step (REPLICATES=5), and gather how"
 	@echo "                 good companions are by the number of rollouts that they learnt from"
-	@echo "make fits        fit companions otherwise on the states of the finished embedded and laptop studies"
+	@echo "make fits        fit companions otherwise, and on growing responses, of the finished embedded and laptop studies"
 	@echo "make check       set up .venv, run the linters and the fast tests, which start no Snakemake, while one works"
 	@echo "make test        set up .venv, run the linters and the test suite, with one whole study"
 	@echo "make test-long   run the tests that make test leaves out: trainings of several processes, further studies"
@@ -115,11 +115,13 @@ experience: $(INSTALLED)
 	cocal gather --regimes config/experience.yaml $$(printf '$(EXPERIENCE)/%s ' $(NUMBERS)) \
 	  --output $(EXPERIENCE)/gathered --overwrite
 
-# Other fits on the states of the embedded study and, where `make laptop` has run, of the laptop study.
+# Other fits on the states of the embedded study and, where `make laptop` has run, of the laptop study; and fits on
+# prefixes of the embedded study's responses.
 fits: $(INSTALLED)
 	cocal fits --output studies/fits/fits.csv --overwrite
 	[ ! -d $(LAPTOP)/results/metrics ] || \
 	  cocal fits --study config/laptop.yaml --directory $(LAPTOP) --output studies/fits/fits.csv --overwrite
+	cocal prefixes --every 4 --output studies/fits/prefixes.csv --overwrite
 
 PYTEST := pytest --numprocesses 2 --dist loadfile
 

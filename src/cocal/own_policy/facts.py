@@ -48,6 +48,8 @@ class HeldOut(Model):
     """First and last rollout step of the responses; None where they name no steps."""
     responses: Count
     questions: Count
+    chose: bool = True
+    """Whether these questions chose the best pass of the paper's recipe."""
     cut: Share | None = None
     """Share of responses that were cut at the length limit; None where the rollouts do not say."""
     seeds: tuple[int, ...]

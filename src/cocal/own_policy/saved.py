@@ -272,8 +272,9 @@ class About(Model):
         seeds = f"the mean of {len(one.seeds)} seeds" if len(one.seeds) > 1 else f"seed {one.seeds[0]}"
         how = (
             f"On questions that no gradient step has seen, truncated responses included; {seeds}, target {one.target}. "
-            "The same questions chose the best pass, so that the numbers are slightly optimistic. "
         )
+        if one.chose:
+            how += "The same questions chose the best pass, so that the numbers are slightly optimistic. "
         if self.recipe == "best":
             how = (
                 "Each response was scored by members that were neither fitted nor chosen on its question, truncated "

@@ -56,6 +56,8 @@ class Shown:
             _keep(choice)
             if verdict.reason == UNSURE:
                 choice["finish_reason"], choice["stop_reason"] = "confidence", None
+        elif verdict.reason == UNSURE:  # a response of `/v1/responses`
+            choice["incomplete_details"] = {"reason": "confidence"}
         return withheld
 
 
@@ -121,14 +123,17 @@ async def streamed(events: AsyncIterator[str], recorder: Recorder, shown: Shown)
 
 
 async def of_response(events: AsyncIterator[Any], recorder: Recorder, shown: Shown) -> AsyncIterator[str]:
-    """The stream of a call of `/v1/responses`, whose last event has the whole response. vLLM begins to generate while
-    the stream is read, and each event may be read in a context of its own."""
+    """The stream of a call of `/v1/responses`, whose last event has the whole response, and whose events with text have
+    the confidence so far where the call asks for it. vLLM begins to generate while the stream is read, and each event
+    may be read in a context of its own."""
     RECORDER.set(recorder)
     async with aclosing(events):
         async for event in events:
             content = event.model_dump(mode="json", by_alias=True)
             if content["type"] in ("response.completed", "response.incomplete"):
                 whole(content["response"], recorder, shown)
+            elif recorder.grown and content["type"].endswith(".delta"):
+                _, (content["confidence_tokens"], content["confidence"]) = recorder.grown.popitem()
             yield f"event: {content['type']}\ndata: {json.dumps(content, ensure_ascii=False)}\n\n"
             RECORDER.set(recorder)
 

@@ -33,7 +33,6 @@ from cocal.serving.launch import Served
 from cocal.serving.routes import secure
 from cocal.serving.scoring import OTHER_MODE, RECORDER, FollowedEngine, Recorder, Scorer, Verdict
 
-_WORDS = "Confidences of all members are wanted, too."
 _SCORED = Histogram("cocal_confidence", "Confidences of scored responses", buckets=[k / 10 for k in range(1, 11)])
 _UNSCORED = Counter("cocal_unscored", "Responses without a confidence", ["reason"])
 _COMPANION = Gauge(
@@ -45,9 +44,10 @@ _COMPANION = Gauge(
 router = APIRouter()
 
 
-class _Growing(BaseModel):
-    """What is wanted of a response while it grows."""
+class _Wishes(BaseModel):
+    """What is to be shown of confidences, and what is wanted of a response while it grows."""
 
+    confidence_members: bool = Field(default=False, description="Confidences of all members are wanted, too.")
     confidence_every: int | None = Field(
         default=None, ge=1, strict=True, description="The confidence after every so many tokens is wanted, too."
     )
@@ -60,22 +60,16 @@ class _Growing(BaseModel):
     )
 
 
-class ChatBody(_Growing, ChatCompletionRequest):
-    """vLLM's body of `/v1/chat/completions`, with what is to be shown of confidences."""
-
-    confidence_members: bool = Field(default=False, description=_WORDS)
+class ChatBody(_Wishes, ChatCompletionRequest):
+    """vLLM's body of `/v1/chat/completions`, with what is wanted of confidences."""
 
 
-class CompletionBody(_Growing, CompletionRequest):
-    """vLLM's body of `/v1/completions`, with what is to be shown of confidences."""
-
-    confidence_members: bool = Field(default=False, description=_WORDS)
+class CompletionBody(_Wishes, CompletionRequest):
+    """vLLM's body of `/v1/completions`, with what is wanted of confidences."""
 
 
-class ResponseBody(ResponsesRequest):
-    """vLLM's body of `/v1/responses`, with what is to be shown of confidences."""
-
-    confidence_members: bool = Field(default=False, description=_WORDS)
+class ResponseBody(_Wishes, ResponsesRequest):
+    """vLLM's body of `/v1/responses`, with what is wanted of confidences."""
 
 
 class _CountingScorer(Scorer):
@@ -133,13 +127,13 @@ class Service:
         labels = (self.companion[name] for name in _COMPANION._labelnames)
         _COMPANION.labels(*(" ".join(map(str, one)) if isinstance(one, list) else one for one in labels)).set(1)
 
-    def growing(self, body: Any) -> dict[str, Any]:
+    def growing(self, body: _Wishes) -> dict[str, Any]:
         """What a body asks of growing responses.
 
         Raises:
             VLLMValidationError: if it asks something and the companion has learnt from whole responses alone.
         """
-        every, below = getattr(body, "confidence_every", None), getattr(body, "confidence_stop_below", None)
+        every, below = body.confidence_every, body.confidence_stop_below
         if every is None and below is None:
             return {}
         if self.prefixes is None:

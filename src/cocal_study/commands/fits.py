@@ -1,7 +1,9 @@
-"""Other fits of companions on the states of a finished study."""
+"""Further companions of a finished study: other fits on its states, and fits on prefixes of its responses."""
 
 import argparse
 import logging
+from collections.abc import Sequence
+from pathlib import Path
 
 import pandas as pd
 
@@ -9,7 +11,6 @@ from cocal.metrics.shown import csv_text
 from cocal.store import write_text
 from cocal.store.files import read_numbers
 from cocal_study.config import load_study
-from cocal_study.evidence.fits import COLUMNS, explanations, measured
 
 
 def run_fits(options: argparse.Namespace) -> None:
@@ -19,12 +20,28 @@ def run_fits(options: argparse.Namespace) -> None:
     Raises:
         ContractError: if a file of the study is missing or damaged.
     """
-    study = load_study(options.study)
-    rows = measured(study, options.directory, options.seeds)
-    every = [rows]
-    if options.output.exists():
-        before = read_numbers(options.output, COLUMNS)
-        every.insert(0, before[before["study"] != study.study])
-    write_text(options.output, csv_text(pd.concat(every, ignore_index=True)))
-    logging.info("%d fits of the %s study in %s", len(rows), study.study, options.output)
-    print(f"{study.study}:", *explanations(rows), sep="\n")
+    from cocal_study.evidence.fits import COLUMNS, explanations, measured
+
+    rows = measured(load_study(options.study), options.directory, options.seeds)
+    _write(rows, options.output, COLUMNS)
+    print(f"{rows['study'].iloc[0]}:", *explanations(rows), sep="\n")
+
+
+def run_prefixes(options: argparse.Namespace) -> None:
+    """Write the rows of the study into the output, beside those of other studies that it holds.
+
+    Raises:
+        ContractError: if a file of the study is missing or damaged.
+    """
+    from cocal_study.evidence.prefixes import COLUMNS, measured
+
+    _write(measured(load_study(options.study), options.directory, options.every), options.output, COLUMNS)
+
+
+def _write(rows: pd.DataFrame, output: Path, columns: Sequence[str]) -> None:
+    every, study = [rows], rows["study"].iloc[0]
+    if output.exists():
+        before = read_numbers(output, columns)
+        every.insert(0, before[before["study"] != study])
+    write_text(output, csv_text(pd.concat(every, ignore_index=True)))
+    logging.info("%d rows of the %s study in %s", len(rows), study, output)

@@ -9,18 +9,17 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cocal.companion.companions import load_companions
 from cocal.errors import ConfigError, ContractError
-from cocal.own_policy import saved
 from cocal.store import atomic_path, label_folder, provenance, write_text
 from cocal.store.damage import absent
 from cocal.store.files import check_seal
 from cocal.store.lineage import Product, trace, write_record
+from cocal_study.commands.hub import RESULTS, publish_companion, save_companions
 from cocal_study.config import load_study
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import OF_REPOSITORY, Exhibit
 from cocal_study.exhibits.base.registry import exhibits_of
-from cocal_study.planning import plan, results
+from cocal_study.planning import results
 from cocal_study.planning.bundle import STAGE, STUDY_FILE, WITHHELD, cube_jobs
 from cocal_study.planning.crate import WORKFLOW, write_crate, write_croissant
 from cocal_study.planning.digests import Maker, maker_of
@@ -30,11 +29,9 @@ from cocal_study.questions.loaders import counted
 from cocal_study.questions.references import question_sets
 from cocal_study.questions.registry import known_wrong, registry_of
 
-_RESULTS = "results"
-
 
 def run_publish(options: argparse.Namespace) -> None:
-    """Copy what others reuse into a folder, describe it, and list it.
+    """Copy what others reuse into a folder, describe it, and list it; or the main companion with its data alone.
 
     Raises:
         ConfigError: if the results are those of another study.
@@ -47,11 +44,14 @@ def run_publish(options: argparse.Namespace) -> None:
             f"{options.results}: holds the results of {owner or 'no study'}, but {options.study} is {study.study}; "
             "name the study's file by --study, and the folder of its results by --results"
         )
+    if options.companion:
+        publish_companion(study, options.results, options.folder, options.licence)
+        return
     registry = registry_of(study.question_sets.registered, repository / study.sources.registry)
     wrong = known_wrong(study.question_sets.registered, registry)
     exhibits = exhibits_of(study, wrong, str(repository))
     places = _places(study, exhibits)
-    copied = {place: options.results / Path(place).relative_to(_RESULTS) for place in places}
+    copied = {place: options.results / Path(place).relative_to(RESULTS) for place in places}
     family = [product for _, product in trace(*(path for path in copied.values() if path.name != OWNER))]
     _check_study(study, family, options.study)
     copied |= {os.path.relpath(file, repository): file for file in _of_repository(exhibits, repository)}
@@ -65,8 +65,8 @@ def run_publish(options: argparse.Namespace) -> None:
             _copy(source, folder / place)
         write_study(study, folder / STUDY_FILE)
         write_record(folder, [one for one in family if one.path not in copied.values()], made)
-        _save_companions(study, options.results, folder / "companions")
-        predictions = [place for place in copied if place.startswith(f"{_RESULTS}/predictions/")]
+        save_companions(study, options.results, folder / "companions")
+        predictions = [place for place in copied if place.startswith(f"{RESULTS}/predictions/")]
         write_croissant(folder, study, predictions, options.licence, date)
         write_text(folder / "README.md", _page(study, made_by, sets))
         write_crate(folder, study, made_by, sets, options.licence, date)
@@ -79,7 +79,7 @@ def _places(study: Study, exhibits: Sequence[Exhibit]) -> list[str]:
     apart = {*WITHHELD, *OF_REPOSITORY}
     read = [file for one in exhibits for kind, files in one.read.items() if kind not in apart for file in files]
     jobs = cube_jobs(study, read)
-    found = [f"{_RESULTS}/{OWNER}", *read, *(place for job in jobs for place in (*job.predictions, *job.outputs))]
+    found = [f"{RESULTS}/{OWNER}", *read, *(place for job in jobs for place in (*job.predictions, *job.outputs))]
     found += [place for one in exhibits for place in one.outputs]
     return list(dict.fromkeys([*found, results.table_file("all"), *map(results.checks_file, study.backbones)]))
 
@@ -127,28 +127,6 @@ def _copy(source: Path, target: Path) -> None:
             place = target / file.relative_to(source)
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, place)
-
-
-def _save_companions(study: Study, given: Path, folder: Path) -> None:
-    """Save the companions of the final policies in the Hub's convention, each kind in a folder of its own."""
-    from transformers import AutoConfig
-
-    for backbone in study.backbones:
-        checkpoint = results.policy_folder(backbone, "grpo", study.policy.steps)
-        policy = given / Path(checkpoint).relative_to(_RESULTS)
-        for experience in plan.experiences_of(plan.methods_of(study, backbone, "grpo", study.policy.steps)):
-            place = f"{results.companion_folder(backbone, experience)}/{plan.restricted(study.policy.steps).folder}"
-            companions = load_companions(given / Path(place).relative_to(_RESULTS))
-            if not policy.exists():
-                raise ContractError(absent(policy))
-            config = AutoConfig.from_pretrained(policy, local_files_only=True, trust_remote_code=False)
-            base = saved.BaseModelFacts.of(config, checkpoint).model_copy(update={"step": study.policy.steps})
-            notes = (
-                f"The study {study.study} fitted these companions ({place}); its tables say how good they are.",
-                f"The base model has the digest {Product(policy).identity}; the bundle does not hold it.",
-            )
-            about = saved.About(spec=companions.spec, states=study.features.dtype, base_model=base, notes=notes)
-            saved.write(folder / f"{backbone}-{experience}", companions, about)
 
 
 def _page(study: Study, made_by: Maker, sets: dict[str, dict]) -> str:

@@ -206,6 +206,9 @@ class ReportSettings(Model):
     fits: str | None = None
     """File of what `cocal fits` has measured on the states of finished studies, for tables/fits, which is left out
     without it, or if it is not there."""
+    prefixes: str | None = None
+    """File of what `cocal prefixes` has measured in growing responses, for figures/prefixes, which is left out without
+    it, or if it is not there."""
     replicates: str | None = None
     """Folder of what `cocal spread` has gathered of the study's replicates, for tables/claims; without it, or if it is
     not there, replicates have no say."""

@@ -56,7 +56,7 @@ def replicate(study: Study, number: int) -> Study:
         name: one.model_copy(update={"seed": one.seed + number}) if isinstance(one, PretrainingSettings) else one
         for name, one in study.backbones.items()
     }
-    gathered = ("replicates", "central", "regimes", "experience", "fits", "language_model")
+    gathered = ("replicates", "central", "regimes", "experience", "fits", "prefixes", "language_model")
     changes["reports"] = study.reports.model_copy(update=dict.fromkeys(gathered))
     caption = f"{study.caption.rstrip('.')}; replicate {number}, with other seeds of questions, policies and sampling."
     return study.model_copy(update={**changes, "backbones": backbones, "seed": study.seed + number, "caption": caption})

@@ -11,7 +11,7 @@ from own_rollouts import write_lines
 pytestmark = pytest.mark.vllm
 
 TOLERANCE, EVERY = 1e-5, 5
-CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
+CHAT, COMPLETION, RESPONSE = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +135,26 @@ def test_by_default_it_is_looked_at_where_the_companion_has_learnt(own, server):
     assert events[-1]["finish_reason"] == "confidence"
     assert events[-1]["confidence_course"]["tokens"] == 8
     assert server.ask(COMPLETION, {**body, "confidence_stop_below": 0.0})[1]["choices"][0]["finish_reason"] == "length"
+
+
+def test_responses_grow_and_end_likewise(own, server):
+    body = {"model": "micro", "input": own.texts.iloc[0], "max_output_tokens": 60, "confidence_every": EVERY}
+    status, answer = server.ask(RESPONSE, body)
+    assert status == 200, answer
+    assert answer["confidence_course"]["every"] == EVERY
+    shown = 0
+    for text in own.texts.iloc[:6]:
+        *events, last = server.stream(RESPONSE, {**body, "input": text})
+        course = last["response"]["confidence_course"]["values"]
+        for event in (event for event in events if "confidence" in event):
+            expected = course[event["confidence_tokens"] // EVERY - 1]
+            assert event["confidence"] == pytest.approx(expected, abs=TOLERANCE)
+            shown += 1
+    assert shown > 3
+    status, answer = server.ask(RESPONSE, {**body, "confidence_stop_below": 1.0})
+    assert status == 200, answer
+    assert (answer["status"], answer["incomplete_details"]) == ("incomplete", {"reason": "confidence"})
+    assert answer["confidence_course"]["tokens"] == EVERY + 1
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,13 @@ from cocal_study.questions.registry import registry_of
 from smoke_study import CONFIG, ROOT
 
 
-def _publish(results, folder, study=CONFIG):
+def _words(results, folder, study):
     flags = ["--snakefile", str(ROOT / "Snakefile")]
-    return main(["publish", str(folder), "--study", str(study), "--results", str(results), *flags])
+    return ["publish", str(folder), "--study", str(study), "--results", str(results), *flags]
+
+
+def _publish(results, folder, study=CONFIG):
+    return main(_words(results, folder, study))
 
 
 @pytest.fixture
@@ -46,6 +50,29 @@ def finished(smoke, tmp_path) -> Path:
         else:
             (results / entry.name).symlink_to(entry)
     return results
+
+
+def test_the_main_companion_is_published_with_its_measured_quality_and_rollouts_to_try(smoke, tmp_path, capsys):
+    folder, results, study = tmp_path / "companion", smoke / "results", load_study(CONFIG)
+    assert main([*_words(results, folder, CONFIG), "--companion"]) == 0
+    evaluated, rollouts = pd.read_parquet(folder / "evaluation.parquet"), folder / "rollouts.jsonl"
+    step = study.policy.steps
+    stated = pd.read_parquet(results / f"predictions/{study.main_backbone}/grpo/step-{step}.parquet")
+    stated = stated[stated["method"] == "cocal-binary"].groupby(["dataset", "response_id"])["confidence"].mean()
+    found = evaluated.set_index(["dataset", "response_id"])["confidence"]
+    assert set(evaluated["dataset"]) == set(study.evaluation_sets("mathematics"))
+    np.testing.assert_allclose(found, stated[found.index], rtol=1e-12)
+    held_out = Companion.from_pretrained(folder).about.held_out
+    brier = next(one.value for one in held_out.metrics if one.metric == "brier")
+    assert brier == pytest.approx(((evaluated["confidence"] - evaluated["correct"]) ** 2).mean())
+    assert "chose the best pass" not in (folder / "README.md").read_text()
+    policy = results / f"policies/{study.main_backbone}/grpo/step-{step}"
+    words = ["score", "--companion", folder, "--model", policy, rollouts, tmp_path / "scored.jsonl"]
+    assert main([*map(str, words)]) == 0
+    assert pd.read_json(tmp_path / "scored.jsonl", lines=True)["confidence"].between(0, 1).all()
+    assert main([*_words(results, folder, CONFIG), "--companion"]) == 0, "its own folder is written anew"
+    (folder / "rollouts.jsonl").write_text("mine")
+    assert main([*_words(results, folder, CONFIG), "--companion"]) == 2
 
 
 @pytest.mark.parametrize("name", ["main.csv", "main.tex", "main.html"])

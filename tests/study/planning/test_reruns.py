@@ -51,7 +51,8 @@ EDITS = [
             **_under(
                 "reports",
                 dict.fromkeys(
-                    ("replicates", "central", "regimes", "experience", "fits", "language_model"), "studies/elsewhere"
+                    ("replicates", "central", "regimes", "experience", "fits", "prefixes", "language_model"),
+                    "studies/elsewhere",
                 ),
             ),
         },

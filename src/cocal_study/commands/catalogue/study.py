@@ -59,6 +59,12 @@ _PUBLISH = (
         type=flags.ADDRESS,
         default="https://spdx.org/licenses/MIT",
     ),
+    flag(
+        "--companion",
+        "write the companion of the main policy alone, as the Hub takes it: weights, card, the evaluated responses' "
+        "confidences, and some of its rollouts",
+        action="store_true",
+    ),
 )
 _REANALYSE = (
     flag("bundle BUNDLE", "folder that `cocal publish` has written", type=Path),
@@ -107,13 +113,15 @@ _GATHER = (
     flags.OVERWRITE,
 )
 
-_FITS = (
+_FINISHED = (
     flag("--study", "study file", type=Path, default=Path("config/config.yaml")),
     flag("--directory", "folder that holds the results of the study", type=Path, default=Path()),
-    flag("--seeds", "number of companion seeds to fit with", type=flags.COUNT, default=3),
-    output("--output", "CSV file of all fits; rows of other studies stay in it", required=True),
+    output("--output", "CSV file of what is measured; rows of other studies stay in it", required=True),
     flags.OVERWRITE,
 )
+_FITS = (*_FINISHED, flag("--seeds", "number of companion seeds to fit with", type=flags.COUNT, default=3))
+_EVERY = "number of tokens after each of which companions learn and are asked"
+_PREFIXES = (*_FINISHED, flag("--every", _EVERY, type=flags.COUNT, default=16))
 
 STUDY = {
     "plan": Command("print jobs, GPU-hours and storage of a study before it runs", _PLAN),
@@ -146,6 +154,9 @@ STUDY = {
     ),
     "fits": Command(
         "fit companions otherwise on the states of a finished study: standardised, one pooling, more updates", _FITS
+    ),
+    "prefixes": Command(
+        "measure confidence while responses of a finished study grow, and what stopping by it saves", _PREFIXES
     ),
     "schema": Command("print the JSON schema of study files"),
     "stages": Command("list the commands of the workflow's stages"),

@@ -179,12 +179,13 @@ Files = str | Sequence[str]
 
 OF_TABLES = ("replicates_main", "replicates_ood", "central_main", "language_model_main", "language_model_ood")
 """The main table and that of factual questions in what replicates and a study of a language model have found."""
-GATHERED = REPLICATES, CENTRAL, REGIMES, EXPERIENCE, FITS, LANGUAGE_MODEL, *_ = (
-    *("replicates", "central", "regimes", "experience", "fits", "language_model"),
+GATHERED = REPLICATES, CENTRAL, REGIMES, EXPERIENCE, FITS, GROWING, LANGUAGE_MODEL, *_ = (
+    *("replicates", "central", "regimes", "experience", "fits", "prefixes", "language_model"),
     *OF_TABLES,
 )
-"""What replicates of the study and of its central comparison have found, what was measured under other conditions and
-with more or less experience, and what a study of a language model has found. A study may go without them."""
+"""What replicates of the study and of its central comparison have found, what was measured under other conditions, with
+more or less experience, by other fits and in growing responses, and what a study of a language model has found. A study
+may go without them."""
 OF_REPOSITORY = PUBLISHED, LEDGER, *_ = ("published", "ledger", *GATHERED)
 """The kinds of input that are no products of the study but lie in the repository: the folder of the paper's numbers,
 the ledger of its claims, and what was gathered elsewhere."""

@@ -1,0 +1,128 @@
+"""Companions of a finished study in the Hub's convention, and one with the data to try it on."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cocal.companion.companions import load_companions
+from cocal.errors import ContractError
+from cocal.own_policy import saved
+from cocal.own_policy.facts import HeldOut
+from cocal.own_policy.quality import binned, measured
+from cocal.own_policy.states import default_target
+from cocal.store import atomic_path, label_folder, provenance, read_frame, write_text
+from cocal.store.contracts import PREDICTIONS, RESPONSES
+from cocal.store.damage import absent
+from cocal.store.lineage import Product
+from cocal_study.config.study import Study
+from cocal_study.planning import plan, results
+from cocal_study.planning.bundle import STAGE
+
+RESULTS = "results"
+"""First folder of the places of results."""
+EVALUATION, ROLLOUTS = "evaluation.parquet", "rollouts.jsonl"
+_ROLLOUTS = 512
+"""Number of the last rollouts that lie beside a companion: enough to try `cocal score` and to fit another one."""
+
+
+def save_companions(study: Study, given: Path, folder: Path) -> None:
+    """Save the companions of the final policies, each kind in a folder of its own.
+
+    Args:
+        study: The study.
+        given: Folder of its results.
+        folder: Folder to be made.
+
+    Raises:
+        ContractError: if a policy or its companions are missing.
+    """
+    for backbone in study.backbones:
+        for experience in plan.experiences_of(plan.methods_of(study, backbone, "grpo", study.policy.steps)):
+            saved.write(folder / f"{backbone}-{experience}", *_companions(study, given, backbone, experience))
+
+
+def publish_companion(study: Study, given: Path, folder: Path, licence: str) -> None:
+    """Save the main policy's companion with its confidences in the evaluated mathematical responses, on which its card
+    says how good it is, and with the last of the rollouts that it learnt from.
+
+    Args:
+        study: The study.
+        given: Folder of its results.
+        folder: Folder to be made.
+        licence: Address of the licence.
+
+    Raises:
+        ContractError: if a file of the study is missing or damaged.
+    """
+    backbone, step = study.main_backbone, study.policy.steps
+    companions, about = _companions(study, given, backbone, "rollouts")
+    target = default_target(companions.spec.settings)
+    answered = _evaluated(study, given, f"cocal-{target}")
+    rollouts = read_frame(given / _within(results.rollouts_folder(backbone, "grpo")), RESPONSES)
+    notes = (
+        *about.notes,
+        f"{EVALUATION} has its confidence in each response that the study evaluated it on, without texts.",
+        f"{ROLLOUTS} has the last rollouts that it learnt from, as `cocal score` and `cocal fit` take them.",
+    )
+    update = {"held_out": _quality(answered, about.spec.settings.seeds, target), "notes": notes}
+    update["license"] = licence.rsplit("/", 1)[-1].lower()
+    made = provenance(STAGE, {"licence": licence}, study=study.study)
+    with atomic_path(folder) as being_made:
+        saved.write(being_made, companions, about.model_copy(update=update))
+        answered.to_parquet(being_made / EVALUATION, index=False)
+        shown = ["prompt_ids", "response_ids", "text", "step", "question_id", "sample", "truncated", "correct"]
+        write_text(being_made / ROLLOUTS, rollouts[shown].tail(_ROLLOUTS).to_json(orient="records", lines=True))
+        label_folder(being_made, made)
+    logging.info("%s: a companion for the Hub, with %d evaluated responses of step %d", folder, len(answered), step)
+
+
+def _within(place: str) -> Path:
+    return Path(place).relative_to(RESULTS)
+
+
+def _companions(study: Study, given: Path, backbone: str, experience: str) -> tuple:
+    """The companions of a final policy, and what their card says without numbers."""
+    from transformers import AutoConfig
+
+    checkpoint = results.policy_folder(backbone, "grpo", study.policy.steps)
+    policy = given / _within(checkpoint)
+    place = f"{results.companion_folder(backbone, experience)}/{plan.restricted(study.policy.steps).folder}"
+    companions = load_companions(given / _within(place))
+    if not policy.exists():
+        raise ContractError(absent(policy))
+    config = AutoConfig.from_pretrained(policy, local_files_only=True, trust_remote_code=False)
+    base = saved.BaseModelFacts.of(config, checkpoint).model_copy(update={"step": study.policy.steps})
+    notes = (
+        f"The study {study.study} fitted these companions ({place}); its tables say how good they are.",
+        f"The base model has the digest {Product(policy).identity}; it is not in here.",
+    )
+    return companions, saved.About(spec=companions.spec, states=study.features.dtype, base_model=base, notes=notes)
+
+
+def _evaluated(study: Study, given: Path, method: str) -> pd.DataFrame:
+    """The evaluated mathematical responses with the mean confidence of all seeds of a method."""
+    place = results.predictions_file(study.main_backbone, "grpo", study.policy.steps)
+    table = read_frame(given / _within(place), PREDICTIONS)
+    table = table[(table["method"] == method) & table["dataset"].isin(study.evaluation_sets("mathematics"))]
+    keys = ["dataset", "question_id", "response_id", "correct", "truncated"]
+    return table.groupby(keys, sort=False)["confidence"].mean().reset_index()
+
+
+def _quality(answered: pd.DataFrame, seeds: tuple[int, ...], target: str) -> HeldOut:
+    """Quality on all of these responses together."""
+    confidence, correct = answered["confidence"].to_numpy(np.float64), answered["correct"].to_numpy(bool)
+    questions = answered["dataset"] + "/" + answered["question_id"]
+    found = measured(questions, confidence, correct)
+    return HeldOut.of(
+        found,
+        bins=binned(confidence, correct, 10).query("count > 0").to_dict("records"),
+        responses=len(answered),
+        questions=questions.nunique(),
+        chose=False,
+        cut=float(answered["truncated"].mean()),
+        seeds=seeds,
+        target=target,
+        constant=float(correct.var()),
+    )

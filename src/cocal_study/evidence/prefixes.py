@@ -1,0 +1,121 @@
+"""What confidence knows while a response grows, on the policy of a finished study (beyond the paper).
+
+Companions are fitted as `cocal fit` does: on whole responses, on prefixes, too, and reading token probabilities beside
+the states. They are asked about the study's evaluated responses to mathematical questions, none of which they learnt
+from.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from cocal.metrics.calibration import auroc
+from cocal.store import read_frame
+from cocal.store.contracts import RESPONSES
+from cocal_study.config.study import Study
+from cocal_study.planning.results import policy_folder, responses_file, rollouts_folder
+
+WHOLE, PREFIXES, WITH_TOKENS, OWN = "whole", "prefixes", "prefixes-and-tokens", "token-probability"
+"""Companions of whole responses, of prefixes, too, and of those that also read token probabilities; and the mean token
+probability so far."""
+AUROC, SAVED = "auroc", "saved"
+COLUMNS = ("study", "backbone", "every", "method", "metric", "at", "value")
+"""Columns of what is measured, as means over the mathematical sets: `AUROC` after a share `at` of a response's tokens,
+among the responses that have a confidence by then; and the share of all tokens that are `SAVED` where responses are
+stopped at a threshold by which a share `at` of the right ones is lost, the threshold chosen on these responses. A
+confidence is asked for after every `every` tokens."""
+SHARES = tuple(k / 10 for k in range(1, 11))
+LOST = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1)
+
+
+class Grown(NamedTuple):
+    """Confidences in the responses to one question set while they grow.
+
+    Attributes:
+        until: Of each response, the numbers of its tokens after which there is a confidence, int (k,); the last one is
+            its length.
+        courses: Of each response, these confidences, float64 (k,).
+        correct: Whether each response is right, bool (n,).
+    """
+
+    until: Sequence[np.ndarray]
+    courses: Sequence[np.ndarray]
+    correct: np.ndarray
+
+    def auroc(self, share: float) -> float:
+        """AUROC after this share of each response's tokens, at the last place that has a confidence."""
+        places = [int(np.searchsorted(at, share * at[-1] + 1e-9, side="right")) - 1 for at in self.until]
+        known = np.array(places) >= 0
+        values = np.array([course[place] for course, place in zip(self.courses, places, strict=True)])
+        return auroc(values[known], self.correct[known])
+
+    def saved(self, lost: float) -> float:
+        """Share of all tokens that are saved by the highest threshold that loses at most a share of the right ones."""
+        lowest = np.array([course[:-1].min(initial=np.inf) for course in self.courses])
+        right = np.sort(lowest[self.correct])
+        threshold = right[int(lost * len(right) + 1e-9)]
+        stops = [
+            at[np.flatnonzero(course[:-1] < threshold)[0]] if least < threshold else at[-1]
+            for at, course, least in zip(self.until, self.courses, lowest, strict=True)
+        ]
+        return 1 - sum(stops) / sum(at[-1] for at in self.until)
+
+
+def measured(study: Study, folder: Path, every: int) -> pd.DataFrame:
+    """Fit the companions on the rollouts of a finished study, and follow its evaluated responses.
+
+    Args:
+        study: The study.
+        folder: Folder that holds its results.
+        every: Number of tokens after each of which a confidence is asked for, and learnt from.
+
+    Returns:
+        The columns `COLUMNS`.
+
+    Raises:
+        ContractError: if a file of the study is missing or damaged.
+    """
+    per_set = pd.DataFrame(_rows(study, folder, every), columns=[*COLUMNS, "dataset"])
+    return per_set.groupby(list(COLUMNS[:-1]), sort=False)["value"].mean().reset_index()
+
+
+def _rows(study: Study, folder: Path, every: int) -> Iterator[tuple]:
+    backbone = study.main_backbone
+    for dataset, method, grown in _followed(study, folder, every):
+        head = study.study, backbone, every, method
+        yield from ((*head, AUROC, share, grown.auroc(share), dataset) for share in SHARES)
+        yield from ((*head, SAVED, lost, grown.saved(lost), dataset) for lost in LOST)
+
+
+def _followed(study: Study, folder: Path, every: int) -> Iterator[tuple[str, str, Grown]]:
+    """Every set and method with the confidences in the growing responses."""
+    from cocal import Companion  # these load torch
+    from cocal.own_policy.models import Checkpoint
+
+    backbone, step = study.main_backbone, study.policy.steps
+    policy = Checkpoint.find(str(folder / policy_folder(backbone, "grpo", step))).load("float32")
+    given = policy.model, policy.tokenizer
+    companions = {}
+    for method, prefixes, reads in ((WHOLE, None, False), (PREFIXES, every, False), (WITH_TOKENS, every, True)):
+        logging.info("fitting: %s", method)
+        one = Companion.fit(
+            *given, folder / rollouts_folder(backbone, "grpo"), prefixes=prefixes, token_probability=reads
+        )
+        one.about = one.about.model_copy(update={"prefixes": every})  # one of whole responses is asked, too
+        companions[method] = one
+    for dataset in study.evaluation_sets("mathematics"):
+        responses = read_frame(folder / responses_file(backbone, "grpo", step, "answer", dataset), RESPONSES)
+        responses = responses[responses["sample"] < study.datasets[dataset].samples]
+        correct, logprobs = responses["correct"].to_numpy(bool), responses["logprobs"]
+        until = [np.append(np.arange(every, n, every), n) for n in responses["length"]]
+        so_far = [np.exp(np.cumsum(one)[at - 1] / at) for one, at in zip(logprobs, until, strict=True)]
+        yield dataset, OWN, Grown(until, so_far, correct)
+        ids = responses["prompt_ids"].tolist(), responses["response_ids"].tolist()
+        for method, companion in companions.items():
+            whole, courses = companion.score(*given, *ids, every=every)
+            joined = [np.append(course, last) for course, last in zip(courses, whole, strict=True)]
+            yield dataset, method, Grown(until, joined, correct)
