@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     arguments = list(sys.argv[1:] if argv is None else argv)
     command, options = _options(arguments)
-    progress.configure(progress.job_name(arguments))
+    progress.configure(progress.job_name(options.command, next(iter(_places(options)), None)))
     try:
         " ".join(arguments).encode()
         if hasattr(options, "numerics"):  # before the libraries that read these variables are loaded
@@ -61,8 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             name = error.object[max(0, error.start - 60) : error.end + 60]
             message = f"{os.fsencode(name)!r}: holds a name that is not UTF-8, as pages and tables are; rename the file"
         else:
-            message = explain(error, options.command, _places(options), stage=command.locked)
-            message = message and message + _again(options)
+            message = explain(error, _places(options), stage=command.locked)
         if message is None:
             raise
         if os.environ.get("COCAL_TRACEBACK"):
@@ -103,15 +102,6 @@ def _parser(commands: Mapping[str, Command], chosen: str | None) -> argparse.Arg
         if name == chosen:
             command.add_to(of_command)
     return parser
-
-
-def _again(options: argparse.Namespace) -> str:
-    """The end of the advice to run a command again, where outputs that it has begun would be refused."""
-    try:
-        check_outputs(options)
-    except ConfigError:
-        return "; add --overwrite, since some of the output is there now" if hasattr(options, "overwrite") else ""
-    return ""
 
 
 def _of_study(commands: Mapping[str, Command]) -> dict[str, Command]:

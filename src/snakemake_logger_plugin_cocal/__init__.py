@@ -4,7 +4,6 @@
 """
 
 import re
-import shlex
 import sys
 import time
 from collections import Counter
@@ -16,7 +15,7 @@ from snakemake.logging import ColorizingTextHandler, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from cocal.runtime.progress import in_words, job_line, job_name
+from cocal.runtime.progress import in_words, job_line
 
 TAIL = 30
 """Number of lines that are shown from the end of a failed job's log."""
@@ -177,12 +176,5 @@ def _line(name: str, text: str) -> str:
 
 
 def _named(job: LogRecord) -> str:
-    """The name of a job in its lines: that of its `cocal` command's own log, or its rule and wildcards."""
-    of_rule = " ".join([job.rule_name, *map(str, job.wildcards.values())])
-    try:
-        words = shlex.split(job.shellcmd or "")
-    except ValueError:
-        return of_rule
-    start = next((place for place, word in enumerate(words, start=1) if PurePath(word).name == "cocal"), None)
-    name = "" if start is None else job_name(words[start:])
-    return name if " " in name else of_rule
+    """A job's rule and wildcards."""
+    return " ".join([job.rule_name, *map(str, job.wildcards.values())])

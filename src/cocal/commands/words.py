@@ -2,19 +2,18 @@
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from cocal.errors import ConfigError
 
 
-def pairs(flag: str, words: Sequence[str], form: str, allowed: Callable[[str], bool] = bool) -> list[tuple[str, str]]:
+def pairs(flag: str, words: Sequence[str], form: str) -> list[tuple[str, str]]:
     """Both sides of words such as KIND=FOLDER.
 
     Args:
         flag: Name of the flag, for the error.
         words: Words of the command line.
         form: The form that they must have, in words, for the error.
-        allowed: Tells whether a left side is allowed.
 
     Raises:
         ConfigError: if a word has another form.
@@ -22,7 +21,7 @@ def pairs(flag: str, words: Sequence[str], form: str, allowed: Callable[[str], b
     found = []
     for word in words:
         left, _, right = word.partition("=")
-        if not right or not allowed(left):
+        if not left or not right:
             raise ConfigError(f"{flag}: {word!r} is not {form}")
         found.append((left, right))
     return found

@@ -129,7 +129,7 @@ def load_companions(path: str | Path) -> Companions:
     path = Path(path)
     path = path / "companions.safetensors" if path.is_dir() else path
     if not path.exists():
-        raise ContractError(absent(path, maker="the rule that fits the companions"))
+        raise ContractError(absent(path))
     try:
         with safe_open(path, framework="pt") as file:
             metadata = json.loads((file.metadata() or {}).get("cocal", "{}"))

@@ -45,7 +45,7 @@ class CompanionSettings(Model):
 
 
 class OnlineSettings(Model):
-    """Companions that learn inside the training of the policy (`cocal train --online`)."""
+    """Companions that learn inside the training of the policy (`cocal.integrations.trl.recording`)."""
 
     companion: CompanionSettings = CompanionSettings()
     window: Count = 1

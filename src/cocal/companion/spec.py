@@ -135,4 +135,4 @@ def read_spec(folder: str | Path) -> CompanionSpec:
         ContractError: if the spec is missing or invalid, or has changed since it was written.
     """
     path = Path(folder) / "spec.json"
-    return parse_spec(read_document(path, maker="the rule that fits the companions"), path)
+    return parse_spec(read_document(path), path)

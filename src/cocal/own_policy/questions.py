@@ -37,20 +37,21 @@ def same_question(
     return pd.factorize(found[: len(texts)])[0].astype(np.int64)
 
 
-def contradictions(question: np.ndarray, ids: Sequence[str | None], what: str = "question_id") -> list[str]:
+def contradictions(question: np.ndarray, ids: Sequence[str | None]) -> list[str]:
     """Sentences about ids that do not tell questions apart as the prompts do.
 
     Args:
         question: The question of each row, from `same_question`, int64 (n,).
         ids: What each row states.
-        what: Name of these ids.
     """
     stated = pd.DataFrame({"question": question, "id": np.fromiter(ids, dtype=object, count=len(question))})
     stated = stated.dropna().drop_duplicates()
     several, shared = (int((stated[name].value_counts() > 1).sum()) for name in ("question", "id"))
     found = []
     if several:
-        found.append(f"{several:,} prompts stand under more than one {what}; rows of one prompt count as one question")
+        found.append(
+            f"{several:,} prompts stand under more than one question_id; rows of one prompt count as one question"
+        )
     if shared:
-        found.append(f"{shared:,} values of {what} stand for more than one prompt, which count as questions each")
+        found.append(f"{shared:,} values of question_id stand for more than one prompt, which count as questions each")
     return found

@@ -315,7 +315,7 @@ def read(name: str, options: Mapping[str, Any]) -> tuple[Companions, About]:
     for file in (config, weights):
         if not file.exists():
             raise ContractError(f"{file}: the file is missing; is {name} a companion's folder (cocal fit)?")
-    content = read_document(config, maker="`cocal fit`")
+    content = read_document(config)
     _check_digests(config, weights)
     try:
         about = About.model_validate(content)

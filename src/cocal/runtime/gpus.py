@@ -38,7 +38,6 @@ _GRANTED = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES")
 """Variables that list a job's GPUs, by SLURM or by the user."""
 _NONE = {"", "-1", "NoDevFiles"}
 """Values that list no GPU."""
-_DRIVER = Path("/proc/driver/nvidia/version")
 
 
 class Found(NamedTuple):
@@ -122,22 +121,16 @@ def take_gpus(count: int) -> None:
         return
     taken = []
     for name in names:
-        if len(taken) < count and _lock(name):
-            taken.append(name)
+        # SLURM grants other GPUs to each of its jobs, and may number them from 0 in all of them
+        words = ["cocal-gpu", str(os.getuid()), os.environ.get("SLURM_JOB_ID", ""), name]
+        with suppress(BusyError):
+            if len(taken) < count:
+                lock.hold(Path(tempfile.gettempdir()) / "-".join(filter(None, words)))
+                taken.append(name)
     if len(taken) < count:
         logging.warning("other jobs have taken the GPUs %s, and this one shares them", ", ".join(names))
     shared = [name for name in names if name not in taken]
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join([*taken, *shared][:count])
-
-
-def _lock(name: str) -> bool:
-    """Lock a GPU until this process ends; false if another process of this user has locked it. SLURM grants other GPUs
-    to each of its jobs, and may number them from 0 in all of them."""
-    words = ["cocal-gpu", str(os.getuid()), os.environ.get("SLURM_JOB_ID", ""), name]
-    with suppress(BusyError):
-        lock.hold(Path(tempfile.gettempdir()) / "-".join(filter(None, words)))
-        return True
-    return False
 
 
 def check_gpus() -> None:
@@ -154,8 +147,7 @@ def check_gpus() -> None:
 
     if torch.cuda.is_available():
         return
-    found = re.search(r"\b\d+\.\d+(\.\d+)?\b", _DRIVER.read_text()) if _DRIVER.is_file() else None
-    driver = found[0] if found else None
+    driver = parse_gpus(_listing(), None)[1]
     cause = torch_obstacle(torch.__version__, torch.version.cuda, driver)
     raise ConfigError(
         f"GPUs were granted to this job ({listed}={os.environ[listed]}), but PyTorch sees none"

@@ -29,24 +29,13 @@ _MEMORY = re.compile(
     r"(can't|cannot|unable to) allocate|out of memory|bad_alloc|can't start new thread|failed to map segment",
     re.IGNORECASE,
 )
-MEMORY_SETTINGS = {
-    "train": ("policy.micro_batch",),
-    "resample": ("generation.engine.batch_size", "features.batch_tokens"),
-    "responses": ("generation.engine.batch_size",),
-    "replay": ("features.batch_tokens",),
-    "features": ("features.batch_tokens",),
-    "prompts": ("features.batch_tokens",),
-    "import-rollouts": ("features.batch_tokens",),
-}
-"""The settings of a study that bound the memory of a command and leave the protocol alone."""
 
 
-def explain(error: BaseException, command: str, places: Sequence[Path], *, stage: bool = True) -> str | None:
+def explain(error: BaseException, places: Sequence[Path], *, stage: bool = True) -> str | None:
     """The sentence about an error of the machine: what is short, where, and what to do.
 
     Args:
         error: The error, which may have come from another one.
-        command: Command of `cocal` that failed.
         places: Files and folders that the command writes, for an error that does not name its file.
         stage: Whether Snakemake runs the command, rather than a person.
 
@@ -58,7 +47,8 @@ def explain(error: BaseException, command: str, places: Sequence[Path], *, stage
         package = (one.name or "").partition(".")[0] if isinstance(one, ModuleNotFoundError) else None
         if package in EXTRAS:
             return f"the package {package} is not installed; `pip install 'cocal[{EXTRAS[package]}]'` brings it"
-        number, path = (one.errno, _path(one)) if isinstance(one, OSError) else (None, None)
+        number, path = (one.errno, one.filename2 or one.filename) if isinstance(one, OSError) else (None, None)
+        path = Path(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else None
         words = (os.strerror(number) if number else str(one).partition("\n")[0]).rstrip(".")
         if number in _SPACE or _SPACE_TEXT.search(str(one)):
             where = path or " or ".join(map(str, places)) or Path.cwd()
@@ -70,7 +60,11 @@ def explain(error: BaseException, command: str, places: Sequence[Path], *, stage
             elsewhere = "run in another folder with `snakemake --directory FOLDER`" if stage else "name another place"
             return f"{path}: {words}, for user {os.geteuid()}; mend it, or {elsewhere}"
         if of_memory(one):
-            return _no_memory(words, command)
+            lower = ", or lower the study's micro_batch, batch_size or batch_tokens" if stage else ""
+            return (
+                f"the memory does not suffice ({words or 'as Python says'}); give the job more memory, or a GPU with "
+                f"more{lower}, and run the same command again"
+            )
     return None
 
 
@@ -81,18 +75,3 @@ def of_memory(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
         return True
     return isinstance(error, (ImportError, OSError, RuntimeError)) and _MEMORY.search(str(error)) is not None
-
-
-def _path(error: OSError) -> Path | None:
-    """The file that could not be written; of a copy or a renaming, the target."""
-    names = (error.filename2, error.filename)
-    return next((Path(os.fsdecode(name)) for name in names if isinstance(name, (str, bytes, os.PathLike))), None)
-
-
-def _no_memory(words: str, command: str) -> str:
-    device = " of the GPU" if "CUDA" in words else ""
-    settings = MEMORY_SETTINGS.get(command, ())
-    lower = f", or lower {' or '.join(settings)} of the study (the job then begins anew)" if settings else ""
-    more = "take a GPU with more memory" if device else "give the job more memory"
-    said = f" ({words})" if words else ""
-    return f"the memory{device} does not suffice{said}; {more}{lower}, and run the same command again"

@@ -61,14 +61,9 @@ def half_precision() -> bool:
     return active() == "bfloat16" and computes_bfloat16()
 
 
-def cpu_told(cpu_info: Path | None = None) -> dict[str, str]:
-    """The entries of Linux's description of the first processor, such as "model name" and "flags"; empty elsewhere.
-
-    Args:
-        cpu_info: Linux's description of the processors, by default that of this machine.
-    """
-    file = cpu_info or _CPU_INFO
-    lines = file.read_text().partition("\n\n")[0].splitlines() if file.is_file() else []
+def cpu_told() -> dict[str, str]:
+    """The entries of Linux's description of the first processor, such as "model name" and "flags"; empty elsewhere."""
+    lines = _CPU_INFO.read_text().partition("\n\n")[0].splitlines() if _CPU_INFO.is_file() else []
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
@@ -77,23 +72,15 @@ def processor() -> str:
     return cpu_told().get("model name", f"{platform.machine()} ({platform.system()})")
 
 
-def computes_bfloat16(cpu_info: Path | None = None) -> bool:
-    """True if the processor has instructions for products of bfloat16 numbers; others imitate them slowly.
-
-    Args:
-        cpu_info: Linux's description of the processor, by default that of this machine.
-    """
-    told = cpu_told(cpu_info)
+def computes_bfloat16() -> bool:
+    """True if the processor has instructions for products of bfloat16 numbers; others imitate them slowly."""
+    told = cpu_told()
     return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint((told.get("flags") or told.get("Features", "")).split())
 
 
-def obstacle(cpu_info: Path | None = None) -> str:
-    """The reason why this machine cannot compute portable numerics, as a clause; empty where it can.
-
-    Args:
-        cpu_info: Linux's description of the processor, by default that of this machine.
-    """
-    told = cpu_told(cpu_info)
+def obstacle() -> str:
+    """The reason why this machine cannot compute portable numerics, as a clause; empty where it can."""
+    told = cpu_told()
     if platform.machine() != "x86_64" or not told:
         return (
             "portable results need a Linux machine with an x86-64 processor, not "

@@ -5,7 +5,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence, Sized
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TypeVar
 
 NAME_WIDTH = 36
@@ -13,19 +13,14 @@ NAME_WIDTH = 36
 
 _FILE = re.compile(r"\.(parquet|zarr|json|nc|csv|tex|pdf)$")
 
-_PLACES = ("--run-folder", "--output")
-"""Flags whose path tells what a command works on; the first one that is given counts."""
 
-
-def job_name(words: Sequence[str]) -> str:
+def job_name(command: str, place: Path | None) -> str:
     """A job's name: its command and what it works on, such as "train tiny grpo" or "metrics tiny-sweep".
 
     Args:
-        words: The command line after `cocal`: the command and its flags.
+        place: Its run folder, or else its first output; None without any.
     """
-    command = next((word for word in words if not word.startswith("-")), "cocal")
-    path = next((path for flag in _PLACES if (path := _value(words, flag))), "")
-    parts = PurePath(_FILE.sub("", path)).parts
+    parts = PurePath(_FILE.sub("", str(place or ""))).parts
     if "results" in parts:
         # results/features/tiny/grpo/..., results/runs/train/tiny/grpo
         room = parts[parts.index("results") + 1 :]
@@ -34,15 +29,6 @@ def job_name(words: Sequence[str]) -> str:
         parts = parts[-1:]
     # only the factual domain is named
     return " ".join([command, *(part for part in parts if part != command)]).removesuffix("-mathematics")
-
-
-def _value(words: Sequence[str], flag: str) -> str:
-    for place, word in enumerate(words):
-        if word == flag:
-            return words[place + 1] if place + 1 < len(words) else ""
-        if word.startswith(f"{flag}="):
-            return word.removeprefix(f"{flag}=")
-    return ""
 
 
 def job_line(clock: str, name: str, text: str) -> str:

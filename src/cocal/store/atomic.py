@@ -1,5 +1,6 @@
 """Atomic writing: a reader finds either the whole file or none."""
 
+import fcntl
 import os
 import re
 import shutil
@@ -9,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cocal.errors import ContractError
-from cocal.runtime import lock
 from cocal.runtime.places import plain
 
 _LOCK = ".lock"
@@ -32,7 +32,8 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
     target = plain(Path(target))  # a link, such as one to a larger disk, stays
     target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target)
-    scratch, descriptor = _scratch(target)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
+    descriptor = _lock(scratch)
     try:
         partial = scratch / target.name
         yield partial
@@ -95,36 +96,31 @@ def _refuse_loss(target: Path, folder: bool) -> None:
         )
 
 
-def _scratch(target: Path) -> tuple[Path, int | None]:
-    """A new folder beside the target, and its lock; None where the file system has no locks."""
-    while True:
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
-        try:
-            descriptor = lock.take(scratch / _LOCK, wait=True)
-        except FileNotFoundError:  # another process has swept it before it was locked
-            continue
-        except OSError as error:
-            if not lock.unsupported(error):
-                raise
-            return scratch, None
-        if descriptor is not None:
-            return scratch, descriptor
-
-
 def _sweep(target: Path) -> None:
     """Delete the scratch folders of this target that no living process has locked."""
     pattern = re.compile(rf"\.{re.escape(target.name)}\.\w+\.partial")
     for entry in list(os.scandir(target.parent)):
         if pattern.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
-            try:
-                descriptor = lock.take(Path(entry.path) / _LOCK, wait=False)
-            except OSError:  # it has a writer, or just vanished, or there are no locks
-                continue
-            _delete(Path(entry.path), descriptor)
+            descriptor = _lock(Path(entry.path))
+            if descriptor is not None:
+                _delete(Path(entry.path), descriptor)
+
+
+def _lock(scratch: Path) -> int | None:
+    """Lock a scratch folder; None if it has a writer, or just vanished, or the file system has no locks."""
+    try:
+        descriptor = os.open(scratch / _LOCK, os.O_RDWR | os.O_CREAT)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _delete(scratch: Path, descriptor: int | None) -> None:
-    shutil.rmtree(scratch, ignore_errors=True)
     if descriptor is not None:
-        lock.close(descriptor)
-        shutil.rmtree(scratch, ignore_errors=True)  # NFS keeps an open file in its folder until it is closed
+        os.close(descriptor)  # first, for NFS keeps an open file in its folder
+    shutil.rmtree(scratch, ignore_errors=True)

@@ -55,16 +55,12 @@ def unreadable(path: str | Path, kind: str, cause: object) -> str:
     return f"{path}: not a readable {kind} ({cause}); {remedy(path)}"
 
 
-def absent(path: str | Path, kind: str = "file", maker: str = "the rule that makes it") -> str:
-    """The error message about a file or folder that does not exist.
-
-    Args:
-        maker: Rule or command that makes it if it is a result.
-    """
+def absent(path: str | Path, kind: str = "file") -> str:
+    """The error message about a file or folder that does not exist."""
     if product_of(path).exists():  # the file is a part of something that is there
         advice = remedy(path)
     else:
-        advice = f"rerun {maker}" if is_result(path) else f"{_OWN}: check its path"
+        advice = "rerun the rule that makes it" if is_result(path) else f"{_OWN}: check its path"
     return f"{path}: no such {kind}; {advice}"
 
 

@@ -167,27 +167,24 @@ def write_document(path: str | Path, content: Mapping[str, Any], attributes: Map
         seal(partial)
 
 
-def read_document(path: str | Path, maker: str = "the rule that makes it") -> dict[str, Any]:
+def read_document(path: str | Path) -> dict[str, Any]:
     """The content of a JSON object, without its provenance; the file may be a user's own, without any.
-
-    Args:
-        maker: Rule or command that makes the file, for the message if it is missing.
 
     Raises:
         ContractError: if the file is missing, has changed since it was written, or is no JSON object.
     """
-    content = read_object(path, maker)
+    content = read_object(path)
     check_seal(path)
     content.pop(PROVENANCE_KEY, None)
     return content
 
 
-def read_object(path: str | Path, maker: str = "the rule that makes it") -> dict[str, Any]:
+def read_object(path: str | Path) -> dict[str, Any]:
     """A JSON object as it stands, with its provenance; a seal is not compared (`read_document`)."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ContractError(absent(path, maker=maker)) from None
+        raise ContractError(absent(path)) from None
     except (OSError, ValueError) as error:
         raise ContractError(unreadable(path, "JSON file", error)) from None
     if not isinstance(content, dict):

@@ -1,13 +1,13 @@
-"""Checks of predictions: their companions, quality and shared responses."""
+"""Checks of predictions, which tell their companions: quality and shared responses."""
 
 import logging
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from cocal.companion.spec import Experience, Prefix
+from cocal.companion.spec import Prefix
 from cocal.errors import ContractError
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS
@@ -35,36 +35,14 @@ def read_predictions(path: Path, backbone: str, methods: Collection[str] = METHO
     return table
 
 
-def check_sources(
-    predictions: pd.DataFrame, fitted: Mapping[Experience, Collection[Prefix]], source: str | Path
-) -> dict[str, list[str]]:
-    """Check that every companion that predicted is among the given companions.
-
-    Args:
-        fitted: Steps of training and validation of the companions of each experience.
-
-    Returns:
-        The steps of each method with a companion, as `Prefix` formats them.
-    """
-    looked_at = {}
+def sources_of(predictions: pd.DataFrame) -> dict[str, list[str]]:
+    """The steps of training and validation behind each method with a companion, as `Prefix` formats them."""
+    found = {}
     for method, rows in predictions.groupby("method"):
-        prefixes = _prefixes(rows)
-        experience = METHODS[str(method)].experience
-        known = fitted.get(experience, ()) if experience else (Prefix(-1, -1),)
-        if unknown := [prefix for prefix in prefixes if prefix not in known]:
-            raise ContractError(
-                f"{source}: {method} has source step {unknown[0]}, but the companions given for it learnt from "
-                f"{', '.join(map(str, sorted(known))) or 'no'} steps (N/M: validated on M steps); give all companions, "
-                "or predict anew"
-            )
-        if experience:
-            looked_at[str(method)] = [str(prefix) for prefix in prefixes]
-    return looked_at
-
-
-def _prefixes(rows: pd.DataFrame) -> list[Prefix]:
-    found = rows[["source_step", "validation_step"]].drop_duplicates().to_numpy().tolist()
-    return sorted(Prefix(*steps) for steps in found)
+        if METHODS[str(method)].experience:
+            steps = rows[["source_step", "validation_step"]].drop_duplicates().to_numpy().tolist()
+            found[str(method)] = [str(prefix) for prefix in sorted(Prefix(*one) for one in steps)]
+    return found
 
 
 def check_quality(predictions: pd.DataFrame, floors: QualitySettings, source: str | Path) -> list[dict[str, object]]:

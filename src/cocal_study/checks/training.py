@@ -9,73 +9,45 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cocal.companion.spec import ORDERS, CompanionSpec, Experience, read_spec
-from cocal.companion.supervision import check_chronological, groups_of, with_question
+from cocal.companion.spec import CompanionSpec, Experience, read_spec
+from cocal.companion.supervision import groups_of, read_rollouts
 from cocal.errors import ContractError
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.lineage import Product
 from cocal.store.rows import normalised
 
-_COLUMNS = (
-    "dataset",
-    "question_id",
-    "response_id",
-    "step",
-    "sample",
-    "finish_reason",
-    "truncated",
-    "answer",
-    "correct",
-)
-_COLUMNS += ("decided", "group_accuracy")
-
 
 def read_table(folder: Path, questions: Path) -> pd.DataFrame:
     """Read the labels of all responses in `folder` and the texts of their questions, but not the responses' texts.
 
     Raises:
-        ContractError: if a table breaks its contract or lies in the place of another, or a question is not in
-            `questions`.
+        ContractError: if a table breaks its contract or lies in the place of another, or for a reason that
+            `cocal.companion.supervision.read_rollouts` names: responses that are not in the chronological order of
+            their steps (section 4.1), a step or question that is missing, another accuracy than that of a whole group.
     """
     _ = Product(folder).attributes  # which refuse another's table, before companions are said to be fitted on others
-    return with_question(read_frame(folder, RESPONSES, _COLUMNS), folder, questions)
+    more = read_frame(folder, RESPONSES, ["step", "answer", "decided"])
+    table = read_rollouts(folder, questions, int(more["step"].max()))
+    return table.assign(answer=more["answer"], decided=more["decided"])
 
 
-def check_steps(table: pd.DataFrame, source: str | Path) -> dict[str, int]:
-    """Check that responses are in the chronological order of their steps and no step is missing (section 4.1).
-
-    Returns:
-        The numbers of steps and responses.
-    """
-    check_chronological(table, source)
-    steps = table["step"].unique()
-    gaps = np.flatnonzero(steps != np.arange(1, len(steps) + 1))
-    if len(gaps):
-        raise ContractError(f"{source}: steps must count from 1; step {steps[gaps[0]]} is in place of {gaps[0] + 1}")
-    return {"steps": len(steps), "responses": len(table)}
-
-
-def check_group_accuracy(table: pd.DataFrame, source: str | Path) -> dict[str, int]:
-    """Check that group accuracies are those of the original groups, truncated responses included (appendix A.1).
+def check_groups(table: pd.DataFrame, source: str | Path) -> dict[str, int]:
+    """Check that all groups are whole, truncated responses included, as their accuracies are (appendix A.1).
 
     Returns:
         The numbers of groups, of responses in each, and of groups whose accuracy would change after filtering.
     """
     group = groups_of(table)
     size, sizes = int(table["sample"].max()) + 1, np.bincount(group)
+    if (partial := (sizes != size)[group]).any():
+        row = int(np.flatnonzero(partial)[0])
+        raise ContractError(
+            f"{source}: response {table['response_id'].iloc[row]} (row {row}) is in a group of fewer than the {size} "
+            f"sampled responses ({partial.sum()} such row(s)); give whole groups, truncated responses included"
+        )
     correct, kept = table["correct"].to_numpy(), ~table["truncated"].to_numpy()
     accuracy = np.bincount(group, weights=correct) / sizes
-    for wrong, problem in (
-        ((sizes != size)[group], f"is in a group of fewer than the {size} sampled responses"),
-        (np.abs(accuracy[group] - table["group_accuracy"]) > 1e-6, "has another accuracy than its original group"),
-    ):
-        if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
-            raise ContractError(
-                f"{source}: response {table['response_id'].iloc[row]} (row {row}) {problem} ({wrong.sum()} such "
-                "row(s)); group accuracies are taken over whole groups, before truncated responses are left out"
-            )
     with np.errstate(invalid="ignore"):  # 0 / 0 if all responses of a group are truncated
         filtered = np.bincount(group[kept], correct[kept], len(sizes)) / np.bincount(group[kept], None, len(sizes))
     return {
@@ -136,40 +108,21 @@ class Fit:
 
 
 def check_disjoint(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
-    """Check that no question, by text or by id, has responses in training and in validation (appendix A.1).
+    """Check that no question has responses in training and in validation (appendix A.1).
 
     Args:
         table: Responses of the experience of the companions.
         held_out: True for each row that the split puts in validation, bool (rows,).
     """
-    training, validation = _partition(fit, table, held_out)
-    sides = [table[rows] for rows in (training, validation)]
-    texts = [{normalised(text) for text in side["question"].unique()} for side in sides]
-    ids = [set(map("/".join, side[["dataset", "question_id"]].drop_duplicates().to_numpy())) for side in sides]
-    for kind, (first, second) in (("question", texts), ("question id", ids)):
-        if shared := sorted(first & second):
-            raise ContractError(
-                f"{fit.folder}: {kind} {shared[0]!r} has responses in training and in validation "
-                f"({len(shared)} such question(s)); the split must go by question"
-            )
-    return fit.with_numbers(training_questions=len(texts[0]), validation_questions=len(texts[1]))
-
-
-def check_validation_pool(fit: Fit, table: pd.DataFrame) -> dict:
-    """Check that the best pass was chosen on validation responses of the same prefix or of all steps.
-
-    Companions of a stage and of the early steps are validated on their own prefix (appendices A.1 and C.2), those of a
-    budget on all steps (appendix E.1). All companions on resampled responses belong to budgets.
-    """
-    steps, validation_steps = fit.spec.prefix
-    last, budgets_alone = int(table["step"].max()), fit.experience == "resampled"
-    if validation_steps != last and (validation_steps != steps or budgets_alone):
-        own = "" if budgets_alone else f"its own {steps} step(s) or "
+    training, validation = (
+        {normalised(text) for text in table["question"][rows].unique()} for rows in _partition(fit, table, held_out)
+    )
+    if shared := sorted(training & validation):
         raise ContractError(
-            f"{fit.folder}: validated on steps 1 to {validation_steps}, but companions on {fit.experience} are "
-            f"validated on {own}all {last}; fit them anew with --steps {steps}/{last}"
+            f"{fit.folder}: question {shared[0]!r} has responses in training and in validation "
+            f"({len(shared)} such question(s)); the split must go by question"
         )
-    return fit.with_numbers()
+    return fit.with_numbers(training_questions=len(training), validation_questions=len(validation))
 
 
 def check_truncation(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
@@ -200,18 +153,6 @@ def check_truncation(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dic
         validation=fit.spec.validation_responses,
         training_error_share=share,
     )
-
-
-def check_matched_budgets(fits: Sequence[Fit]) -> list[int]:
-    """Check that every PostCal companion has a CoCal companion of the same raw budget; return the sorted budgets."""
-    given = {kind: {fit.spec.prefix for fit in fits if fit.experience == kind} for kind in ORDERS}
-    alone = sorted(given["resampled"] - given["rollouts"])
-    if alone:
-        raise ContractError(
-            f"companions on resampled responses of {alone[0].steps} steps, validated on {alone[0].validation_steps}, "
-            "have no counterpart on rollouts; fit companions on rollouts with these steps"
-        )
-    return sorted({prefix.steps for prefix in given["resampled"]})
 
 
 def _partition(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -20,8 +20,7 @@ from cocal_study.planning.replicates import replicate, write_study
 from cocal_study.provenance.owner import owner_of
 from cocal_study.questions.loaders import counted
 from cocal_study.resources import slurm
-from cocal_study.resources.estimate import Assumptions
-from cocal_study.resources.forecast import assumptions_listed, by_gpu, forecast, jobs_left
+from cocal_study.resources.forecast import by_gpu, forecast, jobs_left, paces
 from cocal_study.stages import MODULES
 from cocal_study.stages.base import stage_of
 
@@ -32,14 +31,13 @@ def run_plan(options: argparse.Namespace) -> None:
     beside = Path("studies") / study.study
     here = not beside.exists() and owner_of("results") in (None, study.study)
     directory = options.directory or (Path() if here else beside)
-    assumed = parse_settings(Assumptions, options.assumptions, "--assumptions")
-    lines = forecast(study, assumed, jobs_left(options.snakefile, options.study, directory))
+    lines = forecast(study, jobs_left(options.snakefile, options.study, directory))
     print(f"{options.study}: {study.study}", *lines, sep="\n")
-    if elsewhere := by_gpu(study, lambda card: counted(load_study(options.study, {"card": card})), assumed):
+    if elsewhere := by_gpu(study, lambda card: counted(load_study(options.study, {"card": card}))):
         print("\nOn GPUs of one kind each, with the settings of the card that fits it:", *elsewhere, sep="\n")
     print(f"\nJobs: those left to do in {directory.absolute()}. All else: the complete study, hours on a B200 where it")
-    print("needs a GPU, memory at least, without activations and caches; estimated from")
-    print(*assumptions_listed(assumed), sep="\n")
+    print("needs a GPU, memory at least, without activations and caches; estimated from these paces (bytes, operations")
+    print(f"and seconds, explained in cocal_study.resources.estimate): {paces()}")
 
 
 def run_trace(options: argparse.Namespace) -> None:

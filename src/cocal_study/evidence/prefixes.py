@@ -6,6 +6,7 @@ from.
 """
 
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -54,7 +55,10 @@ class Grown(NamedTuple):
         return auroc(values[known], self.correct[known])
 
     def saved(self, lost: float) -> float:
-        """Share of all tokens that are saved by the highest threshold that loses at most a share of the right ones."""
+        """Share of all tokens that are saved by the highest threshold that loses at most a share of the right ones; NaN
+        where none is right."""
+        if not self.correct.any():
+            return math.nan
         lowest = np.array([course[:-1].min(initial=np.inf) for course in self.courses])
         right = np.sort(lowest[self.correct])
         threshold = right[int(lost * len(right) + 1e-9)]

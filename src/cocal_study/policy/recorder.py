@@ -72,7 +72,6 @@ class Outputs:
         features: Feature store of all rollouts; None where no companion learns from them later.
         cost: File for the time of all steps; None if it is not wanted.
         attributes: Provenance of all results; see `of`.
-        online: Folder of the companions that have learnt inside the training; None without such.
     """
 
     stages: Mapping[int, Path]
@@ -80,7 +79,6 @@ class Outputs:
     features: Path | None = None
     cost: Path | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
-    online: Path | None = None
 
     def of(self, output: Path, **facts: str) -> dict[str, str]:
         """Provenance of one of the results, with its own place and these further facts."""
@@ -120,8 +118,7 @@ class RolloutRecorder(StepWriter):
         """Move all results to their places, and remove the working folder.
 
         Args:
-            outputs: Places of the results; the working folder holds a policy `step-N` for each of the stages, and the
-                folder `online` if there is a place for it.
+            outputs: Places of the results; the working folder holds a policy `step-N` for each of the stages.
             items: Number of items that all steps processed, for the cost.
 
         Raises:
@@ -134,8 +131,6 @@ class RolloutRecorder(StepWriter):
         if self.features is not None:
             open_features(self.features.path)  # raises an error if the store has gaps
             places["features.zarr"] = outputs.features
-        if outputs.online is not None:
-            places["online"] = outputs.online
         if outputs.cost is not None:
             write_cost(outputs.cost, self.seconds.cost(items), outputs.of(outputs.cost))
         self._run.publish(places | {f"step-{step}": folder for step, folder in outputs.stages.items()})

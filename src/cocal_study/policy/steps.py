@@ -72,8 +72,6 @@ class StepCallback(TrainerCallback):
         self._trainer.accelerator.wait_for_everyone()  # each process writes a part
         if state.is_world_process_zero:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            if self._trainer.online is not None:
-                self._trainer.online.save(folder)
             if self._trainer._recorder is not None:
                 self._trainer._recorder.wait()  # a run that resumes after these rollouts does not sample them again
             self._trainer.behind.start(lambda: complete(folder))

@@ -3,14 +3,13 @@
 import logging
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 import torch
@@ -37,9 +36,6 @@ from cocal_study.policy.schedule import question_schedule
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from cocal_study.questions.prompts import Prompts
 
-if TYPE_CHECKING:
-    from cocal.companion.learner import OnlineLearner
-
 _PATIENCE = timedelta(hours=2)
 """Time that a process waits for the others before the training ends; NCCL's own is ten minutes. The main process writes
 the policy of a stage alone, tens of GB. TRL's `ddp_timeout` would hold only for a group of processes that TRL makes."""
@@ -57,7 +53,6 @@ def train_policy(
     run_folder: Path,
     run_digest: str,
     outputs: Outputs,
-    open_learner: "Callable[..., OnlineLearner] | None" = None,
 ) -> None:
     """Train a policy, record every rollout, and publish. A killed run resumes from its last complete checkpoint.
 
@@ -66,8 +61,6 @@ def train_policy(
         features: Layers and number format of the live features, if they are kept.
         run_folder: Working folder, which holds rollouts, features and checkpoints until they are published.
         run_digest: Digest of everything that the run depends on; a folder of another digest is not resumed.
-        open_learner: Maker of companions that learn inside the training, where the outputs have a place for them, from
-            the questions, the layer, the hidden width and the number format.
 
     Raises:
         ConfigError: if this machine lacks vLLM or a GPU that the settings ask for, or if the processes cannot share
@@ -78,26 +71,19 @@ def train_policy(
         require_vllm()
     processes = PartialState(cpu=not torch.cuda.is_available(), timeout=_PATIENCE)
     policy = load_policy(base, training=True, sharded=settings.trl.shard)
-    kept = resolve_layers(features.layers, policy.blocks) if outputs.features else ()
-    layers = kept or ((policy.blocks - 1,) if open_learner is not None else ())
-    recorder = resume = learner = None
+    recorder = resume = None
     if processes.is_main_process:  # the others neither lock the folder nor delete anything in it
         run = RunFolder(run_folder, run_digest)
         resume = last_resumable(run.path)
-        if open_learner is not None:
-            learner = open_learner(questions, layers[-1], policy.hidden, features.dtype)
         recorder = open_recorder(run, settings, policy.config, features, outputs)
         if resume:
             logging.info("resuming from %s", resume)
-            if learner:
-                learner.restore(resume)
     (resume,) = broadcast_object_list([resume])
     schedule = question_schedule(len(questions), settings.steps, settings.questions_per_step, settings.seed)
     with opening_vllm(settings.trl):
         trainer = RecordingGRPOTrainer(
             recorder=recorder,
-            online=learner,
-            layers=layers,
+            layers=resolve_layers(features.layers, policy.blocks) if outputs.features else (),
             states_dtype=getattr(torch, features.dtype),
             policy=settings,
             algorithm=algorithm,
@@ -115,8 +101,6 @@ def train_policy(
         trainer.train(resume_from_checkpoint=str(resume) if resume else None)
     processes.wait_for_everyone()
     if processes.is_main_process:
-        if learner:
-            learner.write(run_folder / "online", outputs.of(outputs.online))
         recorder.publish(outputs, items=settings.steps)
 
 

@@ -34,8 +34,6 @@ from cocal_study.policy.update import HostAdamW, in_trimmed_batches, sorted_by_l
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from cocal.companion.learner import OnlineLearner
-
 
 class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
     """Trains by GRPO, RLCR or DCPO and records the rollouts, on one CPU or several GPUs.
@@ -46,7 +44,6 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
     Args:
         recorder: Writer of rollouts and step times in the main process; None in the others. The time of a step covers
             generation, recording and update, but no checkpoints; the passes over states are timed apart.
-        online: Companions that learn from the rollouts of each step, in the main process; None in the others.
         layers: Zero-based indices of the blocks whose states are kept; empty if no companion learns from the rollouts.
         states_dtype: Number format in which these states are stored.
         stages: Checkpoint folder of each policy that is kept, by rollout step.
@@ -60,7 +57,6 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         self,
         *,
         recorder: RolloutRecorder | None,
-        online: "OnlineLearner | None" = None,
         layers: Sequence[int],
         states_dtype: torch.dtype = torch.float32,
         policy: PolicySettings,
@@ -74,7 +70,6 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         if self.use_vllm:  # TRL's set-up of vLLM has seeded every process with its rank alone
             set_seed(self.args.seed, device_specific=True)
         self._recorder = recorder
-        self.online = online
         self._layers = tuple(layers)
         self._states_dtype = states_dtype
         self._policy = policy
@@ -259,5 +254,3 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         if self._algorithm != "grpo":
             stated = frame["confidence"]
             self.summary += f", confidence {stated.mean():.3f} of {stated.notna().mean():.0%}"
-        if self.online is not None and self.online.summary:
-            self.summary += f"; companion {self.online.summary}"

@@ -37,7 +37,6 @@ OUTSIDE = (
     "cocal.runtime.lock",
     "cocal.runtime.machine_errors",
     "cocal.runtime.progress",
-    "cocal_study.resources.slurm",
     "cocal.store.damage",
     "cocal_study.provenance.owner",
 )

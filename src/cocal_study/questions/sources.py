@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from cocal.errors import ConfigError, ContractError, first_line
-from cocal.runtime.lock import one_writer
 from cocal.store.atomic import write_text
 from cocal.store.damage import remedy
 from cocal.store.provenance import file_digest
@@ -28,7 +27,7 @@ _TIMEOUT = 60.0
 def fetch(source: Source, file: File, cache: str | Path, mirror: str | None = None, again: int = _AGAIN) -> Path:
     """The path of the verified file in the cache; the file is downloaded if it is not there.
 
-    Sets may share a file, and studies the cache: while another process downloads the file, this one waits.
+    Sets may share a file, and studies the cache: two processes may download it at once, and either copy is whole.
 
     Args:
         cache: Folder of all sources.
@@ -41,9 +40,7 @@ def fetch(source: Source, file: File, cache: str | Path, mirror: str | None = No
     """
     target = Path(cache) / source.place(file)
     if not target.exists():
-        with one_writer(target):
-            if not target.exists():
-                _fetch(mirror or HOSTS[source.host], source.place(file), file, target, again)
+        _fetch(mirror or HOSTS[source.host], source.place(file), file, target, again)
     return stored(source, file, cache)
 
 

@@ -1,4 +1,4 @@
-"""The needs of each rule's jobs, and an estimate of a study's GPU-hours and storage from stated assumptions."""
+"""The needs of each rule's jobs, and an estimate of a study's GPU-hours and storage from stated paces."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from cocal.settings.base import Count, Model, Positive, Share
 from cocal_study.config.backbone import PretrainingSettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.planning import plan, rivals, variants
+from cocal_study.planning import plan
 from cocal_study.resources.shapes import HALF, SINGLE, cache_bytes, parameters_of
 
 OnGpu = Literal["update", "engine", "engine and policy", "policy", "companions"]
@@ -42,7 +41,7 @@ RULES: dict[str, Needs] = {
     "features": Needs(on_gpu="policy"),
     "replay": Needs(on_gpu="policy"),
     "companions": Needs(on_gpu="companions"),
-    "online": Needs(on_gpu="companions"),
+    "online": Needs(20, "companions"),
     "predictions": Needs(4),
     "recalibrate": Needs(10),
     "latency": Needs(60, "engine and policy"),
@@ -69,89 +68,67 @@ def on_gpu(names: Iterable[str]) -> set[OnGpu]:
     return {held for name in names if (key := rule_of(name)) and (held := RULES[key].on_gpu)}
 
 
-_TERA = 1e12
-_PASSES = 10
-"""Floating-point operations of the update for each parameter and token: 2 to read GRPO's states or DCPO's
-log-probabilities before its updates, 2 forward, 2 to recompute them, and 4 backward."""
+class Pace(NamedTuple):
+    """What one device does in a second, and how long texts are. The defaults are for a B200 and give the higher hours;
+    nobody has measured them."""
 
-
-class Assumptions(Model):
-    """Assumptions of the estimate, for B200. The defaults give the higher hours, and `LOW` the lower. Times are
-    computed from what GPUs could do and the share of it that they reach, except those that are stated as measured."""
-
-    bandwidth: Positive = 8.0
-    """Bandwidth of the memory of one GPU in TB/s."""
-    bandwidth_share: Share = 0.28
-    """Share of it that sampling reaches, which reads the weights once for all responses, and each one's cache."""
-    together: Count = 256
-    """Number of responses that one GPU samples at a time."""
-    peak_teraflops: Positive = 2250.0
-    """Peak rate of dense bfloat16 matrix products on one GPU."""
-    utilisation: Share = 0.25
-    """Share of the peak rate that the passes of an update or over states reach."""
-    step_seconds: Positive = 40.0
+    bandwidth: float = 2.24e12
+    """Bytes of weights and caches that sampling reads: 28 % of what the memory gives."""
+    rate: float = 562.5e12
+    """Floating-point operations of passes: a quarter of the peak of dense products in bfloat16."""
+    step: float = 40.0
     """Seconds of a training step beside sampling and passes: the last long responses, verdicts, weights for vLLM."""
-    alone_ms: Positive = 40.0
-    """Milliseconds per token of a response that is sampled alone, by transformers, whatever the model."""
-    parameters: Positive = 8.2e9
-    """Number of parameters of the model that the measured times are of; longer ones are proportional to it."""
-    responses: Count = 245_760
-    """Number of responses in the measured times."""
-    training_hours: Positive | None = None
-    """Measured wall-clock hours of policy training on `responses` rollouts, in the place of the sum of its parts."""
-    sampling_hours: Positive | None = None
-    """Measured hours to sample `responses` responses on one GPU, in the place of what memory admits."""
-    companion_seconds: Positive = 15.1
-    """Measured seconds to train one companion on `responses` rollouts on one GPU (the paper's)."""
-    training_tokens: Count = 900
-    """Mean length of a rollout in tokens."""
-    mathematics_tokens: Count = 3000
-    """Mean length of an evaluation response to a mathematical question in tokens."""
-    factual_tokens: Count = 250
-    """Mean length of an evaluation response to a factual question in tokens."""
-    prompt_tokens: Count = 150
-    """Mean length of a prompt in tokens."""
-    judge_parameters: Positive = 32.8e9
-    """Number of parameters of the model that judges factual answers, if there is one."""
-    judge_tokens: Count = 200
-    """Mean length of a question to the judge in tokens."""
-    judgements: Positive = 2.0
-    """Questions to the judge per sampled response: whether it is right, and which others it is equivalent to."""
-    start_minutes: Positive = 5.0
-    """Minutes to load a checkpoint and start an engine, for every job that has a GPU."""
+    start: float = 300.0
+    """Seconds to load a checkpoint and start an engine, for every job."""
+    fit: float = 15.1 / 245_760
+    """Seconds to train one companion, per rollout (the paper's)."""
+    sampled: float | None = None
+    """Measured seconds to sample a token, per parameter, in the place of what `bandwidth` admits."""
+    trained: float | None = None
+    """Measured seconds of a training, per rollout and parameter, in the place of the sum of its parts."""
+    training_tokens: int = 900
+    """Mean length of a rollout."""
+    mathematics_tokens: int = 3000
+    """Mean length of an evaluation response to a mathematical question."""
+    factual_tokens: int = 250
+    prompt_tokens: int = 150
 
 
-LOW = {"bandwidth_share": 0.55, "utilisation": 0.4, "step_seconds": 20.0, "alone_ms": 25.0}
-"""What differs where everything goes well."""
-PAPER = {"training_hours": 16.67, "sampling_hours": 14.22}
-"""The paper's own hours (table of costs: Qwen3-8B on B200). It does not state on how many GPUs it trained."""
-PROCESSOR = Assumptions(
-    parameters=0.5e6,
-    training_hours=0.05,
-    sampling_hours=0.02,
-    responses=15_360,
-    companion_seconds=2.3,
+HIGH = Pace()
+LOW = Pace(bandwidth=4.4e12, rate=900e12, step=20.0)
+"""Where everything goes well."""
+PAPER = Pace(sampled=14.22 * 3600 / (245_760 * 900 * 8.2e9), trained=16.67 * 3600 / (245_760 * 8.2e9))
+"""With the paper's own hours (table of costs: Qwen3-8B on B200). It does not state on how many GPUs it trained."""
+_TINY = Pace(
+    rate=0.12e12,
+    start=6.0,
+    fit=2.3 / 15_360,
+    sampled=1.46e-10,
+    trained=2.34e-8,
     training_tokens=64,
-    peak_teraflops=0.3,
-    utilisation=0.4,
-    start_minutes=0.1,
 )
-"""The same for one core and the tiny policies of the embedded study, on which these times were measured."""
-LANGUAGE_MODEL = Assumptions(
-    parameters=134.5e6,
-    training_hours=0.9,
-    sampling_hours=0.25,
-    responses=5_760,
-    companion_seconds=2.3,
+"""Of one core and the policies of the embedded study, measured."""
+_LANGUAGE_MODEL = Pace(
+    rate=0.36e12,
+    start=12.0,
+    fit=2.3 / 5_760,
+    sampled=2.11e-11,
+    trained=4.18e-9,
     training_tokens=55,
     mathematics_tokens=45,
     factual_tokens=45,
     prompt_tokens=55,
-    peak_teraflops=0.9,
-    utilisation=0.4,
-    start_minutes=0.2,
 )
-"""The same for the laptop study's model in bfloat16: trainings have two cores, other jobs one."""
+"""Of the laptop study's model in bfloat16: trainings have two cores, other jobs one."""
+_TOGETHER = 256
+"""Number of responses that one GPU samples at a time, which share one reading of the weights."""
+_PASSES = 10
+"""Floating-point operations of the update for each parameter and token: 2 to read GRPO's states or DCPO's
+log-probabilities before its updates, 2 forward, 2 to recompute them, and 4 backward."""
+_JUDGED = 2 * 200 * 32.8e9
+"""Tokens that a judge reads of each factual response, in two questions, times its number of parameters."""
+_LATENCY = 1.5
+"""Hours to time single responses on a GPU, most of which are sampled one after another."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +139,8 @@ class Workload:
         rule: Name of the rule of its jobs in `RULES`, or of a variant of it.
         hours: Wall-clock hours of all its jobs, one after the other, including their start.
         gpus: Number of GPUs per job; 0 if the workflow trains the backbone from scratch.
-        storage: Bytes that it leaves in results/.
+        storage: Bytes of checkpoints, companions and states of rollouts that it leaves in results/; tables of text and
+            states of evaluation responses are small beside them.
         transient: Additional bytes that it needs while it runs.
         jobs: Number of jobs.
     """
@@ -170,46 +148,36 @@ class Workload:
     rule: str
     hours: float
     gpus: int
-    storage: float
+    storage: float = 0.0
     transient: float = 0.0
     jobs: int = 1
 
-    @property
-    def gpu_hours(self) -> float:
-        """GPU-hours of all its jobs."""
-        return self.hours * self.gpus
 
-
-def workloads(study: Study, assumed: Assumptions) -> Iterator[Workload]:
-    """All work that needs a GPU or much storage, by backbone. Backbones that the workflow
-    pre-trains need no GPU, and their times are those of `PROCESSOR` and `LANGUAGE_MODEL`."""
-    for backbone in study.backbones:
-        estimate = _Backbone(study, backbone, assumed)
+def workloads(study: Study, pace: Pace) -> Iterator[Workload]:
+    """All work that needs a GPU or much storage, by backbone. Backbones that the workflow pre-trains need no GPU and
+    have paces of their own."""
+    for name in study.backbones:
+        estimate = _Backbone(study, name, pace)
         yield estimate.policies()
-        yield from estimate.rereading()
+        yield from estimate.resampling()
         yield from estimate.evaluations()
         yield from estimate.companions()
-        yield from estimate.timing()
-
-
-def pace_of(backbone: PretrainingSettings) -> Assumptions:
-    """The times of a backbone that the workflow pre-trains."""
-    return LANGUAGE_MODEL if backbone.start else PROCESSOR
 
 
 class _Backbone:
     """The work on one backbone."""
 
-    def __init__(self, study: Study, name: str, assumed: Assumptions):
-        self._study, self._name, self._assumed = study, name, assumed
+    def __init__(self, study: Study, name: str, pace: Pace):
+        self._study, self._name = study, name
         self._backbone = study.backbones[name]
         self._parameters = parameters_of(self._backbone)
-        self._rollouts = study.policy.steps * study.policy.questions_per_step * study.policy.responses_per_question
-        self._layers = plan.layers_of(study, name)
+        self._step = study.policy.questions_per_step * study.policy.responses_per_question
+        self._rollouts = study.policy.steps * self._step
         self._passed = study.features.source == "pass"  # where vLLM keeps the states, nothing is read again
-        self._gpus = 0 if isinstance(self._backbone, PretrainingSettings) else 1
-        self._pace = assumed if self._gpus else pace_of(self._backbone)
-        self._start = self._pace.start_minutes / 60
+        self._gpus, self._pace = 1, pace
+        if isinstance(self._backbone, PretrainingSettings):
+            self._gpus, self._pace = 0, _LANGUAGE_MODEL if self._backbone.start else _TINY
+        self._start = self._pace.start / 3600
         self._experiences = plan.experiences_of(plan.methods_of(study, name, "grpo", study.policy.steps))
 
     def policies(self) -> Workload:
@@ -218,31 +186,22 @@ class _Backbone:
         engine = policy.trl if policy.engine == "trl" else policy.slime
         gpus, runs = engine.nodes * engine.devices, len(policy.algorithms)
         hours = sum(self._training_hours(name, gpus) + self._start for name in policy.algorithms)
-        weights = HALF * self._parameters
-        text = sum(self._text_bytes(self._rollouts, self._training_tokens(name)) for name in policy.algorithms)
-        stored = weights * (1 + runs * len(policy.stages)) + text
+        stored = HALF * self._parameters * (1 + runs * len(policy.stages))
+        stored += self._state_bytes(len(plan.layers_of(self._study, self._name)))
         # two resumable checkpoints, each with float32 weights and both moments of Adam
         transient = 2 * runs * self._parameters * 3 * SINGLE
-        stored += self._state_bytes(self._rollouts, len(self._layers))
-        return Workload("train_", hours, self._gpus * gpus, stored, transient, jobs=runs)
+        return Workload("train_", hours, self._gpus * gpus, stored, transient, runs)
 
-    def rereading(self) -> Iterator[Workload]:
-        """Resampling for PostCal, as many responses as rollouts, with the features of the final block; and the hidden
-        states of the prompts of all rollout groups."""
-        pace, policy = self._pace, self._study.policy
+    def resampling(self) -> Iterator[Workload]:
+        """For PostCal, as many responses as rollouts, with the features of the final block."""
         if "resampled" in self._experiences:
             tokens = self._training_tokens("grpo")
-            hours = self._decoding_hours(self._rollouts * tokens)
-            hours += self._passed * self._forward_hours(self._rollouts * (tokens + pace.prompt_tokens))
-            stored = self._text_bytes(self._rollouts, tokens) + self._state_bytes(self._rollouts, 1)
-            yield Workload("resample", hours + self._start, self._gpus, stored)
-        if "prompts" in self._experiences:
-            groups = self._rollouts // policy.responses_per_question
-            hours = self._forward_hours(groups * pace.prompt_tokens) + self._start * len(policy.stages)
-            yield Workload("prompt_features", hours, self._gpus, self._state_bytes(groups, 1) / 2)
+            hours = self._decoding_hours(self._rollouts * tokens) + self._start
+            hours += self._passed * self._forward_hours(self._rollouts * (tokens + self._pace.prompt_tokens))
+            yield Workload("resample", hours, self._gpus, self._state_bytes(1))
 
     def evaluations(self) -> Iterator[Workload]:
-        """Responses and features of every evaluated checkpoint, prompt format and domain."""
+        """Responses and features of every evaluated checkpoint, prompt format and domain; and the inference times."""
         study, pace = self._study, self._pace
         means = {"factual": pace.factual_tokens, "mathematics": pace.mathematics_tokens}
         for algorithm, step in plan.evaluated_cells(study, self._name):
@@ -250,106 +209,67 @@ class _Backbone:
             read = {method.prompt_format for method in methods if method.experience}
             for prompt_format in dict.fromkeys(method.prompt_format for method in methods):
                 for domain in plan.domains_of(study, self._name, algorithm, step):
-                    of_domain = "factual_" * (domain == "factual")
-                    sets = plan.response_plan(
-                        study, self._name, algorithm, step, prompt_format, study.evaluation_sets(domain)
-                    ).sets
-                    asked = {name: study.datasets[name].size for name in sets}
-                    sampled = sum(asked[name] * one.sampled for name, one in sets.items())
+                    variant = "factual_" * (domain == "factual")
+                    of_domain = study.evaluation_sets(domain)
+                    sets = plan.response_plan(study, self._name, algorithm, step, prompt_format, of_domain).sets
+                    sampled = sum(study.datasets[name].size * one.sampled for name, one in sets.items())
                     tokens = min(means[domain], max(one.max_response_length for one in sets.values()))
                     hours = self._decoding_hours(sampled * tokens) + self._start
                     if domain == "factual" and study.judge.kind == "llm":
-                        # nearly all of it is reading, for a verdict is one word
-                        read_tokens = sampled * self._assumed.judgements * self._assumed.judge_tokens
-                        hours += self._forward_hours(read_tokens, self._assumed.judge_parameters) + self._start
-                    yield Workload(f"{of_domain}responses", hours, self._gpus, self._text_bytes(sampled, tokens))
+                        hours += self._forward_hours(sampled * _JUDGED / self._parameters) + self._start
+                    yield Workload(f"{variant}responses", hours, self._gpus)
                     if prompt_format in read:
-                        evaluated = sum(asked[name] * one.samples for name, one in sets.items())
+                        evaluated = sum(study.datasets[name].size * one.samples for name, one in sets.items())
                         hours = self._passed * self._forward_hours(evaluated * (tokens + pace.prompt_tokens))
-                        hours += self._start
-                        kept = plan.feature_settings(study, algorithm, step, domain).layers
-                        layers = 1 if kept == "final" else len(self._layers)
-                        stored = self._state_bytes(evaluated, layers)
-                        yield Workload(f"{of_domain}features", hours, self._gpus, stored)
+                        yield Workload(f"{variant}features", hours + self._start, self._gpus)
+        if self._gpus and self._name == study.main_backbone and "prompts" in self._experiences:
+            yield Workload("latency", _LATENCY, self._gpus)
 
     def companions(self) -> Iterator[Workload]:
-        """Training of the companions of all prefixes, budgets, seeds and targets; ablations have one target."""
-        study = self._study
-        for experience in self._experiences:
-            steps = [prefix.steps for prefix in plan.companion_prefixes(study, self._name, experience)]
-            if experience == "prompts":  # a row for each group, of one state, and one target
-                steps = [step / study.policy.responses_per_question for step in steps]
-                yield self._fits("companions", steps, 1, 1)
-            else:
-                yield self._fits("companions", steps, len(study.companion.targets), 2)
-        states = len(plan.ablation_states(study, self._name))
-        yield self._fits("companions", [study.policy.steps] * states, 1, 2)
-        if self._name == study.main_backbone and rivals.ONE_LAYER in rivals.reader_folders(study, "grpo"):
-            # as long as a whole companion, for the time of one of its layers is not known
-            yield self._fits("companions", [study.policy.steps], len(study.companion.targets), 2)
-        if self._name == study.main_backbone and plan.has_methods(study, "cocal-binary"):
-            # a window of one step is one of the replay's passes, and one of as many steps as passes is as long
-            share = sum(variants.windows(study)) / study.companion.passes
-            yield self._fits("online", [share * study.policy.steps], len(study.companion.targets), 2)
-
-    def timing(self) -> Iterator[Workload]:
-        """Inference times: responses one after another, and one and a pool for each question of the largest set."""
-        study = self._study
-        if self._gpus and self._name == study.main_backbone and "prompts" in self._experiences:
-            sets = study.evaluation_sets("mathematics")
-            tokens = min(self._assumed.mathematics_tokens, max(study.datasets[one].max_response_length for one in sets))
-            hours = len(sets) * (study.timing.samples + 1) * tokens * self._pace.alone_ms / 1000 / 3600
-            largest = max(study.datasets[one].size for one in sets)
-            hours += self._decoding_hours((1 + study.generation.pool) * largest * tokens) + self._start
-            yield Workload("latency", hours, self._gpus, 0)
-
-    def _fits(self, rule: str, steps: list[float], targets: int, width: int) -> Workload:
-        members = targets * len(self._study.companion.seeds)
-        policy = self._study.policy
-        rollouts = sum(steps) * policy.questions_per_step * policy.responses_per_question
-        seconds = self._pace.companion_seconds * members * rollouts / self._pace.responses
-        sizes = (width * self._backbone.width, *self._study.companion.widths, 1)
-        weights = sum((a + 3) * b for a, b in pairwise(sizes))
-        stored = SINGLE * weights * members * len(steps)
-        return Workload(rule, seconds / 3600 + self._start, self._gpus, stored)
+        """Training of the companions of all prefixes, budgets, seeds and targets, and of ablations, which have one
+        target. Those of prompts learn from so few rows that they are left out."""
+        study, targets, seeds = self._study, len(self._study.companion.targets), len(self._study.companion.seeds)
+        fits = {
+            experience: [prefix.steps for prefix in plan.companion_prefixes(study, self._name, experience)] * targets
+            for experience in self._experiences
+            if experience != "prompts"
+        }
+        fits["ablations"] = [study.policy.steps] * len(plan.ablation_states(study, self._name))
+        sizes = (2 * self._backbone.width, *study.companion.widths, 1)
+        size = SINGLE * sum((a + 3) * b for a, b in pairwise(sizes))
+        for steps in filter(None, fits.values()):
+            hours = self._pace.fit * seeds * sum(steps) * self._step / 3600 + self._start
+            yield Workload("companions", hours, self._gpus, size * seeds * len(steps))
 
     def _training_tokens(self, algorithm: str) -> int:
-        return min(self._assumed.training_tokens, self._study.policy.max_response_length[algorithm])
+        return min(self._pace.training_tokens, self._study.policy.max_response_length[algorithm])
 
     def _training_hours(self, algorithm: str, gpus: int) -> float:
         """Hours of one training: as measured, or its sampling and its passes on all GPUs, and the rest of each step."""
         pace = self._pace
-        if pace.training_hours is not None:
-            return self._rollouts / pace.responses * self._parameters / pace.parameters * pace.training_hours
+        if pace.trained is not None:
+            return self._rollouts * self._parameters * pace.trained / 3600
         tokens = self._rollouts * self._training_tokens(algorithm)
         passes = self._forward_hours(tokens + self._rollouts * pace.prompt_tokens) * _PASSES / 2
-        rest = self._study.policy.steps * pace.step_seconds / 3600
-        return (self._decoding_hours(tokens) + passes) / gpus + rest
+        return (self._decoding_hours(tokens) + passes) / gpus + self._study.policy.steps * pace.step / 3600
 
     def _decoding_hours(self, tokens: float) -> float:
         """Hours that one device needs to decode so many tokens of responses of the usual length."""
         pace = self._pace
-        if pace.sampling_hours is not None:
-            hours = pace.sampling_hours / (pace.responses * pace.training_tokens)
-            return tokens * hours * self._parameters / pace.parameters
+        if pace.sampled is not None:
+            return tokens * self._parameters * pace.sampled / 3600
         context = pace.prompt_tokens + pace.training_tokens / 2
-        read = HALF * self._parameters / pace.together + cache_bytes(self._backbone, context)
-        return tokens * read / (pace.bandwidth * _TERA * pace.bandwidth_share) / 3600
+        read = HALF * self._parameters / _TOGETHER + cache_bytes(self._backbone, context)
+        return tokens * read / pace.bandwidth / 3600
 
-    def _forward_hours(self, tokens: float, parameters: float | None = None) -> float:
-        """Hours that one device needs to read so many tokens with the backbone, or with a model of `parameters`."""
-        speed = self._pace.peak_teraflops * _TERA * self._pace.utilisation
-        return 2 * (parameters or self._parameters) * tokens / speed / 3600
+    def _forward_hours(self, tokens: float) -> float:
+        """Hours that one device needs to read so many tokens."""
+        return 2 * self._parameters * tokens / self._pace.rate / 3600
 
-    def _text_bytes(self, responses: float, tokens: int) -> float:
-        """Bytes of a response table, which holds ids, log-probabilities and about four bytes of text per token and is
-        compressed to half; prompts repeat, so they hardly count."""
-        return responses * tokens * (2 * SINGLE + 4) / 2
-
-    def _state_bytes(self, responses: float, layers: int) -> float:
-        """Bytes of the last and mean states of so many responses and layers."""
+    def _state_bytes(self, layers: int) -> float:
+        """Bytes of the last and mean states of as many responses as rollouts, of so many layers."""
         number = HALF if self._study.features.dtype == "bfloat16" else SINGLE
-        return responses * layers * 2 * self._backbone.width * number
+        return self._rollouts * layers * 2 * self._backbone.width * number
 
 
 _TINY_DOCUMENT, _DOCUMENT = 1.6e-8, 2.8e-9
@@ -360,14 +280,10 @@ _READING = 0.1
 
 
 def seconds_by_rule(study: Study) -> dict[str, float]:
-    """Expected seconds of one job of each rule, or kind of rule, of a study, as the mean over its backbones.
-
-    The times of rules that train, sample, extract or fit are estimated as in `cocal plan`: for the paper's GPU, or for
-    one core if the workflow trains the backbone from scratch. The times of other rules are in the table of rules.
-    """
+    """Expected seconds of one job of each rule, or kind of rule, of a study, as the mean over its backbones."""
     hours: defaultdict[str, float] = defaultdict(float)
     jobs: defaultdict[str, int] = defaultdict(int)
-    for work in workloads(study, Assumptions()):
+    for work in workloads(study, HIGH):
         hours[work.rule] += work.hours
         jobs[work.rule] += work.jobs
     seconds = {rule: 3600 * hours[rule] / jobs[rule] for rule in hours if jobs[rule]}
@@ -378,5 +294,5 @@ def seconds_by_rule(study: Study) -> dict[str, float]:
     if made:
         paces = [_DOCUMENT if one.start else _TINY_DOCUMENT for one in made]
         work = [one.steps * one.batch_size * parameters_of(one) * pace for one, pace in zip(made, paces, strict=True)]
-        seconds["backbone"] = 60 * PROCESSOR.start_minutes + sum(work) / len(made)
+        seconds["backbone"] = _TINY.start + sum(work) / len(made)
     return {name: rule.seconds for name, rule in RULES.items() if rule.seconds is not None} | seconds

@@ -3,7 +3,8 @@
 Activations, caches and logits come on top; `make gpu` tries a card with them.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
+from typing import NamedTuple
 
 from cocal_study.config.study import Study
 from cocal_study.resources.estimate import RULES, OnGpu, on_gpu
@@ -12,6 +13,47 @@ from cocal_study.resources.shapes import HALF, SINGLE, parameters_of
 GIB = 2**30
 OVERHEAD = 1.5 * GIB
 """Bytes of the context of CUDA, of CUDA graphs and of what the allocator cannot use."""
+_AS_MUCH = 1.02
+"""Cards of the same size differ by a percent in the memory that they state."""
+
+
+class Gpu(NamedTuple):
+    """A GPU as its maker describes it."""
+
+    label: str
+    """Name for readers."""
+    pattern: str
+    """Part of its name as `nvidia-smi` and SLURM print it, in lower case without spaces and hyphens."""
+    memory: float
+    """Memory in GiB, as `nvidia-smi` counts it."""
+    teraflops: float
+    """Peak rate of dense bfloat16 matrix products with float32 sums."""
+    bandwidth: float
+    """Bandwidth of its memory in TB/s."""
+
+
+GPUS = (
+    Gpu("RTX 4090", "rtx4090", 23.99, 165.2, 1.008),
+    Gpu("A100 80 GB", "a100", 80.0, 312.0, 2.039),
+    Gpu("H100 80 GB", "h100", 79.65, 989.4, 3.35),
+    Gpu("H200", "h200", 140.4, 989.4, 4.8),
+    Gpu("B200", "b200", 179.06, 2250.0, 8.0),
+)
+
+
+def gpu_of(name: str) -> Gpu | None:
+    """The GPU of a name of `nvidia-smi` or SLURM, such as "NVIDIA GeForce RTX 4090" or "h100"; None for another one.
+
+    An A100 of 40 GB is taken for one of 80 GB: its own memory counts where it is known.
+    """
+    plain = name.lower().replace(" ", "").replace("-", "").replace("_", "")
+    return next((gpu for gpu in GPUS if gpu.pattern in plain), None)
+
+
+def fitting_card(study: Study, memory: float) -> str | None:
+    """The largest card of a study that has no more memory than a GPU of `memory` GiB; None if there is none."""
+    fitting = {name: card.memory for name, card in study.cards.items() if card.memory <= _AS_MUCH * memory}
+    return max(fitting, key=fitting.__getitem__) if fitting else None
 
 
 def least_memory(study: Study, held: OnGpu | None, memory: float) -> float:
@@ -33,6 +75,12 @@ def _least(study: Study, backbone: str, held: OnGpu, memory: float) -> float:
     return (parts[held] + OVERHEAD) / GIB
 
 
+_REMEDIES = {
+    "update": "set policy.trl.moments: host or policy.trl.shard, or lower policy.trl.vllm_memory_share",
+    "engine and policy": "lower generation.engine.memory_share",
+}
+
+
 def too_small(study: Study, memory: float, rules: Collection[str] = tuple(RULES)) -> list[str]:
     """A sentence for each backbone and kind of job that a GPU of `memory` GiB is surely too small for; an empty list if
     all may fit. The judge is not counted: its shape is not known.
@@ -42,29 +90,19 @@ def too_small(study: Study, memory: float, rules: Collection[str] = tuple(RULES)
         memory: GiB of the GPU.
         rules: Rules of the jobs that count; by default those of all.
     """
-    keys = {
-        "update": "set policy.trl.moments: host or policy.trl.shard, or lower policy.trl.vllm_memory_share",
-        "engine and policy": "lower generation.engine.memory_share",
-    }
-    found = []
-    for name in study.backbones:
-        for held in sorted(on_gpu(rules)):
-            need = _least(study, name, held, memory)
-            if need > memory:
-                remedy = keys.get(held, "lower the size of the model in backbones")
+    kinds, trl, engine, found = on_gpu(rules), study.policy.trl, study.generation.engine, []
+    shares = []  # vLLM's, each of which has to hold the weights
+    if trl.vllm and study.policy.engine == "trl" and "update" in kinds:
+        shares.append(("policy.trl.vllm_memory_share", trl.vllm_memory_share, 1))
+    if engine.kind == "vllm" and "engine" in kinds:
+        shares.append(("generation.engine.memory_share", engine.memory_share, engine.tensor_parallel))
+    for name, backbone in study.backbones.items():
+        for held in sorted(kinds):
+            if (need := _least(study, name, held, memory)) > memory:
+                remedy = _REMEDIES.get(held, "lower the size of the model in backbones")
                 found.append(f"{name}, {held}: at least {need:.1f} GiB, and the GPU has {memory:.1f} GiB: {remedy}")
-        found += [one for kind, one in _shares(study, name, memory) if kind in on_gpu(rules)]
+        for key, share, gpus in shares:
+            if (need := (HALF * parameters_of(backbone) / gpus + OVERHEAD) / GIB) > share * memory:
+                given = f"its share is {share * memory:.1f} GiB"
+                found.append(f"{name}: vLLM needs {need:.1f} GiB, but {given}: raise {key}")
     return found
-
-
-def _shares(study: Study, name: str, memory: float) -> Iterator[tuple[OnGpu, str]]:
-    """A sentence for each share of vLLM that does not hold the weights alone."""
-    weights, trl, engine = HALF * parameters_of(study.backbones[name]), study.policy.trl, study.generation.engine
-    given: list[tuple[OnGpu, str, float, int]] = []
-    if trl.vllm and study.policy.engine == "trl":
-        given.append(("update", "policy.trl.vllm_memory_share", trl.vllm_memory_share, 1))
-    if engine.kind == "vllm":
-        given.append(("engine", "generation.engine.memory_share", engine.memory_share, engine.tensor_parallel))
-    for kind, key, share, gpus in given:
-        if (need := (weights / gpus + OVERHEAD) / GIB) > share * memory:
-            yield kind, f"{name}: vLLM needs {need:.1f} GiB, but its share is {share * memory:.1f} GiB: raise {key}"

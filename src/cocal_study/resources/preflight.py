@@ -10,8 +10,7 @@ from cocal.runtime.gpus import PROCESSOR_ONLY, Machine, this_machine, torch_obst
 from cocal_study.config.backbone import PretrainingSettings
 from cocal_study.config.study import Study
 from cocal_study.resources.estimate import on_gpu
-from cocal_study.resources.forecast import fitting_card, gpu_of
-from cocal_study.resources.memory import too_small
+from cocal_study.resources.memory import fitting_card, gpu_of, too_small
 from cocal_study.resources.slurm import Site, site_of
 
 _ENOUGH = 0.98
@@ -113,14 +112,12 @@ def _software(study: Study, run: Run, machine: Machine) -> list[str]:
 
 def _numbers(study: Study, run: Run, machine: Machine) -> list[str]:
     """How many GPUs jobs ask for, may take, and find."""
-    most, there = max(run.gpus.values()), len(machine.gpus)
-    rule = max(run.gpus, key=run.gpus.__getitem__)
+    rule, there, nodes = max(run.gpus, key=run.gpus.__getitem__), len(machine.gpus), study.policy.trl.nodes
+    most = run.gpus[rule]
     key = "policy.trl.devices" if rule.startswith("train") else "the number of its GPUs in the study"
     found = []
-    if study.policy.trl.nodes > 1 and "update" in on_gpu(run.gpus):
-        found.append(
-            f"the training takes policy.trl.nodes = {study.policy.trl.nodes}: run it with --profile slurm, or lower it"
-        )
+    if nodes > 1 and "update" in on_gpu(run.gpus):
+        found.append(f"the training takes policy.trl.nodes = {nodes}: run it with --profile slurm, or lower it")
     if most > there:
         found.append(f"{rule} asks for {most} GPUs, and this machine has {there}: lower {key}")
     if run.allowed is None:
@@ -128,13 +125,6 @@ def _numbers(study: Study, run: Run, machine: Machine) -> list[str]:
     elif run.allowed < most:
         found.append(
             f"{rule} asks for {most} GPUs, and --resources gpus={run.allowed} allows no more: raise it, or lower {key}"
-        )
-    elif run.allowed > there >= most:
-        found.append(f"--resources gpus={run.allowed}, and this machine has {there}: give --resources gpus={there}")
-    elif run.allowed > most > 1:
-        found.append(
-            f"--resources gpus={run.allowed} lets other jobs run beside {rule}, which takes the first GPUs: give "
-            f"--resources gpus={most}"
         )
     return found
 

@@ -2,33 +2,27 @@
 
 from cocal_study.config.backbone import BackboneSettings, DecoderSettings, PretrainingSettings
 
-VOCABULARY = 151_936
-"""Assumed number of tokens in the vocabulary of a checkpoint whose shape is not stated."""
 HALF, SINGLE = 2, 4
 """Bytes of a number in half and in single precision."""
 
 
 def shape_of(backbone: BackboneSettings) -> DecoderSettings:
-    """Shape of a backbone's blocks; of a checkpoint without `architecture`, that which estimates assume."""
-    if isinstance(backbone, PretrainingSettings) and backbone.start:
-        return shape_of(backbone.start)
+    """Shape of a backbone's blocks. Of a checkpoint that does not state it, about 12 x width^2 parameters per block and
+    Qwen3's vocabulary are assumed."""
     if isinstance(backbone, PretrainingSettings):
+        if backbone.start:
+            return shape_of(backbone.start)
         return DecoderSettings(**backbone.architecture.model_dump(include=set(DecoderSettings.model_fields)))
-    if backbone.architecture is not None:
-        return backbone.architecture
-    return DecoderSettings(heads=max(1, backbone.width // 128), intermediate_size=3 * backbone.width)
+    heads = max(1, backbone.width // 128)
+    return backbone.architecture or DecoderSettings(heads=heads, intermediate_size=3 * backbone.width)
 
 
 def parameters_of(backbone: BackboneSettings) -> float:
-    """Number of parameters without those of the norms. A checkpoint whose shape is not stated is assumed to have untied
-    embeddings of `VOCABULARY` rows and 12 x width^2 parameters per block."""
-    if isinstance(backbone, PretrainingSettings) and backbone.start:
-        return parameters_of(backbone.start)
-    if (shape := backbone.architecture) is not None:
-        attention = 2 * (shape.heads + shape.key_value_heads) * shape.head_dim
-        block = backbone.width * (attention + 3 * shape.intermediate_size)
-        return backbone.depth * block + (1 if shape.tied else 2) * shape.vocabulary * backbone.width
-    return 12 * backbone.depth * backbone.width**2 + 2 * VOCABULARY * backbone.width
+    """Number of parameters without those of the norms."""
+    shape = shape_of(backbone)
+    attention = 2 * (shape.heads + shape.key_value_heads) * shape.head_dim
+    block = backbone.width * (attention + 3 * shape.intermediate_size)
+    return backbone.depth * block + (1 if shape.tied else 2) * shape.vocabulary * backbone.width
 
 
 def cache_bytes(backbone: BackboneSettings, tokens: float) -> float:

@@ -4,7 +4,6 @@ earlier run of the same folder may be in the queue, because it would write the s
 `snakemake --profile slurm` puts the values of the site into the environment (workflow/profiles/slurm/config.yaml).
 """
 
-import re
 import shlex
 import subprocess
 import time
@@ -22,7 +21,7 @@ TIMEOUT = 60
 
 
 class Site(NamedTuple):
-    """The resources that the jobs of the profile request."""
+    """The resources that the jobs of the profile request, in the order of its variables `COCAL_SLURM_*`."""
 
     cpu_partition: str
     """Partition of jobs without GPUs, or several with commas, in any of which a job may start."""
@@ -31,13 +30,13 @@ class Site(NamedTuple):
     """Type of the GPUs; if it is empty, any type will do."""
     node_gpus: int
     """Largest number of GPUs per node that a job requests; 0 if jobs use no GPU."""
-    minutes: int
+    max_minutes: int
     """Longest time limit of a job."""
     account: str
     """Account that is charged; if it is empty, jobs name none."""
     nodes: int = 1
     """Number of nodes of a training."""
-    memory: int = 0
+    node_memory: int = 0
     """Most memory on a node in megabytes that a job requests, after some attempts."""
 
 
@@ -52,19 +51,10 @@ class QueuedJob(NamedTuple):
 
 def site_of(environment: Mapping[str, str]) -> Site | None:
     """The values of the site; None if no profile has put them into the environment."""
-    try:
-        return Site(
-            cpu_partition=environment["COCAL_SLURM_CPU_PARTITION"],
-            gpu_partition=environment["COCAL_SLURM_GPU_PARTITION"],
-            gpu_type=environment["COCAL_SLURM_GPU_TYPE"],
-            node_gpus=int(environment["COCAL_SLURM_NODE_GPUS"]),
-            minutes=int(environment["COCAL_SLURM_MAX_MINUTES"]),
-            account=environment["COCAL_SLURM_ACCOUNT"],
-            nodes=int(environment.get("COCAL_SLURM_NODES", "1")),
-            memory=int(environment.get("COCAL_SLURM_NODE_MEMORY", "0")),
-        )
-    except KeyError:
+    given = {name: environment.get(f"COCAL_SLURM_{name.upper()}") for name in Site._fields}
+    if any(given[name] is None for name in Site._fields if name not in Site._field_defaults):
         return None
+    return Site(**{n: Site.__annotations__[n](value) for n, value in given.items() if value is not None})
 
 
 def check(folder: Path, site: Site | None) -> None:
@@ -84,13 +74,12 @@ def check(folder: Path, site: Site | None) -> None:
         raise ClusterError(busy(folder, listed, f"cocal slurm --cancel --directory {folder}"))
     if site is None:
         return
-    found = [said for request in requests(site) if (said := _refusal(request))]
-    limit = shortest_limit(site, _output("sinfo --all --noheader --format=%R|%l"))
-    if site.minutes > limit:  # SLURM would take such jobs, and never start them
-        found.append(
-            f"jobs end after {limit:.0f} minutes here, but the profile requests up to {site.minutes}: "
-            f"export COCAL_SLURM_MAX_MINUTES={limit:.0f} (the long jobs resume)"
-        )
+    found = []
+    for request in requests(site):
+        try:
+            _output(request)
+        except ClusterError as error:  # in SLURM's own words
+            found.append(" ".join(str(error).split()))
     if found:
         remedy = "`sinfo -o '%R %l %G %m'` shows what there is, and docs/paper-study.md the variables COCAL_SLURM_*"
         raise ClusterError("\n  ".join(["this cluster cannot run the jobs of the profile:", *found, remedy]))
@@ -98,45 +87,14 @@ def check(folder: Path, site: Site | None) -> None:
 
 def requests(site: Site) -> list[str]:
     """The commands that ask SLURM whether it would take the largest job without GPUs, and that with GPUs."""
-    ask = f"sbatch --test-only --wrap=true --time={site.minutes}"
+    ask = f"sbatch --test-only --wrap=true --time={site.max_minutes}"
     ask += f" --account={shlex.quote(site.account)}" if site.account else ""
     found = [f"{ask} --partition={shlex.quote(site.cpu_partition)}"]
     if site.node_gpus:
         kind = ":".join(filter(None, ("gpu", site.gpu_type, str(site.node_gpus))))
         ask += f" --partition={shlex.quote(site.gpu_partition)} --gres={shlex.quote(kind)}"
-        found.append(f"{ask} --nodes={site.nodes} --mem={site.memory}M")
+        found.append(f"{ask} --nodes={site.nodes} --mem={site.node_memory}M")
     return found
-
-
-def _refusal(request: str) -> str:
-    """SLURM's own words against a request; an empty text if it would take the job."""
-    try:
-        _output(request)
-    except ClusterError as error:
-        return " ".join(str(error).split())
-    return ""
-
-
-def shortest_limit(site: Site, listing: str) -> float:
-    """Minutes that the longest job may take in each of the site's partitions; of several that are named together, in
-    any of them.
-
-    Args:
-        site: The site.
-        listing: The output of `sinfo --format=%R|%l`. Partitions that it does not show have no limit.
-    """
-    limits = dict(line.split("|") for line in listing.splitlines())
-    wanted = [site.cpu_partition, *([site.gpu_partition] if site.node_gpus else [])]
-    return min(max(parse_minutes(limits.get(one.strip(), "")) for one in names.split(",")) for names in wanted)
-
-
-def parse_minutes(limit: str) -> float:
-    """Minutes of a time limit that SLURM prints as [D-]HH:MM:SS or MM:SS; infinite for a word such as "infinite"."""
-    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
-    if match is None:
-        return float("inf")
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return 60 * (24 * days + hours) + minutes + seconds / 60
 
 
 def queued_jobs(folder: Path) -> list[QueuedJob]:

@@ -3,17 +3,20 @@
 import logging
 from collections import Counter
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from cocal.companion.settings import CompanionSettings, Experience
 from cocal.companion.spec import ORDERS
-from cocal.errors import ConfigError
+from cocal.errors import ConfigError, ContractError
 from cocal.settings.base import Algorithm
 from cocal.store import read_frame, write_document
 from cocal.store.lineage import trace
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.stages.base import In, Out, Stage
 from cocal_study.stages.shared import TrainingSet
+
+if TYPE_CHECKING:
+    from cocal_study.checks.training import Fit
 
 
 class Checks(Stage):
@@ -47,9 +50,8 @@ class Checks(Stage):
         return [*super().reads(), *self.coupled.values()]
 
     def run(self) -> None:
-        from cocal.companion.supervision import prompts_of, question_texts
+        from cocal.companion.supervision import prompts_of
         from cocal_study.checks.predictions import read_predictions
-        from cocal_study.checks.report import check_protocol
         from cocal_study.checks.training import Fit, read_table
 
         folders = {"rollouts": self.rollouts, "resampled": self.resampled}
@@ -58,15 +60,11 @@ class Checks(Stage):
             tables["prompts"] = prompts_of(tables["rollouts"])
         if "online" in self.companions:
             tables["online"] = tables["rollouts"]
-        fits = [
-            Fit.read(kind if kind in ORDERS else "rollouts", folder)
-            for kind, given in self.companions.items()
-            for folder in given
-        ]
+        given = [(kind, folder) for kind, folders in self.companions.items() for folder in folders]
+        fits = [Fit.read(kind if kind in ORDERS else "rollouts", folder) for kind, folder in given]
+        fits.sort(key=lambda fit: (fit.experience, fit.spec.prefix, fit.spec.layer, fit.spec.pooling))
         predictions = {path: read_predictions(path, self.backbone) for path in self.predictions}
-        texts = question_texts(self.questions)
-        checks = check_protocol(self.settings, tables, texts, fits, predictions, self.quality)
-        checks |= self._rivals(tables, texts, predictions)
+        checks = self._protocol(tables, fits, predictions) | self._rivals(tables, predictions)
         recalibrated = [*self.calibrators.values(), *self.recalibrated.values()]
         traced = [product for _, product in trace(*predictions, *recalibrated, *(fit.folder for fit in fits))]
         stages = Counter(one.facts.get("stage", "given") for one in traced)
@@ -77,13 +75,51 @@ class Checks(Stage):
         held = len(checks), len(fits), len(predictions)
         logging.info("%s: %d checks of %d fits and %d files hold", self.output, *held)
 
-    def _rivals(self, tables: dict[str, Any], texts: Any, predictions: dict[Path, Any]) -> dict[str, object]:
+    def _protocol(self, tables: dict[str, Any], fits: "list[Fit]", predictions: dict[Path, Any]) -> dict[str, object]:
+        """The names and numbers that each check looked at, ready for JSON. A rate of quality below its floor is a
+        warning, and no violation.
+
+        Raises:
+            ContractError: at the first violation.
+        """
+        from cocal.companion.supervision import in_validation, question_texts
+        from cocal_study.checks import predictions as predicted
+        from cocal_study.checks import training
+
+        for fit in fits:
+            if fit.experience not in tables:
+                raise ContractError(
+                    f"{fit.folder}: no table of {fit.experience} responses is given to check it against"
+                )
+        asked, share, seed = question_texts(self.questions), self.settings.validation_share, self.settings.split_seed
+        held_out = {name: in_validation(table["question"], asked, share, seed) for name, table in tables.items()}
+        given = [(fit, tables[fit.experience], held_out[fit.experience]) for fit in fits]
+        budgets = sorted({fit.spec.steps for fit in fits if fit.experience == "resampled"})
+        pair = [tables[experience] for experience in ("rollouts", "resampled") if experience in tables]
+        sampled = {name: table for name, table in tables.items() if name != "prompts"}
+        files = {str(path): table for path, table in predictions.items()}
+        return {
+            "chronological_order": {
+                name: {"steps": table["step"].nunique(), "responses": len(table)} for name, table in tables.items()
+            },
+            "group_accuracy_before_filtering": {n: training.check_groups(table, n) for n, table in sampled.items()},
+            "verdicts_of_training_responses": {n: training.count_verdicts(table) for n, table in sampled.items()},
+            "equal_raw_budgets": training.check_equal_budgets(*pair, budgets) if len(pair) == 2 else [],
+            "question_disjoint_validation": [training.check_disjoint(*one) for one in given],
+            "validation_pools": [fit.with_numbers() for fit in fits],
+            "truncated_responses_left_out": [training.check_truncation(*one) for one in given],
+            "prediction_sources": {path: predicted.sources_of(table) for path, table in files.items()},
+            "quality_of_responses": {p: predicted.check_quality(table, self.quality, p) for p, table in files.items()},
+            "same_fixed_responses": predicted.check_fixed_responses(list(files.values())),
+        }
+
+    def _rivals(self, tables: dict[str, Any], predictions: dict[Path, Any]) -> dict[str, object]:
         """The checks of the recalibrated rivals of every policy, given GRPO's rollouts and PostCal's responses; none
         where there are no rivals."""
         import pandas as pd
 
         from cocal.store.contracts import QUESTIONS
-        from cocal_study.checks.recalibration import check_confidences, check_unseen, read_recalibrated
+        from cocal_study.checks.recalibration import check_responses, check_unseen, read_recalibrated
         from cocal_study.checks.training import read_table
         from cocal_study.methods.recalibration.fits import read_fits
 
@@ -102,7 +138,7 @@ class Checks(Stage):
                 raise ConfigError(f"{path}: rivals learnt from PostCal's responses; give these with --resampled")
             theirs = read_table(coupled[algorithm], self.questions) if algorithm in coupled else tables["rollouts"]
             given = {"all": theirs, "last": theirs, "resampled": tables.get("resampled")}
-            learnt[str(path)] = check_unseen(fits, given, texts, self.settings, evaluated, path)
+            learnt[str(path)] = check_unseen(fits, given, evaluated, path)
             confidences = read_recalibrated(file, self.backbone)
-            applied[str(file)] = check_confidences(confidences, fits, list(predictions.values()), file)
+            applied[str(file)] = check_responses(confidences, list(predictions.values()), file)
         return {"evaluation_questions_unseen_by_calibrators": learnt, "recalibrated_confidences": applied}

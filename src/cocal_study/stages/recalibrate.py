@@ -50,9 +50,6 @@ class Recalibrate(Cell):
     output_calibrators: Out
     output: Out
 
-    def writes(self):
-        return [self.output_calibrators]
-
     @property
     def compared(self) -> list[Rival]:
         """The rivals.

@@ -1,11 +1,8 @@
 """Policies that are trained here, with TRL or with slime, the paper's engine, and their rollouts."""
 
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from cocal.companion.settings import OnlineSettings
-from cocal.errors import ConfigError
 from cocal.features.settings import FeatureSettings
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame
@@ -20,17 +17,9 @@ from cocal_study.stages.shared import Trains
 class Train(Trains):
     """Trains a policy and records its rollouts, or resumes a training."""
 
-    # companions that learn inside a training are a flag that no study gives
-    without: ClassVar[tuple[str, ...]] = ("cocal.companion.learner",)
-
     features: FeatureSettings = FeatureSettings()
     output_features: OutFolder | None = None
     """feature store of the rollouts, for companions"""
-    online: OnlineSettings | None = None
-    """companions that learn from each rollout step inside the training, for which no feature store is needed: their
-    settings and the window of steps, such as '{}' or '{"window": 10}'"""
-    output_online: OutFolder | None = None
-    """folder for these companions and their scores on each step"""
 
     def run(self) -> None:
         from cocal.answers.equivalence import Verifier
@@ -40,21 +29,13 @@ class Train(Trains):
         from cocal_study.questions.build import questions_digests
 
         settings, features = self.settings.for_training(self.algorithm), self.features
-        if (self.online is None) != (self.output_online is None):
-            raise ConfigError("--online and --output-online belong together: give both or none")
         questions = read_frame(self.questions, QUESTIONS)
         fix_threads()
         depends_on = self.depends_on(settings)
-        depends_on |= {"features": features if self.output_features or self.online else None}
-        depends_on |= {"online": self.online} if self.online else {}
+        depends_on |= {"features": features if self.output_features else None}
         facts = inherited(self.base, "backbone") | {"algorithm": self.algorithm, "experience": "rollouts"}
         attributes = self.attributes(self.rollouts, depends_on, **facts)
         inputs = {"base": fingerprint(self.base), "parents": identities(attributes)} | questions_digests(questions)
-        open_learner = None
-        if self.online:
-            from cocal.companion.learner import OnlineLearner
-
-            open_learner = partial(OnlineLearner, self.online)
         with Verifier(self.verifier) as verifier:
             train_policy(
                 settings,
@@ -66,8 +47,7 @@ class Train(Trains):
                 verifier=verifier,
                 run_folder=self.run_folder,
                 run_digest=digest(depends_on | inputs),
-                outputs=self.outputs(settings, attributes, features=self.output_features, online=self.output_online),
-                open_learner=open_learner,
+                outputs=self.outputs(settings, attributes, features=self.output_features),
             )
 
 

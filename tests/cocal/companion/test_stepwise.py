@@ -9,14 +9,15 @@ import torch
 
 from cocal.cli import main
 from cocal.companion.companions import load_companions
-from cocal.companion.settings import CompanionSettings
+from cocal.companion.learner import OnlineLearner
+from cocal.companion.settings import CompanionSettings, OnlineSettings
 from cocal.companion.stepwise import OnlineCompanions, replayed, summary
 from cocal.errors import ContractError
 from cocal.features.store import open_features
 from cocal.metrics.calibration import evaluate
 from cocal.store import read_frame
 from cocal.store.contracts import PREQUENTIAL
-from companion_run import HIDDEN, PER_STEP, SETTINGS, STEPS, small_run
+from companion_run import HIDDEN, LAYERS, PER_STEP, SETTINGS, STEPS, small_run
 
 INPUTS = 2 * HIDDEN
 
@@ -69,6 +70,22 @@ def test_a_step_is_scored_before_it_is_learnt_from(steps):
     assert set(found["step"]) == {2}
     changed = observe(as_it_was, steps[2])["mean_confidence"] != observe(flipped, steps[2])["mean_confidence"]
     assert changed.all()
+
+
+def test_what_learns_inside_a_training_is_what_learns_from_its_stored_states(run, steps, tmp_path):
+    """Section 4.1: from the states of each step at once, or as they were stored."""
+    online = learner(window=2)
+    inside = OnlineLearner(OnlineSettings(companion=SETTINGS, window=2), run.questions, LAYERS[-1], HIDDEN, "float32")
+    states = open_features(run.folder / "features.zarr").read(0, STEPS * PER_STEP, layer=LAYERS[-1])
+    for step in steps:
+        observe(online, step)
+        of_step = states[step.labels.index].reshape(PER_STEP, 1, 2, HIDDEN)
+        inside.learn(step.labels, of_step)
+    inside.write(tmp_path / "inside", {})
+    found, stored = load_companions(tmp_path / "inside"), weights(online)
+    assert all(torch.equal(tensor, stored[name]) for name, tensor in found.model.state_dict().items())
+    assert (found.spec.order, found.spec.layer, found.spec.steps) == ("online", LAYERS[-1], STEPS)
+    assert len(pd.read_csv(tmp_path / "inside/history.csv")) == len(online.scores)
 
 
 def test_scores_are_those_of_the_companions_that_learnt_from_the_steps_before(steps):

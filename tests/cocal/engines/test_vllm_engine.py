@@ -27,7 +27,7 @@ from cocal.runtime.gpus import SECOND_RUNNER
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.config import load_study
-from cocal_study.resources.estimate import Assumptions
+from cocal_study.resources.estimate import HIGH
 from micro import own_copy
 from passed import check_recorded
 from rounding import INVARIANT, REPEATS, ROUNDING, same_states
@@ -205,12 +205,11 @@ def test_the_cache_holds_what_is_decoded_together():
     study = load_study(Path(__file__).parents[3] / "config/paper.yaml")
     memory, weights, activations = 180e9, 29.5e9, 4e9
     token = 40 * 2 * 8 * 128 * 2
-    usual = Assumptions()
     rollouts = study.policy.questions_per_step * study.policy.responses_per_question / study.policy.trl.devices
     training = study.policy.trl.vllm_memory_share * memory - weights - activations
-    assert rollouts * (usual.prompt_tokens + usual.training_tokens) * token < training
+    assert rollouts * (HIGH.prompt_tokens + HIGH.training_tokens) * token < training
     sampling = study.generation.engine.memory_share * memory - weights - activations
-    assert study.generation.engine.max_sequences * (usual.prompt_tokens + usual.factual_tokens) * token < sampling
+    assert study.generation.engine.max_sequences * (HIGH.prompt_tokens + HIGH.factual_tokens) * token < sampling
     assert study.generation.engine.max_sequences >= 1024  # fewer leave most of the cache empty
 
 

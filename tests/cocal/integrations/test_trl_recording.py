@@ -1,7 +1,6 @@
 """Recording of a training by TRL's own trainer, compared with that of the trainer of studies."""
 
 import shutil
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from cocal import Companion
 from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
 from cocal.companion.companions import load_companions
-from cocal.companion.learner import OnlineLearner
 from cocal.companion.settings import CompanionSettings, OnlineSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.settings import FeatureSettings
@@ -122,10 +120,7 @@ def of_study(tmp_path_factory, micro_checkpoint, questions, verifier) -> Path:
             verifier=verifier,
             run_folder=folder / "run",
             run_digest="digest",
-            outputs=Outputs(
-                {STEPS: folder / "policy"}, folder / "rollouts", folder / "features.zarr", online=folder / "online"
-            ),
-            open_learner=partial(OnlineLearner, ONLINE),
+            outputs=Outputs({STEPS: folder / "policy"}, folder / "rollouts", folder / "features.zarr"),
         )
     return folder
 

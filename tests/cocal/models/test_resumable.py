@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 from transformers.trainer_pt_utils import safe_globals
 from trl import GRPOTrainer
 
-from cocal.models.resumable import COMPLETE, complete, last_resumable
+from cocal.models.resumable import complete, last_resumable
+from cocal.store.content import PROVENANCE
 from cocal.store.run_folder import WriteBehind
 from cocal_study.config.policy import PolicySettings
 from cocal_study.policy import steps
@@ -86,10 +87,10 @@ def test_a_checkpoint_is_marked_after_the_rollouts_before_it_are_on_disk(trainer
     """A run that resumes from it does not sample them again."""
     marked = []
     folder = tmp_path / "run/checkpoint-1"
-    trainer._recorder = SimpleNamespace(wait=lambda: marked.append((folder / COMPLETE).exists()))
+    trainer._recorder = SimpleNamespace(wait=lambda: marked.append((folder / PROVENANCE).exists()))
     _save(trainer, 1)
     assert marked == [False]
-    assert (folder / COMPLETE).exists()
+    assert (folder / PROVENANCE).exists()
 
 
 def test_checkpoints_are_marked_while_the_training_goes_on(trainer, tmp_path, monkeypatch):
@@ -104,9 +105,9 @@ def test_checkpoints_are_marked_while_the_training_goes_on(trainer, tmp_path, mo
         _save(trainer, step)
     monkeypatch.setattr(steps, "complete", late)
     state = SimpleNamespace(global_step=3, is_world_process_zero=True)
-    shutil.copytree(run / "checkpoint-2", run / "checkpoint-3", ignore=shutil.ignore_patterns(COMPLETE))
+    shutil.copytree(run / "checkpoint-2", run / "checkpoint-3", ignore=shutil.ignore_patterns(PROVENANCE))
     steps.StepCallback(trainer).on_save(trainer.args, state, trainer.control)
-    assert not (run / "checkpoint-3" / COMPLETE).exists()
+    assert not (run / "checkpoint-3" / PROVENANCE).exists()
 
     monkeypatch.setattr(GRPOTrainer, "_save_checkpoint", lambda *_: None)
     threading.Timer(0.3, ended.set).start()
@@ -114,7 +115,7 @@ def test_checkpoints_are_marked_while_the_training_goes_on(trainer, tmp_path, mo
     assert [folder.name for folder in run.glob("checkpoint-*")] == ["checkpoint-3"]
     with trainer.behind:
         steps.StepCallback(trainer).on_save(trainer.args, state, trainer.control)
-    assert (run / "checkpoint-3" / COMPLETE).exists()
+    assert (run / "checkpoint-3" / PROVENANCE).exists()
 
 
 def test_there_is_no_checkpoint_after_the_last_step(trainer):
@@ -150,9 +151,9 @@ def test_the_newest_complete_checkpoint_is_resumed(checkpoints):
 
 
 DAMAGES = {
-    "without its mark": lambda folder: (folder / COMPLETE).unlink(),
-    "with a mark that names nothing": lambda folder: (folder / COMPLETE).write_text("{}"),
-    "with a mark of another kind": lambda folder: (folder / COMPLETE).write_text("[1]"),
+    "without its mark": lambda folder: (folder / PROVENANCE).unlink(),
+    "with a mark that names nothing": lambda folder: (folder / PROVENANCE).write_text("{}"),
+    "with a mark of another kind": lambda folder: (folder / PROVENANCE).write_text("[1]"),
     "with a flipped bit": lambda folder: (folder / "weights").write_bytes(b"0123456780"),
     "without a file": lambda folder: (folder / "weights").unlink(),
     "without a folder": lambda folder: shutil.rmtree(folder / "part"),

@@ -15,19 +15,18 @@ LISTED = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES")
 
 
 @pytest.fixture(autouse=True)
-def _no_gpu(monkeypatch, tmp_path):
+def _no_gpu(monkeypatch):
     for name in (*LISTED, gpus.PROCESSOR_ONLY):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(gpus, "_DRIVER", tmp_path / "version")
+    monkeypatch.setattr(gpus, "_listing", lambda: "")
 
 
 @pytest.mark.parametrize("name", LISTED)
-def test_an_old_driver_is_named_with_the_one_that_is_needed(monkeypatch, tmp_path, name):
+def test_an_old_driver_is_named_with_the_one_that_is_needed(monkeypatch, name):
     monkeypatch.setenv(name, "1")
-    text = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\nGCC version: 12\n"
-    (tmp_path / "version").write_text(text)
+    monkeypatch.setattr(gpus, "_listing", lambda: "Tesla V100, 32768, 7.0, 535.183.01\n")
     expected = rf"\({name}=1\).* CUDA 13\.0 needs NVIDIA's driver 580 or newer, and this machine has 535\.183\.01:"
     with pytest.raises(ConfigError, match=expected):
         fix_threads()

@@ -24,11 +24,9 @@ import zarr
 from safetensors.torch import save_file
 
 from cocal import cli
-from cocal.commands.catalogue import commands_with
-from cocal.runtime.machine_errors import MEMORY_SETTINGS, explain
+from cocal.runtime.machine_errors import explain
 from cocal.store import write_dataset, write_text
 from cocal.store.damage import unreadable
-from cocal_study.config import load_study
 from micro import MICRO_SETS
 
 NUMBERS = np.random.default_rng(0).random(100_000)
@@ -72,7 +70,7 @@ WRITERS = {
 def test_a_file_that_cannot_be_written_whole_is_told_whatever_library_writes(tmp_path, limited, write):
     with pytest.raises(Exception) as caught:  # noqa: PT011 - each library has an error of its own
         write(tmp_path / "file")
-    sentence = explain(caught.value, "metrics", [tmp_path / "file"])
+    sentence = explain(caught.value, [tmp_path / "file"])
     assert sentence.startswith(f"{tmp_path / 'file'}")
     assert "could not be written (" in sentence
     assert AGAIN in sentence
@@ -85,7 +83,7 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
     "error", [FULL, RuntimeError("I/O error: No space left on device (os error 28)"), OSError(None, "os error 122")]
 )
 def test_a_full_disk_is_told(error):
-    sentence = explain(error, "metrics", [Path("a"), Path("b")])
+    sentence = explain(error, [Path("a"), Path("b")])
     assert sentence.startswith("a or b: could not be written (")
     assert "free space there" in sentence
 
@@ -112,7 +110,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.getrlimit(resource.RLI
 try:
     write_dataset(sys.argv[1], xarray.Dataset({"a": ("x", numpy.random.default_rng(0).random(9000))}), {})
 except Exception as error:
-    print(explain(error, "metrics", []))
+    print(explain(error, []))
 """
 
 
@@ -125,26 +123,15 @@ def test_a_process_that_could_not_write_arrays_ends_in_peace(tmp_path):
 
 
 def test_a_read_only_file_system_is_told(tmp_path):
-    sentence = explain(OSError(errno.EROFS, "Read-only file system", str(tmp_path)), "train", [])
+    sentence = explain(OSError(errno.EROFS, "Read-only file system", str(tmp_path)), [])
     assert sentence.startswith(f"{tmp_path}: Read-only file system")
     assert sentence.endswith("run in another folder with `snakemake --directory FOLDER`")
 
 
-def test_the_settings_that_are_named_exist(repository):
-    assert MEMORY_SETTINGS.keys() <= commands_with(None).keys()
-    study = load_study(repository / "config/config.yaml")
-    for names in MEMORY_SETTINGS.values():
-        for name in names:
-            found = study
-            for part in name.split("."):
-                found = getattr(found, part)
-            assert isinstance(found, int)
-
-
-def _told(action: Callable[[], object], command: str = "replay") -> str:
+def _told(action: Callable[[], object]) -> str:
     with pytest.raises(Exception) as caught:  # noqa: PT011 - each library has an error of its own
         action()
-    return explain(caught.value, command, [])
+    return explain(caught.value, [])
 
 
 def test_a_folder_that_may_not_be_written_is_told():
@@ -171,24 +158,23 @@ def test_what_is_no_file_is_told(tmp_path):
         assert re.match(f"{re.escape(str(path))}: .*{told}", _told(path.read_bytes))
 
 
-MORE, MORE_OF_GPU = "give the job more memory", "take a GPU with more memory"
-LOWER = f", or lower features.batch_tokens of the study (the job then begins anew), and {AGAIN}"
+MORE = "give the job more memory, or a GPU with more"
 CUDA = "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.31 GiB"
 SHORTAGES = {
     "numpy": (lambda: np.empty(2**60, dtype=np.uint8), f"Unable to allocate 1.00 EiB .*{MORE}"),
     "torch": (lambda: torch.empty(2**60, dtype=torch.uint8), f"you tried to allocate {2**60} bytes.*{MORE}"),
     "arrow": (lambda: pa.allocate_buffer(2**60), f"size {2**60} failed.*{MORE}"),
-    "python": (Mock(side_effect=MemoryError()), f"suffice; {MORE}"),
+    "python": (Mock(side_effect=MemoryError()), f"suffice .*; {MORE}"),
     "thread": (Mock(side_effect=RuntimeError("can't start new thread")), f"new thread.*; {MORE}"),
     "import": (Mock(side_effect=ImportError("lib.so: failed to map segment from shared object")), f"lib.so.*; {MORE}"),
-    "GPU": (Mock(side_effect=torch.OutOfMemoryError(CUDA)), f"of the GPU .*2.50 GiB.*; {MORE_OF_GPU}"),
+    "GPU": (Mock(side_effect=torch.OutOfMemoryError(CUDA)), f"CUDA .*2.50 GiB.*; {MORE}"),
 }
 
 
 @pytest.mark.parametrize(("allocate", "told"), SHORTAGES.values(), ids=SHORTAGES)
 def test_too_little_memory_is_told_with_what_was_asked(allocate, told):
     assert re.search(told, said := _told(allocate))
-    assert said.endswith(LOWER)
+    assert said.endswith(f"or lower the study's micro_batch, batch_size or batch_tokens, and {AGAIN}")
     with pytest.raises(Exception) as caught:  # noqa: PT011
         allocate()
     with pytest.raises(type(caught.value)):  # nobody shall delete a whole file for want of memory
@@ -201,12 +187,12 @@ def test_the_error_behind_an_error_is_found(tmp_path, cause):
     behind, error = OSError(errno.EDQUOT, "Disk quota exceeded"), RuntimeError("the write failed")
     error.__cause__, error.__context__ = (behind, None) if cause else (None, behind)
     error.__suppress_context__ = cause
-    assert f"{tmp_path}: could not be written (Disk quota exceeded)" in explain(error, "train", [tmp_path])
+    assert f"{tmp_path}: could not be written (Disk quota exceeded)" in explain(error, [tmp_path])
 
 
 def test_other_errors_keep_their_traceback(monkeypatch):
     for error in (KeyError("a"), RuntimeError("b"), FileNotFoundError(2, "No such file", "c"), PermissionError(1, "d")):
-        assert explain(error, "train", []) is None
+        assert explain(error, []) is None
     monkeypatch.setattr("cocal_study.commands.study.run_schema", Mock(side_effect=KeyError("a")))
     with pytest.raises(KeyError):
         cli.main(["schema"])

@@ -6,6 +6,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -103,17 +104,24 @@ def test_unfinished_work_of_other_numerics_is_not_resumed(tmp_path, monkeypatch)
     assert not (tmp_path / "run/step-1").exists()
 
 
-def test_the_obstacle_of_portable_numerics_is_named(tmp_path):
-    info = tmp_path / "cpuinfo"
+@pytest.fixture
+def info(tmp_path, monkeypatch) -> Path:
+    """Linux's description of the processor."""
+    monkeypatch.setattr(numerics, "_CPU_INFO", tmp_path / "cpuinfo")
+    return tmp_path / "cpuinfo"
+
+
+def test_the_obstacle_of_portable_numerics_is_named(info):
     info.write_text(FLAGS.format("avx2 fma"))
-    assert numerics.obstacle(info) == ""
+    assert numerics.obstacle() == ""
     info.write_text(FLAGS.format("avx fma"))
-    assert numerics.obstacle(info).endswith("a processor with AVX2 and FMA, and this one lacks avx2")
+    assert numerics.obstacle().endswith("a processor with AVX2 and FMA, and this one lacks avx2")
+    info.unlink()
     needs = "portable results need a Linux machine with an x86-64 processor, not "
-    assert numerics.obstacle(tmp_path / "none") == f"{needs}{platform.system()} on {platform.machine()}"
+    assert numerics.obstacle() == f"{needs}{platform.system()} on {platform.machine()}"
 
 
-def test_processors_say_whether_they_have_products_of_bfloat16(tmp_path):
+def test_processors_say_whether_they_have_products_of_bfloat16(info):
     told = {
         "flags\t\t: fpu avx2 fma avx512_bf16 sse": True,
         "flags\t\t: fpu avx2 amx_bf16": True,
@@ -122,15 +130,14 @@ def test_processors_say_whether_they_have_products_of_bfloat16(tmp_path):
         "Features\t: fp asimd sve": False,
     }
     for line, expected in told.items():
-        (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{line}\n\nprocessor\t: 1\n")
-        assert numerics.computes_bfloat16(tmp_path / "cpuinfo") is expected, line
-    assert not numerics.computes_bfloat16(tmp_path / "missing")
+        info.write_text(f"processor\t: 0\n{line}\n\nprocessor\t: 1\n")
+        assert numerics.computes_bfloat16() is expected, line
+    info.unlink()
+    assert not numerics.computes_bfloat16()
 
 
-def test_a_command_refuses_before_it_computes(tmp_path, monkeypatch, capsys):
-    info = tmp_path / "cpuinfo"
+def test_a_command_refuses_before_it_computes(info, monkeypatch, capsys):
     info.write_text(FLAGS.format("avx"))
-    monkeypatch.setattr(numerics, "_CPU_INFO", info)
     assert cli.main(["schema"]) == 2
     assert "this one lacks avx2 and fma; set `numerics: native` in the study" in capsys.readouterr().err
     monkeypatch.delenv("ATEN_CPU_CAPABILITY")

@@ -5,6 +5,7 @@ import logging
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -59,28 +60,23 @@ def test_without_a_unit_the_line_says_a_percentage():
 
 
 @pytest.mark.parametrize(
-    ("command", "name"),
+    ("command", "place", "name"),
     [
-        ("train --algorithm grpo --run-folder results/runs/train/tiny/grpo --stages s --rollouts r", "train tiny grpo"),
-        ("resample --checkpoint c --run-folder results/runs/resample/qwen2.5-7b", "resample qwen2.5-7b"),
-        (
-            "responses --output results/responses/a --run-folder results/runs/responses/tiny/base-0-verbal-mathematics",
-            "responses tiny base-0-verbal",
-        ),
-        ("features --output results/features/tiny/grpo/step-60/answer", "features tiny grpo step-60 answer"),
-        ("prompts --output=results/features/tiny/grpo/prompts.zarr", "prompts tiny grpo"),
-        ("predictions --output results/predictions/a/b/step-60-sweep.parquet", "predictions a b step-60-sweep"),
-        ("metrics --output /home/me/cocal/results/metrics/tiny.nc", "metrics tiny"),
-        ("exhibit overview --output results/figures/overview.pdf", "exhibit overview"),
-        ("questions --output results/questions", "questions"),
-        ("import --output /data/of/mine/rollouts", "import rollouts"),
-        ("plan --study config/paper.yaml", "plan"),
-        ("train --output", "train"),
-        ("", "cocal"),
+        ("train", "results/runs/train/tiny/grpo", "train tiny grpo"),
+        ("resample", "results/runs/resample/qwen2.5-7b", "resample qwen2.5-7b"),
+        ("responses", "results/runs/responses/tiny/base-0-verbal-mathematics", "responses tiny base-0-verbal"),
+        ("features", "results/features/tiny/grpo/step-60/answer", "features tiny grpo step-60 answer"),
+        ("prompts", "results/features/tiny/grpo/prompts.zarr", "prompts tiny grpo"),
+        ("predictions", "results/predictions/a/b/step-60-sweep.parquet", "predictions a b step-60-sweep"),
+        ("metrics", "/home/me/cocal/results/metrics/tiny.nc", "metrics tiny"),
+        ("exhibit", "results/figures/overview.pdf", "exhibit overview"),
+        ("questions", "results/questions", "questions"),
+        ("import", "/data/of/mine/rollouts", "import rollouts"),
+        ("plan", None, "plan"),
     ],
 )
-def test_a_command_is_named_by_what_it_works_on(command, name):
-    assert job_name(command.split()) == name
+def test_a_command_is_named_by_what_it_works_on(command, place, name):
+    assert job_name(command, place and Path(place)) == name
 
 
 def test_every_log_line_of_a_command_names_its_job(tmp_path):

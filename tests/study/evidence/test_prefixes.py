@@ -44,6 +44,12 @@ def test_stopping_saves_what_comes_after_the_first_confidence_below_the_threshol
     assert GROWN.saved(0.67) == pytest.approx((9 - 4 + 10 - 4 + 6 - 4 + 12 - 4) / tokens)
 
 
+def test_without_a_right_response_nothing_can_be_said():
+    wrong = GROWN._replace(correct=np.zeros(5, dtype=bool))
+    assert np.isnan(wrong.saved(0.1))
+    assert np.isnan(wrong.auroc(0.8))
+
+
 def measurements():
     rows = [
         ("embedded", "tiny", 4, method, metric, at, value + 0.037 * k + (0.21 if metric == AUROC else 1.7) * at)
@@ -80,6 +86,6 @@ def test_it_is_measured_on_a_finished_study_and_shown_where_it_was_gathered(smok
     found = pd.read_csv(file)
     assert found.columns.tolist() == list(COLUMNS)
     assert len(found) == len(prefixes.SHOWN) * (len(SHARES) + len(LOST))
-    assert found["value"][found["metric"] == SAVED].between(0, 1).all()
+    assert found["value"][found["metric"] == SAVED].dropna().between(0, 1).all()
     assert set(found["every"]) == {3}
     assert shown()

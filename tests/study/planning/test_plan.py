@@ -51,6 +51,18 @@ def test_the_final_policy_is_judged_by_everything(study):
     assert plan.experiences_of(methods) == ["resampled", "rollouts", "prompts"]
 
 
+@pytest.mark.parametrize("name", ["config", "smoke", "paper", "single-gpu", "laptop", "rehearsal"])
+def test_budgets_have_counterparts_and_their_validation_is_that_of_the_paper(repository, name):
+    """A companion is validated on its own prefix or on all steps (appendices A.1, C.2 and E.1); PostCal's are budgets,
+    each of which CoCal has, too."""
+    study = load_study(repository / f"config/{name}.yaml")
+    for backbone in study.backbones:
+        ours, theirs = (plan.companion_prefixes(study, backbone, one) for one in ("rollouts", "resampled"))
+        assert set(theirs) <= set(ours)
+        assert {prefix.validation_steps for prefix in theirs} == {study.policy.steps}
+        assert all(prefix.validation_steps in (prefix.steps, study.policy.steps) for prefix in ours)
+
+
 def test_the_table_of_factual_answers_names_the_judge(study):
     layout = exhibit_of(study, "ood").layout
     assert layout.remark.endswith("Answers are judged by exact match.")

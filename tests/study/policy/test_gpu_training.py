@@ -1,6 +1,5 @@
 """Policy training on a GPU, killed and resumed: rollouts, states and stages; vLLM and FSDP2 where vLLM is."""
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -42,11 +41,9 @@ ENGINES = {"own engine": {}, "vllm": {"vllm": True}, "vllm and FSDP2": {"vllm": 
 @pytest.fixture(params=[pytest.param(name, marks=VLLM if "vllm" in name else ()) for name in ENGINES])
 def command(request, tmp_path, micro_checkpoint, micro_questions) -> list[str]:
     trl = ENGINES[request.param] | {"vllm_max_length": 256}
-    companion = {"companion": {"widths": [8], "dropout": [], "batch_size": 8, "validation_share": 0.2}}
-    inside = {"online": json.dumps(companion), "output_online": tmp_path / "online"}
     store = {"features": '{"layers": "all", "dtype": "bfloat16"}', "output_features": tmp_path / "rollouts.zarr"}
     questions = micro_questions / "micro-train.parquet"
-    flags = train_words(tmp_path, SETTINGS | {"trl": trl}, micro_checkpoint, questions, **store, **inside)
+    flags = train_words(tmp_path, SETTINGS | {"trl": trl}, micro_checkpoint, questions, **store)
     start = train_command(TrlSettings(), per_node="")
     if "shard" in trl:  # one process does without a launcher, and so without shards
         start = train_command(TrlSettings(devices=2, shard=True, vllm=True), per_node="")
@@ -70,7 +67,6 @@ def test_every_rollout_has_the_states_of_its_policy(command, tmp_path, micro_che
     cosine = (found * expected).sum(1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
     assert cosine.min() > 0.99
     assert {path.name for path in (tmp_path / "stages").iterdir()} == {"step-2", f"step-{STEPS}"}
-    assert (tmp_path / "online/history.csv").exists()
 
 
 def test_a_killed_training_resumes(command, tmp_path):

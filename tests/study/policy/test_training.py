@@ -1,6 +1,5 @@
 """Whole trainings by one process and by two: rollouts, live features, stages, companions inside, and a kill."""
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,16 +9,13 @@ import pandas as pd
 import pytest
 
 import started
-from cocal import cli
 from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
-from cocal.companion.companions import load_companions
-from cocal.companion.spec import read_spec
 from cocal.engines.engine import Sampling
 from cocal.features.store import open_features
 from cocal.models.loading import load_policy
-from cocal.models.resumable import COMPLETE
 from cocal.store import read_frame, read_provenance
+from cocal.store.content import PROVENANCE
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal_study.config.policy import TrlSettings
 from cocal_study.generation.responses import sampling_seeds
@@ -40,8 +36,6 @@ SETTINGS = {
     **{"questions_per_step": PER_STEP, "responses_per_question": GROUP, "max_response_length": {"grpo": 20}},
     **{"learning_rate": 1e-3, "loss": "grpo", "updates_per_step": 2, "micro_batch": 6},
 }
-COMPANION = {"widths": [8, 8], "dropout": [0.2], "batch_size": 8, "seeds": [42, 137], "validation_share": 0.2}
-ONLINE = {"companion": COMPANION, "window": 2}
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +56,10 @@ def processes(request) -> int:
 
 @pytest.fixture(scope="module")
 def command(processes, micro_checkpoint, questions) -> Callable[..., list[str]]:
-    """The words of a training with results in a folder, with or without states and companions that learn inside."""
+    """The words of a training with results in a folder, with or without states."""
 
-    def words(folder: Path, states: bool = True, online: bool = True) -> list[str]:
+    def words(folder: Path, states: bool = True) -> list[str]:
         more = {"states": states, "features": '{"layers": "all", "dtype": "float32"}'}
-        more |= {"online": json.dumps(ONLINE), "output_online": folder / "online"} if online else {}
         flags = train_words(folder, SETTINGS, micro_checkpoint, questions, **more)
         return [*train_command(TrlSettings(devices=processes), per_node=""), *flags]
 
@@ -171,38 +164,11 @@ def test_stages_differ_and_the_time_of_all_steps_is_the_cost(trained):
 
 
 def test_training_without_captured_states_gives_the_same_weights(command, trained, rollouts, tmp_path):
-    """Abstract: the companion's supervision is collected "while leaving task optimization unchanged". Nor does a
-    companion that learns inside the training change it."""
-    started.said(command(tmp_path, states=False, online=False))
+    """Abstract: the companion's supervision is collected "while leaving task optimization unchanged"."""
+    started.said(command(tmp_path, states=False))
     assert not (tmp_path / "rollouts.zarr").exists()
-    assert not (tmp_path / "online").exists()
     assert same_policies(trained, tmp_path)
     pd.testing.assert_frame_equal(read_frame(tmp_path / "rollouts", RESPONSES), rollouts)
-
-
-def test_a_companion_that_learns_inside_is_that_of_the_stored_states(trained, tmp_path, questions):
-    """Section 4.1: learning from the states of each step at once, or from the same states as they were stored."""
-    store = ["--rollouts", trained / "rollouts", "--features", trained / "rollouts.zarr", "--questions", questions]
-    learning = ["--settings", json.dumps(COMPANION), "--windows", ONLINE["window"], "--steps", STEPS]
-    places = ["--output-companions", tmp_path / "online", "--output", tmp_path / "scores.parquet", "--stages", STEPS]
-    assert cli.main(["online", *map(str, [*store, *learning, *places])]) == 0
-    inside, stored = trained / "online", tmp_path / f"online/window-2/steps-{STEPS}"
-    assert (inside / "history.csv").read_bytes() == (stored / "history.csv").read_bytes()
-    assert len(pd.read_csv(inside / "history.csv")) == (STEPS - 1) * 4
-    assert read_spec(inside) == read_spec(stored)
-    pair = [load_companions(folder).model.state_dict() for folder in (inside, stored)]
-    assert all((pair[0][name] == pair[1][name]).all() for name in pair[0])
-
-
-@pytest.mark.slow
-def test_a_companion_that_learns_inside_needs_no_stored_states(command, processes, trained, tmp_path):
-    if processes == 2:
-        pytest.skip("the states of several processes are gathered in the same way with and without a store")
-    said = started.said(command(tmp_path, states=False))
-    assert re.search(r"step 5/5, reward .*; companion before learning from it: no new question", said)
-    assert not (tmp_path / "rollouts.zarr").exists()
-    for name in ("history.csv", "companions.safetensors"):
-        assert (tmp_path / "online" / name).read_bytes() == (trained / "online" / name).read_bytes()
 
 
 @pytest.mark.slow
@@ -212,7 +178,7 @@ def test_a_killed_run_resumes_without_losing_or_repeating_a_step(command, tmp_pa
     started.kill_when(tmp_path / "run/rollouts/step-00003.parquet", words)
     assert not (tmp_path / "rollouts").exists()
     (tmp_path / "run" / "checkpoint-6").mkdir(exist_ok=True)  # cut off while it was written
-    (tmp_path / "run" / "checkpoint-6" / COMPLETE).unlink(missing_ok=True)
+    (tmp_path / "run" / "checkpoint-6" / PROVENANCE).unlink(missing_ok=True)
     said = started.said(words)
     assert re.search(r"resuming from .*checkpoint-4$", said, re.MULTILINE)
     assert "step 2/5" not in said
@@ -220,5 +186,4 @@ def test_a_killed_run_resumes_without_losing_or_repeating_a_step(command, tmp_pa
     assert read_cost(tmp_path / "cost.json", Cost).items == STEPS
     again, once = (open_features(f / "rollouts.zarr") for f in (tmp_path, trained))
     np.testing.assert_array_equal(again.read(0, len(again)), once.read(0, len(once)))
-    assert (tmp_path / "online/history.csv").read_bytes() == (trained / "online/history.csv").read_bytes()
     assert same_policies(trained, tmp_path)

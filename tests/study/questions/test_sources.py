@@ -11,7 +11,6 @@ from cocal import cli
 from cocal.errors import ConfigError, ContractError
 from cocal_study.questions.registry import Source
 from cocal_study.questions.sources import fetch, stored
-from other_process import writer_of
 
 CONTENT = bytes(range(256)) * 40_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -83,24 +82,6 @@ def test_a_broken_connection_is_tried_again_and_leaves_no_part(host, tmp_path):
     with pytest.raises(ConfigError, match=r"IncompleteRead.*or copy the file to"):
         get(host, tmp_path / "other", source())
     assert [path for path in (tmp_path / "other").rglob("*") if path.is_file()] == []
-
-
-@pytest.mark.parametrize("finished", [False, True], ids=["killed", "finished"])
-def test_one_process_at_a_time_downloads_a_file(host, tmp_path, caplog, finished):
-    """The other one waits, and downloads what is still missing then."""
-
-    def end(process):
-        if finished:
-            (tmp_path / PLACE).write_bytes(CONTENT)
-        process.kill()
-
-    with writer_of(tmp_path / PLACE) as process:
-        threading.Timer(0.3, end, [process]).start()
-        assert get(host, tmp_path).read_bytes() == CONTENT
-        assert process.wait() != 0
-    assert len(host.asked) == (0 if finished else 1)
-    assert f"wait until it has ended, or end it: kill {process.pid}" in caplog.text
-    assert [file.name for file in (tmp_path / PLACE).parent.iterdir()] == ["set.jsonl"]
 
 
 def test_a_busy_server_is_asked_again_and_a_missing_file_is_told(host, tmp_path):

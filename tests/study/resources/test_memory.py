@@ -7,9 +7,9 @@ import pytest
 from cocal.cli import main
 from cocal_study.config.load import configured_study
 from cocal_study.questions.loaders import counted
-from cocal_study.resources.estimate import RULES, Assumptions
-from cocal_study.resources.forecast import GPUS, assumptions_on, by_gpu, fitting_card, gpu_of
-from cocal_study.resources.memory import GIB, OVERHEAD, least_memory, too_small
+from cocal_study.resources.estimate import HIGH, RULES
+from cocal_study.resources.forecast import by_gpu, pace_on
+from cocal_study.resources.memory import GIB, GPUS, OVERHEAD, fitting_card, gpu_of, least_memory, too_small
 from cocal_study.resources.shapes import cache_bytes, parameters_of, shape_of
 
 
@@ -114,23 +114,24 @@ def test_gpus_are_known_by_the_names_of_drivers_and_clusters():
 
 def test_times_scale_with_the_data_sheets():
     """An RTX 4090 has an eighth of the bandwidth and 7.3 % of the rate of a B200."""
-    small, same = (assumptions_on(GPUS[k], Assumptions()) for k in (0, -1))
-    assert same == Assumptions()
-    assert (small.bandwidth, small.peak_teraflops) == (pytest.approx(1.008), pytest.approx(165.2))
-    assert small.companion_seconds == pytest.approx(15.1 * 2250 / 165.2)
+    small, same = (pace_on(GPUS[k], HIGH) for k in (0, -1))
+    assert same == HIGH
+    assert small.bandwidth == pytest.approx(0.28 * 1.008e12)
+    assert small.rate == pytest.approx(165.2e12 / 4)
+    assert small.fit * 245_760 == pytest.approx(15.1 * 2250 / 165.2)
 
 
 def test_each_gpu_gets_the_card_that_fits_it(study, repository):
     assert [fitting_card(study(), gpu.memory) for gpu in GPUS] == ["24gb", "80gb", "80gb", "80gb", "80gb"]
     assert fitting_card(study(), 12) is None
-    *lines, papers = by_gpu(study(), lambda card: study(card=card), Assumptions())
+    *lines, papers = by_gpu(study(), lambda card: study(card=card))
     low, high = zip(
         *(map(float, re.search(r"\): ([0-9.]+) to ([0-9.]+) GPU-hours$", line).groups()) for line in lines), strict=True
     )
     assert list(low) == sorted(low, reverse=True), "from the slowest to the fastest"
     assert all(one < other for one, other in zip(low, high, strict=True))
     assert float(papers.split()[-2]) > 0
-    assert by_gpu(configured_study([repository / "config/config.yaml"], {}), study, Assumptions()) == []
+    assert by_gpu(configured_study([repository / "config/config.yaml"], {}), study) == []
 
 
 def test_the_plan_shows_hours_and_memory(repository, monkeypatch, capsys):

@@ -77,12 +77,6 @@ def test_a_card_that_suits_the_study_has_no_problems(study):
         ),
         ({"gpus": (RTX, RTX)}, {"gpus": {"train": 2}}, "train asks for 2 GPUs, and --resources gpus=1 allows no more"),
         ({}, {"allowed": None}, "jobs with GPUs would run side by side: add --resources gpus=1"),
-        ({"gpus": (RTX, RTX)}, {"allowed": 3}, "gpus=3, and this machine has 2: give --resources gpus=2"),
-        (
-            {"gpus": (RTX,) * 4},
-            {"gpus": {"train": 2, "features": 1}, "allowed": 4},
-            "gpus=4 lets other jobs run beside train, which takes the first GPUs: give --resources gpus=2",
-        ),
         (
             {"gpus": (RTX._replace(memory=12.0),)},
             {},

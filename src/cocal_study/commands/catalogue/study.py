@@ -16,7 +16,6 @@ _PLAN = (
         type=Path,
     ),
     flag("--snakefile", "workflow whose jobs are counted", type=Path, default=Path("Snakefile")),
-    flag("--assumptions", "JSON or YAML file: assumptions of the estimates' higher hours"),
 )
 _SLURM = (
     flag("--cancel", "cancel jobs of the folder and wait until they have ended", action="store_true"),

@@ -202,7 +202,7 @@ def read_fits(path: str | Path) -> Fits:
     Raises:
         ContractError: if it is missing, has changed since it was written, or holds no calibrators.
     """
-    content = read_document(path, maker="the rule that recalibrates the rivals")
+    content = read_document(path)
     try:
         return Fits.model_validate(content)
     except ValidationError as error:
