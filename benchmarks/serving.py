@@ -36,8 +36,9 @@ from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
 from cocal.companion.settings import CompanionSettings
 from cocal.models.loading import load_policy
+from cocal.own_policy.about import About, BaseModelFacts
 from cocal.own_policy.companion import Companion
-from cocal.own_policy.saved import About, BaseModelFacts, write
+from cocal.own_policy.saved import write
 from cocal_study.backbones.pretraining import train_tokenizer
 from untrained import untrained
 

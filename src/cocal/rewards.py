@@ -10,7 +10,7 @@ worst case, so that leaving the confidence out never pays.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 GROUP_EPSILON = 1e-4
 """Added to the standard deviation of a group's rewards, as in TRL. The paper does not state it."""
 RewardFunction = Callable[..., list[float | None]]
+
+
+class Rewards(NamedTuple):
+    """Rewards of n responses, float64 of shape (n,); `calibration` is None for an algorithm without such a reward."""
+
+    task: np.ndarray
+    calibration: np.ndarray | None
 
 
 def group_accuracy(correct: ArrayLike, group_size: int) -> np.ndarray:

@@ -169,7 +169,7 @@ def test_an_engine_is_its_settings_and_a_module(package, micro_checkpoint):
         "from pathlib import Path\n"
         "from cocal_study.config.engine import EngineChoice\n"
         "from cocal.engines.engine import Sampling\n"
-        "from cocal.engines.engine import open_engine\n"
+        "from cocal_study.generation.engines import open_engine\n"
         "from cocal.models.loading import load_policy\n"
         "checkpoint = Path(sys.argv[1])\n"
         "policy = load_policy(checkpoint)\n"

@@ -13,29 +13,8 @@ from planned_jobs import jobs_of, study_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/artifact.md").read_text(encoding="utf-8")
-PLAN = """
-rule questions:
-    output: results/questions/one.parquet
-    benchmark: results/benchmarks/questions/one.tsv
-    reason: Missing output files: results/questions/one.parquet
-
-rule train:
-    input: results/questions/one.parquet
-    output: results/policies/tiny, results/rollouts/tiny
-    benchmark: results/benchmarks/train/tiny.tsv
-
-localrule unrelated:
-    output: results/figures/overview.pdf
-    benchmark: results/benchmarks/figures/overview.tsv
-
-rule table_main:
-    input: results/rollouts/tiny/step-1.parquet
-    output: results/tables/main.csv, results/tables/main.tex
-    benchmark: results/benchmarks/tables/main.tsv
-
-rule all:
-    input: results/tables/main.tex, results/figures/overview.pdf
-"""
+PLAN = Path(__file__).with_name("plan.txt").read_text(encoding="utf-8")
+"""What Snakemake prints of a small plan."""
 
 
 @pytest.fixture(scope="module")

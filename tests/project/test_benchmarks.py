@@ -5,8 +5,6 @@ import sys
 
 import pytest
 
-from cocal.store.contracts import PREDICTIONS
-
 ROW = {
     "benchmark": "sums",
     "case": "100 rows",
@@ -64,22 +62,3 @@ def test_a_failure_is_named_and_nothing_is_written(runner, tmp_path, capsys, bod
     assert runner.main(["--output", str(tmp_path / "summary.md")], tmp_path) == 1
     assert message in capsys.readouterr().err
     assert not (tmp_path / "summary.md").exists()
-
-
-def test_the_cells_are_those_of_the_papers_study(repository, monkeypatch):
-    monkeypatch.syspath_prepend(str(repository / "benchmarks"))
-    paper = importlib.import_module("paper")
-    study = paper.paper_study()
-    found = {name: cells for name, (cells, _) in paper.cubes(study).items()}
-    assert {name: len(cells) for name, cells in found.items()} == {
-        "qwen3-8b": 14 * 10 + 2 * 6 * 5,  # all methods on ten sets; RLCR, DCPO, CoCal and its transfers earlier
-        "qwen3-14b": 11 * 5,
-        "qwen3-8b-sweep": (7 + 3 + 3) * 2 * 5,  # early steps on the first stage, stages on every stage, both targets
-        "qwen3-8b-budgets": 8 * 4 * 5,  # both kinds of experience and both targets
-        "qwen3-8b-ablations": (35 + 2) * 5,  # blocks before the final one, and the final one's two poolings
-        "qwen3-14b-ablations": (39 + 2) * 5,
-    }
-    few = [cell for cell in found["qwen3-14b"] if cell.dataset == "aime24"]
-    table = PREDICTIONS.check(paper.predictions(study, few), "benchmark")
-    assert table.groupby(["method", "seed"]).ngroups == 7 + 4 * 5
-    assert len(table) == (7 + 4 * 5) * 300

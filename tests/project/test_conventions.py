@@ -60,10 +60,3 @@ def test_versions_and_titles_agree():
     assert citation["authors"] == project["authors"]
     assert citation["preferred-citation"]["title"] in " ".join(_read("README.md").split())
     assert citation["preferred-citation"]["repository-code"] in project["urls"].values()
-
-
-def test_the_workflow_catalogue_can_read_its_file():
-    usage = yaml.safe_load(_read(".snakemake-workflow-catalog.yml"))["usage"]
-    assert usage.keys() == {"mandatory-flags", "software-stack-deployment", "report"}
-    assert usage["mandatory-flags"].keys() == {"desc", "flags"}
-    assert usage["software-stack-deployment"].keys() == {"conda", "apptainer", "apptainer+conda"}

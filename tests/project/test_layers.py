@@ -19,7 +19,6 @@ LIBRARY = [
     "engines",
     "metrics",
     "rewards",
-    "objectives",
     "companion",
     "integrations",
     "drawing",

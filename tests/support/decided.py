@@ -5,6 +5,7 @@ import pandas as pd
 
 from cocal_study.config.evaluation import DecisionSettings
 from cocal_study.exhibits import decisions
+from sample_predictions import predicted
 
 SETS = {"amc": (30, 4), "aime": (20, 2), "math": (300, 1), "popqa": (150, 1)}
 """Questions, and responses to each that have confidences, of each set."""
@@ -60,24 +61,6 @@ def predictions() -> pd.DataFrame:
                 confidence = np.round(0.4 * told.to_numpy(dtype=np.float64) + 0.6 * noise, 2)  # with ties
                 if method == "cocal-binary":
                     confidence[:2] = np.nan
-                parts.append(
-                    evaluated.drop(columns=["sample", "answer_class", "skill"]).assign(
-                        backbone="tiny-a",
-                        algorithm="grpo",
-                        step=60,
-                        method=method,
-                        seed=seed,
-                        source_step=60 if seed > 0 else -1,
-                        validation_step=60 if seed > 0 else -1,
-                        layer=2 if seed > 0 else -1,
-                        pooling="last+mean" if seed > 0 else "",
-                        confidence=confidence,
-                        valid=~np.isnan(confidence),
-                        truncated=False,
-                        answered=True,
-                        decided=True,
-                        exact_match=None,
-                        p_true_mass=np.nan,
-                    )
-                )
+                names = {name: evaluated[name] for name in ("dataset", "question_id", "response_id")}
+                parts.append(predicted(method, seed, confidence, evaluated["correct"], learnt_from=60, **names))
     return pd.concat(parts, ignore_index=True)

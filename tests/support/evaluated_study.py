@@ -6,7 +6,7 @@ import torch
 
 from cocal.companion.companions import Companions, build_model, save_companions
 from cocal.companion.settings import CompanionSettings
-from cocal.companion.spec import ORDERS, CompanionSpec
+from cocal.companion.spec import CompanionSpec
 from cocal.features.store import create_features
 from cocal.store import atomic_path, write_frame
 from cocal.store.contracts import PREDICTIONS, RESPONSES
@@ -15,6 +15,7 @@ from cocal_study.config.methods import METHODS
 from cocal_study.methods.companion_scores import load_experiences
 from cocal_study.methods.predictions import Checkpoint, predict
 from cocal_study.methods.responses import Inputs
+from cocal_study.planning.orders import ORDERS
 
 POOL = 10
 QUESTIONS = 4

@@ -1,12 +1,13 @@
-"""Golden files: the words and numbers of a table or figure, as they were when somebody last read them.
+"""Golden files: what is printed, drawn, planned or counted, as it was when somebody last read or compared it.
 
-After a change that is meant, `COCAL_RENEW=1 pytest tests/study/exhibits/test_words.py` writes them anew; read the diff.
+After a change that is meant, `COCAL_RENEW=1 pytest` with the file of the test writes them anew; read the diff.
 """
 
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -35,7 +36,10 @@ def printed(blocks: Iterable[Block]) -> Iterator[str]:
 
 
 def drawn(figure: Figure) -> Iterator[str]:
-    """A line for every text, curve and bar of a figure; curves are named by the legend's entry that looks alike."""
+    """A line for every text, curve, band, whisker and bar of a figure.
+
+    Curves are named by the legend's entry that looks alike.
+    """
     legends = [
         pair for legend in figure.legends for pair in zip(legend.legend_handles, legend.get_texts(), strict=True)
     ]
@@ -45,7 +49,8 @@ def drawn(figure: Figure) -> Iterator[str]:
     yield from (f"text: {text.get_text()!r}" for text in figure.texts)
     for place, ax in enumerate(figure.axes):
         yield f"panel {place}: {ax.get_title()!r}, {ax.get_xlabel()!r}, {ax.get_ylabel()!r}"
-        yield f"ticks: {' | '.join(label.get_text() for label in ax.get_yticklabels())}"
+        for axis, labels in (("x", ax.get_xticklabels()), ("y", ax.get_yticklabels())):
+            yield f"{axis} ticks: {' | '.join(label.get_text() for label in labels)}"
         for line in ax.lines:
             points = " ".join(f"{x:.5g},{y:.5g}" for x, y in line.get_xydata())
             yield f"{entries.get(_look(line), 'line')}: {points}"
@@ -53,6 +58,10 @@ def drawn(figure: Figure) -> Iterator[str]:
             corners = shape.get_path().transformed(shape.get_patch_transform()).get_extents().bounds
             said = f"{to_hex(shape.get_facecolor(), keep_alpha=True)} {shape.get_hatch() or ''}"
             yield f"shape {said}: {' '.join(f'{number:.4f}' for number in corners)}"
+        for mark in ax.collections:  # bands, whiskers and cells
+            corners = [path.vertices.ravel() for path in mark.get_paths()]
+            values = np.concatenate([[], *corners]) if mark.get_array() is None else mark.get_array().ravel()
+            yield f"{type(mark).__name__}: {' '.join(f'{value:.5g}' for value in values)}"
         for text in ax.texts:
             yield f"text at {text.get_position()[0]:.5g},{text.get_position()[1]:.5g}: {text.get_text()!r}"
 

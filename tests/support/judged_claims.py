@@ -1,5 +1,7 @@
 """Tables of claims by hand, as tables/claims.csv and tables/verdict.csv have them."""
 
+from pathlib import Path
+
 import pandas as pd
 
 from cocal_study.evidence.predicates import OPEN
@@ -43,51 +45,7 @@ def judged(central, value=0.02, of_replicates=(OPEN,) * 9, of_study=(OPEN,) * 9,
 
 def headline_numbers(words=("undecided", "undecided"), replicates=5, **changes):
     """tables/verdict by hand: two comparisons of the central claim, one of accuracy with a second rival, and chance."""
-    nan = float("nan")
-    rows = [
-        ("Accuracy grows", "token-probability", "base-verbal", "accuracy", 0.165, 0.138, 0.09, 0.186, 5, 0.183, "yes"),
-        ("RLCR trails", "cocal-binary", "rlcr", "accuracy", 0.099, -0.009, -0.016, -0.003, 0, -0.039, "no"),
-        ("RLCR trails", "cocal-binary", "dcpo", "accuracy", 0.05, -0.0159, -0.033, 0.0013, 1, nan, "no"),
-        (
-            f"{CENTRAL}, binary",
-            "cocal-binary",
-            "postcal-binary",
-            "ece",
-            0.024,
-            0.0093,
-            -0.0112,
-            0.0298,
-            3,
-            -0.0165,
-            words[0],
-        ),
-        (
-            f"{CENTRAL}, group",
-            "cocal-group",
-            "postcal-group",
-            "auroc",
-            0.008,
-            0.0022,
-            -0.0184,
-            0.0227,
-            4,
-            nan,
-            words[1],
-        ),
-        ("Transfers", "cocal-binary", "", "auroc", 0.226, 0.0066, -0.0375, 0.0507, 2, -0.061, "undecided"),
-    ]
-    names = [
-        "claim",
-        "method",
-        "rival",
-        "metric",
-        "paper",
-        "value",
-        "lower",
-        "upper",
-        "positive",
-        "language_model",
-        "word",
-    ]
-    found = pd.DataFrame(rows, columns=names).assign(replicates=replicates or nan, at_chance="", **changes)
-    return found if replicates else found.assign(positive=nan)
+    found = pd.read_csv(Path(__file__).with_name("headline_numbers.csv"), keep_default_na=False, na_values=["NaN"])
+    found.loc[found["claim"].str.startswith(CENTRAL), "word"] = words
+    found = found.assign(replicates=replicates or float("nan"), at_chance="", **changes)
+    return found if replicates else found.assign(positive=float("nan"))

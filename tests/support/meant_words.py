@@ -1,7 +1,5 @@
 """Tables and figures of the paper study, made of inputs whose numbers all differ."""
 
-import re
-
 import numpy as np
 
 import decided
@@ -13,9 +11,7 @@ from cocal_study.evidence.published import read_published
 from cocal_study.exhibits import claims
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of, module_of
-from cocal_study.planning.costs import Cost, Latency, TimeToConfidence
 from coded_inputs import (
-    DOMAINS,
     coded_cube,
     coded_questions,
     coded_resamples,
@@ -24,35 +20,15 @@ from coded_inputs import (
     coded_specs,
 )
 from sample_predictions import sample_predictions
+from sample_tables import costs
 from smoke_study import ROOT
 
-
-def named(*labels: str) -> dict[str, str]:
-    """Names by label: "CoCal (group)" is cocal-group."""
-    return {label: re.sub("[ (]+", "-", label.lower()).rstrip(")") for label in labels}
-
-
-METHODS = named("Verbal", "RLCR", "DCPO", "CoCal (pre-generation)", "CoCal on RLCR", "CoCal on DCPO")
-METHODS |= named(*(f"{kind} ({target})" for kind in ("CoCal", "PostCal") for target in ("group", "binary")))
-METHODS |= {"SelfConsis": "self-consistency", "TokenProb": "token-probability", "P(True)": "p-true"}
-METHODS |= {"Base + Verbal": "base-verbal"}
-RIVALS = named("RLCR", "DCPO", "CoCal (group)", "CoCal (binary)", "Least token probability", "Semantic entropy")
-RIVALS |= named("PostCal (group)", "PostCal (binary)")
-CALIBRATIONS = {
-    f"{kind}, {basis}": f"{name}-{word}"
-    for kind, name in (("Platt scaling", "platt"), ("Isotonic regression", "isotonic"))
-    for basis, word in (
-        ("all rollouts", "all"),
-        ("rollouts of the last stage", "last"),
-        ("PostCal's responses", "resampled"),
-    )
-}
-RIVALS |= {"TokenProb": "token-probability", "SelfConsis (leave-one-out)": "self-consistency-loo"}
-RIVALS |= {"Linear probe (group)": "linear-group", "Linear probe (binary)": "linear-binary"}
-RIVALS |= {"One-layer MLP (group)": "one-layer-group", "One-layer MLP (binary)": "one-layer-binary"}
-RIVALS |= {"Length (shorter is surer)": "length"}
-DATASETS = named("MATH500", "AIME24", "AIME25", "AMC23", "AMC24", "SQuAD", "MuSiQue", "PopQA")
-DATASETS |= {"WebQuestions": "webq", "ComplexWebQuestions": "cwq"}
+METHODS = [
+    *("verbal", "rlcr", "dcpo", "cocal-pre-generation", "cocal-on-rlcr", "cocal-on-dcpo"),
+    *("cocal-group", "cocal-binary", "postcal-group", "postcal-binary"),
+    *("self-consistency", "token-probability", "p-true", "base-verbal"),
+]
+CALIBRATIONS = [f"{kind}-{basis}" for kind in ("platt", "isotonic") for basis in ("all", "last", "resampled")]
 
 # Inputs
 
@@ -62,28 +38,27 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
     name, layout = one.module, one.layout
     if not one.inputs:
         return {}
-    everything = list(METHODS.values())
     if name in ("token_aggregation", "layers"):
         sweep = {"layer": range(40), "pooling": ["last", "mean", "last+mean"]}
         return {"metrics": [coded_cube(b, ["cocal-group", "cocal-binary"], **sweep) for b in ("qwen3-14b", "qwen3-8b")]}
     if name in ("budgets", "early_steps", "cross_iteration", "composition"):
-        cube = coded_cube("qwen3-8b", everything, source_step=[1, 2, 5, 10, 20, 30, 40, 80, 120])
+        cube = coded_cube("qwen3-8b", METHODS, source_step=[1, 2, 5, 10, 20, 30, 40, 80, 120])
         if name != "composition":
             return {"metrics": cube}
         cube["value"].loc[{"metric": "accuracy"}] = 0.583  # all methods score the same responses
         return {"metrics": cube, "companions": coded_specs(layout.steps)}
     if name == "recalibrated":
-        afters = ("", *(f"+{name}" for name in CALIBRATIONS.values()))
+        afters = ("", *(f"+{name}" for name in CALIBRATIONS))
         methods = [f"{rival}{after}" for after in afters for rival in layout.rivals["raw"]]
         return {"metrics": coded_cube(layout.backbone, methods)}
     if name == "conditions":
         files = {"companions": coded_specs([120])[1], "published": read_published(ROOT / "config/paper")}
         files |= {"rollouts": list(coded_rollouts().values()), "questions": coded_questions()}
-        return {"metrics": coded_cube(layout.backbone, everything), **files}
+        return {"metrics": coded_cube(layout.backbone, METHODS), **files}
     if name == "decisions":
         return {"predictions": decided.predictions(), "responses": [decided.pool("amc"), decided.pool("aime")]}
     if name in ("cost", "time_to_confidence"):
-        return {kind: COSTS[kind] for kind in one.inputs}
+        return {kind: costs()[kind] for kind in one.inputs}
     if name == "online":
         return {"scores": coded_scores(layout.windows, 60)}
     if name in ("reliability", "reliability_all", "risk_coverage"):
@@ -93,34 +68,12 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
         }
     if name == "verdict":
         published = read_published(ROOT / "config/paper")
-        return {"resamples": coded_resamples("qwen3-8b", everything), "published": published}
-    found = {"metrics": coded_cube(layout.backbone, everything, ALL)}
-    resampled = {"resamples": coded_resamples(layout.backbone, everything)}
+        return {"resamples": coded_resamples("qwen3-8b", METHODS), "published": published}
+    found = {"metrics": coded_cube(layout.backbone, METHODS, ALL)}
+    resampled = {"resamples": coded_resamples(layout.backbone, METHODS)}
     return {kind: (found | resampled)[kind] for kind in one.inputs}
 
 
-COSTS = {
-    "training": Cost(seconds=61_812, items=120, states_seconds=2460, device="A"),
-    "sampling": Cost(seconds=47_052, items=245_760, states_seconds=1740, device="A"),
-    "fit": Cost(seconds=15.31, items=10, device="A"),
-    "postcal_fit": Cost(seconds=12.87, items=8, device="B"),
-    "latency": Latency(
-        device="B",
-        questions=8,
-        engine="e",
-        generation_dataset="math500",
-        generation_questions=500,
-        generation_seconds=1.372,
-        pool=10,
-        pool_seconds=3.225,
-        predictions=1000,
-        prediction_ms=0.199,
-        time_to_confidence=[
-            TimeToConfidence(dataset=name, pre_ms=20 + 3 * place, post_s=31 + 17 * place)
-            for place, name in enumerate(reversed(DOMAINS["macro-mathematics"]))
-        ],
-    ),
-}
 PAPER = exhibits_of(load_study(ROOT / "config/paper.yaml"), {})
 TABLES = {one.name: one for one in PAPER if isinstance(one, TableExhibit)}
 FIGURES = {one.module: one for one in PAPER if one.name not in TABLES or one.module == "claims_forest"}

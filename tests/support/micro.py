@@ -4,51 +4,11 @@ import shutil
 from pathlib import Path
 
 import torch
+import yaml
 
 from cocal.models.loading import load_policy
 
-MICRO_SETS = {
-    "datasets": {
-        "micro-train": {
-            "label": "Micro-Train",
-            "role": "training",
-            "domain": "mathematics",
-            # their answers are small, and now and then a guess is right
-            "source": {
-                "kind": "synthetic-mathematics",
-                "questions": 24,
-                "levels": {1: 1, 2: 1},
-                "families": ["remainders"],
-            },
-        },
-        "micro-eval": {
-            "label": "Micro-Eval",
-            "role": "evaluation",
-            "domain": "mathematics",
-            "source": {"kind": "synthetic-mathematics", "questions": 9, "levels": {1: 1}},
-            "samples": 2,
-            "max_response_length": 24,
-        },
-    },
-    "world": {"people": 20},
-}
-MICRO_POLICY = {
-    "source": "pretraining",
-    "label": "Micro",
-    "architecture": {
-        "hidden_size": 32,
-        "layers": 2,
-        "heads": 2,
-        "key_value_heads": 1,
-        "intermediate_size": 64,
-        "vocabulary": 384,
-    },
-    # short direct answers are learnt in seconds; the worked ones run into the length limit
-    "corpus": {"facts": 0.0, "direct_answers": 0.6, "mathematics_wording": {"paraphrases": 0, "remarks": 0}},
-    "learning_rate": 1e-2,
-    "steps": 150,
-    "batch_size": 16,
-}
+MICRO_SETS, MICRO_POLICY = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")).values()
 
 
 def own_copy(checkpoint: Path, folder: Path) -> Path:

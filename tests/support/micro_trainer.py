@@ -9,10 +9,10 @@ from datasets import Dataset
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
-from cocal.features.settings import FeatureSettings
 from cocal.models.loading import load_policy
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
 from cocal_study.policy.recorder import Outputs
 from cocal_study.policy.train import train_policy, trl_arguments

@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import RootModel
 
-from cocal.objectives import PROMPT_FORMATS
 from cocal_study.config.load import configured_study
 from cocal_study.config.paths import located
 from cocal_study.config.study import Study
@@ -17,6 +16,7 @@ from cocal_study.exhibits.base.exhibit import Exhibit, Files, TableExhibit
 from cocal_study.exhibits.base.registry import exhibit_code, exhibits_of
 from cocal_study.generation.judge_prompts import JudgePrompts
 from cocal_study.planning import results
+from cocal_study.policy.objectives import PROMPT_FORMATS
 from cocal_study.questions.loaders import counted
 from cocal_study.questions.prompts import Prompts
 from cocal_study.questions.registry import known_wrong, registry_of

@@ -39,33 +39,25 @@ def sample_predictions(*datasets: str, methods: Sequence[str] = METHODS, step: i
             for seed in SEEDS if seeded else (-1,):
                 key = [place, policy_step, [*OURS, method].index(method), seed + 1]
                 confidence = _confidence(method, correct, np.random.default_rng(key))
-                parts.append(
-                    pd.DataFrame(
-                        {
-                            "backbone": "tiny-a",
-                            "algorithm": algorithm,
-                            "step": policy_step,
-                            "dataset": dataset,
-                            "question_id": [f"{dataset}-{i:03d}" for i in range(questions)],
-                            "response_id": np.arange(questions),
-                            "method": method,
-                            "seed": seed,
-                            "source_step": step if seeded else -1,
-                            "validation_step": step if seeded else -1,
-                            "layer": 2 if seeded else -1,
-                            "pooling": "last+mean" if seeded else "",
-                            "confidence": confidence,
-                            "valid": ~np.isnan(confidence),
-                            "correct": correct,
-                            "truncated": False,
-                            "answered": True,
-                            "decided": True,
-                            "exact_match": None,
-                            "p_true_mass": np.nan,
-                        }
-                    )
-                )
+                names = [f"{dataset}-{i:03d}" for i in range(questions)]
+                of_set = {"algorithm": algorithm, "step": policy_step, "dataset": dataset, "question_id": names}
+                parts.append(predicted(method, seed, confidence, correct, learnt_from=step, **of_set))
     return pd.concat(parts, ignore_index=True)
+
+
+def predicted(method: str, seed: int, confidence, correct, learnt_from: int, **columns) -> pd.DataFrame:
+    """Predictions of one method on responses to questions of one set; a companion, which has a seed, learnt from the
+    rollouts up to a step."""
+    seeded = seed >= 0
+    found = {
+        **{"backbone": "tiny-a", "algorithm": "grpo", "step": learnt_from, "dataset": "", "question_id": ""},
+        **{"response_id": np.arange(len(correct)), "method": method, "seed": seed},
+        **dict.fromkeys(("source_step", "validation_step"), learnt_from if seeded else -1),
+        **{"layer": 2 if seeded else -1, "pooling": "last+mean" if seeded else ""},
+        **{"confidence": confidence, "valid": ~np.isnan(confidence), "correct": correct, "truncated": False},
+        **{"answered": True, "decided": True, "exact_match": None, "p_true_mass": np.nan},
+    }
+    return pd.DataFrame(found | columns)
 
 
 def doubtful_predictions() -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 import xarray as xr
 
-from cocal_study.config.study import Study
 from cocal_study.exhibits import cost, pre_generation, time_to_confidence, token_aggregation
 from cocal_study.exhibits.base.exhibit import CurvesLayout
 from cocal_study.exhibits.typesetting.accuracy import AccuracyLayout
@@ -104,39 +103,3 @@ def costs(**changes) -> dict[str, Cost | Latency]:
         "latency": latency(),
     }
     return parts | changes
-
-
-def paper_study(**changes) -> Study:
-    """A study with the paper's hyperparameters, lengths and sets; the questions behind the sets are made up."""
-    sets = {
-        "math500": ("MATH500", 4096, 1, "mathematics"),
-        **{name: (name.upper(), 16384, 10, "mathematics") for name in ("aime24", "aime25", "amc23", "amc24")},
-        **{
-            name: (label, 4096, 1, "factual")
-            for name, label in (("squad", "SQuAD"), ("webq", "WebQuestions"), ("musique", "MuSiQue"))
-        },
-    }
-    source = {"kind": "synthetic-mathematics", "questions": 10, "levels": {1: 1}}
-    datasets = {
-        name: {
-            "label": label,
-            "role": "evaluation",
-            "domain": domain,
-            "source": source,
-            "samples": samples,
-            "max_response_length": length,
-        }
-        for name, (label, length, samples, domain) in sets.items()
-    }
-    training = {"label": "DeepScaleR", "role": "training", "domain": "mathematics", "source": source}
-    content = {
-        **ORIGIN,
-        "datasets": {"deepscaler": training, **datasets},
-        "backbones": {
-            name: {"source": "pretraining", "label": label, "architecture": {"hidden_size": hidden}}
-            for name, label, hidden in (("qwen3-8b", "8B", 4096), ("qwen3-14b", "14B", 5120))
-        },
-        "policy": {"algorithms": ["grpo", "rlcr", "dcpo"], "dataset": "deepscaler"},
-        "reports": {"reliability_dataset": "amc24"},
-    }
-    return Study(**(content | changes))

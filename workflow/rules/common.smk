@@ -7,7 +7,7 @@ from pathlib import Path
 import snakemake_logger_plugin_cocal
 from snakemake.logging import logger
 
-from cocal.objectives import PROMPT_FORMATS
+from cocal_study.policy.objectives import PROMPT_FORMATS
 from cocal.runtime import numerics
 from cocal_study.config.load import configured_study
 from cocal_study.config.paths import located

@@ -24,7 +24,6 @@ from cocal.own_policy.scored import (
     write_decisions,
 )
 from cocal.own_policy.stopping import read_courses, threshold_to_stop
-from cocal.settings.parse import validate
 
 _TITLES = {
     "best-of-n": "best of n",
@@ -152,7 +151,6 @@ def _say_accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], resamples: 
     if pools.correct is None:
         print("  The lines have no labels, so the accuracy is unknown.")
         return
-    settings = validate(MetricSettings, {"resamples": resamples}, "--resamples")
-    for row in accuracies(pools, chosen, settings).itertuples():
+    for row in accuracies(pools, chosen, MetricSettings(resamples=resamples)).itertuples():
         value, lower, upper = (metric_text("accuracy", number) for number in (row.value, row.lower, row.upper))
         print(f"  accuracy of the {_TITLES[row.rule]:<26} {value:>5} %  ({lower} to {upper})")

@@ -6,18 +6,14 @@ from cocal.commands.words import field_mapping
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.own_policy.evaluation import NAMES, read, report
-from cocal.own_policy.scored import (
-    Reading,
-)
-from cocal.settings.parse import validate
+from cocal.own_policy.scored import Reading
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
     """Measure, write the report, and say the main numbers."""
-    settings = validate(MetricSettings, {"resamples": options.resamples}, "--resamples")
     reading = Reading(field_mapping(options.field), options.name, correct_above=options.correct_above)
     scored = read(options.input, reading)
-    numbers = report(scored, options.output, settings).set_index("metric")
+    numbers = report(scored, options.output, MetricSettings(resamples=options.resamples)).set_index("metric")
     print(scored.as_read)
     for metric, (title, meaning) in NAMES.items():
         value, lower, upper = (metric_text(metric, numbers.at[metric, name]) for name in ("value", "lower", "upper"))

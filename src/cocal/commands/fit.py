@@ -5,9 +5,11 @@ import shlex
 import shutil
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from cocal.commands.words import field_flags, field_mapping, given_flags
 from cocal.companion.settings import CompanionSettings
-from cocal.errors import ContractError
+from cocal.errors import ConfigError, ContractError
 from cocal.integrations.lines import NEEDED
 from cocal.models.text import read_template
 from cocal.own_policy.companion import Companion
@@ -15,7 +17,6 @@ from cocal.own_policy.fitting import Reading
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.rollouts import find
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
-from cocal.settings.parse import validate
 from cocal.store import digest
 from cocal.store.damage import RUN_MARK
 from cocal.store.run_folder import RunFolder, file_states, link_file
@@ -32,7 +33,10 @@ def run_fit(options: argparse.Namespace) -> None:
     chosen = {name: value for name, value in given.items() if value is not None}
     if options.widths:
         chosen["dropout"] = CompanionSettings().dropout[: len(options.widths)]
-    settings = validate(CompanionSettings, {"targets": [options.target], **chosen}, "flags of the companion")
+    try:
+        settings = CompanionSettings(targets=(options.target,), **chosen)
+    except ValidationError as error:
+        raise ConfigError(f"flags of the companion: {error.errors()[0]['msg']}") from None
     recipe = options.recipe or ("best" if options.target == "binary" else "paper")
     reading = Reading(
         field_mapping(options.field),
@@ -84,8 +88,11 @@ def run_fit(options: argparse.Namespace) -> None:
         f"wrong; {chosen_by}"
     )
     print(f"  {companion.about.in_words()}")
-    if companion.about.token_probability and not options.beside:
-        print("  It also reads the probabilities of the tokens; one for `cocal serve` is fitted with --with nothing.")
+    if companion.alone is not None:
+        print(
+            "  It also reads the probabilities of the tokens, which vLLM does not hand out: `cocal serve` takes the "
+            f"best companion of states alone, which lies beside it. {companion.alone.about.in_words()}"
+        )
     needed = {*NEEDED["prompt"], *NEEDED["response"]}
     flags = ["--companion", str(options.output), "--model", options.model]
     flags += given_flags(options, {"revision": None, "adapter": None, "numerics": "native", "batch_tokens": None})

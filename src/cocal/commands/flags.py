@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -32,9 +31,6 @@ RESAMPLES = checked(int, lambda value: value >= 20, "a whole number from 20 on, 
 FINITE = checked(float, math.isfinite, "a finite number")
 SHARE = checked(float, lambda value: 0 <= value <= 1, "a number from 0 to 1")
 NEW_FIELD = checked(str, lambda name: name.strip() not in ("", "confidence_ids"), "the name of a new field")
-ADDRESS = checked(
-    str, lambda word: re.fullmatch(r"https?://[^\s<>\"']+", word) is not None, "a web address (https://...)"
-)
 CHANCE = checked(float, lambda value: 0 < value < 1, "a number between 0 and 1")
 
 

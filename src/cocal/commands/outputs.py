@@ -53,21 +53,6 @@ class Kind(NamedTuple):
 
 
 FILE, FOLDER, STEPS = Kind(), Kind(folder=True), Kind(folder=True, entries="step-*")
-STUDY_FILES = Kind(folder=True, entries="*.yaml")
-
-
-def _whole(stage: str) -> Kind:
-    """A folder that lists its files, and is replaced only while it holds these alone, unchanged."""
-
-    def made(path: Path) -> bool:
-        from cocal.store.listing import is_whole  # loads pydantic
-
-        return is_whole(path, stage)
-
-    return Kind(folder=True, made=made)
-
-
-BUNDLE, REBUILT = _whole("publish"), _whole("reanalyse")
 
 
 def check_outputs(options: argparse.Namespace) -> None:

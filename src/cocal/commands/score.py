@@ -27,6 +27,8 @@ def run_score(options: argparse.Namespace) -> None:
         options.every,
     )
     companion = Companion.from_pretrained(options.companion)
+    if options.engine == "vllm":
+        companion = companion.alone or companion
     if options.every:
         companion.about.check_prefixes()
     checked = check(wanted, companion.about)

@@ -1,7 +1,6 @@
 """Fitted companions: their spec, their confidences and their files."""
 
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,12 +110,6 @@ def write_companions(
         save_companions(folder / "companions.safetensors", companions, attributes)
         write_document(folder / "spec.json", {"spec": companions.spec.model_dump(mode="json")}, attributes)
         history.to_csv(folder / "history.csv", index=False, lineterminator="\n")
-
-
-def log_best(output: Path, spec: CompanionSpec) -> None:
-    """Log the best pass of each member."""
-    best = [f"{target} {seed}: {number}" for (target, seed), number in zip(spec.members, spec.best_pass, strict=True)]
-    logging.info("%s: best of %d passes: %s", output, spec.settings.passes, ", ".join(best))
 
 
 def load_companions(path: str | Path) -> Companions:

@@ -56,7 +56,7 @@ def fit_companions(
     Args:
         settings: Architecture and training.
         features: Feature store; row k belongs to row k of `rollouts`.
-        rollouts: Chronological table from `read_rollouts` or `read_prompts` of `cocal.companion.supervision`.
+        rollouts: Table in chronological order with the columns step, question, truncated, correct, group_accuracy.
         questions: Texts of the whole question table, a share of which is held out for validation.
         prefixes: Steps of training and validation of each fit, at most the last step of `rollouts`.
         order: Order of the training responses.

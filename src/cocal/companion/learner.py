@@ -53,14 +53,9 @@ class OnlineLearner:
             frame: Rollouts of one step in the contract of cocal.store.contracts.RESPONSES.
             states: float32 (rollouts, layers, poolings, hidden), of which the last layer is read.
         """
-        found = self._learner.observe(
-            states[:, -1].reshape(len(states), -1),
-            frame["correct"].to_numpy(),
-            frame["group_accuracy"].to_numpy(),
-            frame["truncated"].to_numpy(),
-            frame["question_id"].map(self._held_out).to_numpy(dtype=bool),
-            frame["question_id"].map(self._texts),
-        )
+        asked = frame["question_id"]
+        rows = frame.assign(held_out=asked.map(self._held_out), question=asked.map(self._texts))
+        found = self._learner.observe(states[:, -1].reshape(len(states), -1), rows)
         self.summary = "" if found is None else summary(found)
 
     def save(self, checkpoint: Path) -> None:

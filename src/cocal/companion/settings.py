@@ -1,4 +1,4 @@
-"""What companions are fitted with, and on: their settings, targets, experience and rollout steps."""
+"""What companions are fitted with: their settings and targets."""
 
 from typing import Annotated, Literal
 
@@ -7,7 +7,6 @@ from pydantic import Field, model_validator
 from cocal.settings.base import Count, Model, Positive, Share
 
 Target = Literal["group", "binary", "question"]
-Experience = Literal["rollouts", "resampled", "prompts", "online"]
 
 
 class CompanionSettings(Model):

@@ -1,29 +1,17 @@
 """The spec of a set of companions, which can be read without their weights and without torch."""
 
 import re
-from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
-from cocal.companion.settings import CompanionSettings, Experience, Target
+from cocal.companion.settings import CompanionSettings, Target
 from cocal.errors import ConfigError, ContractError
 from cocal.settings.base import Count, Model, Share
 from cocal.store import read_document
 
 Order = Literal["chronological", "shuffled", "online"]
-
-ORDERS: dict[Experience, Order] = {
-    "rollouts": "chronological",
-    "resampled": "shuffled",
-    "prompts": "chronological",
-    "online": "online",
-}
-"""Order of the training data of each experience: CoCal replays the policy's rollouts or their prompts in chronological
-order, PostCal shuffles responses of the final policy (appendices A.1, B.2 and F.4), and online companions see each
-rollout step when it is produced (section 4.1)."""
 
 
 class Prefix(NamedTuple):
@@ -104,16 +92,29 @@ class CompanionSpec(Model):
         """Target and seed of each member, in the order of weights and predictions."""
         return companion_members(self.settings)
 
+    @property
+    def usual_target(self) -> Target:
+        """The target that is scored where none is named: binary, if it was fitted."""
+        return "binary" if "binary" in self.settings.targets else self.settings.targets[0]
+
+    def chosen(self, target: Target | None = None, seed: int | None = None) -> list[int]:
+        """Places of the members of a target, by default the usual one, and of one seed, by default of all.
+
+        Raises:
+            ConfigError: if there is no such target or seed.
+        """
+        targets, seeds = self.settings.targets, self.settings.seeds
+        target = target or self.usual_target
+        if target not in targets:
+            raise ConfigError(f"the companion has no target {target!r}; it was fitted for {', '.join(targets)}")
+        if seed is not None and seed not in seeds:
+            raise ConfigError(f"the companion has no seed {seed}; it has {', '.join(map(str, seeds))}")
+        return [k for k, member in enumerate(self.members) if member[0] == target and seed in (None, member[1])]
+
 
 def companion_members(settings: CompanionSettings) -> list[tuple[Target, int]]:
     """Return every target with every seed; the members of one target are consecutive."""
     return [(target, seed) for target in settings.targets for seed in settings.seeds]
-
-
-def parameters(inputs: int, widths: Sequence[int]) -> int:
-    """Number of parameters of one companion: a linear layer and a LayerNorm for each hidden layer, and the output's."""
-    sizes = (inputs, *widths)
-    return sum((a + 1) * b + 2 * b for a, b in pairwise(sizes)) + sizes[-1] + 1
 
 
 def parse_spec(metadata: Any, source: str | Path) -> CompanionSpec:

@@ -8,7 +8,7 @@ question would help on it again.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from pickle import UnpicklingError
@@ -22,13 +22,12 @@ from cocal.companion.companions import Companions, build_model
 from cocal.companion.model import Training, matmul_precision
 from cocal.companion.settings import CompanionSettings, Target
 from cocal.companion.spec import CompanionSpec, companion_members
-from cocal.companion.supervision import confidence_targets, in_validation
+from cocal.companion.supervision import confidence_targets
 from cocal.errors import ContractError
 from cocal.features.forward import RESPONSE_POOLINGS
-from cocal.features.store import FeatureReader, NumberFormat, decoded, encoded
+from cocal.features.store import NumberFormat, decoded, encoded
 from cocal.metrics.calibration import evaluate
 from cocal.runtime.machine import best_device
-from cocal.runtime.progress import Progress
 from cocal.store import atomic_path
 from cocal.store.damage import unreadable
 from cocal.store.rows import normalised
@@ -84,25 +83,14 @@ class OnlineCompanions:
         """Scores of all steps but the first, each before it was learnt from; see `cocal.companion.stepwise`."""
         return pd.concat(self._scores, ignore_index=True) if self._scores else pd.DataFrame(columns=COLUMNS)
 
-    def observe(
-        self,
-        states: np.ndarray,
-        correct: np.ndarray,
-        group_accuracy: np.ndarray,
-        truncated: np.ndarray,
-        held_out: np.ndarray,
-        questions: Iterable[str],
-    ) -> pd.DataFrame | None:
+    def observe(self, states: np.ndarray, rows: pd.DataFrame) -> pd.DataFrame | None:
         """Score the responses of the next rollout step to questions that no earlier step has asked, then learn from all
         complete ones of training questions.
 
         Args:
             states: float32 (n, inputs), pooled states of all responses of the step.
-            correct: bool (n,), verdicts.
-            group_accuracy: float64 (n,), accuracy of each response's whole group.
-            truncated: bool (n,), which responses were cut at the length limit.
-            held_out: bool (n,), which responses answer validation questions (`in_validation` of `supervision`).
-            questions: Text of each response's question.
+            rows: A row for each response, with the columns correct, group_accuracy (of the whole group), truncated,
+                held_out (whether it answers a validation question) and question (its text).
 
         Returns:
             A row for each member (`cocal.companion.stepwise.scores`); None for the first step, before which nothing
@@ -111,18 +99,19 @@ class OnlineCompanions:
         Raises:
             ContractError: if the states have another shape.
         """
-        if states.shape != (len(correct), self.inputs):
+        correct, truncated, held_out = (rows[name].to_numpy(bool) for name in ("correct", "truncated", "held_out"))
+        if states.shape != (len(rows), self.inputs):
             raise ContractError(
-                f"states of rollout step {self.steps + 1} have shape {states.shape}, not {(len(correct), self.inputs)}"
+                f"states of rollout step {self.steps + 1} have shape {states.shape}, not {(len(rows), self.inputs)}"
             )
         rounded = torch.from_numpy(decoded(encoded(np.ascontiguousarray(states), self._format), self._format))
         with matmul_precision(self.settings.matmul):
             with torch.inference_mode():
                 parts = [self._model(part.to(self._model.device)).cpu() for part in rounded.split(_ROWS)]
             before = torch.cat(parts, dim=1).double().numpy()
-            self._learn(rounded, correct, group_accuracy, ~truncated & ~held_out)
+            self._learn(rounded, correct, rows["group_accuracy"].to_numpy(), ~truncated & ~held_out)
         self._counts["validation"] += int((~truncated & held_out).sum())
-        texts = [normalised(text) for text in questions]
+        texts = [normalised(text) for text in rows["question"]]
         new = np.array([text not in self._asked for text in texts])
         self._asked.update(texts)
         self.steps += 1
@@ -211,33 +200,6 @@ class OnlineCompanions:
         self._scores = [pd.DataFrame(state["scores"])] if self.steps > 1 else []
 
 
-def learn_online(
-    learners: Sequence[OnlineCompanions],
-    features: FeatureReader,
-    rollouts: pd.DataFrame,
-    questions: Sequence[str],
-    progress: Progress,
-) -> Iterator[int]:
-    """Let online companions learn from stored rollouts; yield each step when all have learnt from it.
-
-    Memory is constant, since a step's states are read when it is due.
-
-    Args:
-        learners: Companions with one split; they read the states of the deepest block stored.
-        features, rollouts, questions: See `cocal.companion.fit.fit_companions`.
-        progress: Progress, counted in steps.
-    """
-    split = learners[0].settings
-    held_out = in_validation(rollouts["question"], questions, split.validation_share, split.split_seed)
-    for step, rows in rollouts.groupby("step"):
-        start, stop = int(rows.index[0]), int(rows.index[-1]) + 1
-        states = features.read(start, stop, poolings=RESPONSE_POOLINGS)
-        labels = [rows[name].to_numpy() for name in ("correct", "group_accuracy", "truncated")]
-        found = [learner.observe(states, *labels, held_out[start:stop], rows["question"]) for learner in learners]
-        progress.add(detail="nothing learnt before it" if found[0] is None else summary(found[0]))
-        yield int(step)
-
-
 COLUMNS = ("source_step", "step", "target", "seed", "responses", "accuracy", "mean_confidence", "ece", "auroc")
 """Columns of `scores`."""
 
@@ -274,24 +236,3 @@ def summary(found: pd.DataFrame) -> str:
         return "before learning from it: no new question"
     means = found[found["target"] == found["target"].iloc[0]][["ece", "auroc"]].mean()
     return f"before learning from it: ECE {means['ece']:.3f}, AUROC {means['auroc']:.3f}"
-
-
-def replayed(
-    fits: Iterable[Companions], features: FeatureReader, rollouts: pd.DataFrame, bins: int
-) -> Iterator[pd.DataFrame]:
-    """Score replayed companions on the rollouts of the step after their own that `OnlineCompanions.observe` scores.
-
-    The column kept_bytes says how large the states are that replaying keeps: those of all their responses.
-    Companions of the last step have no next one, and are passed over.
-    """
-    steps, last = rollouts["step"].to_numpy(), int(rollouts["step"].iloc[-1])
-    first_asked = rollouts["step"].groupby(rollouts["question"].map(normalised)).transform("min").to_numpy()
-    for one in fits:
-        spec = one.spec
-        if spec.steps >= last:
-            continue
-        start, stop = np.searchsorted(steps, [spec.steps + 1, spec.steps + 2]).tolist()
-        confidence = one.predict(features.read(start, stop, layer=spec.layer, poolings=spec.poolings))
-        new, correct = first_asked[start:stop] > spec.steps, rollouts["correct"].to_numpy()[start:stop]
-        found = scores(one.members, confidence[:, new], correct[new], bins, spec.steps)
-        yield found.assign(kept_bytes=start * spec.inputs * features.itemsize)

@@ -9,24 +9,14 @@ from typing import Any
 from cocal.store import atomic_path
 from cocal.store.files import PARENTS
 
-Artist = Axes = Colormap = Figure = Any
+Artist = Axes = Figure = Any
 """Types of matplotlib in annotations, which a process that declares exhibits need not load."""
 
 TEXT_WIDTH = 5.5
 """Width of the text in inches. Figures are drawn at the size at which they are printed."""
 
-HALF_WIDTH = 0.48 * TEXT_WIDTH
-"""Width in inches of a figure that shares the text's width with another one."""
-
-PAGE_HEIGHT = 8.6
-"""Greatest height of a figure in inches. It leaves space for a caption on a page with 9 inches of text."""
-
 INK = "#262626"
 """Colour of axes, text and hatching."""
-
-BACKBONE_COLOURS = ("#5b3a1e", "#b98b4e")
-"""Colours of the first and the second backbone where they are compared. They are brown, which no method is, and dark
-and light in greyscale."""
 
 SMALL_PRINT = {"fontsize": 6.5, "color": "#666666"}
 """Style of the text below a figure that says where its numbers come from."""

@@ -1,18 +1,9 @@
-"""The interface of all generation engines, and the opening of the one that a configuration names."""
+"""What all generation engines take and give: sampling parameters, and responses."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
-
-from cocal.engines.states import Reading
-from cocal.errors import ConfigError
-from cocal.models.loading import Policy
-from cocal.models.text import Tokens
 
 
 @dataclass(frozen=True)
@@ -59,58 +50,3 @@ class Completion:
     logprobs: np.ndarray
     finish_reason: Literal["stop", "length", "tool_calls"]
     states: np.ndarray | None = None
-
-
-class Engine(Protocol):
-    """One loaded checkpoint that generates responses."""
-
-    reading: Reading | None
-    """The states that it keeps."""
-
-    @property
-    def label(self) -> str:
-        """Name and version of the decoding library; responses may differ between versions."""
-        ...
-
-    def generate(
-        self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int], read: int = 0
-    ) -> list[list[Completion]]:
-        """Sample `sampling.samples` responses to each prompt.
-
-        Response j to prompt i uses only the noise stream of seed `seeds[i] + j`; it depends neither on the other
-        prompts nor on the batch. Seeds must be at least `samples` apart. The first `read` responses to each prompt
-        come with their states, which only an engine has that was opened with `reading`.
-        """
-        ...
-
-    def read(self, prompts: Sequence[Tokens], responses: Sequence[Tokens]) -> list[np.ndarray]:
-        """Return the states of responses that exist, each float32 (layers, poolings, hidden), from such an engine."""
-        ...
-
-    def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
-        """Return the raw log-probabilities, float64 (prompts, tokens), of each of `tokens` right after each prompt."""
-        ...
-
-
-@contextmanager
-def open_engine(
-    settings: Any, checkpoint: Path, policy: Policy | None = None, reading: Reading | None = None
-) -> Iterator[Engine]:
-    """Open an engine with a checkpoint; its memory is freed when the context ends.
-
-    Args:
-        settings: Settings of the engine, whose `opens` names the function that opens it, as MODULE:NAME.
-        policy: The checkpoint, if it is loaded already; only an engine in this process uses it.
-        reading: The states that it keeps; only vLLM does.
-
-    Raises:
-        ContractError: if the checkpoint is not complete.
-        ConfigError: if the engine cannot start with these settings.
-        EngineError: if the engine's process does not start.
-    """
-    if reading is not None and settings.kind != "vllm":
-        raise ConfigError("features.source = 'engine': only vLLM keeps states while it samples; set source to 'pass'")
-    module, _, function = settings.opens.partition(":")
-    kept = {} if reading is None else {"reading": reading}
-    with getattr(import_module(module), function)(settings, checkpoint, policy, **kept) as engine:
-        yield engine

@@ -80,7 +80,7 @@ class VllmEngine:
 
     @property
     def label(self) -> str:
-        """See `cocal.engines.engine.Engine.label`."""
+        """Name and version of the decoding library; responses may differ between versions."""
         import vllm
 
         return f"vllm {vllm.__version__}"
@@ -88,7 +88,9 @@ class VllmEngine:
     def generate(
         self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int], read: int = 0
     ) -> list[list[Completion]]:
-        """See `cocal.engines.engine.Engine.generate`.
+        """Sample `sampling.samples` responses to each prompt, the first `read` of them with their states.
+
+        Response j to prompt i has the noise stream of seed `seeds[i] + j`; seeds must be at least `samples` apart.
 
         Raises:
             ConfigError: if prompt and response exceed the longest sequence, or the temperature is too low.
@@ -114,7 +116,7 @@ class VllmEngine:
         return [found[i * n : (i + 1) * n] for i in range(len(prompts))]
 
     def read(self, prompts: Sequence[Tokens], responses: Sequence[Tokens]) -> list[np.ndarray]:
-        """See `cocal.engines.engine.Engine.read`.
+        """Return the states of responses that exist, each float32 (layers, poolings, hidden).
 
         Raises:
             ConfigError: if prompt and response exceed the longest sequence.
@@ -133,7 +135,7 @@ class VllmEngine:
             )
 
     def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
-        """See `cocal.engines.engine.Engine.next_token_logprobs`.
+        """Return the raw log-probabilities, float64 (prompts, tokens), of each of `tokens` right after each prompt.
 
         Raises:
             EngineError: if vLLM fails.

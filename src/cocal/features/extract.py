@@ -1,37 +1,14 @@
 """Hidden states of responses, from teacher-forced passes over their exact token ids."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cocal.features.forward import PROMPT, RESPONSE_POOLINGS, Prefixes, output_is_plain, resolve_layers, score
-from cocal.features.settings import FeatureSettings
+from cocal.features.forward import Prefixes, output_is_plain, score
 from cocal.features.store import Layout
 from cocal.models.loading import Policy
 from cocal.models.text import Tokens, batches_of_tokens
 from cocal.runtime.progress import through
-
-if TYPE_CHECKING:
-    from transformers import PretrainedConfig
-
-
-def poolings_of(prompt: bool) -> tuple[str, ...]:
-    """The poolings of evaluation responses, with that of the prompt if it is wanted."""
-    return (*RESPONSE_POOLINGS, PROMPT) if prompt else RESPONSE_POOLINGS
-
-
-def stored_states(config: "PretrainedConfig", settings: FeatureSettings) -> dict[str, Any]:
-    """Return the layers, the hidden width and the number format of the store as arguments of `create_features`.
-
-    Args:
-        config: The policy's configuration (`cocal.models.loading.text_config`).
-
-    Raises:
-        ValueError: if the settings name a layer that the policy does not have.
-    """
-    layers = resolve_layers(settings.layers, config.num_hidden_layers)
-    return {"layers": layers, "hidden": config.hidden_size, "dtype": settings.dtype}
 
 
 def pooled_states(

@@ -1,1 +1,1 @@
-"""Rollouts that another engine sampled become tables of the contract; slime is also started from here."""
+"""Rollouts of other engines are read, and those of anybody's training with TRL recorded."""

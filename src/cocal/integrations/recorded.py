@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,14 +11,10 @@ from cocal.answers.judge import Verdicts
 from cocal.engines.engine import Completion
 from cocal.features.store import FeatureWriter
 from cocal.models.text import Tokens
-from cocal.objectives import Rewards
-from cocal.rewards import group_accuracy
+from cocal.rewards import Rewards, group_accuracy
 from cocal.store import write_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.run_folder import WriteBehind
-
-if TYPE_CHECKING:
-    pass
 
 
 def stated_confidences(texts: Sequence[str], prompt_format: str) -> np.ndarray:

@@ -5,26 +5,11 @@ Bins are right-closed, so a confidence of m/10 belongs to bin m. This holds only
 repair this. Confidences that are not float64 are therefore refused instead of converted.
 """
 
-from typing import NamedTuple
-
 import numpy as np
+import pandas as pd
 
 METRICS = ("accuracy", "mean_confidence", "ece", "auroc")
 """Names of the metrics, in the order of the main table."""
-
-
-class ReliabilityBins(NamedTuple):
-    """The numbers of a reliability diagram, one entry for each bin.
-
-    Attributes:
-        count: int64 [bins], number of responses in the bin.
-        accuracy: float64 [bins], NaN for an empty bin.
-        mean_confidence: float64 [bins], NaN for an empty bin.
-    """
-
-    count: np.ndarray
-    accuracy: np.ndarray
-    mean_confidence: np.ndarray
 
 
 def bin_edges(bins: int) -> np.ndarray:
@@ -86,21 +71,24 @@ def auroc(confidence: np.ndarray, correct: np.ndarray) -> float:
     return float((middle_rank[value[correct]].sum() - positives * (positives + 1) / 2) / pairs)
 
 
-def reliability_bins(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> ReliabilityBins:
-    """Compute the number of responses, the accuracy and the mean confidence of every bin.
+def reliability_bins(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> pd.DataFrame:
+    """Compute the numbers of a reliability diagram.
 
     Args:
         confidence: float64 [n] in [0, 1], valid confidences only.
         correct: bool [n], whether each response is correct.
+
+    Returns:
+        A row for each bin with the columns left and right (its edges), count, accuracy and mean_confidence; the last
+        two are NaN for an empty bin.
     """
-    index = bin_index(confidence, bins)
+    index, edges = bin_index(confidence, bins), bin_edges(bins)
     count = np.bincount(index, minlength=bins)
     size = np.where(count, count, np.nan)
-    return ReliabilityBins(
-        count,
-        np.bincount(index, weights=correct, minlength=bins) / size,
-        np.bincount(index, weights=confidence, minlength=bins) / size,
-    )
+    accuracy = np.bincount(index, weights=correct, minlength=bins) / size
+    mean = np.bincount(index, weights=confidence, minlength=bins) / size
+    columns = {"left": edges[:-1], "right": edges[1:], "count": count, "accuracy": accuracy, "mean_confidence": mean}
+    return pd.DataFrame(columns)
 
 
 def evaluate(confidence: np.ndarray, valid: np.ndarray, correct: np.ndarray, bins: int = 10) -> dict[str, float]:

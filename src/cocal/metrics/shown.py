@@ -1,35 +1,13 @@
-"""The number formats of tables and figures, and the direction in which each metric is better."""
+"""The number formats of tables and figures."""
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Better = Literal["higher", "lower"]
-
 UNDEFINED = "–"
 """Text of an undefined value, which is never ranked."""
-
-BETTER: dict[str, Better | None] = {
-    "accuracy": "higher",
-    "mean_confidence": None,
-    "ece": "lower",
-    "auroc": "higher",
-    "brier": "lower",
-    "brier_reliability": "lower",
-    "brier_resolution": "higher",
-    "brier_uncertainty": None,
-    "log_loss": "lower",
-    "adaptive_ece": "lower",
-    "smooth_ece": "lower",
-    "aurc": "lower",
-    "augrc": "lower",
-    "prr": "higher",
-    "accuracy_at_80": "higher",
-    "accuracy_at_50": "higher",
-}
-"""Direction of each metric; mean confidence is neither good nor bad, and the uncertainty belongs to the responses."""
 
 
 def metric_text(metric: str, value: float) -> str:

@@ -1,1 +1,1 @@
-"""Language models: checkpoints found, checked, downloaded, loaded and resumed from, and tiny policies made here."""
+"""Language models: checkpoints found, checked, downloaded and loaded, and their texts and tokens."""

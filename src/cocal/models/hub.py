@@ -1,13 +1,9 @@
 """Checkpoints on the Hugging Face hub."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cocal.errors import ContractError, first_line
 from cocal.models.weights import ADAPTER
-
-if TYPE_CHECKING:
-    pass
 
 FILES = (
     "config.json",

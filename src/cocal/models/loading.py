@@ -12,7 +12,7 @@ from cocal.errors import ContractError, first_line
 from cocal.models.text import template_fault, turn_end
 from cocal.models.weights import check_files, check_read, kind_of
 from cocal.runtime.numerics import half_precision
-from cocal.store import check_folder, digest, write_text
+from cocal.store import check_folder, digest
 from cocal.store.content import listed_files
 from cocal.store.damage import remedy
 
@@ -154,24 +154,17 @@ def load_policy(
         usual = config.dtype or usual
     # straight onto the GPU, because otherwise every process of a node would hold a float32 model in its memory
     device = torch.device("cuda", torch.cuda.current_device()) if cuda else None
-    return Policy(_opened(path, config, dtype or usual, device).eval(), tokenizer)
+    return Policy(open_model(path, config, dtype or usual, device).eval(), tokenizer)
 
 
-def check_weights(path: str | Path) -> None:
-    """Check that a checkpoint has all weights of its model, and no others; they are not kept in memory.
-
-    Raises:
-        ContractError: if a file is missing or truncated, or a weight is missing or has another shape.
-    """
-    import torch
-
-    _opened(path, read_config(path), torch.float32, torch.device("meta"))
-
-
-def _opened(
+def open_model(
     path: str | Path, config: "PretrainedConfig", dtype: "torch.dtype", device: "torch.device | None"
 ) -> "PreTrainedModel":
-    """The model of a checkpoint, every weight of which was in its files."""
+    """The model of a checkpoint, every weight of which was in its files; on the device "meta", none is kept in memory.
+
+    Raises:
+        ContractError: if a file is missing or truncated, or a weight is missing, of no use or of another shape.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -354,11 +347,6 @@ def generation_settings(path: str | Path) -> "GenerationConfig":
         raise ContractError(f"{file}: not readable ({first_line(error)}); {remedy(path)}") from None
 
 
-def stated_ends(path: str | Path, tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
-    """`end_tokens` of a checkpoint; no weights are read."""
-    return end_tokens(tokenizer, generation_settings(path), read_config(path))
-
-
 def end_tokens(
     tokenizer: "PreTrainedTokenizerBase", settings: "GenerationConfig", config: "PretrainedConfig"
 ) -> frozenset[int]:
@@ -375,13 +363,6 @@ def stored_dtype(path: Path) -> "torch.dtype":
     import torch
 
     return read_config(path).dtype or torch.float32
-
-
-def state_dtype(folder: Path, dtype: "torch.dtype") -> None:
-    """State the number format of a checkpoint's weights in its settings, where transformers states the model's."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    config["dtype"] = str(dtype).removeprefix("torch.")
-    write_text(folder / "config.json", json.dumps(config, indent=2) + "\n")
 
 
 def fingerprint(checkpoint: Path) -> str:

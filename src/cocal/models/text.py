@@ -135,11 +135,6 @@ def batches_of_tokens(lengths: Sequence[int], tokens: int) -> list[np.ndarray]:
     return batches
 
 
-def padded_tokens(lengths: Sequence[int], tokens: int) -> int:
-    """Count the tokens, padding included, in the batches of `batches_of_tokens`."""
-    return sum(len(batch) * max(lengths[i] for i in batch) for batch in batches_of_tokens(lengths, tokens))
-
-
 def read_template(path: Path) -> str:
     """A chat template from a file of its own.
 

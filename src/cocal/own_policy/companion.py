@@ -11,12 +11,13 @@ import numpy as np
 from cocal.companion.companions import Companions, load_companions
 from cocal.companion.settings import CompanionSettings, Target
 from cocal.errors import ContractError, first_line
-from cocal.features.store import NumberFormat
+from cocal.features.extract import inputs_of
+from cocal.features.store import Layout, NumberFormat, decoded, encoded
 from cocal.models.loading import Policy, Vocabulary, evaluating
 from cocal.own_policy import saved
+from cocal.own_policy.about import About, BaseModelFacts
 from cocal.own_policy.given import Prompt, Response, samples_of
-from cocal.own_policy.saved import About, BaseModelFacts
-from cocal.own_policy.states import ROWS, Encoded, Encoder, confidences, states_of
+from cocal.own_policy.states import BLOCK, ROWS, Encoded, Encoder
 from cocal.runtime.machine import best_device
 
 if TYPE_CHECKING:
@@ -35,11 +36,14 @@ class Companion:
     Args:
         companions: Fitted members.
         about: What they were fitted on, and for which model.
+        alone: Where they read token probabilities beside states, the best companion of states alone, which is saved
+            with them, for vLLM, which hands out states alone; None if there is none.
     """
 
-    def __init__(self, companions: Companions, about: About):
+    def __init__(self, companions: Companions, about: About, alone: tuple[Companions, About] | None = None):
         self.companions = companions.to(best_device())
         self.about = about
+        self.alone = Companion(*alone) if alone else None
 
     @classmethod
     def fit(
@@ -85,14 +89,10 @@ class Companion:
         """
         companions = load_companions(folder)
         base = BaseModelFacts.of(model.config)
-        spec, width = companions.spec, len(companions.spec.poolings) * base.hidden
-        if spec.inputs != width:
-            raise ContractError(
-                f"{base.name}: its states have width {base.hidden}, {width} with {' and '.join(spec.poolings)}, but "
-                f"the companions read {spec.inputs}; give the model that they were fitted for"
-            )
         notes = (f"companions of a study ({Path(folder).name})",)
-        return cls(companions, About(spec=spec, states=states, base_model=base, notes=notes))
+        about = About(spec=companions.spec, states=states, base_model=base, notes=notes)
+        about.check_model(base)
+        return cls(companions, about)
 
     @property
     def members(self) -> list[tuple[Target, int]]:
@@ -168,11 +168,9 @@ class Companion:
         Raises:
             ContractError: if the policy is another one than the companion's.
         """
-        about = self.about
         if isinstance(policy, Policy):
-            about.base_model.check(BaseModelFacts.of(policy.model.config))
-        limit = max_response_length or about.max_response_length
-        return Encoder(policy, template=about.template, thinking=about.thinking, max_response_length=limit)
+            self.about.base_model.check(BaseModelFacts.of(policy.model.config))
+        return self.about.encoder(policy, max_response_length)
 
     def score_encoded(
         self,
@@ -186,15 +184,20 @@ class Companion:
     ) -> tuple[np.ndarray, list[np.ndarray]]:
         """Score at most `ROWS` responses whose ids are known: float64 (n,), and courses if `every` is given; see
         `score`."""
-        courses = [np.empty(0)] * len(rows) if every else []
+        about, spec, courses = self.about, self.about.spec, [np.empty(0)] * len(rows) if every else []
         if every:
-            self.about.check_prefixes()
+            about.check_prefixes()
+        inputs = [np.empty((0, spec.inputs), dtype=np.float32)]
+        for start in range(0, len(rows), BLOCK):
+            block = rows[start : start + BLOCK]
 
-        def take(row: int, inputs: np.ndarray) -> None:
-            courses[row] = self.score_states(inputs, target=target, seed=seed)
+            def take(row: int, grown: np.ndarray, at: int = start) -> None:
+                courses[at + row] = self.score_states(grown, target=target, seed=seed)
 
-        inputs = states_of(policy, self.about, rows, batch_tokens, every, take)
-        return self.score_states(inputs, target=target, seed=seed), courses
+            layout = Layout(len(block), (spec.layer,), spec.poolings, policy.hidden, len(block), about.states)
+            ids = [row.prompt for row in block], [row.response for row in block]
+            inputs.append(inputs_of(policy, layout, *ids, batch_tokens, about.token_probability, every, take))
+        return self.score_states(np.concatenate(inputs), target=target, seed=seed), courses
 
     def score_states(self, states: np.ndarray, *, target: Target | None = None, seed: int | None = None) -> np.ndarray:
         """Score hidden states that were computed elsewhere.
@@ -211,7 +214,13 @@ class Companion:
             ConfigError: if there is no such target or seed.
             ContractError: if the states have another width.
         """
-        return confidences(self.companions, self.about, states, target, seed)
+        chosen, form, width = self.about.spec.chosen(target, seed), self.about.states, self.about.states_width
+        found = [np.empty((len(chosen), 0))]
+        for start in range(0, len(states), ROWS):
+            block = np.asarray(states[start : start + ROWS], dtype=np.float32)
+            rounded = decoded(encoded(block[..., :width], form), form)  # but not what the model gave the tokens
+            found.append(self.companions.predict(np.concatenate([rounded, block[..., width:]], axis=-1))[chosen])
+        return np.concatenate(found, axis=1).mean(axis=0)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
@@ -225,7 +234,9 @@ class Companion:
             ContractError: if there is no such companion, or a file is missing, has changed since it was saved, or is
                 not a companion's.
         """
-        return cls(*saved.read(str(pretrained_model_name_or_path), options))
+        name = str(pretrained_model_name_or_path)
+        companions, about = saved.read(name, options)
+        return cls(companions, about, saved.read_alone(name, options) if about.token_probability else None)
 
     def save_pretrained(self, save_directory: str | Path) -> None:
         """Save weights, settings and model card in a folder, which is made if need be, in the Hub's convention.
@@ -235,7 +246,8 @@ class Companion:
         Raises:
             ContractError: if the folder holds such files of something else than a companion.
         """
-        saved.write(Path(save_directory), self.companions, self.about)
+        alone = self.alone and (self.alone.companions, self.alone.about)
+        saved.write(Path(save_directory), self.companions, self.about, alone)
 
     def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None, **more: Any) -> str:
         """Upload the companion to the Hub, in one commit to a repository that is made if need be.

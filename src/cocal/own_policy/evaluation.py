@@ -14,10 +14,11 @@ import pandas as pd
 from cocal.drawing.bins import legend_entries, plot_reliability
 from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_style, save_figure
 from cocal.errors import ContractError
+from cocal.metrics.calibration import reliability_bins
 from cocal.metrics.ordered import Ordered
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import csv_text, metric_text
-from cocal.own_policy.quality import LEAST_QUESTIONS, binned, measured
+from cocal.own_policy.quality import LEAST_QUESTIONS, measured
 from cocal.own_policy.scored import Reading, Scored, read_scored
 from cocal.store import write_text
 from cocal.store.atomic import together
@@ -75,7 +76,7 @@ def report(scored: Scored, output: Path, settings: MetricSettings | None = None)
     questions = np.array(scored.names, dtype=object)[scored.question]
     numbers = measured(questions, scored.confidence, scored.correct, settings)
     valid = ~np.isnan(scored.confidence)
-    bins = binned(scored.confidence[valid], scored.correct[valid], settings.bins)
+    bins = reliability_bins(scored.confidence[valid], scored.correct[valid], settings.bins)
     with together(output) as folder:
         write_text(folder / "numbers.csv", csv_text(numbers))
         write_text(folder / "reliability.csv", csv_text(bins))

@@ -86,17 +86,12 @@ class HeldOut(Model):
         return [*lines, "", *([self._rivals, ""] if self._rivals else [])]
 
     @property
-    def outranked(self) -> bool:
-        """Whether mean token probability alone ranks these responses better."""
+    def outranked(self) -> str | None:
+        """The AUROC of mean token probability and of the companion, where the former ranks these responses better."""
         other = (self.token_probability or {}).get("auroc")
         own = next((m.value for m in self.metrics if m.metric == "auroc"), None)
-        return None not in (own, other) and other > own
-
-    @property
-    def aurocs(self) -> str:
-        """The AUROC of the mean token probability, and of the companion."""
-        own = next(m.value for m in self.metrics if m.metric == "auroc")
-        return f"{_text('auroc', self.token_probability['auroc'])} against {_text('auroc', own)}"
+        better = None not in (own, other) and other > own
+        return f"{_text('auroc', other)} against {_text('auroc', own)}" if better else None
 
     @property
     def _rivals(self) -> str:

@@ -23,16 +23,17 @@ from cocal.features.extract import TOKEN_INPUTS, pooled_states, states_and_token
 from cocal.features.forward import RESPONSE_POOLINGS, Prefixes
 from cocal.features.store import FeatureReader, NumberFormat, create_features, decoded, open_features
 from cocal.integrations.lines import samples
+from cocal.metrics.calibration import reliability_bins
 from cocal.metrics.settings import MetricSettings
 from cocal.models.loading import Policy
+from cocal.own_policy.about import About, BaseModelFacts, Cut, Recipe
+from cocal.own_policy.companion import Companion
 from cocal.own_policy.facts import HeldOut, ResponseFacts
 from cocal.own_policy.prefixes import Rows, course, drawn, names
-from cocal.own_policy.quality import binned, compared, measured
-from cocal.own_policy.recipes import best, folds_of, spec_of
+from cocal.own_policy.quality import compared, measured
+from cocal.own_policy.recipes import Chosen, best, folds_of, spec_of
 from cocal.own_policy.rollouts import Experience, experience_of, find, learnable
-from cocal.own_policy.saved import About, BaseModelFacts, Cut, Recipe
-from cocal.own_policy.states import BLOCK, Encoder, confidences, default_target
-from cocal.runtime.machine import best_device
+from cocal.own_policy.states import BLOCK, Encoder
 from cocal.runtime.progress import Progress
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def fit(
     base_model: BaseModelFacts | str | None = None,
     license: str | None = None,
     run: Path | None = None,
-) -> tuple[Companions, About]:
+) -> tuple[Companions, About, tuple[Companions, About] | None]:
     """Fit companions and measure them on held-out questions.
 
     The states of all rollouts are read with the model that is given. The paper reads them with the policy of each step
@@ -112,7 +113,8 @@ def fit(
         run: Working folder, from which a killed run resumes; by default a temporary one.
 
     Returns:
-        The companions, and what a saved folder says of them.
+        The companions, and what a saved folder says of them; and the same of the best companion of states alone, where
+        these read token probabilities, too, and it was tried.
 
     Raises:
         ConfigError: if a recipe is asked for what the other has: another target than binary, token probabilities or
@@ -157,39 +159,39 @@ def fit(
             policy, rows, at_layer, number_format, batch_tokens, path, states, recipe == "best", grown
         )
         last = int(rows["step"].max())
-        tried, confidence, parts = (), np.full(len(rows), np.nan), ()
+        facts = {
+            "states": number_format,
+            "base_model": base_model,
+            "license": license,
+            "thinking": reading.thinking,
+            "template": template,
+            "notes": tuple(notes),
+            "recipe": recipe,
+            "cut": cut,
+            "prefixes": prefixes or None,
+            "fields": dict(reading.mapping),
+            "correct_above": reading.correct_above,
+            "max_response_length": limit,
+        }
         if recipe == "paper":
             ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])
-        else:
-            each = Rows.of(rows["length"], grown)
-            inputs = each.inputs(store, at_layer, None if token_probability is False else tokens)
-            reads = {inputs.shape[1]} if token_probability else {width, inputs.shape[1]}
-            chosen = best(each, inputs, reads, width, learnt, fold, _last_stage(experience, held_out), settings)
-            companions = Companions(spec_of(chosen, learnt, at_layer), chosen.model)
-            confidence, tried = each.by_response(chosen.out_of_fold), chosen.tried
-            parts = course(each, rows, chosen.out_of_fold, tokens, prefixes) if prefixes else ()
-        about = About(
-            spec=companions.spec,
-            states=number_format,
-            base_model=base_model,
-            license=license,
-            thinking=reading.thinking,
-            template=template,
-            notes=tuple(notes),
-            recipe=recipe,
-            cut=cut,
-            token_probability=companions.spec.inputs > width,
-            prefixes=prefixes or None,
-            tried=tried,
-            course=parts,
-            fields=dict(reading.mapping),
-            correct_above=reading.correct_above,
-            max_response_length=limit,
-        )
-        if recipe == "paper":
+            about, confidence = About(spec=companions.spec, **facts), np.full(len(rows), np.nan)
             found = decoded(store.take(np.flatnonzero(held_out), at_layer, RESPONSE_POOLINGS), store.dtype)
-            confidence[held_out] = confidences(companions.to(best_device()), about, found)
-    return companions, about.model_copy(update=_measured(about, experience, held_out, confidence, tokens))
+            confidence[held_out] = Companion(companions, about).score_states(found)
+            return companions, about.model_copy(update=_measured(about, experience, held_out, confidence, tokens)), None
+        each = Rows.of(rows["length"], grown)
+        inputs = each.inputs(store, at_layer, None if token_probability is False else tokens)
+        reads = {inputs.shape[1]} if token_probability else {width, inputs.shape[1]}
+        chosen = best(each, inputs, reads, width, learnt, fold, _last_stage(experience, held_out), settings)
+
+    def described(one: Chosen) -> tuple[Companions, About]:
+        spec = spec_of(one, learnt, at_layer)
+        parts = course(each, rows, one.out_of_fold, tokens, prefixes) if prefixes else ()
+        about = About(spec=spec, token_probability=spec.inputs > width, tried=one.tried, course=parts, **facts)
+        quality = _measured(about, experience, held_out, each.by_response(one.out_of_fold), tokens)
+        return Companions(spec, one.model), about.model_copy(update=quality)
+
+    return *described(chosen), chosen.alone and described(chosen.alone)
 
 
 def _as_learnt(rows: pd.DataFrame, cut: Cut, notes: list[str]) -> pd.DataFrame:
@@ -367,7 +369,7 @@ def _measured(
 
     def quality(chosen: np.ndarray) -> HeldOut:
         held, correct = rows[chosen], rows["correct"].to_numpy()[chosen]
-        bins = binned(confidence[chosen], correct, MetricSettings().bins).query("count > 0")
+        bins = reliability_bins(confidence[chosen], correct, MetricSettings().bins).query("count > 0")
         return HeldOut.of(
             measured(held["question"], confidence[chosen], correct),
             bins=bins.to_dict("records"),
@@ -376,7 +378,7 @@ def _measured(
             questions=held["question"].nunique(),
             cut=float(held["truncated"].mean()) if experience.tells_cut else None,
             seeds=settings.seeds,
-            target=default_target(settings),
+            target=about.spec.usual_target,
             constant=float(correct.var()),
             token_probability=None if tokens is None else compared(tokens[chosen, 0].astype(np.float64), correct),
         )

@@ -8,9 +8,9 @@ from typing import Literal
 from cocal.errors import ContractError
 from cocal.models.adapters import adapter_files, check_base, merged
 from cocal.models.hub import download, may_be_on_hub
-from cocal.models.loading import Policy, fingerprint, load_policy, load_tokenizer, stored_dtype
+from cocal.models.loading import Policy, fingerprint, load_policy, load_tokenizer, read_config, stored_dtype
 from cocal.models.weights import kind_of
-from cocal.own_policy.saved import About, BaseModelFacts
+from cocal.own_policy.about import About, BaseModelFacts
 from cocal.runtime.numerics import active, computes_bfloat16
 from cocal.store import digest, read_provenance
 from cocal.store.content import PROVENANCE
@@ -95,26 +95,8 @@ class Checkpoint:
         return None if found is None else int(found)
 
     def check_fit(self, about: About) -> None:
-        """Refuse a companion of another model, width or block, before any weights are loaded.
-
-        Raises:
-            ContractError: if it does not fit; the message says what to give.
-        """
-        from transformers import AutoConfig
-
-        found = BaseModelFacts.of(AutoConfig.from_pretrained(self.folder, trust_remote_code=False), self.name)
-        about.base_model.check(found)
-        spec = about.spec
-        if not 0 <= spec.layer < found.blocks:
-            raise ContractError(
-                f"{self.name}: the companion reads block {spec.layer}, but the model has blocks 0 to "
-                f"{found.blocks - 1}; fit a companion for this model (cocal fit)"
-            )
-        if (width := len(spec.poolings) * found.hidden) != about.states_width:
-            raise ContractError(
-                f"{self.name}: its states have width {found.hidden}, {width} with {' and '.join(spec.poolings)}, but "
-                f"the companion reads {about.states_width}; give the model that it was fitted for"
-            )
+        """`About.check_model` of this checkpoint, before any weights are loaded."""
+        about.check_model(BaseModelFacts.of(read_config(self.folder), self.name))
 
     def warn_of_other(self, about: About) -> None:
         """Log a warning if this is another checkpoint of its training, commit or adapter than the companion's."""

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
-from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
+from cocal.metrics.calibration import evaluate
 from cocal.metrics.scores import ALL, LEAST, MOST, Sample, scores
 from cocal.metrics.settings import MetricSettings
 from cocal.own_policy.facts import LEAST_QUESTIONS
@@ -17,13 +17,6 @@ def compared(confidence: np.ndarray, correct: np.ndarray) -> dict[str, float | N
     found = evaluate(confidence, np.ones(len(correct), dtype=bool), correct, MetricSettings().bins)
     found |= scores(confidence, correct, MetricSettings().bins)
     return {name: None if np.isnan(found[name]) else float(found[name]) for name in ("ece", "auroc", "brier")}
-
-
-def binned(confidence: np.ndarray, correct: np.ndarray, bins: int) -> pd.DataFrame:
-    """The bins of a reliability diagram, with the columns left, right, count, accuracy and mean_confidence."""
-    edges = bin_edges(bins)
-    found = reliability_bins(confidence, correct, bins)
-    return pd.DataFrame({"left": edges[:-1], "right": edges[1:], **found._asdict()})
 
 
 def measured(

@@ -19,8 +19,8 @@ from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import CompanionSpec
 from cocal.errors import ContractError
 from cocal.features.forward import RESPONSE_POOLINGS
+from cocal.own_policy.about import Tried
 from cocal.own_policy.prefixes import Rows
-from cocal.own_policy.saved import Tried
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
 from cocal.store.rows import normalised
@@ -48,12 +48,14 @@ class Chosen(NamedTuple):
         out_of_fold: float64 (n,), the confidence of each response by a recipe that was neither fitted nor chosen on its
             question.
         tried: The best of each kind, the chosen one first.
+        alone: The same among those of states alone, where the chosen one reads token probabilities.
     """
 
     settings: CompanionSettings
     model: CompanionMLP
     out_of_fold: np.ndarray
     tried: tuple[Tried, ...]
+    alone: "Chosen | None" = None
 
 
 @dataclass(frozen=True)
@@ -164,25 +166,33 @@ def choose(lesson: Lesson, settings: CompanionSettings) -> Chosen:
         own |= {} if "learning_rate" in given else {"learning_rate": RATE}
         own = settings.model_copy(update=own)
         kinds += [_Mlp(lesson, parts, reads, own) for reads in lesson.reads]
+    chosen = _best_of(kinds, lesson, mean, scale, settings.seeds)
+    of_states = [kind for kind in kinds if kind.inputs.shape[1] == min(lesson.reads)]
+    if len(chosen.model.input_mean) > min(lesson.reads):
+        return chosen._replace(alone=_best_of(of_states, lesson, mean, scale, settings.seeds))
+    return chosen
+
+
+def _best_of(kinds: Sequence["_Kind"], lesson: Lesson, mean: Tensor, scale: Tensor, seeds: tuple[int, ...]) -> Chosen:
+    """The best recipe of these kinds, fitted on everything."""
     out_of_fold = np.empty(len(lesson.fold))
-    for k in folds:
+    for k in range(lesson.fold.max() + 1):
         place, kind = min(
             ((int(kind.scores[:, k].argmin()), kind) for kind in kinds), key=lambda one: one[1].scores[one[0], k]
         )
         rows = lesson.fold == k
         out_of_fold[rows] = kind.singles[place, rows]
-    kinds.sort(key=lambda kind: kind.overall.min())
-    model = kinds[0].fitted(int(kinds[0].overall.argmin()), settings.seeds)
-    reads, more = kinds[0].inputs.shape[1], {True: ", reading token probabilities", False: ""}
-    whole = CompanionMLP(reads, kinds[0].settings.widths, model.seeds, 1, standardised=True)
+    ranked = sorted(kinds, key=lambda kind: kind.overall.min())
+    first, place = ranked[0], int(ranked[0].overall.argmin())
+    model = first.fitted(place, seeds)
+    reads, more = first.inputs.shape[1], {True: ", reading token probabilities", False: ""}
+    whole = CompanionMLP(reads, first.settings.widths, model.seeds, 1, standardised=True)
     weights = {name: one.cpu() for name, one in model.state_dict().items()}
     whole.load_state_dict(weights | {MEAN: mean[:reads], SCALE: scale[:reads]})
-    names = [kind.name(int(kind.overall.argmin())) + more[kind.inputs.shape[1] > min(lesson.reads)] for kind in kinds]
-    tried = tuple(Tried(name=name, brier=kind.overall.min()) for name, kind in zip(names, kinds, strict=True))
-    chosen = kinds[0].settings.model_copy(
-        update={"passes": kinds[0].passes(int(kinds[0].overall.argmin())), "seeds": model.seeds, "targets": ("binary",)}
-    )
-    return Chosen(chosen, whole.eval(), out_of_fold, tried)
+    names = [kind.name(int(kind.overall.argmin())) + more[kind.inputs.shape[1] > min(lesson.reads)] for kind in ranked]
+    tried = tuple(Tried(name=name, brier=kind.overall.min()) for name, kind in zip(names, ranked, strict=True))
+    update = {"passes": first.passes(place), "seeds": model.seeds, "targets": ("binary",)}
+    return Chosen(first.settings.model_copy(update=update), whole.eval(), out_of_fold, tried)
 
 
 class _Kind:

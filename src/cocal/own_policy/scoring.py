@@ -13,16 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
-from cocal.engines.engine import open_engine
 from cocal.engines.settings import VllmSettings
 from cocal.engines.states import Reading
+from cocal.engines.vllm_engine import open_vllm
 from cocal.errors import ContractError
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
 from cocal.models.loading import read_vocabulary
+from cocal.own_policy.about import About
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.facts import ResponseFacts
 from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.saved import About
 from cocal.own_policy.states import ORIGINS, ROWS, Encoded, Encoder
 from cocal.runtime.progress import Progress
 from cocal.store.rows import entries, extended
@@ -132,7 +132,7 @@ def by_vllm(companion: Companion, checkpoint: Checkpoint, wanted: Wanted) -> Ite
         states = np.stack(states).reshape(len(rows), -1)
         return companion.score_states(states, target=wanted.target, seed=wanted.seed), []
 
-    with open_engine(VllmSettings(kind="vllm"), checkpoint.folder, reading=reading) as engine:
+    with open_vllm(VllmSettings(kind="vllm"), checkpoint.folder, reading=reading) as engine:
         yield companion.encoder(read_vocabulary(checkpoint.folder, plain=True), wanted.max_response_length), score
 
 

@@ -6,8 +6,8 @@ from html import escape
 
 import pandas as pd
 
+from cocal.own_policy.about import About
 from cocal.own_policy.facts import HeldOut
-from cocal.own_policy.saved import About
 
 
 def html(about: About) -> str:

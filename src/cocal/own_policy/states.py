@@ -1,8 +1,8 @@
-"""From prompts and responses that somebody gives to token ids, to hidden states, and to confidences."""
+"""From prompts and responses that somebody gives to token ids."""
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -11,16 +11,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from cocal.companion.companions import Companions
-from cocal.companion.settings import CompanionSettings, Target
-from cocal.errors import ConfigError, ContractError
-from cocal.features.extract import inputs_of
-from cocal.features.store import Layout, decoded, encoded
+from cocal.errors import ContractError, first_line
 from cocal.integrations.sample import Sample
 from cocal.models.loading import Policy, Vocabulary
 from cocal.models.text import Tokens, check_tokens, render, template_fault, turn_end
 from cocal.own_policy.padding import Padding
-from cocal.own_policy.saved import About
 
 Origin = Literal["ids", "chat", "template", "restored", "text"]
 ORIGINS: dict[Origin, str] = {
@@ -199,7 +194,8 @@ class Encoder:
         if context is not None and length > context:
             raise ContractError(
                 f"{sample.where}: prompt and response have {length:,} tokens, and the model reads {context:,} "
-                "(max_position_embeddings); delete the row, or give the settings with which such answers were sampled"
+                "(max_position_embeddings, --max-model-len of a server); delete the row, or give the settings with "
+                "which such answers were sampled"
             )
         prompt, ids = (found.astype(np.int32, copy=False) for found in (prompt, ids))
         return Encoded(prompt, ids, truncated, origin, exact=given and origin == "ids", told=told)
@@ -249,9 +245,8 @@ class Encoder:
         try:
             return self._rendered(messages, self.thinking, sample.tools)
         except Exception as error:  # templates are programs: some refuse a role, or two messages of one role
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ContractError(
-                f"{sample.where}: the chat template refuses the chat ({reason}); correct or delete the row"
+                f"{sample.where}: the chat template refuses the chat ({first_line(error)}); correct or delete the row"
             ) from None
 
     def dated(self, path: Path | None = None) -> None:
@@ -344,54 +339,3 @@ def _repeats(sample: Sample, found: Encoded) -> bool:
         return True
     prompt = found.prompt
     return _FEW < len(prompt) < len(found.response) and np.array_equal(found.response[: len(prompt)], prompt)
-
-
-def states_of(
-    policy: Policy,
-    about: About,
-    rows: Sequence[Encoded],
-    batch_tokens: int,
-    every: int | None = None,
-    take: Callable[[int, np.ndarray], None] | None = None,
-) -> np.ndarray:
-    """What the companion reads of responses, float32 (n, inputs), from teacher-forced passes over `BLOCK` of them at a
-    time (`cocal.features.extract.inputs_of`)."""
-    spec, found = about.spec, [np.empty((0, about.spec.inputs), dtype=np.float32)]
-    for start in range(0, len(rows), BLOCK):
-        block = rows[start : start + BLOCK]
-        layout = Layout(len(block), (spec.layer,), spec.poolings, policy.hidden, len(block), about.states)
-        ids = [row.prompt for row in block], [row.response for row in block]
-        chosen = batch_tokens, about.token_probability, every
-        found.append(inputs_of(policy, layout, *ids, *chosen, lambda row, one, at=start: take(at + row, one)))
-    return np.concatenate(found)
-
-
-def confidences(
-    companions: Companions, about: About, states: np.ndarray, target: Target | None = None, seed: int | None = None
-) -> np.ndarray:
-    """Confidences of responses, float64 (n,): the mean over the seeds of one target, or those of one seed.
-
-    Raises:
-        ConfigError: if there is no such target or seed.
-        ContractError: if the states have another width.
-    """
-    targets, seeds = about.spec.settings.targets, about.spec.settings.seeds
-    target = target or default_target(about.spec.settings)
-    if target not in targets:
-        raise ConfigError(f"the companion has no target {target!r}; it was fitted for {', '.join(targets)}")
-    if seed is not None and seed not in seeds:
-        raise ConfigError(f"the companion has no seed {seed}; it has {', '.join(map(str, seeds))}")
-    chosen = [k for k, member in enumerate(companions.members) if member[0] == target and seed in (None, member[1])]
-    states = np.ascontiguousarray(states, dtype=np.float32)
-    if about.token_probability:  # only states are rounded
-        read, rest = np.split(states, [about.states_width], axis=1)
-        rounded = np.concatenate([decoded(encoded(np.ascontiguousarray(read), about.states), about.states), rest], 1)
-    else:
-        rounded = decoded(encoded(states, about.states), about.states)
-    parts = [companions.predict(rounded[k : k + ROWS])[chosen] for k in range(0, len(rounded), ROWS)]
-    return np.concatenate([np.empty((len(chosen), 0)), *parts], axis=1).mean(axis=0)
-
-
-def default_target(settings: CompanionSettings) -> Target:
-    """The target that is scored where none is named: binary, if it was fitted."""
-    return "binary" if "binary" in settings.targets else settings.targets[0]

@@ -1,13 +1,12 @@
 """The body of `/v1/confidence`: responses that exist, as texts, chats or token ids."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, StrictInt, model_validator
 
 from cocal.errors import ContractError
 from cocal.integrations.sample import Sample
-from cocal.own_policy.states import ROWS, Encoded, Encoder
+from cocal.own_policy.states import ROWS
 
 
 class Row(BaseModel):
@@ -91,24 +90,3 @@ def other_mode(body: Any, thinking: bool, defaults: dict[str, Any] | None) -> bo
         or getattr(body, "chat_template", None) is not None
         or last.get("role") == "assistant"
     )
-
-
-def encoded(encoder: Encoder, samples: Sequence[Sample], longest: int) -> list[Encoded]:
-    """The token ids of responses.
-
-    Args:
-        encoder: The companion's encoder.
-        samples: The responses.
-        longest: Tokens that prompt and response may have together.
-
-    Raises:
-        ContractError: if one cannot be encoded, or is too long; the message names it.
-    """
-    rows = encoder.encode(samples)
-    for sample, row in zip(samples, rows, strict=True):
-        if (length := len(row.prompt) + len(row.response)) > longest:
-            raise ContractError(
-                f"{sample.where}: prompt and response have {length:,} tokens, and {longest:,} fit into the context of "
-                "this server (--max-model-len)"
-            )
-    return rows

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from cocal.engines.states_connector import StatesConnector
 from cocal.own_policy import saved
-from cocal.own_policy.states import default_target
 from cocal.serving.scoring import CONFIDENCES
 
 
@@ -22,11 +21,10 @@ class CompanionConnector(StatesConnector):
 
     def load(self, extra: dict[str, Any], device: torch.device) -> None:
         """Load the companion."""
-        companions, self._about = saved.read(extra["companion"], {})
+        companions, self._about = saved.read_for_vllm(extra["companion"], {})
         self.poolings = self._about.spec.poolings
         self._model = companions.to(device).model
-        target = extra.get("target") or default_target(self._about.spec.settings)
-        self._chosen = [k for k, (of_member, _) in enumerate(companions.members) if of_member == target]
+        self._chosen = self._about.spec.chosen(extra.get("target"))
 
     def read(self, states: Tensor) -> Tensor:
         """The confidences, float32 (n, members)."""

@@ -12,9 +12,8 @@ from importlib.util import find_spec
 from cocal.companion.settings import Target
 from cocal.engines.states import FIRST_RUNNER, engine_settings
 from cocal.errors import ConfigError
+from cocal.own_policy.about import About
 from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.saved import About
-from cocal.own_policy.states import default_target
 
 VERSION = "0.32."
 """The versions of vLLM whose interfaces these are; they are experimental, and another version may change them."""
@@ -31,9 +30,10 @@ _REFUSED = {
     "--worker-cls": "the companion has a worker of its own",
     "--additional-config": "it names the companion's block, and vLLM has one",
     "--enable-lora": "the companion was fitted for the model without adapters; merge the adapter into the model",
-    "--pipeline-parallel-size": "the states of the companion's block are read by the first worker; use "
-    "--tensor-parallel-size",
-    "-pp": "the states of the companion's block are read by the first worker; use --tensor-parallel-size",
+    **dict.fromkeys(
+        ("--pipeline-parallel-size", "-pp"),
+        "the states of the companion's block are read by the first worker; use --tensor-parallel-size",
+    ),
     "--trust-remote-code": "code that a checkpoint brings is never run",
 }
 """vLLM's flags that cannot be given, with the reason."""
@@ -58,16 +58,10 @@ class Served:
         """The target that is scored.
 
         Raises:
-            ConfigError: if the companion has no such target, or reads more than vLLM hands out.
+            ConfigError: if the companion has no such target.
         """
-        about.check_vllm()
-        settings = about.spec.settings
-        if self.target is not None and self.target not in settings.targets:
-            raise ConfigError(
-                f"--target: the companion has no target {self.target!r}; it was fitted for "
-                f"{', '.join(settings.targets)}"
-            )
-        return self.target or default_target(settings)
+        about.spec.chosen(self.target)
+        return self.target or about.spec.usual_target
 
 
 def check_flags(flags: Sequence[str]) -> None:

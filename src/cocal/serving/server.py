@@ -26,8 +26,7 @@ from vllm.exceptions import VLLMValidationError
 from cocal.errors import ContractError
 from cocal.models.loading import read_vocabulary
 from cocal.own_policy import saved
-from cocal.own_policy.states import Encoder
-from cocal.serving.bodies import ConfidenceBody, encoded, other_mode
+from cocal.serving.bodies import ConfidenceBody, other_mode
 from cocal.serving.choices import Shown, of_response, streamed, whole
 from cocal.serving.launch import Served
 from cocal.serving.routes import secure
@@ -100,16 +99,14 @@ class Service:
     """
 
     def __init__(self, engine: Any, served: Served, model: Path):
-        _, about = saved.read(served.companion, {})
+        _, about = saved.read_for_vllm(served.companion, {})
         reader, longest = read_vocabulary(model, plain=True), engine.model_config.max_model_len
         members = about.spec.members
         self.scorer = _CountingScorer(engine, members, served.of(about), reader.ends, longest)
-        self.encoder = Encoder(
-            reader, template=about.template, thinking=about.thinking, max_response_length=about.max_response_length
-        )
+        # its context lacks room for the token that a response's own request generates
+        self.encoder = about.encoder(reader._replace(context=longest - 1))
         self.chats = about.template != ""
         self.prefixes = about.prefixes
-        self.longest = longest - 1  # the token that a response's own request generates
         self.served = served
         self.encoding = asyncio.Lock()  # tokenizers are not made for several threads
         measured = about.held_out.metrics if about.held_out else ()
@@ -139,7 +136,7 @@ class Service:
         if self.prefixes is None:
             raise VLLMValidationError(
                 "The companion has learnt from whole responses alone, so that there is no confidence_every and no "
-                "confidence_stop_below; fit it with `cocal fit --prefixes 16 --with nothing`."
+                "confidence_stop_below; fit it with `cocal fit --prefixes 16`."
             )
         return {"every": every or self.prefixes, "below": below}
 
@@ -231,7 +228,7 @@ async def confidence(body: ConfidenceBody, raw_request: Request) -> Response:
     try:
         samples = body.samples()
         async with service.encoding:
-            rows = await asyncio.to_thread(encoded, service.encoder, samples, service.longest)
+            rows = await asyncio.to_thread(service.encoder.encode, samples)
     except ContractError as error:
         raise VLLMValidationError(str(error)) from None
     asked = (service.scorer.score(row.prompt.tolist(), row.response.tolist()) for row in rows)

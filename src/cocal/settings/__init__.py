@@ -1,1 +1,1 @@
-"""Settings: the base of their models, and their reading."""
+"""The base of the models of all settings."""

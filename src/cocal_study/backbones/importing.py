@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cocal.errors import ContractError
 from cocal.models.hub import FILES, download
-from cocal.models.loading import check_weights, load_tokenizer, stated_ends
+from cocal.models.loading import load_tokenizer, open_model, read_config, read_vocabulary
 from cocal.store import atomic_path, label_folder
 from cocal.store.run_folder import link_file
 from cocal_study.backbones.packaged import unpack_model
@@ -50,6 +50,8 @@ def import_checkpoint(
     Raises:
         ContractError: if a check fails; the message names the folder, the file and the reason.
     """
+    import torch
+
     if not source.is_dir():
         raise ContractError(f"{source}: no such checkpoint folder")
     config = _settings(source, "config.json")
@@ -60,11 +62,12 @@ def import_checkpoint(
             f"{source}: the checkpoint brings code of its own (auto_map in config.json or tokenizer_config.json), "
             "which is never run; give one that transformers loads without"
         )
-    check_weights(source)
-    tokenizer, rows = load_tokenizer(source), config.get("vocab_size", 0)
+    open_model(source, read_config(source), torch.float32, torch.device("meta"))
+    vocabulary, rows = read_vocabulary(source), config.get("vocab_size", 0)
+    tokenizer = vocabulary.tokenizer
     if len(tokenizer) > rows:
         raise ContractError(f"{source}: the tokenizer has {len(tokenizer)} tokens, but the embedding has {rows} rows")
-    if not stated_ends(source, tokenizer):
+    if not vocabulary.ends:
         raise ContractError(
             f"{source}: neither generation_config.json nor the tokenizer names a token that ends a response; add "
             "eos_token_id to generation_config.json"

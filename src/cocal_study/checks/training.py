@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cocal.companion.spec import CompanionSpec, Experience, read_spec
-from cocal.companion.supervision import groups_of, read_rollouts
+from cocal.companion.spec import CompanionSpec, read_spec
 from cocal.errors import ContractError
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.lineage import Product
 from cocal.store.rows import normalised
+from cocal_study.config.method import Experience
+from cocal_study.generation.labels import groups_of, read_rollouts
 
 
 def read_table(folder: Path, questions: Path) -> pd.DataFrame:
@@ -23,7 +24,7 @@ def read_table(folder: Path, questions: Path) -> pd.DataFrame:
 
     Raises:
         ContractError: if a table breaks its contract or lies in the place of another, or for a reason that
-            `cocal.companion.supervision.read_rollouts` names: responses that are not in the chronological order of
+            `cocal_study.generation.labels.read_rollouts` names: responses that are not in the chronological order of
             their steps (section 4.1), a step or question that is missing, another accuracy than that of a whole group.
     """
     _ = Product(folder).attributes  # which refuse another's table, before companions are said to be fitted on others

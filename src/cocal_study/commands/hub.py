@@ -8,10 +8,11 @@ import pandas as pd
 
 from cocal.companion.companions import load_companions
 from cocal.errors import ContractError
+from cocal.metrics.calibration import reliability_bins
 from cocal.own_policy import saved
+from cocal.own_policy.about import About, BaseModelFacts
 from cocal.own_policy.facts import HeldOut
-from cocal.own_policy.quality import binned, measured
-from cocal.own_policy.states import default_target
+from cocal.own_policy.quality import measured
 from cocal.store import atomic_path, label_folder, provenance, read_frame, write_text
 from cocal.store.contracts import PREDICTIONS, RESPONSES
 from cocal.store.damage import absent
@@ -58,7 +59,7 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str) -> 
     """
     backbone, step = study.main_backbone, study.policy.steps
     companions, about = _companions(study, given, backbone, "rollouts")
-    target = default_target(companions.spec.settings)
+    target = companions.spec.usual_target
     answered = _evaluated(study, given, f"cocal-{target}")
     rollouts = read_frame(given / _within(results.rollouts_folder(backbone, "grpo")), RESPONSES)
     notes = (
@@ -93,12 +94,12 @@ def _companions(study: Study, given: Path, backbone: str, experience: str) -> tu
     if not policy.exists():
         raise ContractError(absent(policy))
     config = AutoConfig.from_pretrained(policy, local_files_only=True, trust_remote_code=False)
-    base = saved.BaseModelFacts.of(config, checkpoint).model_copy(update={"step": study.policy.steps})
+    base = BaseModelFacts.of(config, checkpoint).model_copy(update={"step": study.policy.steps})
     notes = (
         f"The study {study.study} fitted these companions ({place}); its tables say how good they are.",
         f"The base model has the digest {Product(policy).identity}; it is not in here.",
     )
-    return companions, saved.About(spec=companions.spec, states=study.features.dtype, base_model=base, notes=notes)
+    return companions, About(spec=companions.spec, states=study.features.dtype, base_model=base, notes=notes)
 
 
 def _evaluated(study: Study, given: Path, method: str) -> pd.DataFrame:
@@ -117,7 +118,7 @@ def _quality(answered: pd.DataFrame, seeds: tuple[int, ...], target: str) -> Hel
     found = measured(questions, confidence, correct)
     return HeldOut.of(
         found,
-        bins=binned(confidence, correct, 10).query("count > 0").to_dict("records"),
+        bins=reliability_bins(confidence, correct, 10).query("count > 0").to_dict("records"),
         responses=len(answered),
         questions=questions.nunique(),
         chose=False,

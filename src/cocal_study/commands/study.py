@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 from cocal.commands.catalogue import listing
-from cocal.settings.parse import read_yaml, validate
 from cocal.store.atomic import write_text
 from cocal.store.lineage import trace
 from cocal_study.commands.catalogue.stages import STAGES
 from cocal_study.config import load_study, parse_settings
+from cocal_study.config.parse import read_yaml, validate
 from cocal_study.config.study import Study, study_schema
 from cocal_study.planning.bundle import commit_of
 from cocal_study.planning.digests import StudyDigests, digests_of, maker_of, verdict

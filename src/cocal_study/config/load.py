@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cocal.errors import ConfigError
-from cocal.settings.parse import read_yaml, validate
+from cocal_study.config.parse import read_yaml, validate
 
 if TYPE_CHECKING:
     from cocal_study.config.study import Study

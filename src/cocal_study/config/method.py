@@ -5,11 +5,13 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from cocal.companion.settings import Experience, Target
+from cocal.companion.settings import Target
 from cocal.settings.base import Name
 
 PromptFormat = Literal["answer", "verbal", "rlcr", "dcpo"]
 Policy = Literal["base", "grpo", "rlcr", "dcpo"]
+Experience = Literal["rollouts", "resampled", "prompts", "online"]
+"""What companions learn from."""
 Reader = Literal["one-layer", "rollouts", "resampled"]
 """The companions that score hidden states: those of one hidden layer, CoCal's own, or those of PostCal."""
 Function = Annotated[str, Field(pattern=r"^\w+(\.\w+)*:\w+$")]

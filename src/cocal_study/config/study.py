@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 
 from cocal.answers.settings import VerifierSettings
 from cocal.companion.settings import CompanionSettings
-from cocal.features.settings import FeatureSettings
 from cocal.metrics.settings import MetricSettings
 from cocal.runtime.numerics import Numerics
 from cocal.settings.base import Model, Name, Positive
@@ -24,6 +23,7 @@ from cocal_study.config.evaluation import (
     ReportSettings,
     TimingSettings,
 )
+from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from cocal.settings.base import Count, Model, Name
-from cocal.settings.parse import read_yaml, validate
+from cocal_study.config.parse import read_yaml, validate
 from cocal_study.evidence.predicates import Predicate
 
 Kind = Literal["direction", "ranking", "count", "ratio"]

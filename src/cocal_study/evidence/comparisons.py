@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from cocal.errors import ContractError
-from cocal.metrics.shown import BETTER
 from cocal_study.config.methods import METHODS
+from cocal_study.cubes.better import BETTER
 from cocal_study.cubes.cells import degenerate, policy_cell
 from cocal_study.cubes.resamples import Key, Resamples
 from cocal_study.evidence.estimates import Estimate

@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 
 from cocal.companion.settings import CompanionSettings
-from cocal.companion.supervision import in_validation, question_texts, read_rollouts
+from cocal.companion.supervision import in_validation
 from cocal.features.store import FeatureReader, open_features
 from cocal.metrics.calibration import auroc, expected_calibration_error
 from cocal_study.config.study import Study
+from cocal_study.generation.labels import question_texts, read_rollouts
 from cocal_study.methods.responses import read_responses
 from cocal_study.planning.results import features_folder, questions_file, responses_folder, rollouts_folder, states_file
 

@@ -17,8 +17,8 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from cocal.metrics.shown import BETTER
 from cocal.settings.base import Count, Model
+from cocal_study.cubes.better import BETTER
 from cocal_study.evidence.comparisons import holm
 from cocal_study.evidence.estimates import Estimate
 

@@ -16,8 +16,8 @@ from pydantic import Field
 
 from cocal.errors import ContractError
 from cocal.settings.base import Count, Model, Name
-from cocal.settings.parse import read_yaml, validate
 from cocal_study.config.methods import METHODS, built_in
+from cocal_study.config.parse import read_yaml, validate
 
 MACRO = "Macro Average"
 """The paper's title of the columns of a macro average."""

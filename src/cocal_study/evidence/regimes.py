@@ -8,11 +8,11 @@ import pandas as pd
 
 from cocal.companion.spec import read_spec
 from cocal.errors import ContractError
-from cocal.metrics.shown import BETTER
 from cocal.store import read_dataset, read_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import BETTER
 from cocal_study.cubes.cells import read_cell
 from cocal_study.cubes.cube import MEAN
 from cocal_study.evidence.comparisons import with_holm

@@ -7,13 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from cocal.drawing.style import INK, LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
+from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
 from cocal_study.config.study import Study
 from cocal_study.evidence.claims import Claim
 from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
 from cocal_study.evidence.verdicts import PAPER, REPLICATES, STUDY, UNITS, by_unit, is_measured, joined
 from cocal_study.exhibits.base.exhibit import FigureExhibit
 from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_fields, judged, readers
+from cocal_study.exhibits.drawing.sizes import PAGE_HEIGHT
 from cocal_study.planning.plan import has_methods
 
 Layout = ClaimsLayout

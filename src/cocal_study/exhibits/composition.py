@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from cocal.companion.spec import ORDERS, CompanionSpec
+from cocal.companion.spec import CompanionSpec
 from cocal.drawing.style import INK, Figure
 from cocal.errors import ContractError
 from cocal_study.config.methods import METHODS
@@ -13,6 +13,7 @@ from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
 from cocal_study.exhibits.base.inputs import Cube
 from cocal_study.exhibits.drawing.curves import SEED_WHISKERS, method_handles, panel_row, plot_prefixes, read_curves
+from cocal_study.planning.orders import ORDERS
 from cocal_study.planning.plan import budget_prefixes, has_methods
 from cocal_study.planning.results import companion_folder, metrics_file
 

@@ -5,14 +5,16 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from cocal.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH, Axes, Colormap, Figure
+from cocal.drawing.style import INK, TEXT_WIDTH, Axes, Figure
 from cocal.errors import ConfigError
-from cocal.metrics.shown import BETTER, metric_text
+from cocal.metrics.shown import metric_text
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import BETTER
 from cocal_study.cubes.cells import read_cells
 from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
 from cocal_study.exhibits.base.inputs import Cube, mean_cell
 from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row
+from cocal_study.exhibits.drawing.sizes import HALF_WIDTH, Colormap
 from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import metrics_file
 

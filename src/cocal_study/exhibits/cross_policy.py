@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
-from cocal.drawing.style import HALF_WIDTH, Figure
+from cocal.drawing.style import Figure
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
 from cocal_study.exhibits.drawing.curves import (
@@ -19,6 +19,7 @@ from cocal_study.exhibits.drawing.curves import (
     plot_stages,
     prepare_curves,
 )
+from cocal_study.exhibits.drawing.sizes import HALF_WIDTH
 from cocal_study.planning.results import metrics_file
 
 Layout, prepare = CurvesLayout, prepare_curves

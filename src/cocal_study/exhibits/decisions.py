@@ -14,12 +14,13 @@ from pydantic import Field
 
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, question_counts, resampled_means
-from cocal.metrics.choices import best_of_n, first, kept_accuracy, solvable, tried, vote
+from cocal.metrics.choices import best_of_n, first, vote
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.settings.base import Count, Name, OpenShare
 from cocal_study.config.evaluation import DecisionSettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
+from cocal_study.cubes.choices import kept_accuracy, solvable, tried
 from cocal_study.exhibits.base.exhibit import Labelled, MethodsLayout, TableExhibit, of_main
 from cocal_study.exhibits.base.inputs import rows_by_seed
 from cocal_study.exhibits.typesetting.grid import (

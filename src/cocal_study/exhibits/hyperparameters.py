@@ -1,11 +1,11 @@
 """The hyperparameters of a study (tab:hyperparameters), and those that the paper leaves open."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import ClassVar
 
 import pandas as pd
 
-from cocal.companion.spec import parameters
 from cocal.rewards import GROUP_EPSILON
 from cocal.settings.base import Count, Name
 from cocal_study.config.data import RegisteredSettings
@@ -26,6 +26,12 @@ _LOSSES = {"grpo": "Within responses first", "dapo": "Over all tokens"}
 _OVERLAP = {"exclude": "Left out", "report": "Kept", "refuse": "None"}
 _CLASSES = {"exact-match": "Equal normal forms", "llm": "First that the judge finds equal"}
 _MISSING = {"zero": "0", "invalid": "No confidence"}
+
+
+def parameters(inputs: int, widths: Sequence[int]) -> int:
+    """Number of parameters of one companion: a linear layer and a LayerNorm for each hidden layer, and the output's."""
+    sizes = (inputs, *widths)
+    return sum((a + 1) * b + 2 * b for a, b in pairwise(sizes)) + sizes[-1] + 1
 
 
 class Layout(exhibit.Layout):

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import Field
 
-from cocal.drawing.style import BACKBONE_COLOURS, INK, Axes, Figure
-from cocal.metrics.shown import BETTER
+from cocal.drawing.style import INK, Axes, Figure
 from cocal.settings.base import Count, Name
 from cocal_study.config.methods import MethodName
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import BETTER
 from cocal_study.cubes.cells import read_cells
 from cocal_study.exhibits.base import exhibit
 from cocal_study.exhibits.base.exhibit import (
@@ -24,6 +24,7 @@ from cocal_study.exhibits.base.exhibit import (
 )
 from cocal_study.exhibits.base.inputs import Cube, cube_of, mean_cell
 from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, metric_row, value_axis
+from cocal_study.exhibits.drawing.sizes import BACKBONE_COLOURS
 from cocal_study.planning.plan import has_methods, layers_of
 from cocal_study.planning.results import metrics_file
 

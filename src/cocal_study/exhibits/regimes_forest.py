@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from cocal.drawing.style import INK, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
-from cocal.metrics.shown import BETTER
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import BETTER
 from cocal_study.evidence.published import MACRO, METRICS, Published
 from cocal_study.evidence.regimes import PAIRS, SCORES, margins, over_points
 from cocal_study.exhibits.base.exhibit import PUBLISHED, REGIMES, FigureExhibit

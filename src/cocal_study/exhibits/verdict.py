@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from cocal.metrics.shown import BETTER, UNDEFINED
+from cocal.metrics.shown import UNDEFINED
 from cocal_study.config.methods import METHODS, MethodName
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import BETTER
 from cocal_study.cubes.cells import degenerate
 from cocal_study.cubes.resamples import MAIN, Resamples
 from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity, Reader
@@ -68,7 +69,7 @@ HEADLINES = (
         (Pair("token-probability", "base-verbal", "accuracy"),),
     ),
     Headline(
-        "RLCR and DCPO, which state confidences themselves, trail in accuracy",
+        "RLCR and DCPO trail in accuracy",
         tuple(Pair("cocal-binary", rival, "accuracy") for rival in _RIVALS),
     ),
     Headline("CoCal's confidence is better than theirs", _both("cocal-binary", *_RIVALS)),
@@ -78,7 +79,7 @@ HEADLINES = (
         "CoCal ranks answers better than token probability", (Pair("cocal-binary", "token-probability", "auroc"),)
     ),
     Headline(
-        "CoCal ranks answers about as well as SelfConsis, which takes ten generations",
+        "CoCal ranks answers about as well as SelfConsis",
         (Pair("cocal-binary", "self-consistency", "auroc"),),
         tolerance=0.02,  # that of the claim `selfconsis-comparable-auroc` in config/paper/claims.yaml
     ),
@@ -140,9 +141,9 @@ def prepare(
     Returns:
         Columns claim, method, rival ("" for chance), metric, dataset; paper, language_model: the differences, shares
         for accuracies; value, lower, upper, replicates, positive: the mean difference over replicates with the interval
-        of Student's t, their number and how many of them are positive, or without replicates the study's own difference
-        with its paired bootstrap interval; at_chance: the methods of the comparison whose confidence is at chance; and
-        word, the verdict on the whole claim. NaN where there is no number.
+        of Student's t, their number and how many of them bear the claim out, or without replicates the study's own
+        difference with its paired bootstrap interval; at_chance: the methods of the comparison whose confidence is at
+        chance; and word, the verdict on the whole claim. NaN where there is no number.
     """
     paper, study = readers(layout, [resamples], published)
     gathered = [_values(frame, "replicate_") for frame in (central_main, replicates_main, replicates_ood)]
@@ -153,18 +154,28 @@ def prepare(
         for pair in (one for one in headline.pairs if {one.method, one.rival} - {CHANCE} <= {*layout.methods}):
             joint = _difference(pair, gathered)
             together = joint is not None
-            number = _over(joint, study.level) if together else _alone(pair, study)
+            number = _over(joint, study.level, headline.tolerance) if together else _alone(pair, study)
             chance = _at_chance(pair, gathered, study.level) if together else _degenerate(pair, study)
             beside = _difference(pair, other)
             one = {**pair._asdict(), "paper": _alone(pair, paper)[0], **dict(zip(_NUMBERS, number, strict=True))}
             one["language_model"] = np.nan if beside is None else float(beside[0])
             found.append(one | {"at_chance": ", ".join(chance)})
-        word = word_of(found, headline.tolerance)
+        word = words_of(found, headline.tolerance)
         rows += [{"claim": headline.title, **one, "word": word} for one in found]
     return pd.DataFrame(rows)
 
 
 _NUMBERS = ("value", "lower", "upper", "replicates", "positive")
+
+
+def words_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
+    """The verdict on a claim: that of `word_of`, or where rivals fare differently a word on each, the worst first."""
+    rivals = dict.fromkeys(one["rival"] for one in found)
+    each = {name: word_of([one for one in found if one["rival"] == name], tolerance) for name in rivals}
+    if len({word.partition(",")[0] for word in each.values()}) == 1:
+        return word_of(found, tolerance)
+    ordered = [(word, name) for word in (NO, UNDECIDED, YES) for name in rivals if each[name].startswith(word)]
+    return ", ".join(f"{word} over {METHODS[name].label}" for word, name in ordered)
 
 
 def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
@@ -175,7 +186,7 @@ def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
     """
     known = [one for one in found if one["lower"] < one["upper"]]
     if len(known) < len(found):
-        return "no interval"
+        return f"{UNDECIDED}, without intervals"
     if any(one["upper"] < -tolerance for one in found):
         every = all(one["upper"] < 0 for one in found)
         return f"{NO}, the opposite" if every and not tolerance else NO
@@ -217,9 +228,9 @@ def _directed(difference, metric: str):
     return -difference if BETTER[metric] == "lower" else difference
 
 
-def _over(values: np.ndarray, level: float) -> tuple[float, ...]:
+def _over(values: np.ndarray, level: float, tolerance: float = 0.0) -> tuple[float, ...]:
     found = over_replicates(values, level, "")
-    return found.value, found.lower, found.upper, values.size, int((values > 0).sum())
+    return found.value, found.lower, found.upper, values.size, int((values > -tolerance).sum())
 
 
 def _alone(pair: Pair, reader: Reader) -> tuple[float, ...]:
@@ -270,7 +281,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         title="Does the paper reproduce?",
         caption=f"The paper's headline claims, on {SUBJECTS[MATHEMATICS]} unless said. Differences are positive where "
         "they speak for the claim, in points for accuracies; over replicates they are means with the interval of "
-        "Student's t, and “for it” counts the replicates in which they are positive. LM: a study of a pre-trained "
+        "Student's t, and “for it” counts the replicates that bear the claim out. LM: a study of a pre-trained "
         "language model. A claim has the word yes if all of its intervals lie above zero, and no if one lies below.",
         label="verdict",
         blocks=(Block(corner="Claim and comparison", heads=(heads,), groups=tuple(groups)),),

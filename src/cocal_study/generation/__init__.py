@@ -1,1 +1,1 @@
-"""Engines that sample responses from a policy, and the tables of these responses."""
+"""Engines that sample responses from a policy, the tables of these responses, and the labels of rollouts."""

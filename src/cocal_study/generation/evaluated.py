@@ -11,18 +11,18 @@ import numpy as np
 
 from cocal.answers.extraction import confidence_span, token_of
 from cocal.errors import ContractError
-from cocal.features.extract import pooled_states, stored_states
-from cocal.features.forward import RESPONSE_POOLINGS
-from cocal.features.settings import FeatureSettings
+from cocal.features.extract import pooled_states
+from cocal.features.forward import PROMPT, RESPONSE_POOLINGS, resolve_layers
 from cocal.features.store import Layout, NumberFormat, create_features, open_features
 from cocal.models.loading import Policy
-from cocal.models.text import padded_tokens, plain_texts
+from cocal.models.text import batches_of_tokens, plain_texts
 from cocal.runtime.machine import peak_memory
 from cocal.store import atomic_path
+from cocal_study.config.features import FeatureSettings
 
 if TYPE_CHECKING:
     import pandas as pd
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 REASON = "<reason>"
 """The tag that opens RLCR's uncertainty reasoning."""
@@ -30,6 +30,24 @@ REASON = "<reason>"
 
 _ROWS_PER_WRITE = 2048
 """Number of responses whose features are held in memory and written together."""
+
+
+def poolings_of(prompt: bool) -> tuple[str, ...]:
+    """The poolings of evaluation responses, with that of the prompt if it is wanted."""
+    return (*RESPONSE_POOLINGS, PROMPT) if prompt else RESPONSE_POOLINGS
+
+
+def stored_states(config: "PretrainedConfig", settings: FeatureSettings) -> dict[str, Any]:
+    """Return the layers, the hidden width and the number format of the store as arguments of `create_features`.
+
+    Args:
+        config: The policy's configuration (`cocal.models.loading.text_config`).
+
+    Raises:
+        ValueError: if the settings name a layer that the policy does not have.
+    """
+    layers = resolve_layers(settings.layers, config.num_hidden_layers)
+    return {"layers": layers, "hidden": config.hidden_size, "dtype": settings.dtype}
 
 
 def task_length(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int:
@@ -85,7 +103,9 @@ def extract_features(
         nonlocal tokens, padded
         prompts, answers = block["prompt_ids"].tolist(), block["response_ids"].tolist()
         lengths = [len(p) + len(a) for p, a in zip(prompts, answers, strict=True)]
-        tokens, padded = tokens + sum(lengths), padded + padded_tokens(lengths, settings.batch_tokens)
+        tokens += sum(lengths)
+        batches = batches_of_tokens(lengths, settings.batch_tokens)
+        padded += sum(len(batch) * max(lengths[k] for k in batch) for batch in batches)
         return pooled_states(policy, layout, prompts, answers, settings.batch_tokens, f"{output.stem}: response")
 
     _store(output, responses, read, attributes=attributes, poolings=poolings, **stored_states(policy.config, settings))

@@ -15,7 +15,7 @@ import pandas as pd
 from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import LONGEST, ExactMatch, Judge, Rows, Verdicts, decided_rows, exact_form, forms_of
 from cocal.answers.settings import VerifierSettings
-from cocal.engines.engine import Engine, Sampling, open_engine
+from cocal.engines.engine import Sampling
 from cocal.errors import ConfigError, ContractError
 from cocal.models.hub import download
 from cocal.models.loading import fingerprint, load_tokenizer
@@ -25,6 +25,7 @@ from cocal.store.contracts import JUDGEMENTS
 from cocal.store.provenance import canonical
 from cocal_study.config.engine import EngineSettings
 from cocal_study.config.evaluation import JudgeSettings, LlmJudgeSettings
+from cocal_study.generation.engines import Engine, open_engine
 from cocal_study.generation.judge_prompts import JudgePrompts, parse_reply
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from cocal.errors import ConfigError, ContractError
-from cocal.features.extract import pooled_states, stored_states
+from cocal.features.extract import pooled_states
 from cocal.features.forward import PROMPT, score
-from cocal.features.settings import FeatureSettings
 from cocal.features.store import FeatureWriter, create_features, open_features
 from cocal.models.loading import load_policy
 from cocal.models.text import batches_of_tokens
@@ -22,6 +21,8 @@ from cocal.store import atomic_path, read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.rows import numbered
 from cocal.store.run_folder import RunFolder, file_states
+from cocal_study.config.features import FeatureSettings
+from cocal_study.generation.evaluated import stored_states
 
 _NAME = re.compile(r"(weight_v|step-)(\d+)")
 _COLUMNS = ["response_id", "question_id", "prompt_ids", "response_ids", "length"]
@@ -174,7 +175,7 @@ def extract_prompts(
     Args:
         rollouts: Chronological table with the columns step, dataset, question_id, prompt_ids and sample; it holds at
             least the first response of each group.
-        output: Path of the new store; row k belongs to row k of `cocal.companion.supervision.read_prompts`.
+        output: Path of the new store; row k belongs to row k of `cocal_study.generation.labels.read_prompts`.
     """
     groups = rollouts[rollouts["sample"] == 0].reset_index(drop=True)
     groups = groups.assign(response_id=groups.index, length=1)

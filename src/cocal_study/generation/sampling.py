@@ -10,18 +10,17 @@ import numpy as np
 import pandas as pd
 
 from cocal.answers.judge import ExactMatch, Judge
-from cocal.engines.engine import open_engine
 from cocal.engines.states import Reading
 from cocal.errors import ContractError
-from cocal.features.extract import poolings_of
 from cocal.features.forward import resolve_layers
-from cocal.features.settings import FeatureSettings
 from cocal.models.loading import load_tokenizer, read_config, text_config
 from cocal.store import digest, read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES, SAMPLED
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.evaluation import GenerationSettings
-from cocal_study.generation.evaluated import task_responses, write_features
+from cocal_study.config.features import FeatureSettings
+from cocal_study.generation.engines import open_engine
+from cocal_study.generation.evaluated import poolings_of, task_responses, write_features
 from cocal_study.generation.judge import Judging
 from cocal_study.generation.responses import Sampler, sample_responses
 from cocal_study.planning.plan import ResponsePlan

@@ -97,11 +97,11 @@ class TransformersEngine:
 
     @property
     def label(self) -> str:
-        """See `cocal.engines.engine.Engine.label`."""
+        """See `cocal_study.generation.engines.Engine.label`."""
         return f"transformers {transformers.__version__}"
 
     def generate(self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int]) -> list[list[Completion]]:
-        """See `cocal.engines.engine.Engine.generate`."""
+        """See `cocal_study.generation.engines.Engine.generate`."""
         jobs = [(i, seed + j) for i, seed in enumerate(seeds) for j in range(sampling.samples)]
         lengths = [len(prompts[i]) for i, _ in jobs]
         done: list[Completion | None] = [None] * len(jobs)
@@ -153,7 +153,7 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
-        """See `cocal.engines.engine.Engine.next_token_logprobs`."""
+        """See `cocal_study.generation.engines.Engine.next_token_logprobs`."""
         found = np.empty((len(prompts), len(tokens)))
         for batch in batches_of_tokens([len(p) for p in prompts], _SCORING_TOKENS):
             logits = self._next_logits(*self._left_padded([prompts[k] for k in batch]))

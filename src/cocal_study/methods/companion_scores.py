@@ -8,13 +8,12 @@ import pandas as pd
 
 from cocal.companion.batches import Batches
 from cocal.companion.companions import Companions, load_companions
-from cocal.companion.settings import Experience
-from cocal.companion.spec import ORDERS
 from cocal.errors import ConfigError, ContractError
 from cocal.features.store import FeatureReader, open_features
 from cocal.runtime.machine import best_device
-from cocal_study.config.method import Method
+from cocal_study.config.method import Experience, Method
 from cocal_study.methods.responses import Estimator, Inputs, Responses
+from cocal_study.planning.orders import ORDERS
 
 TASK_RESPONSES = ("rlcr",)
 """Prompt formats whose features end before the uncertainty reasoning and the confidence (appendix D)."""

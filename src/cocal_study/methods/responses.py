@@ -17,8 +17,8 @@ from cocal_study.config.evaluation import EstimatorSettings
 
 if TYPE_CHECKING:
     from cocal.companion.companions import Companions
-    from cocal.companion.settings import Experience, Target
-    from cocal_study.config.method import Method
+    from cocal.companion.settings import Target
+    from cocal_study.config.method import Experience, Method
 
 FACTS = ("correct", "truncated", "answered", "decided", "exact_match")
 """The labels of a response in every method's predictions (`cocal.store.contracts.PREDICTIONS`)."""

@@ -8,8 +8,8 @@ from pydantic import model_validator
 
 from cocal.runtime.numerics import processor
 from cocal.settings.base import Count, Model, Name, Positive
-from cocal.settings.parse import validate
 from cocal.store import read_document, write_document
+from cocal_study.config.parse import validate
 
 M = TypeVar("M", bound=Model)
 

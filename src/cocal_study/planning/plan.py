@@ -6,9 +6,9 @@ the end of training only, for tables/scale, tables/token_aggregation and figures
 
 from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import Prefix
-from cocal.features.settings import FeatureSettings
 from cocal.settings.base import Count, Model, Name
 from cocal_study.config.evaluation import EstimatorSettings, PostCalSettings
+from cocal_study.config.features import FeatureSettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.planning.results import predictions_file

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from cocal.settings.base import Model
-from cocal.settings.parse import read_yaml, validate
+from cocal_study.config.parse import read_yaml, validate
 from cocal_study.config.study import Study
 from cocal_study.planning.replicates import replicate, write_study
 

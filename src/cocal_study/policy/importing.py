@@ -13,19 +13,19 @@ import pandas as pd
 from cocal.answers.judge import Judge, Verdicts
 from cocal.engines.engine import Completion
 from cocal.errors import ContractError
-from cocal.integrations import jsonl
 from cocal.integrations.recorded import rollout_rows, sampled_rows
 from cocal.integrations.sample import Sample
 from cocal.integrations.slime import dumps as slime
 from cocal.integrations.trl import dumps as trl
 from cocal.models.loading import Vocabulary
 from cocal.models.text import chat_ids, check_tokens, plain_texts, turn_end
-from cocal.objectives import PROMPT_FORMATS, step_rewards
 from cocal.runtime.progress import Progress
 from cocal.settings.base import Algorithm
 from cocal.store.rows import normalised
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.policy import PolicySettings
+from cocal_study.policy import jsonl
+from cocal_study.policy.objectives import PROMPT_FORMATS, step_rewards
 from cocal_study.policy.recorder import Outputs, RolloutRecorder
 from cocal_study.questions.prompts import Prompts
 

@@ -10,11 +10,11 @@ import pandas as pd
 from cocal.answers.equivalence import Verifier
 from cocal.engines.engine import Sampling
 from cocal.features.extract import pooled_states
-from cocal.features.settings import FeatureSettings
 from cocal.models.loading import Policy
 from cocal.runtime.progress import Progress
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.evaluation import PostCalSettings
+from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
 from cocal_study.generation.responses import Sampler, sampling_seeds
 from cocal_study.generation.sampling import with_verdicts

@@ -1,5 +1,6 @@
 """What happens between the steps of a training: times and progress are recorded, and stages and checkpoints saved."""
 
+import json
 import shutil
 import time
 from pathlib import Path
@@ -7,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from transformers import TrainerCallback
 
-from cocal.models.loading import state_dtype
-from cocal.models.resumable import complete
 from cocal.runtime.progress import Progress
-from cocal.store import label_folder
+from cocal.store import label_folder, write_text
+from cocal_study.policy.resumable import complete
 
 if TYPE_CHECKING:
+    import torch
+
     from cocal_study.policy.trainer import RecordingGRPOTrainer
 
 
@@ -62,7 +64,7 @@ class StepCallback(TrainerCallback):
             tied, dtype = trainer.accelerator.unwrap_model(trainer.model).all_tied_weights_keys, trainer._stage_dtype
             weights = {name: tensor.to("cpu", dtype) for name, tensor in weights.items() if name not in tied}
             trainer._save(str(partial), state_dict=weights)
-            state_dtype(partial, dtype)
+            _state_dtype(partial, dtype)
             label_folder(partial, trainer._stage_attributes[step])
             shutil.rmtree(folder, ignore_errors=True)
             partial.rename(folder)
@@ -75,3 +77,10 @@ class StepCallback(TrainerCallback):
             if self._trainer._recorder is not None:
                 self._trainer._recorder.wait()  # a run that resumes after these rollouts does not sample them again
             self._trainer.behind.start(lambda: complete(folder))
+
+
+def _state_dtype(folder: Path, dtype: "torch.dtype") -> None:
+    """State the number format of a checkpoint's weights in its settings, where transformers states the model's."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config["dtype"] = str(dtype).removeprefix("torch.")
+    write_text(folder / "config.json", json.dumps(config, indent=2) + "\n")

@@ -22,16 +22,16 @@ from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
 from cocal.errors import ConfigError
 from cocal.features.forward import resolve_layers
-from cocal.features.settings import FeatureSettings
 from cocal.models.loading import load_policy, stored_dtype
-from cocal.models.resumable import last_resumable
-from cocal.objectives import PROMPT_FORMATS
 from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, has_compiler
 from cocal.runtime.numerics import half_precision
 from cocal.settings.base import Algorithm
 from cocal.store.run_folder import RunFolder
+from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings, TrlSettings
+from cocal_study.policy.objectives import PROMPT_FORMATS
 from cocal_study.policy.recorder import Outputs, open_recorder
+from cocal_study.policy.resumable import last_resumable
 from cocal_study.policy.schedule import question_schedule
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from cocal_study.questions.prompts import Prompts
@@ -148,7 +148,7 @@ def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) 
         shuffle_dataset=False,  # the data set is in the order of the schedule
         save_strategy="steps",
         save_steps=settings.checkpoint_every * settings.updates_per_step,
-        save_total_limit=None,  # `cocal.models.resumable` deletes them
+        save_total_limit=None,  # `cocal_study.policy.resumable` deletes them
         logging_strategy="no",
         report_to="none",
         use_vllm=settings.trl.vllm,

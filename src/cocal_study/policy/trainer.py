@@ -16,10 +16,8 @@ from cocal.answers.judge import Verdicts
 from cocal.engines.engine import Sampling
 from cocal.integrations.recorded import stated_confidences
 from cocal.integrations.trl.capture import RolloutCapture
-from cocal.models.resumable import make_room
 from cocal.models.text import plain_texts
-from cocal.objectives import PROMPT_FORMATS, Rewards, step_advantages, step_rewards
-from cocal.rewards import confidence_start
+from cocal.rewards import Rewards, confidence_start
 from cocal.runtime.numerics import half_precision
 from cocal.settings.base import Algorithm
 from cocal.store.run_folder import WriteBehind
@@ -27,7 +25,9 @@ from cocal_study.config.policy import PolicySettings
 from cocal_study.generation.responses import sampling_seeds
 from cocal_study.generation.transformers_engine import TransformersEngine
 from cocal_study.policy.agreement import Agreement
+from cocal_study.policy.objectives import PROMPT_FORMATS, step_advantages, step_rewards
 from cocal_study.policy.recorder import RolloutRecorder
+from cocal_study.policy.resumable import make_room
 from cocal_study.policy.steps import StepCallback
 from cocal_study.policy.update import HostAdamW, in_trimmed_batches, sorted_by_length
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
     """Trains by GRPO, RLCR or DCPO and records the rollouts, on one CPU or several GPUs.
 
-    The update is TRL's own; rewards and advantages come from `cocal.objectives`. Rollouts and their
+    The update is TRL's own; rewards and advantages come from `cocal_study.policy.objectives`. Rollouts and their
     log-probabilities come from our engine, except where TRL uses vLLM or the weights are sharded.
 
     Args:

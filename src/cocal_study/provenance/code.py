@@ -23,14 +23,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 OUTSIDE = (
     "cocal.cli",
     # the values of settings reach a rule as its parameters, and a new key must not rerun a training
-    *(
-        "cocal_study.config",
-        "cocal.settings.base",
-        "cocal.settings.parse",
-        "cocal.answers.settings",
-        "cocal.companion.settings",
-    ),
-    *("cocal.features.settings", "cocal.engines.settings", "cocal.metrics.settings"),
+    *("cocal_study.config", "cocal.settings.base"),
+    *(f"cocal.{room}.settings" for room in ("answers", "companion", "engines", "metrics")),
     "cocal.errors",
     "cocal_study.resources",
     "cocal.runtime.gpus",

@@ -10,8 +10,8 @@ from pydantic import Field, field_validator
 
 from cocal.errors import ConfigError
 from cocal.settings.base import Count, Model, Name
-from cocal.settings.parse import parse_settings
 from cocal_study.config.data import RegisteredSettings
+from cocal_study.config.parse import parse_settings
 
 HOSTS = {"github": "https://raw.githubusercontent.com", "huggingface": "https://huggingface.co"}
 """Base URLs of the hosts; a mirror replaces either."""

@@ -1,4 +1,4 @@
-"""Functions that slime calls for rewards and advantages of GRPO, RLCR and DCPO (`cocal.objectives`).
+"""Functions that slime calls for rewards and advantages of GRPO, RLCR and DCPO (`cocal_study.policy.objectives`).
 
 slime finds them by dotted path: `reward` by `--custom-rm-path` with `--reward-key acc`, `normalised` by
 `--custom-reward-post-process-path`, `advantages` by `--custom-advantage-function-path` (only for DCPO). Their settings
@@ -21,11 +21,11 @@ import numpy as np
 from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
 from cocal.answers.settings import VerifierSettings
-from cocal.objectives import PROMPT_FORMATS, step_advantages, step_rewards
 from cocal.rewards import confidence_start
 from cocal.settings.base import Algorithm, Model
 from cocal_study.config import parse_settings
 from cocal_study.config.policy import PolicySettings
+from cocal_study.policy.objectives import PROMPT_FORMATS, step_advantages, step_rewards
 
 ENVIRONMENT = "COCAL_SLIME"
 

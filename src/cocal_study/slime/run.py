@@ -19,7 +19,6 @@ from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.models.loading import read_vocabulary
-from cocal.objectives import PROMPT_FORMATS
 from cocal.runtime import lock
 from cocal.settings.base import Algorithm
 from cocal.store import write_text
@@ -29,6 +28,7 @@ from cocal_study.config.backbone import BackboneSettings
 from cocal_study.config.policy import PolicySettings
 from cocal_study.policy.importing import FORMATS, Dumps, StepTables, import_rollouts
 from cocal_study.policy.launch import on_each_node
+from cocal_study.policy.objectives import PROMPT_FORMATS
 from cocal_study.policy.recorder import Outputs, RolloutRecorder, StepSeconds
 from cocal_study.policy.schedule import question_schedule
 from cocal_study.questions.prompts import Prompts

@@ -23,9 +23,9 @@ from cocal.commands.outputs import FILE, FOLDER, STEPS, Kind
 from cocal.commands.words import pairs
 from cocal.errors import ConfigError
 from cocal.settings.base import Model
-from cocal.settings.parse import parse_settings, validate
 from cocal.store.lineage import Source, descent
 from cocal.store.provenance import canonical
+from cocal_study.config.parse import parse_settings, validate
 from cocal_study.stages import MODULES
 
 _READ = "read"

@@ -5,13 +5,14 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from cocal.companion.settings import CompanionSettings, Experience
-from cocal.companion.spec import ORDERS
+from cocal.companion.settings import CompanionSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.settings.base import Algorithm
 from cocal.store import read_frame, write_document
 from cocal.store.lineage import trace
 from cocal_study.config.evaluation import QualitySettings
+from cocal_study.config.method import Experience
+from cocal_study.planning.orders import ORDERS
 from cocal_study.stages.base import In, Out, Stage
 from cocal_study.stages.shared import TrainingSet
 
@@ -50,9 +51,9 @@ class Checks(Stage):
         return [*super().reads(), *self.coupled.values()]
 
     def run(self) -> None:
-        from cocal.companion.supervision import prompts_of
         from cocal_study.checks.predictions import read_predictions
         from cocal_study.checks.training import Fit, read_table
+        from cocal_study.generation.labels import prompts_of
 
         folders = {"rollouts": self.rollouts, "resampled": self.resampled}
         tables = {name: read_table(path, self.questions) for name, path in folders.items() if path}
@@ -82,9 +83,10 @@ class Checks(Stage):
         Raises:
             ContractError: at the first violation.
         """
-        from cocal.companion.supervision import in_validation, question_texts
+        from cocal.companion.supervision import in_validation
         from cocal_study.checks import predictions as predicted
         from cocal_study.checks import training
+        from cocal_study.generation.labels import question_texts
 
         for fit in fits:
             if fit.experience not in tables:

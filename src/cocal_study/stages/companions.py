@@ -1,12 +1,13 @@
 """Companions fitted on stored rollouts, at once or step by step."""
 
+import logging
 import time
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from cocal.companion.spec import ORDERS, Order, Prefix
+from cocal.companion.spec import CompanionSpec, Order, Prefix
 from cocal.errors import ConfigError
 from cocal.runtime.machine import fix_threads
 from cocal.runtime.progress import Progress
@@ -14,6 +15,7 @@ from cocal.settings.base import Count
 from cocal.store import atomic_path, write_frame
 from cocal.store.lineage import Source, descent, inherited, placed
 from cocal_study.planning.costs import Cost, device_name, write_cost
+from cocal_study.planning.orders import ORDERS
 from cocal_study.stages.base import Out, OutFolder, Seed
 from cocal_study.stages.shared import FromRollouts
 
@@ -59,11 +61,11 @@ class Companions(FromRollouts):
         return [Source(self.rollouts, experience=of_rollouts), Source(self.features), Source(self.questions)]
 
     def run(self) -> None:
-        from cocal.companion.companions import log_best, write_companions
+        from cocal.companion.companions import write_companions
         from cocal.companion.fit import fit_companions
-        from cocal.companion.supervision import check_features, question_texts, read_prompts, read_rollouts
         from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
         from cocal.features.store import open_features
+        from cocal_study.generation.labels import check_features, question_texts, read_prompts, read_rollouts
 
         prefixes = sorted(set(self.steps))
         fix_threads()
@@ -97,11 +99,17 @@ class Companions(FromRollouts):
                 steps = {"source_step": str(prefix.steps), "validation_step": str(prefix.validation_steps)}
                 folder = output / prefix.folder
                 write_companions(folder, companions, history, attributes | steps | placed(folder))
-                log_best(folder, companions.spec)
+                _log_best(folder, companions.spec)
                 started = time.monotonic()
         if self.cost:
             cost = Cost(seconds=spent, items=len(companions.members), device=device_name())
             write_cost(self.cost, cost, attributes | placed(self.cost))
+
+
+def _log_best(output: Path, spec: CompanionSpec) -> None:
+    """Log the best pass of each member."""
+    best = [f"{target} {seed}: {number}" for (target, seed), number in zip(spec.members, spec.best_pass, strict=True)]
+    logging.info("%s: best of %d passes: %s", output, spec.settings.passes, ", ".join(best))
 
 
 def _states(words: str) -> tuple[int, list[str]]:
@@ -137,11 +145,12 @@ class Online(FromRollouts):
         import pandas as pd
 
         from cocal.companion.companions import load_companions, write_companions
-        from cocal.companion.stepwise import OnlineCompanions, learn_online, replayed
-        from cocal.companion.supervision import check_features, question_texts, read_rollouts
+        from cocal.companion.stepwise import OnlineCompanions
         from cocal.features.forward import RESPONSE_POOLINGS
         from cocal.features.store import open_features
         from cocal.store.contracts import PREQUENTIAL
+        from cocal_study.generation.labels import check_features, question_texts, read_rollouts
+        from cocal_study.policy.online import learn_online, replayed
 
         settings, windows, bins = self.settings, self.windows, self.bins
         if len({*windows}) != len(windows):

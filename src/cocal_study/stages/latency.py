@@ -69,11 +69,11 @@ class Latency(Stage):
             ContractError: if a file is broken, or companions read other states than the flag asks for.
         """
         from cocal.companion.companions import load_companions
-        from cocal.engines.engine import open_engine
         from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
         from cocal.models.loading import load_policy
         from cocal.models.text import chat_ids
         from cocal.store.contracts import QUESTIONS
+        from cocal_study.generation.engines import open_engine
         from cocal_study.generation.latency import PromptSet, SingleCompanion, measure_latency
         from cocal_study.generation.transformers_engine import TransformersEngine
 

@@ -3,12 +3,11 @@
 import logging
 from pathlib import Path
 
-from cocal.companion.settings import Experience
 from cocal.runtime.machine import fix_threads
 from cocal.store import write_frame
 from cocal.store.lineage import Source
 from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
-from cocal_study.config.method import Method, PromptFormat
+from cocal_study.config.method import Experience, Method, PromptFormat
 from cocal_study.config.methods import METHODS
 from cocal_study.stages.base import Out
 from cocal_study.stages.shared import Cell, Pool

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from cocal.settings.parse import parse_settings
 from cocal.store import provenance, read_frame, write_document, write_frame, write_text
 from cocal.store.lineage import descent
 from cocal.store.provenance import file_digest
 from cocal_study.config.data import QuestionSetsSettings
+from cocal_study.config.parse import parse_settings
 from cocal_study.questions.loaders import load_files, load_registered
 from cocal_study.questions.registry import Registry
 from cocal_study.questions.sources import fetch

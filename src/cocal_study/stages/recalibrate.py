@@ -145,9 +145,9 @@ class Recalibrate(Cell):
         import pandas as pd
 
         from cocal.answers.equivalence import Verifier
-        from cocal.companion.supervision import check_features
         from cocal.features.store import open_features
         from cocal.store.contracts import QUESTIONS
+        from cocal_study.generation.labels import check_features
         from cocal_study.methods.recalibration.confidences import read_experience, with_classes
 
         evaluated = pd.concat([read_frame(path, QUESTIONS) for path in self.evaluated], ignore_index=True)

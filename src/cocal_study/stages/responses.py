@@ -3,13 +3,13 @@
 import logging
 from pathlib import Path
 
-from cocal.features.settings import FeatureSettings
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame, read_provenance, write_frame
 from cocal.store.lineage import FACTS, Source, descent, inherited
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.engine import gpus_of
 from cocal_study.config.evaluation import GenerationSettings
+from cocal_study.config.features import FeatureSettings
 from cocal_study.planning.plan import ResponsePlan
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import In, Out, OutFolder, OutTables

@@ -6,8 +6,6 @@ from typing import ClassVar, Literal
 
 from cocal.answers.settings import VerifierSettings
 from cocal.engines.states import Reading
-from cocal.features.settings import FeatureSettings
-from cocal.objectives import PROMPT_FORMATS
 from cocal.runtime.machine import fix_threads
 from cocal.settings.base import Algorithm, Count, Positive
 from cocal.store import digest, read_frame, write_text
@@ -16,7 +14,9 @@ from cocal.store.provenance import canonical
 from cocal.store.run_folder import RunFolder, file_states
 from cocal_study.config.engine import EngineChoice, gpus_of
 from cocal_study.config.evaluation import PostCalSettings
+from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
+from cocal_study.policy.objectives import PROMPT_FORMATS
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import Out, OutFolder, Stage
 from cocal_study.stages.shared import PromptSet, ReadByCheckpoints, Unfinished
@@ -142,10 +142,10 @@ class Resample(Stage):
 
     def run(self) -> None:
         from cocal.answers.equivalence import Verifier
-        from cocal.engines.engine import open_engine
         from cocal.features.forward import RESPONSE_POOLINGS, resolve_layers
         from cocal.models.loading import fingerprint, load_policy, load_tokenizer, read_config, text_config
         from cocal.store.contracts import QUESTIONS, RESPONSES
+        from cocal_study.generation.engines import open_engine
         from cocal_study.generation.responses import Sampler
         from cocal_study.policy.recorder import Outputs
         from cocal_study.policy.resample import resample

@@ -7,12 +7,12 @@ from pydantic import Field
 
 from cocal.answers.settings import VerifierSettings
 from cocal.companion.settings import CompanionSettings
-from cocal.objectives import PROMPT_FORMATS
 from cocal.settings.base import Algorithm, Count
 from cocal.store.lineage import Source
 from cocal_study.config.evaluation import JudgeChoice
 from cocal_study.config.policy import PolicySettings
 from cocal_study.planning.results import JUDGEMENTS, SOURCES
+from cocal_study.policy.objectives import PROMPT_FORMATS
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import In, Index, Out, OutFolder, OutSteps, Stage, from_environment
 

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from cocal.features.settings import FeatureSettings
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame
 from cocal.store.lineage import Source, descent, identities, inherited
 from cocal.store.run_folder import RunFolder, file_states
 from cocal_study.config.evaluation import EvaluationSets
+from cocal_study.config.features import FeatureSettings
 from cocal_study.stages.base import OutFolder, OutStores, Stage
 from cocal_study.stages.shared import ReadByCheckpoints, Unfinished
 
@@ -37,10 +37,9 @@ class Features(Stage):
         return [self.output / f"{name}.zarr" for name in self.samples.root]
 
     def run(self) -> None:
-        from cocal.features.extract import poolings_of
         from cocal.models.loading import load_policy, load_tokenizer
         from cocal.store.contracts import RESPONSES
-        from cocal_study.generation.evaluated import copy_features, extract_features, task_responses
+        from cocal_study.generation.evaluated import copy_features, extract_features, poolings_of, task_responses
 
         fix_threads()
         settings = self.settings

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import ClassVar
 
-from cocal.features.settings import FeatureSettings
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame
 from cocal.store.lineage import identities, inherited
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.backbone import BackboneChoice
+from cocal_study.config.features import FeatureSettings
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import OutFolder
 from cocal_study.stages.shared import Trains

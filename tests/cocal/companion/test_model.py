@@ -2,7 +2,6 @@
 
 import importlib
 
-import pytest
 import torch
 from torch import nn
 
@@ -35,31 +34,6 @@ def parameters(model: CompanionMLP) -> list[nn.Parameter]:
     """In the order of the layers."""
     modules = [module for pair in zip(model.linears, model.norms, strict=True) for module in pair]
     return [parameter for module in (*modules, model.output) for parameter in module.parameters()]
-
-
-def perturbed(settings: CompanionSettings = SETTINGS) -> CompanionMLP:
-    """A model away from its initialisation, where normalisation has weights and biases to speak of."""
-    model = build_model(settings, INPUTS)
-    model.initialise()
-    draw = torch.Generator().manual_seed(5)
-    for values in model.state_dict().values():
-        values.add_(torch.randn(values.shape, generator=draw), alpha=0.3)
-    return model
-
-
-def test_gradients_of_every_parameter_are_those_of_the_member_alone(monkeypatch):
-    model = perturbed()
-    monkeypatch.setattr(model, "initialise", lambda: [torch.Generator() for _ in SETTINGS.seeds])
-    members = [plain(model, member) for member in range(model.members)]
-    features, wanted = batch()
-    losses = Training(model, SETTINGS).run([(features, wanted)])
-    for member, one in enumerate(members):
-        loss = nn.functional.mse_loss(one(features), wanted[member // 3, 0])
-        loss.backward()
-        assert losses[member].item() == pytest.approx(loss.item(), rel=1e-5), "the predictions differ"
-        for expected, found in zip(one.parameters(), parameters(model), strict=True):
-            torch.testing.assert_close(found.grad[member], expected.grad, rtol=1e-4, atol=1e-6)
-            assert expected.grad.abs().max() > 1e-4
 
 
 def test_the_peer_of_the_benchmark_takes_the_same_steps(repository, monkeypatch):

@@ -9,15 +9,15 @@ import torch
 
 from cocal.cli import main
 from cocal.companion.companions import load_companions
-from cocal.companion.learner import OnlineLearner
-from cocal.companion.settings import CompanionSettings, OnlineSettings
-from cocal.companion.stepwise import OnlineCompanions, replayed, summary
+from cocal.companion.settings import CompanionSettings
+from cocal.companion.stepwise import OnlineCompanions, summary
 from cocal.errors import ContractError
 from cocal.features.store import open_features
 from cocal.metrics.calibration import evaluate
 from cocal.store import read_frame
 from cocal.store.contracts import PREQUENTIAL
-from companion_run import HIDDEN, LAYERS, PER_STEP, SETTINGS, STEPS, small_run
+from cocal_study.policy.online import replayed
+from companion_run import HIDDEN, PER_STEP, SETTINGS, STEPS, small_run
 
 INPUTS = 2 * HIDDEN
 
@@ -41,10 +41,9 @@ def learner(settings: CompanionSettings = SETTINGS, **options) -> OnlineCompanio
     return OnlineCompanions(settings, INPUTS, **options)
 
 
-def observe(online: OnlineCompanions, step, **changes) -> pd.DataFrame | None:
-    given = {name: step.labels[name].to_numpy() for name in ("correct", "group_accuracy", "truncated")}
-    given |= {"states": step.states, "held_out": step.held_out, "questions": step.labels["question"]} | changes
-    return online.observe(**given)
+def observe(online: OnlineCompanions, step, states=None, **changes) -> pd.DataFrame | None:
+    rows = step.labels.assign(**{"held_out": step.held_out} | changes)
+    return online.observe(step.states if states is None else states, rows)
 
 
 def weights(online: OnlineCompanions) -> dict[str, torch.Tensor]:
@@ -72,36 +71,6 @@ def test_a_step_is_scored_before_it_is_learnt_from(steps):
     assert changed.all()
 
 
-def test_what_learns_inside_a_training_is_what_learns_from_its_stored_states(run, steps, tmp_path):
-    """Section 4.1: from the states of each step at once, or as they were stored."""
-    online = learner(window=2)
-    inside = OnlineLearner(OnlineSettings(companion=SETTINGS, window=2), run.questions, LAYERS[-1], HIDDEN, "float32")
-    states = open_features(run.folder / "features.zarr").read(0, STEPS * PER_STEP, layer=LAYERS[-1])
-    for step in steps:
-        observe(online, step)
-        of_step = states[step.labels.index].reshape(PER_STEP, 1, 2, HIDDEN)
-        inside.learn(step.labels, of_step)
-    inside.write(tmp_path / "inside", {})
-    found, stored = load_companions(tmp_path / "inside"), weights(online)
-    assert all(torch.equal(tensor, stored[name]) for name, tensor in found.model.state_dict().items())
-    assert (found.spec.order, found.spec.layer, found.spec.steps) == ("online", LAYERS[-1], STEPS)
-    assert len(pd.read_csv(tmp_path / "inside/history.csv")) == len(online.scores)
-
-
-def test_scores_are_those_of_the_companions_that_learnt_from_the_steps_before(steps):
-    online = learner()
-    observe(online, steps[0])
-    before = online.companions(5)
-    found = observe(online, steps[1]).set_index(["target", "seed"])
-    correct = steps[1].labels["correct"].to_numpy()
-    for member, confidence in zip(before.members, before.predict(steps[1].states), strict=True):
-        expected = evaluate(confidence, np.ones(len(correct), dtype=bool), correct)
-        assert found.loc[member, list(expected)].to_dict() == pytest.approx(expected, abs=1e-12)
-        assert found.loc[member, "responses"] == PER_STEP
-    assert before.spec.order == "online"
-    assert before.spec.steps == 1
-
-
 def test_only_questions_asked_for_the_first_time_are_scored(steps):
     """A question that was asked before counts as asked in whatever case and spacing; without a new one there is no
     score, and the repeated ones are learnt from all the same."""
@@ -110,7 +79,7 @@ def test_only_questions_asked_for_the_first_time_are_scored(steps):
     new = ~np.isin(np.arange(PER_STEP), np.arange(8, 24))
     observe(online, steps[0])
     before = online.companions(5)
-    found = observe(online, steps[1], questions=planted).set_index(["target", "seed"])
+    found = observe(online, steps[1], question=planted).set_index(["target", "seed"])
     correct = steps[1].labels["correct"].to_numpy()
     for member, confidence in zip(before.members, before.predict(steps[1].states), strict=True):
         expected = evaluate(confidence[new], np.ones(new.sum(), dtype=bool), correct[new])

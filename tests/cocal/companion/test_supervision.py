@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cocal.companion.supervision import check_features, confidence_targets, groups_of, in_validation, prompts_of
+from cocal.companion.supervision import confidence_targets, in_validation
 from cocal.errors import ContractError
 from cocal.features.store import open_features
+from cocal_study.generation.labels import check_features, groups_of, prompts_of
 from companion_run import GROUP, Run, small_run
 
 

@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from cocal.engines import vllm_engine
-from cocal.engines.engine import Sampling, open_engine
+from cocal.engines.engine import Sampling
 from cocal.engines.settings import VllmSettings
 from cocal.engines.states import Reading, implementation
 from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import score
 from cocal.models.loading import load_policy
+from cocal_study.generation.engines import open_engine
 from micro import own_copy
 from rounding import same_states
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from cocal import cli
-from cocal.engines.engine import Sampling, open_engine
+from cocal.engines.engine import Sampling
 from cocal.engines.settings import VllmSettings
 from cocal.engines.states import Reading
 from cocal.errors import ConfigError, ContractError, EngineError
@@ -27,9 +27,9 @@ from cocal.runtime.gpus import SECOND_RUNNER
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.config import load_study
+from cocal_study.generation.engines import open_engine
 from cocal_study.resources.estimate import HIGH
 from micro import own_copy
-from passed import check_recorded
 from rounding import INVARIANT, REPEATS, ROUNDING, same_states
 
 SAMPLING = Sampling(temperature=1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=40, samples=8)
@@ -325,25 +325,6 @@ def test_features_that_vllm_kept_are_those_of_a_pass(own_checkpoint, micro_quest
     write_frame(store, tables["kept"].iloc[::-1], RESPONSES, read_provenance(store))
     flags += [of, f"--output={tmp_path / 'other'}", f"--kept={tmp_path}/states", *part]
     assert cli.main(["features", *flags]) == 2
-
-
-@pytest.mark.vllm
-def test_responses_command(own_checkpoint, micro_questions, micro_policy, tmp_path):
-    plan = {"sets": {"micro-eval": {"samples": 2, "sampled": 3, "max_response_length": 24, "p_true": True}}}
-    flags = [f"--plan={json.dumps(plan)}", '--settings={"engine": {"kind": "vllm"}}', "--prompt-format=answer"]
-    flags += [f"--questions={micro_questions}", f"--checkpoint={own_checkpoint}", "--prompts=tiny", "--backbone=micro"]
-
-    def respond(output: Path):
-        more = ["--algorithm=base", "--step=0", f"--run-folder={tmp_path}/run-{output.name}", f"--output={output}"]
-        assert cli.main(["responses", *flags, *more]) == 0
-        return (output / "micro-eval.parquet").read_bytes()
-
-    assert respond(tmp_path / "one") == respond(tmp_path / "two")
-    frame = read_frame(tmp_path / "one/micro-eval.parquet", RESPONSES)
-    assert len(frame) == 27
-    assert frame["p_true"].notna().sum() == 18
-    assert read_provenance(tmp_path / "one/micro-eval.parquet")["engine"].startswith("vllm 0.")
-    check_recorded(micro_policy, frame)
 
 
 @pytest.mark.vllm

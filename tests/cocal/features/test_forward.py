@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from cocal.features.forward import capture, resolve_layers, score
-from cocal.features.settings import FeatureSettings
 from cocal.features.store import open_features
 from cocal.models.text import batches_of_rows, batches_of_tokens
+from cocal_study.config.features import FeatureSettings
 from cocal_study.generation.evaluated import extract_features
 
 PROMPTS = [[1, 30, 40, 50], [1, 31], [1, 32, 33, 34, 35, 36], [1, 40]]

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from cocal.integrations import jsonl
 from cocal.integrations.lines import Fields
 from cocal.integrations.sample import LABELS
 from cocal.integrations.slime import dumps as slime
 from cocal.own_policy import evaluation
 from cocal.own_policy.scored import Reading
+from cocal_study.policy import jsonl
 from hand_rows import FIXED, LINE, SLIME, TEXT, dump, lines, samples, sentence
 
 

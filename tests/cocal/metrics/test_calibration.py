@@ -51,10 +51,10 @@ def test_a_valid_confidence_outside_the_unit_interval_is_an_error(bad):
 
 def test_reliability_bins_leave_empty_bins_undefined():
     shown = reliability_bins(np.array([0.1, 0.05, 0.95]), np.array([True, False, True]))
-    assert shown.count.tolist() == [2, *[0] * 8, 1]
-    np.testing.assert_array_equal(shown.accuracy, [0.5, *[np.nan] * 8, 1.0])
-    np.testing.assert_allclose(shown.mean_confidence, [0.075, *[np.nan] * 8, 0.95])
-    assert [len(part) for part in reliability_bins(*NOTHING, bins=4)] == [4, 4, 4]
+    assert shown["count"].tolist() == [2, *[0] * 8, 1]
+    np.testing.assert_array_equal(shown["accuracy"], [0.5, *[np.nan] * 8, 1.0])
+    np.testing.assert_allclose(shown["mean_confidence"], [0.075, *[np.nan] * 8, 0.95])
+    assert len(reliability_bins(*NOTHING, bins=4)) == 4
 
 
 def ece_by_definition(confidence: np.ndarray, correct: np.ndarray, bins: int) -> float:

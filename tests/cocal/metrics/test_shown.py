@@ -3,8 +3,7 @@
 import pandas as pd
 import pytest
 
-from cocal.metrics.scores import ALL
-from cocal.metrics.shown import BETTER, csv_text, metric_text
+from cocal.metrics.shown import csv_text, metric_text
 
 NAN = float("nan")
 
@@ -24,11 +23,6 @@ NAN = float("nan")
 )
 def test_equal_numbers_print_alike(metric, value, text):
     assert metric_text(metric, value) == text
-
-
-def test_every_metric_has_a_direction():
-    assert list(BETTER) == list(ALL)
-    assert [name for name, better in BETTER.items() if better is None] == ["mean_confidence", "brier_uncertainty"]
 
 
 def test_a_csv_hides_the_last_bits():

@@ -71,8 +71,6 @@ def _blocks(count):
 Q = "model.layers.0.self_attn.q_proj"
 FAULTS = {
     "PEFT": ({"change": _prefixed("base_model.model.")}, "the names begin with base_model.model.: save the model"),
-    "compiled": ({"change": _prefixed("_orig_mod.")}, "the names begin with _orig_mod.: save the model without what"),
-    "wrapped": ({"change": _prefixed("module.")}, "begin with module.: save the model without what wraps it"),
     "wrapped and tied": ({"change": _prefixed("actor."), "tie_word_embeddings": True}, "the names begin with actor.:"),
     "unmerged": (
         {"change": _unmerged},
@@ -108,7 +106,6 @@ FAULTS = {
         "proj.weight are F8_E4M3, but config.json has no quantization_config",
     ),
     "8 bits with scales": ({"change": _scaled}, "are F8_E4M3, but config.json has no quantization_config"),
-    "whole numbers": ({"change": _as(torch.int8)}, "proj.weight are I8, but config.json has no quantization_config"),
     "an unknown method": (
         {"change": _as(torch.float8_e4m3fn), "settings": {"quantization_config": {"quant_method": "own8"}}},
         "the weights are quantised by 'own8' (quant_method of quantization_config in config.json), which transformers",

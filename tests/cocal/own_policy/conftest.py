@@ -2,7 +2,8 @@
 
 import pytest
 
-from own_rollouts import write_lines
+from hand_rows import lines
+from own_rollouts import read_lines, run, write_lines
 
 
 @pytest.fixture
@@ -21,3 +22,21 @@ def score(tmp_path, own):
 def source(tmp_path, own):
     """The rollouts as lines of one's own, with exact ids."""
     return write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts)
+
+
+@pytest.fixture
+def decide(tmp_path):
+    """`cocal decide` about lines; its status, and the lines that it has written."""
+
+    def start(rule, given, *flags):
+        output = tmp_path / "out.jsonl"
+        done = run("decide", rule, lines(tmp_path / "scored.jsonl", *given), "--output", output, "--overwrite", *flags)
+        return done, read_lines(output) if output.exists() else None
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def mine(own, tmp_path_factory):
+    """The rollouts as lines, which no test changes."""
+    return write_lines(tmp_path_factory.mktemp("rollouts") / "mine.jsonl", own.rollouts, own.texts)

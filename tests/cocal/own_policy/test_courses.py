@@ -7,21 +7,16 @@ import pytest
 
 from cocal import Companion
 from cocal.errors import ConfigError
-from own_rollouts import read_lines, run, write_lines
+from own_rollouts import read_lines, run
 
 EVERY = 4
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory, own):
-    return write_lines(tmp_path_factory.mktemp("rollouts") / "mine.jsonl", own.rollouts, own.texts)
-
-
-@pytest.fixture(scope="module")
-def fitted(tmp_path_factory, own, source):
+def fitted(tmp_path_factory, own, mine):
     """Companions of prefixes, by what they read beside states."""
     folder = tmp_path_factory.mktemp("grown")
-    words = ("--model", own.checkpoint, "--rollouts", source, "--seeds", 42, 137, "--passes", 3, "--prefixes", 3)
+    words = ("--model", own.checkpoint, "--rollouts", mine, "--seeds", 42, 137, "--passes", 3, "--prefixes", 3)
     for beside in ("nothing", "token-probability"):
         flags = ("--states", "float32", "--with", beside, "--output", folder / beside)
         assert run("fit", *words, *flags) == 0
@@ -53,8 +48,8 @@ def test_a_course_has_the_confidences_of_shorter_responses(own, fitted, micro_po
     assert np.ptp(alone) > 0.02
 
 
-def test_the_command_writes_the_course_beside_the_confidence(own, companion, source, tmp_path, micro_policy):
-    words = ("score", "--companion", companion, "--model", own.checkpoint, source)
+def test_the_command_writes_the_course_beside_the_confidence(own, companion, mine, tmp_path, micro_policy):
+    words = ("score", "--companion", companion, "--model", own.checkpoint, mine)
     assert run(*words, tmp_path / "plain.jsonl") == 0
     assert run(*words, tmp_path / "course.jsonl", "--every", EVERY, "--name", "sure") == 0
     rows = own.rollouts
@@ -70,16 +65,16 @@ def test_the_command_writes_the_course_beside_the_confidence(own, companion, sou
         assert line == before
 
 
-def test_a_field_of_a_course_that_exists_is_refused(own, companion, source, tmp_path, capsys):
-    lines = [{**line, "confidence_course": 1} for line in read_lines(source)]
+def test_a_field_of_a_course_that_exists_is_refused(own, companion, mine, tmp_path, capsys):
+    lines = [{**line, "confidence_course": 1} for line in read_lines(mine)]
     given = tmp_path / "given.jsonl"
     given.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert run("score", "--companion", companion, "--model", own.checkpoint, given, tmp_path / "out.jsonl") == 2
     assert "there is a field 'confidence_course' already" in capsys.readouterr().err
 
 
-def test_a_companion_of_whole_responses_has_no_course(own, companion, source, tmp_path, capsys, micro_policy):
-    words = ("score", "--model", own.checkpoint, source, tmp_path / "out.jsonl", "--every", EVERY)
+def test_a_companion_of_whole_responses_has_no_course(own, companion, mine, tmp_path, capsys, micro_policy):
+    words = ("score", "--model", own.checkpoint, mine, tmp_path / "out.jsonl", "--every", EVERY)
     assert run(*words, "--companion", own.companion) == 2
     assert "fit one that has learnt from prefixes, too (cocal fit --prefixes 16)" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="whole responses alone"):

@@ -6,7 +6,7 @@ import pytest
 from cocal.metrics.choices import candidates, certified
 from cocal.own_policy.scored import Reading, read_scored
 from hand_rows import lines
-from own_rollouts import read_lines, run
+from own_rollouts import read_lines
 
 
 def line(question, confidence, boxed, correct=None, **more):
@@ -25,18 +25,6 @@ POOL = [
     line("c", None, "5", False),
     line("c", 0.1, "6", True),
 ]
-
-
-@pytest.fixture
-def decide(tmp_path):
-    """`cocal decide` about lines; its status, and the lines that it has written."""
-
-    def start(rule, given, *flags):
-        output = tmp_path / "out.jsonl"
-        done = run("decide", rule, lines(tmp_path / "scored.jsonl", *given), "--output", output, "--overwrite", *flags)
-        return done, read_lines(output) if output.exists() else None
-
-    return start
 
 
 def test_best_of_n_writes_the_most_confident_response_of_each_question(decide, capsys):

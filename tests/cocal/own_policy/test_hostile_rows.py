@@ -12,17 +12,18 @@ import pytest
 import torch
 
 from cocal.errors import ContractError
-from cocal.integrations import jsonl, prime_rl
+from cocal.integrations import prime_rl
 from cocal.integrations.slime import dumps as slime
 from cocal.integrations.trl import dumps as trl
 from cocal.own_policy import evaluation
-from cocal.own_policy.saved import About
+from cocal.own_policy.about import About
 from cocal.own_policy.scored import Reading, read_scored
 from cocal.own_policy.scoring import Wanted, check
 from cocal.store import parquet, read_frame, rows
 from cocal.store.contracts import JUDGEMENTS, RESPONSES
 from cocal.store.rows import entries
 from cocal_study.config.data import FileSettings
+from cocal_study.policy import jsonl
 from cocal_study.questions.loaders import load_files
 from hand_rows import FIXED, LINE, SLIME, TEXT, dump, lines, samples, sentence
 

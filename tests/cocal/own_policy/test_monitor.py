@@ -11,7 +11,7 @@ from cocal import Companion
 from cocal.metrics.settings import MetricSettings
 from cocal.own_policy.quality import measured
 from micro import own_copy
-from own_rollouts import run, write_lines
+from own_rollouts import run
 
 FAIR = ["--max-ece", "1", "--min-auroc", "0", "--max-brier", "1"]
 """Bounds that nothing leaves."""
@@ -82,18 +82,6 @@ def test_the_bounds_are_those_of_the_card_where_none_is_given(tmp_path, own, sou
     for name, end in (("ece", "upper"), ("auroc", "lower"), ("brier", "upper")):
         bound = wanted[name][end]
         assert np.isnan(found[f"{name}_bound"]) if bound is None else found[f"{name}_bound"] == pytest.approx(bound)
-
-
-def test_labels_that_say_the_opposite_turn_the_auroc_round(tmp_path, own, source, monitor):
-    """The same responses, as if a right answer were now wrong."""
-    turned = own.rollouts.assign(correct=~own.rollouts["correct"])
-    assert [monitor(one, *FAIR) for one in (source, write_lines(tmp_path / "turned.jsonl", turned, own.texts))] == [
-        0,
-        0,
-    ]
-    first, second = pd.read_csv(tmp_path / "monitor.csv")["auroc"]
-    assert first == pytest.approx(1 - second, abs=1e-9)
-    assert first != pytest.approx(0.5, abs=0.01)
 
 
 def test_what_cannot_be_monitored_is_refused_in_one_sentence(tmp_path, own, source, monitor, capsys):

@@ -1,12 +1,10 @@
 """The recipe best: what it tries, that no number rests on questions that chose, and what it saves."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from cocal import Companion
@@ -18,7 +16,8 @@ from cocal.metrics.shown import metric_text
 from cocal.models.loading import Policy
 from cocal.models.text import batches_of_tokens
 from cocal.own_policy import fitting
-from cocal.own_policy.recipes import STRENGTHS, Lesson, choose, folds_of
+from cocal.own_policy.recipes import Lesson, choose, folds_of
+from cocal.own_policy.saved import read_for_vllm
 from own_rollouts import run, write_lines
 
 SETTINGS = CompanionSettings(targets=("binary",), seeds=(42, 137), passes=4)
@@ -45,22 +44,6 @@ def test_folds_hold_whole_questions_and_as_many_of_them():
     assert (folds_of(questions, 43) != fold).any()
     with pytest.raises(ContractError, match=r"have 2 questions, .* give rollouts of 3 or more"):
         folds_of(["a", "b", " A"], 42)
-
-
-def test_the_probe_is_a_logistic_regression():
-    """Compared with scikit-learn at the penalty that was chosen, on the inputs as they are given."""
-    given = lesson()
-    raw = given.inputs.copy()
-    found = choose(given, SETTINGS.model_copy(update={"passes": 1}))
-    assert found.settings.widths == ()
-    strength = 1 / float(re.search(r"linear probe, L2 penalty ([\d.]+)", found.tried[0].name)[1])
-    assert any(strength == pytest.approx(one) for one in STRENGTHS)
-    standard = (raw - raw.mean(axis=0)) / raw.std(axis=0)
-    expected = LogisticRegression(C=strength, tol=1e-8, max_iter=1000).fit(standard, given.target)
-    confidence = found.model(torch.from_numpy(raw))[0].detach().numpy()
-    np.testing.assert_allclose(confidence, expected.predict_proba(standard)[:, 1], atol=2e-3)
-    np.testing.assert_allclose(found.model.input_mean, raw.mean(axis=0), rtol=1e-4)
-    np.testing.assert_allclose(found.model.input_scale, raw.std(axis=0), rtol=1e-4)
 
 
 def test_what_is_learnt_is_better_than_a_constant_and_what_cannot_be_learnt_is_not_claimed():
@@ -123,19 +106,20 @@ def test_inputs_that_some_recipes_read_are_taken_where_they_help(told, chosen):
     with torch.inference_mode():
         confidence = found.model(torch.from_numpy(raw[:, :chosen])).mean(dim=0).numpy()
     assert brier_score_loss(given.target, confidence) < 0.9 * given.target.var()
+    assert (found.alone is not None) is (chosen == 24)
+    if found.alone:
+        expected = choose(replace(given, inputs=raw, reads=(21,)), SETTINGS)
+        np.testing.assert_array_equal(found.alone.out_of_fold, expected.out_of_fold)
+        weights = expected.model.state_dict()
+        assert all(torch.equal(one, weights[name]) for name, one in found.alone.model.state_dict().items())
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory, own):
-    return write_lines(tmp_path_factory.mktemp("rollouts") / "mine.jsonl", own.rollouts, own.texts)
-
-
-@pytest.fixture(scope="module")
-def both(tmp_path_factory, own, source):
+def both(tmp_path_factory, own, mine):
     """Companions of the command, without and with token probabilities."""
     folder = tmp_path_factory.mktemp("recipes")
     for name, more in (("states", ("--with", "nothing")), ("tokens", ("--with", "token-probability"))):
-        words = ("--model", own.checkpoint, "--rollouts", source, "--seeds", 42, "--passes", 3, *more)
+        words = ("--model", own.checkpoint, "--rollouts", mine, "--seeds", 42, "--passes", 3, *more)
         assert run("fit", *words, "--output", folder / name) == 0
     return folder
 
@@ -221,8 +205,8 @@ def test_the_metrics_of_the_card_are_those_of_the_out_of_fold_confidences(micro_
     assert shown["auroc"] == pytest.approx(roc_auc_score(correct, expected), abs=1e-6)
 
 
-def test_cut_responses_are_learnt_as_wrong_or_left_out(tmp_path, own, source):
-    words = ("--model", own.checkpoint, "--rollouts", source, "--seeds", 42, "--passes", 2)
+def test_cut_responses_are_learnt_as_wrong_or_left_out(tmp_path, own, mine):
+    words = ("--model", own.checkpoint, "--rollouts", mine, "--seeds", 42, "--passes", 2)
     rows = own.rollouts
     for cut, count in (("wrong", len(rows)), ("leave-out", int((~rows["truncated"]).sum()))):
         for recipe in ("best", "paper"):
@@ -232,7 +216,7 @@ def test_cut_responses_are_learnt_as_wrong_or_left_out(tmp_path, own, source):
             assert spec.training_responses + spec.validation_responses == count
 
 
-def test_wishes_that_do_not_go_together_are_refused(micro_policy, own, source):
+def test_wishes_that_do_not_go_together_are_refused(micro_policy, own, mine):
     states = np.zeros((len(own.rollouts), 64), dtype=np.float32)
     for options, words in (
         ({"token_probability": True, "states": states}, "where the states are read by `cocal fit`"),
@@ -240,11 +224,11 @@ def test_wishes_that_do_not_go_together_are_refused(micro_policy, own, source):
         ({"recipe": "paper", "token_probability": True}, "inputs of the recipe best"),
     ):
         with pytest.raises(ConfigError, match=words):
-            Companion.fit(*micro_policy, source, **options)
+            Companion.fit(*micro_policy, mine, **options)
 
 
-def test_a_fit_tries_token_probabilities_unless_it_is_told(tmp_path, own, source):
-    words = ("fit", "--model", own.checkpoint, "--rollouts", source, "--seeds", 42, "--passes", 1, "--output")
+def test_a_fit_tries_token_probabilities_unless_it_is_told(tmp_path, own, mine):
+    words = ("fit", "--model", own.checkpoint, "--rollouts", mine, "--seeds", 42, "--passes", 1, "--output")
     for name, flags, count in (("default", (), 6), ("with", ("--with", "token-probability"), 3)):
         assert run(*words, tmp_path / name, *flags) == 0
         about = Companion.from_pretrained(tmp_path / name).about
@@ -254,11 +238,23 @@ def test_a_fit_tries_token_probabilities_unless_it_is_told(tmp_path, own, source
         assert about.spec.inputs == about.states_width + 3 * reads == 64 + 3 * reads
 
 
-def test_vllm_refuses_a_companion_of_token_probabilities(both, own, source, tmp_path, capsys):
-    words = ("--companion", both / "tokens", "--model", own.checkpoint, source, tmp_path / "out.jsonl")
+def test_vllm_refuses_a_companion_of_token_probabilities(both, own, mine, tmp_path, capsys):
+    words = ("--companion", both / "tokens", "--model", own.checkpoint, mine, tmp_path / "out.jsonl")
     assert run("score", *words, "--engine", "vllm") == 2
     assert "reads token probabilities beside states, which vLLM does not hand out" in capsys.readouterr().err
     assert run("serve", "--companion", both / "tokens", "--model", own.checkpoint) == 2
+
+
+def test_one_of_states_alone_lies_beside_it_for_vllm(both, tmp_path):
+    states, tokens = (Companion.from_pretrained(both / name) for name in ("states", "tokens"))
+    assert tokens.alone is None
+    Companion(tokens.companions, tokens.about, (states.companions, states.about)).save_pretrained(tmp_path)
+    found = Companion.from_pretrained(tmp_path)
+    assert (found.identity(), found.alone.identity()) == (tokens.identity(), states.identity())
+    assert Companion(*read_for_vllm(str(tmp_path), {})).identity() == states.identity()
+    states.save_pretrained(tmp_path)
+    assert not (tmp_path / "states-alone").exists()
+    assert Companion(*read_for_vllm(str(tmp_path), {})).identity() == states.identity()
 
 
 def test_a_module_without_standardisation_has_no_such_weights():
@@ -267,10 +263,10 @@ def test_a_module_without_standardisation_has_no_such_weights():
 
 def test_kept_states_are_read_once(tmp_path, own, monkeypatch):
     """A second fit with another recipe passes nothing through the model; one of other inputs passes all."""
-    source = write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts)
+    mine = write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts)
     seen, real = [], fitting.states_and_tokens
     monkeypatch.setattr(fitting, "states_and_tokens", lambda *given: seen.append(len(given[2])) or real(*given))
-    words = ("fit", "--model", own.checkpoint, "--rollouts", source, "--output", tmp_path / "companion", "--passes", 2)
+    words = ("fit", "--model", own.checkpoint, "--rollouts", mine, "--output", tmp_path / "companion", "--passes", 2)
     assert run(*words, "--keep-states") == 0
     assert sum(seen) == len(own.rollouts)
     assert run(*words, "--widths", 8, "--with", "token-probability") == 0

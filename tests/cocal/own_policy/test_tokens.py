@@ -5,6 +5,7 @@ import json
 import os
 import re
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from tokenizers.processors import TemplateProcessing
@@ -19,58 +20,9 @@ from cocal.own_policy.states import Encoder
 from micro import own_copy
 from own_rollouts import SMALL, read_lines, run
 
-CHATML = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n"
-    "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
-)
-TEMPLATES = {
-    "Qwen": ("<|endoftext|>", None, CHATML, "<|im_end|>"),
-    "Gemma": (
-        "<eos>",
-        "<bos>",
-        "{{ bos_token }}{% for m in messages %}<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}\n"
-        "{{ m.content | trim }}<end_of_turn>\n{% endfor %}"
-        "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}",
-        "<end_of_turn>",
-    ),
-    "Phi": (
-        "<|endoftext|>",
-        None,
-        "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|assistant|>\n{% else %}{{ eos_token }}{% endif %}",
-        "<|end|>",
-    ),
-    "GLM": (
-        "<|endoftext|>",
-        None,
-        "[gMASK]<sop>{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}{% endfor %}"
-        "{% if add_generation_prompt %}<|assistant|>{% endif %}",
-        "<|user|>",
-    ),
-    "Llama": (
-        "<|end_of_text|>",
-        "<|begin_of_text|>",
-        "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}"
-        "<|eot_id|>{% endfor %}"
-        "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}",
-        "<|eot_id|>",
-    ),
-    "Mistral": (
-        "</s>",
-        "<s>",
-        "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
-        "{% else %} {{ m.content }}{{ eos_token }}{% endif %}{% endfor %}",
-        "</s>",
-    ),
-    "plain": (
-        "<|endoftext|>",
-        None,
-        "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}",
-        "<|endoftext|>",
-    ),
-}
+TEMPLATES = json.loads(Path(__file__).with_name("templates.json").read_text(encoding="utf-8"))
 """The tokenizer's end and beginning, the template, and the token that ends a turn."""
+CHATML = TEMPLATES["Qwen"][2]
 NAMES = re.compile(r"<\|[a-z_]+\|>|</?s>|\[gMASK\]|<sop>|<(?:bos|eos|start_of_turn|end_of_turn)>")
 
 

@@ -16,10 +16,11 @@ CHAT, COMPLETION, RESPONSE = "/v1/chat/completions", "/v1/completions", "/v1/res
 
 @pytest.fixture(scope="module")
 def companion(own, tmp_path_factory):
-    """Of prefixes, which reads states as they are; rounded ones may fall to either side of a rounding."""
+    """Of prefixes, which reads states as they are; rounded ones may fall to either side of a rounding. Where it reads
+    token probabilities, the one of states alone beside it is served."""
     folder = tmp_path_factory.mktemp("companion")
     source = write_lines(folder / "mine.jsonl", own.rollouts, own.texts)
-    flags = ("--states", "float32", "--passes", "20", "--prefixes", "7", "--recipe", "best", "--with", "nothing")
+    flags = ("--states", "float32", "--passes", "20", "--prefixes", "7", "--recipe", "best")
     assert own.fit(source, folder / "companion", *flags) == 0
     return folder / "companion"
 
@@ -43,7 +44,8 @@ def chat(own, k: int, **more) -> dict:
 def courses(own, companion, pairs, every=EVERY):
     """The confidences and courses of `Companion.score` of prompts and choices."""
     ids = [np.array(prompt) for prompt, _ in pairs], [np.array(one["token_ids"]) for _, one in pairs]
-    return Companion.from_pretrained(companion).score(*own.policy, *ids, every=every)
+    found = Companion.from_pretrained(companion)
+    return (found.alone or found).score(*own.policy, *ids, every=every)
 
 
 def test_under_load_every_course_is_that_of_cocal_score(own, companion, server):
@@ -174,5 +176,5 @@ def test_a_companion_of_whole_responses_refuses_such_wishes(own, tmp_path):
         for more in ({"confidence_every": 4}, {"confidence_stop_below": 0.1}):
             status, answer = server.ask(CHAT, chat(own, 1, **more))
             assert status == 400, answer
-            assert "fit it with `cocal fit --prefixes 16 --with nothing`" in answer["error"]["message"]
+            assert "fit it with `cocal fit --prefixes 16`" in answer["error"]["message"]
         assert server.ask(CHAT, chat(own, 1))[0] == 200

@@ -187,21 +187,13 @@ HOSTILE = [
     (COMPLETION, {"prompt": [5, -1], "max_tokens": 4}),
     (COMPLETION, {"prompt": {"a": 1}}),
     (CONFIDENCE, {}),
-    (CONFIDENCE, {"prompt": "1"}),
-    (CONFIDENCE, {"prompt": "1", "response": "1", "more": 1}),
-    (CONFIDENCE, {"prompt": "1", "prompt_ids": [5], "response": "1"}),
     (CONFIDENCE, {"prompt_ids": [5, 384], "response_ids": [6]}),
     (CONFIDENCE, {"prompt_ids": [5, 10**20], "response_ids": [6]}),
     (CONFIDENCE, {"prompt_ids": [5] * 500, "response_ids": [6]}),
     (CONFIDENCE, {"messages": [{"role": "assistant", "content": "1"}], "response": "1"}),
-    (CONFIDENCE, {"messages": [{"role": "user"}], "response": "1"}),
-    (CONFIDENCE, {"rows": []}),
     (CONFIDENCE, {"rows": [{"prompt": "1", "response": "1"}] * 5000}),
     (CONFIDENCE, {"rows": [{"prompt": "1", "response": ["1"]}]}),
     (CONFIDENCE, {"prompt": "1", "response": "1", "model": "another"}),
-    (CONFIDENCE, {"prompt_ids": [True], "response_ids": [6]}),
-    (CONFIDENCE, {"prompt_ids": [5], "response_ids": [6.0]}),
-    (CONFIDENCE, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}], "response": "1"}),
 ]
 
 

@@ -16,7 +16,7 @@ from cocal.own_policy.companion import Companion
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.states import Encoder
 from cocal.serving import launch
-from cocal.serving.bodies import ConfidenceBody, encoded
+from cocal.serving.bodies import ConfidenceBody
 from cocal.serving.choices import Shown, streamed, whole
 from cocal.serving.launch import Served, command, environment
 from cocal.serving.scoring import (
@@ -355,7 +355,7 @@ def test_each_choice_is_a_request_of_its_own(kind):
 
 def test_rows_of_texts_chats_and_ids_become_token_ids(own):
     policy = own.policy
-    encoder = Encoder(read_vocabulary(own.checkpoint, plain=True))
+    reader = read_vocabulary(own.checkpoint, plain=True)
     question = own.texts.iloc[0]
     rows = [
         {"prompt": question, "response": "19"},
@@ -364,12 +364,12 @@ def test_rows_of_texts_chats_and_ids_become_token_ids(own):
         {"prompt": question, "response": "19", "truncated": True},
         {"messages": [{"role": "user", "content": [{"type": "text", "text": question}]}], "response": "19"},
     ]
-    found = encoded(encoder, ConfidenceBody(rows=rows).samples(), 100)
+    found = Encoder(reader._replace(context=100)).encode(ConfidenceBody(rows=rows).samples())
     assert found[0].prompt.tolist() == found[1].prompt.tolist() == found[4].prompt.tolist()
     assert [one.response[-1] in policy.ends for one in found] == [True, True, True, False, True]
     assert [one.exact for one in found] == [False, False, True, False, False]
     with pytest.raises(ContractError, match=re.escape("rows[0]: prompt and response have")):
-        encoded(encoder, ConfidenceBody(rows=rows).samples(), 10)
+        Encoder(reader._replace(context=10)).encode(ConfidenceBody(rows=rows).samples())
 
 
 @pytest.mark.parametrize(

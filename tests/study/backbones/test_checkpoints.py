@@ -11,11 +11,11 @@ from cocal.cli import main
 from cocal.errors import ConfigError, ContractError
 from cocal.models.loading import load_policy
 from cocal.runtime.numerics import computes_bfloat16, environment
-from cocal.settings.parse import validate
 from cocal.store.files import read_provenance
 from cocal_study.backbones import importing
 from cocal_study.backbones.importing import import_checkpoint
 from cocal_study.config.backbone import BackboneChoice
+from cocal_study.config.parse import validate
 from micro import own_copy
 
 SHAPE = {"depth": 2, "width": 32}

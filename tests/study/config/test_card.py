@@ -5,12 +5,12 @@ import json
 import pytest
 
 from cocal.errors import ConfigError, ContractError
-from cocal.settings.parse import validate
 from cocal.store.provenance import canonical
 from cocal_study.backbones.importing import import_checkpoint
 from cocal_study.config import load_study
 from cocal_study.config.backbone import DecoderSettings
 from cocal_study.config.load import configured_study
+from cocal_study.config.parse import validate
 from cocal_study.config.study import Study
 
 

@@ -8,7 +8,6 @@ import yaml
 from cocal.companion.settings import CompanionSettings
 from cocal_study.config import ConfigError, load_study, parse_settings
 from cocal_study.config.methods import built_in
-from cocal_study.config.policy import PolicySettings
 from cocal_study.config.study import study_schema
 
 STUDIES = ["config.yaml", "smoke.yaml", "rehearsal.yaml", "single-gpu.yaml", "single-gpu-rehearsal.yaml"]
@@ -92,17 +91,3 @@ def test_settings_from_json_file_and_defaults(tmp_path):
     assert parse_settings(CompanionSettings, str(tmp_path / "companion.yaml")).passes == 3
     assert parse_settings(CompanionSettings, json.dumps({"passes": 4})).passes == 4
     assert parse_settings(CompanionSettings, None) == CompanionSettings()
-
-
-def test_defaults_are_the_papers():
-    """Table of hyperparameters."""
-    companion = CompanionSettings()
-    assert companion.widths == (2048, 1024, 512, 256)
-    assert companion.dropout == (0.1, 0.1, 0.05)
-    assert (companion.learning_rate, companion.weight_decay, companion.batch_size) == (4e-4, 0, 256)
-    assert companion.seeds == (42, 137, 500, 700, 1024)
-    assert companion.validation_share == 0.1
-    policy = PolicySettings(dataset="deepscaler")
-    assert (policy.steps, policy.questions_per_step, policy.responses_per_question) == (120, 256, 8)
-    assert (policy.clip_low, policy.clip_high, policy.temperature, policy.kl_coefficient) == (0.2, 0.28, 1.0, 0.0)
-    assert policy.max_response_length["grpo"] == 3000

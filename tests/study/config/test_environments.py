@@ -64,15 +64,6 @@ def test_conda_environments_hold_the_dependencies_at_the_constrained_versions(re
     assert (repository / "envs" / name).with_suffix(".post-deploy.sh").exists()
 
 
-@pytest.mark.parametrize("name", ["cocal.yaml", "gpu.yaml"])
-def test_a_pin_that_is_not_the_newest_says_since_when_and_why(repository, name):
-    """What lags behind, or is older than in constraints.txt, has a comment; `make environments` lists the rest."""
-    lines = (repository / "envs" / name).read_text().splitlines()
-    said = {re.match(r" *- ([\w.-]+)==", line)[1]: line.partition("#")[2] for line in lines if "==" in line}
-    held = {"torch", "transformers", "vllm", *OLDER.get(name, {})} & {*said}
-    assert all(re.match(r" 20\d\d-\d\d: not [\d.]+, (since|which) ", said[package]) for package in held)
-
-
 @pytest.mark.parametrize("works", [True, False])
 def test_newer_packages_are_a_warning_and_no_failure(repository, tmp_path, works):
     """Told by a stand-in for uv, which knows a newer torch, or finds that the newest do not resolve together."""

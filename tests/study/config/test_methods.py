@@ -1,9 +1,7 @@
 """The registry of methods: a method is one module, of this package or of another one."""
 
-import re
 import subprocess
 import sys
-from importlib import import_module
 
 import pytest
 
@@ -22,7 +20,7 @@ from cocal_study.provenance import code
 from cocal_study.provenance.code import code_digest
 from evaluated_study import QUESTIONS, SAMPLES, EvaluatedStudy, command, write_responses
 from exhibits_by_name import make
-from sample_predictions import OURS, sample_predictions
+from sample_predictions import sample_predictions
 
 COIN = '''"""Coin: a coin is tossed for every response."""
 
@@ -91,22 +89,6 @@ def coin(install):
 
 
 # Ours
-
-
-def test_each_method_is_in_a_module_of_its_name_with_an_estimate():
-    for name, declaration in zip(METHODS, declarations(METHODS), strict=True):
-        own, target = name.replace("-", "_"), re.fullmatch("(.*)-(?:binary|group)", name)
-        assert declaration == f"cocal_study.methods.{target[1] if target else own}:METHOD"
-        declared = import_module(declaration.removesuffix(":METHOD")).METHOD
-        assert (METHODS[name] in declared) if target else (declared is METHODS[name])
-        module, _, function = METHODS[name].estimate.partition(":")
-        assert callable(getattr(import_module(module), function))
-
-
-def test_the_order_is_that_of_the_papers_table():
-    """Others may stand between them."""
-    found = {name: method.group for name, method in METHODS.items() if name in OURS}
-    assert list(found.items()) == list(OURS.items())
 
 
 def test_the_registry_loads_nothing_heavy():

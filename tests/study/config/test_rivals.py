@@ -1,13 +1,11 @@
 """The paper study trains the rivals as the table of the protocol says that their authors do."""
 
-import json
 import re
 
 import pytest
 import yaml
 
 from cocal_study.config.load import load_study
-from planned_jobs import jobs_of, study_of
 
 COLUMNS = ("algorithm", "key", "authors", "where", "here", "why")
 SAME_MEANING = {"bnpo": "dapo", "token-mean": "dapo"}
@@ -67,17 +65,3 @@ def test_each_setting_of_the_update_is_in_the_table_for_both_rivals(rows, paper)
     shared = {*type(paper.own["rlcr"]).model_fields} - {"clip_low", "clip_high"}
     for algorithm in ("rlcr", "dcpo"):
         assert shared <= {row["key"] for row in rows if row["algorithm"] == algorithm}
-
-
-def test_the_planned_trainings_of_the_paper_study_are_told_these_settings(rows):
-    """As a dry run plans them: the words of the commands that train."""
-    seen = []
-    for job in {id(job): job for job in jobs_of(study_of("paper")).values()}.values():
-        if job.rule.startswith("train_"):
-            told = {flag: job.words[job.words.index(flag) + 1] for flag in ("--settings", "--algorithm")}
-            settings, algorithm = json.loads(told["--settings"]), told["--algorithm"]
-            seen.append(algorithm)
-            for row in rows:
-                if row["algorithm"] == algorithm:
-                    assert settings[row["key"]] == value(row["here"]), row
-    assert sorted(seen) == sorted(["grpo", "rlcr", "dcpo"] * 2), "on each of two backbones"

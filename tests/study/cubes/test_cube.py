@@ -1,6 +1,7 @@
 """The metric cube: seeds, macro averages, intervals, sweeps (appendix A.2; section 5, evaluation protocol)."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,14 +10,12 @@ import xarray as xr
 
 from cocal.cli import main
 from cocal.errors import ContractError
-from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
-from cocal.metrics.calibration import evaluate
-from cocal.metrics.scores import Sample
 from cocal.metrics.settings import MetricSettings
 from cocal.store import read_dataset, write_frame
 from cocal.store.contracts import PREDICTIONS
 from cocal_study.cubes.cube import metric_cube, on_common_responses
-from sample_predictions import sample_predictions
+from golden import assert_golden
+from sample_predictions import predicted, sample_predictions
 
 SEEDS = (42, 137, 500)
 QUICK = MetricSettings(resamples=40)
@@ -27,29 +26,9 @@ def rows(method: str, dataset: str = "easy", seed: int = -1, stream: int = 0, **
     outcome = np.random.default_rng([len(dataset), ord(dataset[0])])
     correct = outcome.random(40) < np.repeat(outcome.random(20), 2)
     noise = np.random.default_rng([stream, max(seed, 0)]).random(40)
-    columns = {
-        "backbone": "tiny",
-        "algorithm": "grpo",
-        "step": 20,
-        "dataset": dataset,
-        "question_id": [f"{dataset}-{i // 2:02d}" for i in range(40)],
-        "response_id": np.arange(40),
-        "method": method,
-        "seed": seed,
-        "source_step": 20 if seed >= 0 else -1,
-        "validation_step": 20 if seed >= 0 else -1,
-        "layer": 2 if seed >= 0 else -1,
-        "pooling": "last+mean" if seed >= 0 else "",
-        "confidence": 0.3 * correct + 0.7 * noise,
-        "valid": True,
-        "correct": correct,
-        "truncated": np.arange(40) < 4,
-        "answered": True,
-        "decided": True,
-        "exact_match": None,
-        "p_true_mass": np.nan,
-    }
-    return pd.DataFrame(columns | changes)
+    names = [f"{dataset}-{i // 2:02d}" for i in range(40)]
+    of_set = {"backbone": "tiny", "dataset": dataset, "question_id": names, "truncated": np.arange(40) < 4}
+    return predicted(method, seed, 0.3 * correct + 0.7 * noise, correct, learnt_from=20, **of_set | changes)
 
 
 def seeded(**changes) -> pd.DataFrame:
@@ -71,68 +50,19 @@ def cell(cube, method: str, dataset: str = "easy", *, seed: str = "mean", algori
 # Values
 
 
-def test_the_mean_over_seeds_averages_metrics_not_confidences():
-    """It has as many valid confidences as the worst seed; methods without seeds fill it alone."""
-    frame = table("easy")
-    silent = frame.index[frame["seed"] == 137][:3]
-    frame.loc[silent, ["confidence", "valid"]] = [np.nan, False]
-    cube = metric_cube(frame, QUICK)
-    per_seed = []
-    for seed in SEEDS:
-        one = frame[frame["seed"] == seed]
-        confidence, valid, correct = (one[name].to_numpy() for name in ("confidence", "valid", "correct"))
-        expected = list(evaluate(confidence, valid, correct).values())
-        np.testing.assert_allclose(cell(cube, "cocal-binary", seed=str(seed))["value"], expected)
-        per_seed.append(expected)
-    mean = cell(cube, "cocal-binary")
-    np.testing.assert_allclose(mean["value"], np.mean(per_seed, axis=0))
-    np.testing.assert_allclose(mean["seed_sd"], np.std(per_seed, axis=0, ddof=1))
-    assert (mean["lower"] <= mean["value"]).all()
-    assert (mean["value"] <= mean["upper"]).sel(metric=["accuracy", "mean_confidence", "auroc"]).all()
-    counts = [int(cell(cube, "cocal-binary", seed=seed)["n_valid"]) for seed in ("mean", *map(str, SEEDS))]
-    assert (int(mean["n"]), counts) == (40, [37, 40, 37, 40])
-    assert cube["seed"].values.tolist() == ["mean", "42", "137", "500"]
-    verbal = cube["value"].sel({"method": "verbal"})
-    assert verbal.sel(seed="mean").notnull().all()
-    assert verbal.sel(seed=["42", "137", "500"]).isnull().all()
-    assert cell(cube, "verbal")["seed_sd"].isnull().all()
-    assert float(mean["truncation_rate"]) == pytest.approx(0.1)
-
-
-def test_macro_averages_are_unweighted_and_absent_when_a_dataset_is_missing():
-    groups = {"macro-both": ["easy", "hard"], "macro-more": ["easy", "missing"]}
+def test_every_cell_has_its_mean_over_seeds_its_macro_average_and_its_interval():
+    """The file was compared with the metrics of each seed and with resampled questions, under settings that are no
+    defaults: means are of metrics and not of confidences, with as many valid ones as the worst seed; methods without
+    seeds fill them alone; macro averages are unweighted, and absent when a set is missing."""
     frame = table("easy", "hard")
     frame = frame[~((frame["dataset"] == "hard") & frame["question_id"].str.endswith(("0", "1", "2", "3")))]
-    cube = metric_cube(frame, QUICK, groups)
-    assert cube["dataset"].values.tolist() == ["easy", "hard", "macro-both", "macro-more"]
-    parts = [cell(cube, "cocal-binary", name) for name in ("easy", "hard")]
-    macro = cell(cube, "cocal-binary", "macro-both")
-    assert int(parts[0]["n"]) != int(parts[1]["n"])
-    np.testing.assert_allclose(macro["value"], (parts[0]["value"] + parts[1]["value"]) / 2)
-    assert int(macro["n"]) == sum(int(part["n"]) for part in parts)
-    widths = [float((one["upper"] - one["lower"]).sel(metric="accuracy")) for one in (*parts, macro)]
-    assert widths[2] < max(widths[:2])
-    more = cell(cube, "cocal-binary", "macro-more")
-    assert more["value"].isnull().all()
-    assert int(more["n"]) == 0
-
-
-# Intervals
-
-
-@pytest.mark.parametrize("dataset", ["easy", "hard"])
-def test_intervals_are_those_of_the_settings_and_of_resampled_questions(dataset):
+    frame.loc[frame.index[frame["seed"] == 137][:3], ["confidence", "valid"]] = [np.nan, False]
     settings = MetricSettings(bins=4, resamples=30, level=0.5, seed=3)
-    frame = rows("verbal", dataset)
-    confidence, valid, correct = (frame[name].to_numpy() for name in ("confidence", "valid", "correct"))
-    value = np.array(list(evaluate(confidence, valid, correct, bins=4).values()))
-    sample = Sample(np.repeat(np.arange(20), 2), confidence, correct)
-    (resampled,) = resampled_metrics([sample], 20, bins=4, resamples=30, generator=generator_for(3, dataset))
-    lower, upper = centred_interval(value, resampled.T, 0.5)
-    found = cell(metric_cube(frame, settings), "verbal", dataset)
-    for name, expected in (("value", value), ("lower", lower), ("upper", upper)):
-        np.testing.assert_allclose(found[name], expected)
-    without = cell(metric_cube(frame, MetricSettings(resamples=0)), "verbal", dataset)
+    groups = {"macro-both": ["easy", "hard"], "macro-more": ["easy", "missing"]}
+    cells = metric_cube(frame, settings, groups).squeeze().to_dataframe().reset_index()
+    lines = cells.drop(columns=["backbone", "algorithm", "step"]).to_csv(index=False, float_format="%.6g").splitlines()
+    assert_golden(Path(__file__).with_name("cells.txt"), lines)
+    without = metric_cube(rows("verbal"), MetricSettings(resamples=0))
     assert without["value"].notnull().all()
     assert without["lower"].isnull().all()
 

@@ -1,6 +1,9 @@
 """What a study knows: the cells, counts and times that stand for the paper's."""
 
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from claims_study import SCOPE as SMALL
@@ -9,10 +12,10 @@ from cocal_study.config import load_study
 from cocal_study.cubes.resamples import Key
 from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity
 from cocal_study.evidence.sources import StudyFiles, StudyScope, StudySource
-from cocal_study.exhibits.base.ledger import claims_inputs, claims_layout
+from cocal_study.exhibits.base.ledger import claims_layout
 from cocal_study.planning.costs import Cost, Latency
 from coded_inputs import coded_resamples, coded_specs
-from paper_tex import ROOT
+from paper_numbers import ROOT
 from sample_tables import latency
 
 SCOPE = StudyScope(
@@ -25,39 +28,7 @@ SCOPE = StudyScope(
 )
 SETS = ("sums", "popqa", "macro-mathematics", "macro-factual")
 METHODS = {"base-verbal": "base", "rlcr": "rlcr", "cocal-on-dcpo": "dcpo", "cocal-binary": "grpo"}
-READ = [
-    ("rlcr 80", "tiny-a main", Key("rlcr", "rlcr", 45, "macro-mathematics")),
-    ("rlcr 40 AMC24", "tiny-a main", Key("rlcr", "rlcr", 20, "popqa")),
-    ("base-verbal 120 AMC23", "tiny-a main", Key("base-verbal", "base", 0, "sums")),
-    ("cocal-binary 120 macro-factual second", "tiny-b main", Key("cocal-binary", "grpo", 60, "macro-factual")),
-    (
-        "cocal-on-dcpo 40 macro-factual first cross-policy",
-        "tiny-a cross-policy",
-        Key("cocal-on-dcpo", "dcpo", 20, "macro-factual"),
-    ),
-    *(
-        (
-            f"cocal-binary {step} macro-mathematics first {comparison} {learnt_from}",
-            f"tiny-a {comparison}",
-            Key("cocal-binary", "grpo", ours, "macro-mathematics", source),
-        )
-        for comparison, step, ours, learnt_from, source in (
-            *(("sweep", 80, 45, 120, 60), ("sweep", 120, 60, 40, 20), ("sweep", 40, 20, 10, 6)),
-            *(("sweep", 40, 20, 30, 12), ("budgets", 120, 60, 5, 7), ("budgets", 120, 60, 80, 19)),
-        )
-    ),
-    *(
-        (
-            f"cocal-binary@{states} 120 macro-mathematics {backbone}",
-            f"{name} ablations",
-            Key("cocal-binary", "grpo", 60, "macro-mathematics", -1, layer, pooling),
-        )
-        for states, backbone, name, layer, pooling in (
-            *(("last", "first", "tiny-a", 7, "last"), ("mean", "second", "tiny-b", 10, "mean")),
-            *(("last+mean", "second", "tiny-b", 10, "last+mean"), ("layer-2", "second", "tiny-b", 2, "last+mean")),
-        )
-    ),
-]
+READ = pd.read_csv(Path(__file__).with_name("sources_cells.csv"), keep_default_na=False).set_index(["wanted", "place"])
 """What is asked in the paper's words and steps, and the cell of this study that answers."""
 
 
@@ -94,8 +65,9 @@ def quantity(method: str, metric: str = "ece", **case) -> Quantity:
     return Quantity(metric, method, Case(**(fields | {"comparison": "main"} | case)))
 
 
-@pytest.mark.parametrize(("wanted", "place", "key"), READ)
-def test_a_quantity_is_read_from_its_own_cell(files, wanted, place, key):
+@pytest.mark.parametrize(("wanted", "place"), [*READ.index])
+def test_a_quantity_is_read_from_its_own_cell(files, wanted, place):
+    key = Key(**READ.loc[(wanted, place)])
     method, step, *words = wanted.split()
     case = dict(zip(("dataset", "backbone", "comparison", "learnt_from"), words, strict=False)) | {"step": int(step)}
     case |= {"learnt_from": int(case["learnt_from"])} if "learnt_from" in case else {}
@@ -144,15 +116,7 @@ def test_the_paper_study_stands_for_the_paper_step_by_step():
     assert (scope.backbones, scope.stages) == (("qwen3-8b", "qwen3-14b"), (40, 80, 120))
     assert (scope.early_steps, scope.budgets) == ((5, 10, 20, 30, 40), (1, 2, 5, 10, 20, 40, 80, 120))
     assert {scope.datasets[title] for title in ("AMC23", "AMC24", "MuSiQue")} == {"amc23", "amc24", "musique"}
-    assert scope.datasets["AMC23"] == "amc23"
     assert {name: len(layers) for name, layers in scope.layers.items()} == {"qwen3-8b": 36, "qwen3-14b": 40}
-    inputs = claims_inputs(study)
-    kinds = ["8b", "8b-sweep", "8b-ablations", "8b-budgets", "8b-cross-policy", "14b", "14b-ablations"]
-    assert inputs["resamples"] == [f"results/resamples/qwen3-{kind}.nc" for kind in kinds]
-    times = {"sampling": "resample", "fit": "companions-grpo", "latency": "latency"}
-    assert {kind: inputs[kind] for kind in times} == {
-        kind: f"results/costs/qwen3-8b/{name}.json" for kind, name in times.items()
-    }
 
 
 @pytest.fixture(scope="module")

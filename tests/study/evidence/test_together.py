@@ -22,7 +22,7 @@ from cocal_study.evidence.verdicts import (
     judge_all,
     of_claims,
 )
-from paper_tex import NUMBERS
+from paper_numbers import NUMBERS
 
 BY_ID = {claim.id: claim for claim in read_claims(NUMBERS / "claims.yaml")}
 OF_PAPER = PublishedSource(read_published(NUMBERS)).reader

@@ -6,15 +6,13 @@ import pytest
 
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
-from cocal_study.config import load_study
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits.typesetting.accuracy import AccuracyLayout, grid, prepare
 from cocal_study.exhibits.typesetting.grid import marks
 from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import latex
-from exhibits_by_name import exhibit_of
-from sample_predictions import OURS, STAGES, doubtful_predictions, sample_predictions
+from sample_predictions import STAGES, doubtful_predictions, sample_predictions
 from sample_tables import accuracy_layout as layout
 
 DATASETS = ("math500", "aime24", "aime25", "amc23", "amc24")
@@ -61,26 +59,6 @@ def test_print_has_two_blocks_with_the_macro_average_last_and_the_page_begins_wi
     assert "Base + Verbal uses the pre-RL model" in text
 
 
-PUBLISHED_NAMES = {
-    "main": r"\textbf{\coco{} (binary)}",  # tab:main_iter119
-    "main_step40": r"\coco{} (binary)",  # tab:appendix_iter39
-    "main_step80": r"\coco{} (binary)",  # tab:appendix_iter79
-    "ood": r"\textbf{\coco{} (binary)}",  # tab:honestybench_ood_iter119_8b_all
-    "scale": r"\coco{} (binary)",  # tab:main_iter119_14b_compact
-}
-"""The form in which the paper prints the name of CoCal (binary) in each of its tables of methods."""
-
-
-@pytest.mark.parametrize(("name", "published"), PUBLISHED_NAMES.items())
-def test_the_name_of_cocal_is_bold_where_it_is_in_the_paper(repository, name, published):
-    chosen = exhibit_of(load_study(repository / "config/paper.yaml"), name).layout
-    frame = sample_predictions(*(one.name for one in chosen.datasets), methods=chosen.methods, step=chosen.step)
-    lines = tex(frame.assign(backbone=chosen.backbone), chosen).splitlines()
-    names = {line.split(" & ")[0] for line in lines if "CoCal (binary)" in line}
-    assert names == {published.replace(r"\coco{}", "CoCal")}
-    assert not any(r"\textbf" in line.split(" & ")[0] for line in lines if "CoCal (binary)" not in line)
-
-
 def test_unknown_and_repeated_methods_and_sets_are_refused():
     for sets, change, message in (
         (["math500"], {"methods": ["verbl"]}, "methods"),
@@ -89,18 +67,6 @@ def test_unknown_and_repeated_methods_and_sets_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             layout(*sets, **change)
-
-
-def test_all_eleven_methods_stand_in_the_papers_groups():
-    methods = [name for name, group in OURS.items() if group is not None]
-    lines = tex(sample_predictions("math500", methods=methods), layout("math500", methods=methods)).splitlines()
-    body = lines[lines.index(r"\midrule") + 1 : lines.index(r"\bottomrule")]
-    assert [line.split(" & ")[0] for line in body] == [
-        *("Base + Verbal", r"\midrule"),
-        *("Verbal", "SelfConsis", "TokenProb", "P(True)", r"\midrule"),
-        *("RLCR", "DCPO", "PostCal (group)", "PostCal (binary)", r"\midrule"),
-        *("CoCal (group)", r"\textbf{CoCal (binary)}"),
-    ]
 
 
 def test_an_earlier_stage_says_its_own_step_and_nothing_of_the_prerl_model():

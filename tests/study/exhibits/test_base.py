@@ -12,7 +12,6 @@ from docutils.core import publish_parts
 from cocal.cli import main
 from cocal_study.config import load_study
 from cocal_study.exhibits.base.exhibit import CHAPTERS, FigureExhibit, TableExhibit
-from cocal_study.exhibits.base.inputs import READERS
 from cocal_study.exhibits.base.registry import MODULES, exhibits_of, module_of, report_entry
 from smoke_study import ROOT
 
@@ -26,25 +25,6 @@ def shown(repository, request):
 
 
 # Declarations
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_a_module_prepares_numbers_and_makes_a_table_or_a_figure_of_them(name):
-    module = module_of(name)
-    assert module.__doc__
-    assert list(inspect.signature(module.of_study).parameters) == ["study", "wrong"]
-    assert hasattr(module, "grid") != hasattr(module, "draw"), "a table has a grid, a figure is drawn"
-    assert hasattr(module, "prepare") == hasattr(module, "Layout"), "numbers have a layout; a diagram has neither"
-    if hasattr(module, "grid"):
-        numbers, layout, *_ = inspect.signature(module.grid).parameters
-        assert (numbers, layout) == ("numbers", "layout")
-    else:
-        drawn = ["numbers", "layout"] if hasattr(module, "Layout") else []
-        assert list(inspect.signature(module.draw).parameters) == drawn
-    if hasattr(module, "prepare"):
-        first, *kinds = inspect.signature(module.prepare).parameters
-        assert first == "layout"
-        assert set(kinds) <= set(READERS)
 
 
 def test_every_module_is_shown_by_the_paper_study_or_by_one_with_regimes(repository):
@@ -64,54 +44,6 @@ def test_a_declaration_fits_its_module(shown):
         assert {"layout", *needed} <= {"layout", *one.inputs} <= {"layout", *parameters}, one.name
         assert set(one.products) <= set(one.inputs), one.name
         assert bool(one.backbones) == bool(one.inputs), f"{one.name} shows measured numbers only after the checks"
-
-
-FILES = {
-    "main": "metrics/8b resamples/8b",
-    "main_step40": "metrics/8b",
-    "main_step80": "metrics/8b",
-    "scale": "metrics/14b",
-    "ood": "metrics/8b",
-    "comparisons": "resamples/8b",
-    "recalibrated": "metrics/8b-recalibrated",
-    "proper_scores": "metrics/8b",
-    "training_dynamics": "metrics/8b",
-    "cross_iteration": "metrics/8b-sweep",
-    "cross_policy": "metrics/8b-cross-policy",
-    "budgets": "metrics/8b-budgets",
-    "composition": "metrics/8b-budgets",
-    "early_steps": "metrics/8b-sweep",
-    "token_aggregation": "metrics/8b-ablations metrics/14b-ablations",
-    "layers": "metrics/8b-ablations metrics/14b-ablations",
-    "pre_generation": "metrics/8b",
-    "conditions": "metrics/8b",
-    "time_to_confidence": "costs/8b/latency",
-    "cost": " ".join(
-        f"costs/8b/{name}" for name in ("train-grpo", "resample", "companions-grpo", "companions-postcal", "latency")
-    ),
-}
-STEPS = {
-    "budgets": ((1, 2, 5, 10, 20, 40, 80, 120), 120),
-    "composition": ((1, 2, 5, 10, 20, 40, 80, 120), 120),
-    "early_steps": ((5, 10, 20, 30, 40), 40),
-    "cross_iteration": ((40, 80, 120), None),
-    "main_step80": (None, 80),
-    "scale": (None, 120),
-}
-
-
-def test_the_paper_study_shows_these_numbers_at_these_steps(repository):
-    """Metric cubes, resamples and costs that each table and figure of the paper study reads."""
-    found = {one.name: one for one in exhibits_of(load_study(repository / "config/paper.yaml"), {})}
-    for name, expected in FILES.items():
-        files = [
-            file for given in found[name].inputs.values() for file in ([given] if isinstance(given, str) else given)
-        ]
-        read = [re.sub(r"results/(\w+)/qwen3-(.*)\.(nc|json)", r"\1/\2", file) for file in files if "qwen3" in file]
-        assert [file for file in read if re.match("metrics|resamples|costs", file)] == expected.split(), name
-    for name, (steps, step) in STEPS.items():
-        layout = found[name].layout
-        assert (getattr(layout, "steps", None), layout.step) == (steps, step), name
 
 
 def test_names_positions_and_titles_are_distinct(shown):

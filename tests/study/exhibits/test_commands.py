@@ -77,6 +77,7 @@ def test_a_layout_is_read_from_a_file(repository, tmp_path):
     assert main(["exhibit", "hyperparameters", *options]) == 0
     numbers = pd.read_csv(tmp_path / "x.csv").set_index("setting")["value"]
     assert numbers["Training steps"] == "4"
+    assert numbers["Judge of factual answers"] == "exact match"
     assert numbers["Input dimension (Smoke-Qwen3 / Smoke-Qwen3-Deep)"] == "128 / 128"
 
 

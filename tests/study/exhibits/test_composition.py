@@ -1,4 +1,4 @@
-"""The composition figure: error shares of the right companions, mean confidence, the line of the task accuracy."""
+"""The composition figure: error shares of the right companions, and what is refused."""
 
 import pandas as pd
 import pytest
@@ -63,14 +63,3 @@ def test_other_test_responses_are_refused(cube):
     moved = cube.assign(value=cube["value"].where(~other, cube["value"] + 0.01))
     with pytest.raises(ContractError, match="same responses"):
         prepare(moved)
-
-
-def test_the_panels_show_percent_and_the_task_accuracy(cube):
-    numbers = prepare(cube)
-    left, right = composition.draw(numbers, LAYOUT).axes
-    postcal, cocal = (box.lines[0].get_ydata() for box in left.containers)
-    assert postcal == pytest.approx([40, 45])
-    assert cocal == pytest.approx([70, 60])
-    (accuracy,) = numbers.loc[numbers["metric"] == "accuracy", "value"].unique()
-    (dashed,) = (line for line in right.lines if list(line.get_ydata()) == [accuracy, accuracy])
-    assert dashed.get_linestyle() == "--"

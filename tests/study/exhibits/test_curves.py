@@ -9,9 +9,9 @@ from cocal.drawing.style import TEXT_WIDTH, paper_style
 from cocal.metrics.settings import MetricSettings
 from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits import training_dynamics
-from cocal_study.exhibits.drawing.curves import draw_prefixes, plot_curves, plot_prefixes, plot_stages, prepare_curves
+from cocal_study.exhibits.drawing.curves import draw_prefixes, plot_curves, plot_stages
 from drawn_texts import assert_texts_apart
-from sample_predictions import STAGES, sample_predictions, sweep_cube
+from sample_predictions import STAGES, sample_predictions
 from sample_tables import curves_layout
 
 DATASETS = ("amc23", "amc24")
@@ -26,11 +26,6 @@ def stages():
     return metric_cube(frame, MetricSettings(resamples=20), {MACRO: DATASETS})
 
 
-@pytest.fixture(scope="module")
-def sweep():
-    return sweep_cube(*DATASETS, methods=COMPANIONS, source_steps=SOURCE_STEPS, step=20)
-
-
 def layout(methods=COMPANIONS, steps=SOURCE_STEPS, **changes):
     return curves_layout(methods, steps, **changes)
 
@@ -39,30 +34,7 @@ def dynamics(cube, methods=STAGES, stages=(20, 60)) -> pd.DataFrame:
     return training_dynamics.prepare(layout(methods, stages), cube)
 
 
-def prefixes(cube, step=20, methods=COMPANIONS, source_steps=SOURCE_STEPS) -> pd.DataFrame:
-    return prepare_curves(layout(methods, source_steps, step=step), cube)
-
-
 # Drawing
-
-
-def drawn(ax) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Line and ends of the whiskers of every method, in the data's coordinates."""
-    return [
-        (box.lines[0].get_xydata(), np.array([s[:, 1] for s in box.lines[2][0].get_segments()]))
-        for box in ax.containers
-    ]
-
-
-def test_curves_go_through_the_values_and_whiskers_end_at_the_interval(stages):
-    panel = dynamics(stages).query("metric == 'accuracy'")
-    ax = Figure().subplots()
-    plot_stages(ax, panel)
-    for method, (line, ends) in zip(STAGES, drawn(ax), strict=True):
-        rows = panel[panel["method"] == method]
-        assert line.tolist() == [[step, 100 * v] for step, v in zip(rows["step"], rows["value"], strict=True)]
-        assert ends == pytest.approx(100 * rows[["lower", "upper"]].to_numpy())
-    assert ax.get_xticks().tolist() == [20, 60]
 
 
 def test_variants_of_equal_accuracy_stand_beside_each_other(stages):
@@ -73,18 +45,6 @@ def test_variants_of_equal_accuracy_stand_beside_each_other(stages):
     group, binary = (box.lines[0] for box in ax.containers[-2:])
     on_paper = [line.get_transform().transform(line.get_xydata()) for line in (group, binary)]
     assert on_paper[1] - on_paper[0] == pytest.approx(np.array([[2.0, 0.0]] * 2))  # points
-
-
-def test_whiskers_of_prefixes_are_one_standard_deviation_and_all_steps_are_labelled(sweep):
-    panel = prefixes(sweep).query("metric == 'auroc'")
-    ax = Figure().subplots()
-    plot_prefixes(ax, panel)
-    first = panel[panel["method"] == "cocal-group"]
-    expected = np.stack([first["value"] - first["seed_sd"], first["value"] + first["seed_sd"]], axis=1)
-    assert drawn(ax)[0][1] == pytest.approx(expected)
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["2", "5", "10"]
-    assert ax.get_xlim()[0] < 2
-    assert ax.get_xlim()[1] > 10
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.07, 0.52), (0.02, 0.06), (0.16, 0.39), (0.5, 0.5)])

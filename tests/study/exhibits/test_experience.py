@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from cocal.drawing.style import paper_style
@@ -17,8 +16,10 @@ from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.regimes import layout_of
 from cocal_study.planning.regimes import BASE, studies_of
 from drawn_texts import assert_texts_apart
+from golden import assert_golden, drawn
 
 ROOT = Path(__file__).parents[3]
+GOLDEN = Path(__file__).parent / "golden"
 STUDY = load_study(ROOT / "config/config.yaml")
 LEVELS = {2: 900, 6: 3_400, 24: 13_700, 96: 54_900}
 METHODS = (*PAIRS["binary"], *PAIRS["group"], *BESIDE, *RECALIBRATED)
@@ -39,36 +40,15 @@ def points(replicates=3):
 
 
 def test_every_point_is_the_mean_of_its_replicates_at_what_cocal_learnt_from():
+    """The files were compared with means and Student's intervals of the replicates, and with the paper's numbers, which
+    have no Brier score; a curve goes through the points of its method."""
     numbers = experience.prepare(layout_of(STUDY), points(), read_published(ROOT / "config/paper"))
-    own = numbers[numbers["source"] == "study"].set_index(["level", "method", "metric"])
-    row = own.loc[("24", "token-probability", "auroc")]
-    values = 0.6 + 0.04 * np.log10(13_700) + 0.013 * METHODS.index("token-probability") + 0.006 * np.array([1, 2, 3])
-    assert row["learnt"] == 13_720, "the mean over replicates of CoCal's own"
-    assert (row["value"], row["replicates"]) == (pytest.approx(values.mean()), 3)
-    half = 4.3027 * values.std(ddof=1) / 3**0.5
-    assert [row["lower"], row["upper"]] == pytest.approx([row["value"] - half, row["value"] + half], abs=1e-5)
-    assert set(own.index.get_level_values("method")) == set(experience.SHOWN)
-    assert ("24", "linear-binary", "brier") not in own.index
-    paper = numbers[numbers["source"] == experience.PAPER].set_index(["method", "metric"])
-    assert set(paper["learnt"]) == {152_065}
-    assert paper.loc[("cocal-binary", "ece"), "value"] == 0.096
-    assert paper.loc[("token-probability", "auroc"), "value"] == 0.843
-    assert "brier" not in paper.index.get_level_values("metric"), "the paper states none"
-
-
-def test_the_figure_has_a_panel_a_metric_and_texts_that_lie_apart():
-    numbers = experience.prepare(layout_of(STUDY), points(), read_published(ROOT / "config/paper"))
+    assert_golden(GOLDEN / "experience_counted.txt", numbers.to_csv(index=False, float_format="%.6g").splitlines())
     with paper_style():
         figure = experience.draw(numbers, layout_of(STUDY))
         FigureCanvasAgg(figure).draw()
-    assert [ax.get_title() for ax in figure.axes] == ["AUROC ↑", "ECE ↓", "Brier score ↓"]
     assert_texts_apart(figure)
-    for ax, metric in zip(figure.axes, ("auroc", "ece", "brier"), strict=True):
-        drawn = {tuple(np.round(line.get_xydata().ravel(), 9)) for line in ax.lines}
-        for method in experience.SHOWN:
-            part = numbers[(numbers["method"] == method) & (numbers["metric"] == metric)].sort_values("learnt")
-            part = part[part["source"] == "study"]
-            assert tuple(np.round(part[["learnt", "value"]].to_numpy().ravel(), 9)) in drawn, (method, metric)
+    assert_golden(GOLDEN / "experience.txt", drawn(figure))
 
 
 def test_a_study_shows_the_figure_where_the_points_were_gathered(tmp_path):

@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 
 from cocal.companion.model import CompanionMLP
-from cocal.companion.spec import parameters
 from cocal_study.config import load_study
-from cocal_study.exhibits.hyperparameters import prepare
+from cocal_study.exhibits.hyperparameters import parameters, prepare
 from cocal_study.questions.registry import known_wrong, registry_of
 from exhibits_by_name import NOTHING, exhibit_of, exhibits_by_name
 from golden import assert_golden
-from sample_tables import paper_study
+from planned_jobs import study_of
 
 
 def prepared(study, wrong=NOTHING):
@@ -19,14 +18,14 @@ def prepared(study, wrong=NOTHING):
 
 
 def settings(wrong=NOTHING, **changes) -> dict[str, str]:
-    frame = prepared(paper_study(**changes), wrong)
+    frame = prepared(study_of("paper", **changes), wrong)
     assert frame["setting"].groupby(frame["section"]).value_counts().max() == 1
     return dict(zip(frame["section"] + ": " + frame["setting"], frame["value"], strict=True))
 
 
 def test_the_size_of_a_companion_is_that_of_its_module():
     """Section 7 of the design: 19.5 M parameters at the width of Qwen3-8B."""
-    found = settings()["Companion training: Parameters of a companion (8B / 14B)"]
+    found = settings()["Companion training: Parameters of a companion (Qwen3-8B / Qwen3-14B)"]
     counts = [
         sum(
             weights.numel()
@@ -40,12 +39,8 @@ def test_the_size_of_a_companion_is_that_of_its_module():
 
 
 def test_equal_lengths_share_a_row():
-    found = settings()
-    assert found["Evaluation: Maximum response length (AIME24 / AIME25 / AMC23 / AMC24)"] == "16,384"
-    assert found["Evaluation: Maximum response length (other sets)"] == "4,096"
-    assert found["Evaluation: Responses per question (AIME24 / AIME25 / AMC23 / AMC24)"] == "10"
-    assert found["Evaluation: Responses per question (other sets)"] == "1"
-    policy = {"dataset": "deepscaler", "algorithms": ["grpo", "dcpo"]}
+    """Those of the paper study's own sets are in golden/hyperparameters.txt."""
+    policy = {"algorithms": ["grpo", "dcpo"]}
     found = settings(policy=policy)
     assert found["Policy training: Maximum response length"] == "3,000"
     policy["max_response_length"] = {"grpo": 64, "dcpo": 76}
@@ -56,8 +51,6 @@ def test_equal_lengths_share_a_row():
 
 CHANGED = {
     "policy": {
-        "dataset": "deepscaler",
-        "algorithms": ["grpo", "rlcr", "dcpo"],
         "learning_rate": 2.5e-6,
         "adam_betas": [0.9, 0.98],
         "loss": "dapo",
@@ -71,7 +64,7 @@ CHANGED = {
     "prompts": "qwen3",
 }
 BARE = {
-    "policy": {"dataset": "deepscaler", "algorithms": ["grpo"]},
+    "policy": {"algorithms": ["grpo"]},
     "estimators": {"methods": ["verbal", "cocal-binary"]},
     "companion": {"targets": ["binary"]},
 }
@@ -112,13 +105,13 @@ def test_rows_known_to_be_wrong_are_counted_by_what_became_of_them(repository):
 
 def test_precisions_of_a_training_on_gpus_are_shown():
     """tests/cocal/features/test_precision.py holds what they say."""
-    shared = {"algorithms": ["grpo"], "dataset": "deepscaler"}
+    shared = {"algorithms": ["grpo"]}
     converted = {"torch_dist": {"qwen3-8b": "/8b", "qwen3-14b": "/14b"}}
     for change, states, sums in (
-        ({"trl": {"shard": True, "vllm": True}}, "bfloat16, as in evaluation", "float32"),
-        ({"trl": {"vllm": True}}, "bfloat16 products, float32 residual stream", None),
+        ({}, "bfloat16, as in evaluation", "float32"),
+        ({"trl": {"shard": False, "devices": 1}}, "bfloat16 products, float32 residual stream", None),
         ({"engine": "slime", "slime": converted}, "bfloat16, as in evaluation", None),
-        ({}, None, None),
+        ({"trl": {"shard": False, "vllm": False, "devices": 1}}, None, None),
     ):
         found = settings(policy=shared | change)
         assert found.get("Not stated in the paper: Precision of rollout states") == states
@@ -126,8 +119,8 @@ def test_precisions_of_a_training_on_gpus_are_shown():
 
 
 def test_the_largest_group_of_sets_is_not_named():
-    """Three sets are named, and five are the others; in the paper both groups have four."""
-    study = paper_study()
+    """Three sets are named, and seven are the others."""
+    study = study_of("paper")
     longer = {name: one for name, one in study.datasets.items() if one.max_response_length == 16_384}
     changed = next(iter(longer))
     datasets = {**study.datasets, changed: longer[changed].model_copy(update={"max_response_length": 4096})}

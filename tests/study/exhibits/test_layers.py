@@ -4,15 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 
-from cocal.drawing.style import BACKBONE_COLOURS
 from cocal.errors import ContractError
 from cocal.metrics.settings import MetricSettings
 from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits import layers
-from cocal_study.exhibits.layers import plot_layers
 from sample_predictions import sample_predictions
 
 DATASETS = ("amc23", "amc24")
@@ -103,28 +99,6 @@ def test_absent_and_repeated_backbones_and_absent_layers_are_named(cubes):
         prepare(cubes, chosen=layout({"tiny-a": 4}))
     with pytest.raises(ContractError, match=r"pooling mean.*no such pooling"):
         prepare(cubes, chosen=layout(pooling="mean"))
-
-
-def test_curves_bands_and_marks(cubes):
-    panel = prepare(cubes).query("metric == 'ece'")
-    ax = Figure().subplots()
-    plot_layers(ax, panel)
-    drawn = iter(ax.lines)
-    for (_, curve), colour, band in zip(
-        panel.groupby("backbone", sort=False), BACKBONE_COLOURS, ax.collections, strict=True
-    ):
-        line, final, level = next(drawn), next(drawn), next(drawn)
-        assert {to_hex(artist.get_color()) for artist in (line, final, level)} == {colour}
-        assert line.get_xydata() == pytest.approx(curve[["layer", "value"]].to_numpy())
-        assert final.get_xydata().tolist() == curve[["layer", "value"]].tail(1).to_numpy().tolist()
-        marked = curve[curve["level_with_best"]]
-        assert curve["value"].idxmin() in marked.index
-        assert level.get_xydata().tolist() == marked[["layer", "value"]].to_numpy().tolist()
-        outline = band.get_paths()[0].vertices
-        middle = curve.iloc[1]
-        heights = outline[outline[:, 0] == middle["layer"], 1]
-        ends = [middle["value"] - middle["seed_sd"], middle["value"] + middle["seed_sd"]]
-        assert sorted(set(heights.round(12))) == pytest.approx(ends)
 
 
 def test_layouts_refuse_unordered_layers_and_repeated_or_too_many_backbones():

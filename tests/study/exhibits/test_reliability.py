@@ -1,6 +1,5 @@
 """Reliability diagrams: the numbers, what is drawn of them, and equal bytes for equal data."""
 
-import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,20 +7,16 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from cocal.drawing.bins import FEW
-from cocal.drawing.style import BACKBONE_COLOURS, PAGE_HEIGHT, TEXT_WIDTH, paper_style
 from cocal.errors import ContractError
-from cocal.metrics.calibration import expected_calibration_error
 from cocal.metrics.settings import MetricSettings
 from cocal_study.config.methods import METHODS
 from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits.drawing import reliability
 from cocal_study.exhibits.drawing.reliability import ReliabilityLayout, plot_reliability
-from drawn_texts import assert_texts_apart
-from sample_predictions import METHODS as SAMPLE_METHODS
+from cocal_study.exhibits.drawing.sizes import BACKBONE_COLOURS
 from sample_predictions import sample_predictions
 from sample_tables import BACKBONE
 
-PAPER = ("verbal", "rlcr", "dcpo", "cocal-group", "cocal-binary")
 SHOWN = ("verbal", "self-consistency", "cocal-group", "cocal-binary")
 
 
@@ -32,22 +27,6 @@ def layout(*datasets: str, methods=SHOWN, **changes) -> ReliabilityLayout:
 
 def prepare(frame: pd.DataFrame, *datasets: str, **changes) -> pd.DataFrame:
     return reliability.prepare(layout(*datasets, **changes), [frame])
-
-
-@pytest.mark.parametrize("bins", [4, 10])
-def test_counts_are_whole_and_of_one_seed(bins):
-    frame = sample_predictions("amc24")
-    numbers = prepare(frame, "amc24", seed=137, bins=bins)
-    assert numbers["count"].dtype.kind == "i"
-    panels = numbers.groupby("method", sort=False)
-    assert list(panels.groups) == list(SHOWN)
-    assert (panels["count"].sum() == panels["n_valid"].first()).all()
-    assert panels["seed"].first().tolist() == [-1, -1, 137, 137]
-    one = frame[(frame["method"] == "cocal-binary") & (frame["seed"] == 137)]
-    counts, _ = np.histogram(one["confidence"], bins=np.linspace(0, 1, bins + 1))
-    assert panels.get_group("cocal-binary")["count"].tolist() == counts.tolist()
-    ece = expected_calibration_error(one["confidence"].to_numpy(), one["correct"].to_numpy(), bins)
-    assert panels["ece"].first()["cocal-binary"] == ece
 
 
 def test_the_means_over_the_seeds_are_those_of_the_table():
@@ -107,32 +86,6 @@ def test_the_side_of_a_gap_shows_and_bins_of_few_responses_are_pale():
         assert np.mean(bar.get_edgecolor()[:3]) > np.mean(full) + 0.2
 
 
-@pytest.mark.parametrize("accuracy", [0.0, 0.31, 0.3, 1.0])
-def test_a_bar_is_the_gap_alone_so_that_a_calibrated_bin_has_none(accuracy):
-    panel = pd.DataFrame({"left": [0.2], "right": [0.4], "count": [50], "mean_confidence": [0.3]})
-    top, bottom = Figure().subplots(2)
-    plot_reliability(top, bottom, panel.assign(accuracy=accuracy), "#336699")
-    (bar,) = (patch for box in top.containers for patch in box)
-    assert sorted([bar.get_y(), bar.get_y() + bar.get_height()]) == pytest.approx(sorted([0.3, accuracy]))
-    caps = [segment for one in top.collections for segment in one.get_segments()]
-    assert [segment[:, 1].tolist() for segment in caps] == [[accuracy, accuracy]]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("datasets", "methods"), [(("amc24",), SAMPLE_METHODS), (("math500", "aime24", "aime25", "amc23", "amc24"), PAPER)]
-)
-def test_nothing_overlaps_or_is_clipped(datasets, methods):
-    chosen = layout(*datasets, methods=methods)
-    numbers = prepare(sample_predictions(*datasets, methods=methods), *datasets, methods=methods)
-    with paper_style():
-        figure = reliability.draw(numbers, chosen)
-        assert_texts_apart(figure)
-    assert len(figure.axes) == 2 * len(datasets) * len(methods)
-    assert figure.get_figwidth() == TEXT_WIDTH
-    assert figure.get_figheight() <= PAGE_HEIGHT + 1e-9
-
-
 def test_methods_have_markers_and_colours_of_their_own_and_targets_differ_in_greyscale():
     assert len({(method.marker, method.hollow) for method in METHODS.values()}) == len(METHODS)
     own = [method.colour for method in METHODS.values() if not method.hollow]
@@ -140,10 +93,3 @@ def test_methods_have_markers_and_colours_of_their_own_and_targets_differ_in_gre
     grey = {name: np.dot(to_rgb(method.colour), [0.299, 0.587, 0.114]) for name, method in METHODS.items()}
     for family in ("cocal", "postcal"):
         assert grey[f"{family}-group"] - grey[f"{family}-binary"] > 0.25
-
-
-def test_the_style_is_local():
-    before = dict(matplotlib.rcParams)
-    with paper_style():
-        assert matplotlib.rcParams["font.size"] == 8
-    assert dict(matplotlib.rcParams) == before

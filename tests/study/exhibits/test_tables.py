@@ -73,27 +73,6 @@ def test_a_study_has_the_rivals_of_its_methods(study):
     assert "recalibrated" not in exhibits_by_name(nothing)
 
 
-def test_a_study_has_the_calibrations_of_its_stages_and_of_postcal(study):
-    def kept(changed):
-        return {how.partition("-")[2]: names for how, names in rivals.calibrated(changed).items()}
-
-    found = kept(study)
-    assert list(found) == ["", "all", "last", "resampled"]
-    assert found["all"] == found["last"] == [name for name in RIVALS if not name.startswith("postcal")]
-    assert found["resampled"] == ["cocal-group", "cocal-binary", "postcal-group", "postcal-binary"]
-    left = tuple(name for name in study.estimators.methods if not name.startswith("postcal"))
-    without = study.model_copy(update={"estimators": study.estimators.model_copy(update={"methods": left})})
-    assert list(kept(without)) == ["", "all", "last"]
-    alone = study.policy.model_copy(update={"stages": study.policy.stages[-1:]})
-    assert list(kept(study.model_copy(update={"policy": alone}))) == ["", "all", "resampled"]
-
-
-def test_the_one_layer_companion_differs_in_its_depth_alone(study):
-    shallow, own = rivals.one_layer_companion(study), study.companion
-    assert (shallow.widths, shallow.dropout) == (own.widths[:1], own.dropout[:1])
-    assert shallow.model_copy(update={"widths": own.widths, "dropout": own.dropout}) == own
-
-
 def test_undefined_values_of_an_aggregation_are_explained():
     layout, cubes = aggregation_layout(), aggregation_cubes()
     numbers = token_aggregation.prepare(layout, cubes)

@@ -1,22 +1,21 @@
-"""Transfer between stages (cross_iteration) and between policies (cross_policy): cells, marks, colours, commands."""
+"""Transfer between stages (cross_iteration) and between policies (cross_policy): colours and texts."""
 
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
-from cocal.drawing.style import HALF_WIDTH, INK, TEXT_WIDTH, paper_style
+from cocal.drawing.style import INK, TEXT_WIDTH, paper_style
 from cocal.errors import ConfigError
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED
-from cocal_study.config.methods import METHODS
 from cocal_study.cubes.cube import metric_cube
-from cocal_study.exhibits import cross_iteration, cross_policy
+from cocal_study.exhibits import cross_iteration
 from cocal_study.exhibits.cross_iteration import plot_cross_iteration, shades
 from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY
+from cocal_study.exhibits.drawing.sizes import HALF_WIDTH
 from drawn_texts import assert_texts_apart
 from sample_predictions import sample_predictions
 from sample_tables import curves_layout
@@ -24,7 +23,6 @@ from sample_tables import curves_layout
 DATASETS = ("amc23", "amc24")
 MACRO = "macro-mathematics"
 STAGES = (20, 40, 60)
-POLICIES = ("rlcr", "cocal-on-rlcr", "dcpo", "cocal-on-dcpo")
 LONG = {"study": "rehearsal", "backbone_label": "Tiny-Qwen3-deep"}
 """Words of the small print that take much room."""
 
@@ -50,20 +48,6 @@ def luminance(colour) -> float:
     """Relative luminance of sRGB (WCAG 2)."""
     parts = np.array(to_rgb(colour))
     return float(np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722])
-
-
-def labels(axis) -> dict[float, int]:
-    return {tick: int(label.get_text()) for tick, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)}
-
-
-def test_matched_stages_alone_are_framed(sweep):
-    ax = Figure().subplots()
-    plot_cross_iteration(ax, iterations(sweep).query("metric == 'ece'"))
-    assert ax.yaxis_inverted()  # the first source on top, so that the matched stages fall from left to right
-    columns, rows = labels(ax.xaxis), labels(ax.yaxis)
-    frames = [patch for patch in ax.patches if isinstance(patch, Rectangle)]
-    framed = [(columns[frame.get_center()[0]], rows[frame.get_center()[1]]) for frame in frames]
-    assert framed == [(20, 20), (40, 40), (60, 60)]
 
 
 @pytest.mark.parametrize(("metric", "best"), [("ece", "idxmin"), ("auroc", "idxmax")])
@@ -118,22 +102,6 @@ def test_cells_are_square_and_texts_apart(stages, width):
 
 
 # Cross-policy
-
-
-def test_native_and_transferred_confidence_of_a_policy_share_a_marker_full_and_hollow():
-    frame = pd.concat([sample_predictions(*DATASETS, methods=POLICIES, step=step) for step in STAGES])
-    cube = metric_cube(frame, MetricSettings(resamples=20), {MACRO: DATASETS})
-    chosen = curves_layout(POLICIES, STAGES)
-    with paper_style():
-        figure = cross_policy.draw(cross_policy.prepare(chosen, cube), chosen)
-    for ax in figure.axes:
-        lines = dict(zip(POLICIES, (box.lines[0] for box in ax.containers), strict=True))
-        for policy in ("rlcr", "dcpo"):
-            native, companion = lines[policy], lines[f"cocal-on-{policy}"]
-            assert native.get_marker() == companion.get_marker()
-            assert to_hex(companion.get_markerfacecolor()) == "#ffffff"
-            assert native.get_markerfacecolor() == METHODS[policy].colour
-            assert companion.get_color() == METHODS["cocal-binary"].colour
 
 
 def test_heat_maps_of_two_methods_are_refused(sweep):

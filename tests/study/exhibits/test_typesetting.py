@@ -1,10 +1,15 @@
 """A grid as LaTeX and as a web page."""
 
+from pathlib import Path
+
 import pytest
 
 from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import escape, latex
+from golden import assert_golden
+
+GOLDEN = Path(__file__).parent / "golden"
 
 BLOCK = Block(
     corner="Method",
@@ -22,67 +27,11 @@ def grid(*blocks: Block, **changes) -> Grid:
     return Grid(**(words | changes), blocks=blocks)
 
 
-TEX = r"""% study s
-% needs \usepackage{booktabs,multirow,graphicx}
-\begin{table}[tbp]
-\centering
-\caption{Cost of 5\% \textless{}x\textgreater{}.}
-\label{tab:t}
-\vspace{3pt}
-\setlength{\tabcolsep}{6pt}
-\renewcommand{\arraystretch}{1.08}
-\begin{tabular}{l*{3}{c}}
-\toprule
-\multirow{2}{*}{Method}
-& \multicolumn{2}{c}{A\_1}
-& \multicolumn{1}{c}{B}
-\\
-\cmidrule(lr){2-3}\cmidrule(lr){4-4}
-& ECE$\downarrow$ & AUROC$\uparrow$ & Post (s) \\
-\midrule
-\multicolumn{4}{l}{\textit{First}} \\
-One \& only & \textbf{0.100} & 0.900 & -- \\
-\midrule
-Two & \underline{0.200} & \textless{}0.1 & 4 $\times$ 10$^{-12}$ \\
-\midrule
-\textbf{Three} & 0.3 & 5\% & \textbf{12$\times$} \\
-\bottomrule
-\end{tabular}
-\end{table}
-"""
-
-BODY = """\
-<h1>T &amp; t</h1>
-<p>Cost of 5% &lt;x&gt;.</p>
-<div><table>
-<colgroup></colgroup><colgroup span="2"></colgroup><colgroup span="1"></colgroup>
-<thead>
-<tr><th class="corner" rowspan="2">Method</th><th colspan="2">A_1</th><th>B</th></tr>
-<tr><th>ECE↓</th><th>AUROC↑</th><th>Post (s)</th></tr>
-</thead>
-<tbody>
-<tr><th scope="rowgroup" colspan="4"><span>First</span></th></tr>
-<tr><th scope="row"><span>One &amp; only</span></th><td><b>0.100</b></td><td>0.900</td><td>–</td></tr>
-</tbody>
-<tbody>
-<tr><th scope="row"><span>Two</span></th><td><u>0.200</u></td><td>&lt;0.1</td><td>4 × 10⁻¹²</td></tr>
-</tbody>
-<tbody>
-<tr><th scope="row"><span><b>Three</b></span></th><td>0.3</td><td>5%</td><td><b>12×</b></td></tr>
-</tbody>
-</table></div>
-<p class="source">study s</p>
-"""
-
-
-def test_the_whole_latex_of_a_grid():
-    assert latex(grid(BLOCK)) == TEX
-
-
-def test_the_whole_body_of_its_page():
+def test_the_whole_latex_of_a_grid_and_the_whole_body_of_its_page():
     text = page(grid(BLOCK))
     head, rest = text.split("<body>\n")
-    assert rest == BODY + "</body>\n</html>\n"
+    assert_golden(GOLDEN / "typeset.tex.txt", latex(grid(BLOCK)).splitlines())
+    assert_golden(GOLDEN / "typeset.html.txt", rest.splitlines())
     assert head.startswith('<!DOCTYPE html>\n<html lang="en">\n')
     assert "<title>T &amp; t</title>" in head
     assert "http" not in text  # nothing is fetched

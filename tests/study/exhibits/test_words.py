@@ -3,7 +3,6 @@
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -15,7 +14,7 @@ from cocal_study.exhibits.base.registry import module_of
 from coded_inputs import policy_of
 from drawn_texts import assert_texts_apart
 from golden import assert_golden, drawn, printed
-from meant_words import DATASETS, FIGURES, METHODS, TABLES, inputs_of, judged, made
+from meant_words import FIGURES, TABLES, inputs_of, judged, made
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -57,69 +56,6 @@ def test_every_number_comes_from_the_cell_that_its_columns_name(name, tables, fi
         cell |= policy_of(cell["method"], cell["step"])
         (cube,) = (cube for cube in cubes if cell["backbone"] in cube["backbone"])
         assert row["value"] == cube["value"].sel({dim: cell[dim] for dim in cube["value"].dims}).item(), cell
-
-
-CONDITIONS = {
-    "Accuracy before training (%)": ("main", "base-verbal", "accuracy"),
-    "Accuracy after GRPO (%)": ("main", "token-probability", "accuracy"),
-    "Stated confidence before training": ("main", "base-verbal", "mean_confidence"),
-    "Mean token probability after GRPO": ("main", "token-probability", "mean_confidence"),
-    "Factual accuracy after GRPO (%)": ("ood", "token-probability", "accuracy"),
-    "Stated confidence before training, factual": ("ood", "base-verbal", "mean_confidence"),
-    "Mean token probability after GRPO, factual": ("ood", "token-probability", "mean_confidence"),
-}
-COUNTED = {
-    "PostCal, training": (143_000, 152_065),
-    "PostCal, validation": (14_000, 16_968),
-    "Responses of GRPO's final policy (PostCal)": (1 - 157_000 / 245_760, 1 - (152_065 + 16_968) / 245_760),
-    **{"Sampling temperature": (0.7, 0.7), "Top-p": (0.8, 0.8), "Top-k": (20, 20), "Presence penalty": (1.5, 1.5)},
-    "Rollout steps": (120, 120),
-}
-KNOWN = "AUROC of what the policy knows itself"
-ELSEWHERE = {"Responses to each evaluation set", "Gradient updates of a companion"}
-"""Conditions that test_conditions recomputes, with the paper's value."""
-"""The study's and the paper's value."""
-
-
-def test_each_condition_is_what_its_name_says_in_the_study_and_in_the_paper(tables):
-    numbers, _, inputs = tables("conditions")
-    cells = inputs["published"].cells
-    cube = inputs["metrics"]["value"].sel(backbone="qwen3-8b")
-
-    def both(table: str, method: str, metric: str, dataset: str) -> tuple[float, float]:
-        ours = cube.sel({**policy_of(method, 120), "method": method, "metric": metric, "dataset": dataset}).item()
-        named_ = {"table": table, "method": method, "metric": metric, "dataset": dataset}
-        (paper,) = cells["value"][np.logical_and.reduce([cells[name] == value for name, value in named_.items()])]
-        return ours, paper / (100 if metric == "accuracy" else 1)
-
-    for row in numbers.itertuples():
-        if row.condition in CONDITIONS:
-            table, method, metric = CONDITIONS[row.condition]
-            macro = "macro-mathematics" if table == "main" else "macro-factual"
-            expected = both(table, method, metric, DATASETS.get(row.of, macro))
-        elif row.condition == KNOWN:
-            expected = both("main", METHODS[row.of], "auroc", "macro-mathematics")
-        elif row.condition in ELSEWHERE:
-            continue
-        elif row.condition == "Valid stated confidences before training (%)":
-            dataset = {"Mathematics": "macro-mathematics", "Factual": "macro-factual"}[row.of]
-            where = {**policy_of("base-verbal", 120), "method": "base-verbal", "dataset": dataset}
-            expected = inputs["metrics"]["valid_rate"].sel(where | {"backbone": "qwen3-8b"}).item(), np.nan
-        elif row.of in COUNTED:
-            expected = COUNTED[row.of]
-        else:
-            assert np.isnan(row.paper), row
-            continue  # numbers of the rollouts, which test_conditions recomputes
-        assert (row.value, row.paper) == pytest.approx(expected, nan_ok=True), row
-        assert row.ratio == pytest.approx(expected[0] / expected[1], nan_ok=True), row
-
-
-def test_the_times_of_a_method_are_those_of_its_jobs(tables):
-    numbers = tables("cost")[0].set_index("method")
-    no = float("nan")
-    assert numbers.loc["CoCal"].tolist() == pytest.approx([61_812, no, 2460, 15.31, 1.372, 1.99e-4], nan_ok=True)
-    assert numbers.loc["PostCal"].tolist() == pytest.approx([61_812, 47_052, 1740, 12.87, 1.372, 1.99e-4], nan_ok=True)
-    assert numbers.loc["SelfConsis"].tolist() == pytest.approx([61_812, no, no, no, 3.225, no], nan_ok=True)
 
 
 # Figures

@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cocal.engines.engine import Completion, Sampling
+from cocal.engines.engine import Completion
 from cocal_study.config.evaluation import GenerationSettings
 from cocal_study.generation.responses import Sampler, sample_responses
-from cocal_study.generation.transformers_engine import TransformersEngine
 from cocal_study.planning.plan import SetPlan
 from cocal_study.questions.prompts import Prompts
 
@@ -38,16 +37,3 @@ def test_neighbouring_questions_share_no_noise(micro_policy, samples, sampled):
     )
     assert len(found) == len(engine.noise) == count * sampled
     assert len({*engine.noise}) == len(engine.noise)
-
-
-def test_a_penalty_is_that_of_one_s_own_response(micro_policy):
-    """Responses of one batch get the tokens that each gets alone."""
-    prompts = [[5, 6, 7], [5, 6, 7], [9, 8], [30, 31, 32, 33]]
-    sampling = Sampling(1.2, top_k=0, top_p=1.0, presence_penalty=2.0, max_tokens=20, samples=3)
-    together, alone = (TransformersEngine.of(micro_policy, size) for size in (12, 1))
-    drawn = [engine.generate(prompts, sampling, [40, 90, 140, 190]) for engine in (together, alone)]
-    ids = [[one.token_ids for group in groups for one in group] for groups in drawn]
-    assert ids[0] == ids[1]
-    free = Sampling(1.2, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=20, samples=3)
-    other = [one.token_ids for group in together.generate(prompts, free, [40, 90, 140, 190]) for one in group]
-    assert other != ids[0]

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig, LogitsProcessor, LogitsProcessorList
+from transformers import AutoModelForCausalLM, DynamicCache
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
-from cocal.engines.engine import Sampling, open_engine
+from cocal.engines.engine import Sampling
 from cocal.engines.settings import VllmSettings
 from cocal.engines.states import Reading
 from cocal.errors import ConfigError
@@ -24,9 +24,9 @@ from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
 from cocal_study.config.engine import TransformersSettings
 from cocal_study.config.evaluation import GenerationSettings
+from cocal_study.generation.engines import open_engine
 from cocal_study.generation.responses import Sampler, p_true, sample_responses
 from cocal_study.generation.sampling import judge_set
-from cocal_study.generation.transformers_engine import SeededSampler, TransformersEngine
 from cocal_study.planning.plan import SetPlan
 from cocal_study.questions.prompts import Prompts
 from micro import own_copy
@@ -209,16 +209,6 @@ def test_response_tables_keep_the_contract(responses):
         assert frame["question_id"].tolist() == questions["question_id"].repeat(3).tolist()
 
 
-def test_stopped_responses_hold_their_end_token(responses, micro_policy):
-    end = micro_policy[1].eos_token_id
-    assert 0 < responses[1]["answer"]["truncated"].mean() < 1, "the micro policy should both stop and run on"
-    for frame in responses[1].values():
-        for ids, truncated in zip(frame["response_ids"], frame["truncated"], strict=True):
-            assert (ids[-1] == end) != truncated
-            assert end not in ids[:-1]
-        np.testing.assert_allclose(frame["mean_logprob"], frame["logprobs"].map(np.mean), atol=1e-6)
-
-
 def test_p_true_asks_about_the_evaluated_responses_alone(responses, engine, micro_policy):
     questions, frames = responses
     frame = frames["answer"]
@@ -234,66 +224,6 @@ def test_p_true_asks_about_the_evaluated_responses_alone(responses, engine, micr
     rounding = 1e-4 if REPEATS else ROUNDING
     np.testing.assert_allclose(asked["p_true"], expected.ratio, rtol=rounding)
     np.testing.assert_allclose(asked["p_true_mass"], expected.mass, rtol=rounding)
-
-
-@torch.no_grad()
-def _spelt_out(model, prompt, sampling, seed, end):
-    """The response that a seed draws: a full forward pass for every token, NumPy in float64."""
-    uniform, ids = np.random.default_rng(seed).random(sampling.max_tokens), []
-    while len(ids) < sampling.max_tokens and (not ids or ids[-1] != end):
-        raw = model(torch.tensor([prompt + ids])).logits[0, -1].double().numpy()
-        cumulative = np.cumsum(_probabilities(raw, ids, sampling))
-        ids.append(int(np.searchsorted(cumulative, uniform[len(ids)] * cumulative[-1], side="right")))
-    return ids
-
-
-def test_seeds_choose_the_samples(micro_policy):
-    """Temperature, top-k, top-p, and a presence penalty that counts each generated token once."""
-    model, tokenizer = micro_policy
-    found = TransformersEngine.of(micro_policy, 4).generate(PROMPTS, SAMPLING, SEEDS)
-    for prompt, seed, group in zip(PROMPTS, SEEDS, found, strict=True):
-        for j, completion in enumerate(group):
-            assert completion.token_ids == _spelt_out(model, prompt, SAMPLING, seed + j, tokenizer.eos_token_id)
-
-
-class _Forced(LogitsProcessor):
-    """Leaves transformers' `generate` the sampler's token alone."""
-
-    def __init__(self, sampler):
-        self._sampler = sampler
-
-    def __call__(self, input_ids, scores):
-        token, _ = self._sampler.draw(scores)
-        return torch.full_like(scores, -torch.inf).scatter_(1, token[:, None], 0.0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("batch_size", [1, 6, 64])
-@pytest.mark.parametrize(
-    "sampling",
-    [
-        Sampling(1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=24),
-        Sampling(1.3, top_k=20, top_p=0.95, presence_penalty=1.5, max_tokens=24),
-    ],
-    ids=["rollouts", "evaluation"],
-)
-def test_responses_are_those_of_transformers_one_by_one(micro_policy, micro_questions, sampling, batch_size):
-    """Prompts of several lengths, one of them twice; rows leave the batch early, late and not at all."""
-    model, tokenizer = micro_policy
-    questions = read_frame(micro_questions / "micro-train.parquet", QUESTIONS)["question"]
-    prompts = chat_ids(tokenizer, [Prompts("tiny").message("answer", question) for question in questions])
-    prompts.append(prompts[0])
-    end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
-    engine = TransformersEngine(model, ends=[end], pad=pad, batch_size=batch_size)
-    found = [group[0].token_ids for group in engine.generate(prompts, sampling, range(len(prompts)))]
-    settings = GenerationConfig(do_sample=False, max_new_tokens=24, eos_token_id=end, pad_token_id=pad)
-    for seed, (prompt, ids) in enumerate(zip(prompts, found, strict=True)):
-        forced = LogitsProcessorList([_Forced(SeededSampler(sampling, [seed], model.device))])
-        output = model.generate(torch.tensor([prompt]), generation_config=settings, logits_processor=forced)
-        assert ids == output[0, len(prompt) :].tolist()
-    assert len({len(ids) for ids in found}) > 2
-    if sampling.top_k == 0:  # of the others, all may end: that depends on the processor
-        assert {ids[-1] == end for ids in found} == {True, False}
 
 
 def test_heads_that_share_keys_decode_together_in_bfloat16():

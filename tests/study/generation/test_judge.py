@@ -106,16 +106,17 @@ def test_the_judge_may_be_asked_about_every_answer(scripted):
 # Equivalence
 
 
-def reference(answers, pools, equivalent):
-    """Answer by answer: the first class of the pool whose first answer is equivalent."""
-    opened, labels = {}, []
-    for answer, pool in zip(answers, pools, strict=True):
-        of_pool = opened.setdefault(pool, [])
-        match = [k for k, first in enumerate(of_pool) if first == answer or equivalent(first, answer)]
-        labels.append(match[0] if match else len(of_pool))
-        if not match:
-            of_pool.append(answer)
-    return labels
+def test_a_class_is_that_of_its_first_answer(scripted):
+    """The second is equivalent to the first, and the third to the second alone: it opens a class of its own."""
+
+    def script(text):
+        pair = {*named(text, "First answer", "Second answer")}
+        return "certain" if pair in ({"x", "y"}, {"y", "z"}) else "uncertain"
+
+    judge = scripted(script, exact=False)
+    assert judge.judge.classes(["x", "y", "z"], [0, 0, 0], ["?"] * 3).values.tolist() == [0, 0, 1]
+    asked = {tuple(named(message, "First answer", "Second answer")) for message in judge.engine.asked}
+    assert asked == {("x", "y"), ("x", "z")}, "no answer but the first of a class is asked about"
 
 
 def wild(first: str, second: str) -> bool:
@@ -125,24 +126,6 @@ def wild(first: str, second: str) -> bool:
 
 def wild_script(text: str) -> str:
     return "certain" if wild(*named(text, "First answer", "Second answer")) else "uncertain"
-
-
-def test_classes_are_those_of_their_first_answers(scripted):
-    draw = np.random.default_rng(0)
-    answers = draw.integers(0, 40, 300).astype(str).tolist()
-    pools = draw.integers(0, 30, 300).tolist()
-    questions = [f"Number of {pool}?" for pool in pools]
-    judge = scripted(wild_script)
-    labels = judge.judge.classes(answers, pools, questions).values
-    assert labels.tolist() == reference(answers, pools, wild)
-    assert len(judge.engine.batches) <= labels.max() + 1  # one a representative, for all pools
-    assert len(judge.engine.asked) == len(set(judge.engine.asked))
-    opened = {}
-    for question, answer, label in zip(questions, answers, labels, strict=True):
-        opened.setdefault((question, label), answer)
-    firsts = {(question, answer) for (question, _), answer in opened.items()}
-    for message in judge.engine.asked:
-        assert tuple(named(message, "Question", "First answer")) in firsts
 
 
 @pytest.mark.parametrize(("reply", "judgements", "batches"), [("certain", 9, 1), ("uncertain", 45, 9)])

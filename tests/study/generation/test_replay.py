@@ -10,7 +10,6 @@ import torch
 import dumps
 from cocal.cli import main
 from cocal.companion.companions import load_companions
-from cocal.companion.supervision import check_features, read_prompts
 from cocal.errors import ContractError
 from cocal.features.forward import score
 from cocal.features.store import open_features
@@ -18,6 +17,7 @@ from cocal.models.loading import load_policy
 from cocal.store import read_frame, write_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal_study.generation import replay
+from cocal_study.generation.labels import check_features, read_prompts
 from cocal_study.generation.replay import Rescorer, StepCheckpoints, step_tables
 from companion_run import GROUP, GROUPS, SETTINGS, Run, small_run
 

@@ -8,11 +8,11 @@ import pytest
 
 from cocal.cli import main
 from cocal.companion.companions import load_companions
-from cocal.companion.spec import ORDERS
 from cocal.errors import ConfigError, ContractError
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS
 from cocal_study.methods.companion_scores import load_experiences
+from cocal_study.planning.orders import ORDERS
 from evaluated_study import (
     POOL,
     QUESTIONS,

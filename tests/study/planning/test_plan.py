@@ -5,31 +5,11 @@ import pytest
 from cocal_study.config import load_study
 from cocal_study.planning import plan
 from exhibits_by_name import exhibit_of, exhibits_by_name
-from sample_predictions import OURS
-
-FACTUAL = ["mathematics", "factual"]
 
 
 @pytest.fixture(scope="module")
 def study(repository):
     return load_study(repository / "config/config.yaml")
-
-
-@pytest.mark.parametrize(
-    ("cell", "methods", "domains"),
-    [
-        (("tiny", "base", 0), ["base-verbal"], FACTUAL),
-        (("tiny", "grpo", 40), ["cocal-group", "cocal-binary"], ["mathematics"]),
-        (("tiny", "rlcr", 40), ["rlcr", "cocal-on-rlcr"], ["mathematics"]),
-        (("tiny", "dcpo", 120), ["dcpo", "cocal-on-dcpo"], FACTUAL),
-        (("small", "rlcr", 120), ["rlcr"], ["mathematics"]),
-        (("small", "rlcr", 40), [], ["mathematics"]),
-        (("small", "grpo", 80), [], ["mathematics"]),
-    ],
-)
-def test_methods_and_domains_of_a_checkpoint(study, cell, methods, domains):
-    assert plan.methods_of(study, *cell) == methods
-    assert plan.domains_of(study, *cell) == domains
 
 
 def test_what_a_policy_states_is_evaluated_wherever_it_is_drawn_beside_a_companion(study):
@@ -40,15 +20,6 @@ def test_what_a_policy_states_is_evaluated_wherever_it_is_drawn_beside_a_compani
     assert plan.methods_of(less, "tiny", "grpo", 40) == ["cocal-binary"]
     layout = exhibit_of(less, "cross_policy").layout
     assert layout.methods == ("rlcr", "cocal-on-rlcr", "dcpo", "cocal-on-dcpo")
-
-
-def test_the_final_policy_is_judged_by_everything(study):
-    methods = [name for name in plan.methods_of(study, "tiny", "grpo", 120) if name in OURS]
-    assert methods[0] == "verbal"
-    assert methods[-1] == "cocal-pre-generation"
-    assert len(methods) == 9
-    assert [name for name in plan.methods_of(study, "small", "grpo", 120) if name in OURS] == methods[:-1]
-    assert plan.experiences_of(methods) == ["resampled", "rollouts", "prompts"]
 
 
 @pytest.mark.parametrize("name", ["config", "smoke", "paper", "single-gpu", "laptop", "rehearsal"])
@@ -95,17 +66,7 @@ def test_methods_of_policies_that_are_not_trained_drop_out(study):
     assert "cross_policy" not in of_alone
 
 
-def test_the_largest_mathematical_set_is_timed(study):
-    sizes = {name: study.datasets[name].size for name in study.evaluation_sets("mathematics")}
-    assert sizes[plan.generated_set(study)] == max(sizes.values()) > min(sizes.values())
-
-
 def test_the_final_block_is_always_stored(study):
     some = study.model_copy(update={"features": study.features.model_copy(update={"layers": (0,)})})
     assert plan.layers_of(some, "small") == [0, 1]
     assert plan.layers_of(study, "small") == [0, 1]
-
-
-def test_a_batch_of_prompts_holds_as_many_rollouts_as_one_of_responses(study):
-    size = plan.prompt_companion(study).batch_size
-    assert size == study.companion.batch_size // study.policy.responses_per_question

@@ -113,16 +113,6 @@ def test_the_gradient_is_that_of_the_papers_advantages(update):
         torch.testing.assert_close(found, expected[name] * scale, atol=2e-5 * scale, rtol=2e-3)
 
 
-def test_the_step_is_adams(update):
-    """The first step of Adam, whose running means are then the gradient and its square, with decoupled decay."""
-    after = dict(update.after.model.named_parameters())
-    for name, weight in update.before.model.named_parameters():
-        gradient = update.gradient[name]
-        kept = weight.detach() * (1 - RATE * DECAY * _decays(name))
-        expected = kept - RATE * gradient / (gradient.abs() + 1e-8)
-        torch.testing.assert_close(after[name].detach(), expected, atol=1e-6, rtol=1e-5)
-
-
 def test_the_step_is_that_of_the_plain_code(update, micro_checkpoint):
     if update.algorithm != "grpo":
         pytest.skip("the plain code is that of GRPO")

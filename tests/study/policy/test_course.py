@@ -50,8 +50,6 @@ def rates():
     ("changes", "shares"),
     [
         ({}, [1.0] * 10),
-        ({"warm_up": 0.25}, [0, 1 / 3, 2 / 3, *[1] * 7]),
-        ({"rate_decay": "linear"}, [1 - k / 10 for k in range(10)]),
         # RLCR's: a fifth of the ten updates
         ({"warm_up": 0.2, "rate_decay": "linear"}, [0, 1 / 2, *[1 - k / 8 for k in range(8)]]),
     ],

@@ -16,13 +16,13 @@ from cocal.answers.settings import VerifierSettings
 from cocal.engines.engine import Sampling
 from cocal.errors import ContractError
 from cocal.features.extract import pooled_states
-from cocal.features.settings import FeatureSettings
 from cocal.features.store import open_features
 from cocal.runtime import lock
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.evaluation import PostCalSettings
+from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
 from cocal_study.generation.responses import Sampler, sampling_seeds
 from cocal_study.generation.transformers_engine import TransformersEngine

@@ -123,23 +123,6 @@ def test_the_loss_is_the_clipped_one(trainer, rows, loss):
     assert found == pytest.approx(total if loss == "grpo" else total / tokens, rel=1e-4)
 
 
-def test_log_probabilities_are_trls(trainer, rows):
-    trainer = trainer(_settings(temperature=0.7))
-    ids = torch.cat([rows["prompt_ids"], rows["completion_ids"]], dim=1)
-    real = torch.cat([rows["prompt_mask"], rows["completion_mask"]], dim=1)
-    both = []
-    for trainer_class in (GRPOTrainer, RecordingGRPOTrainer):
-        trainer.model.zero_grad()
-        found = trainer_class._get_per_token_logps_and_entropies(
-            trainer, trainer.model, ids, real, RESPONSE, compute_entropy=True
-        )
-        (found[0] * rows["completion_mask"]).sum().backward()
-        gradients = [parameter.grad.clone() for parameter in trainer.model.parameters()]
-        both.append([*(part * rows["completion_mask"] for part in found[:2]), *gradients])
-    for one, other in zip(*both, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
-
-
 @pytest.mark.skipif(torch.cuda.is_available() or not computes_bfloat16(), reason="no products of bfloat16 numbers here")
 def test_a_copy_of_the_latest_policy_samples_in_bfloat16(trainer, monkeypatch):
     """The updates keep their float32 weights, and frequencies of positions are as exact as in a loaded policy."""
@@ -258,25 +241,3 @@ def test_states_are_read_in_the_precision_of_the_update(trainer, monkeypatch):
     assert precise == [True]
     assert np.isfinite(states[0]).all()
     assert logprobs is None
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_states_travel_in_the_format_of_the_store(trainer, monkeypatch, dtype):
-    """The main process gets what it stores; without states there is nothing to send."""
-    one, sent = trainer(_settings()), []
-    one._states_dtype, one._layers = dtype, (0,)
-    monkeypatch.setattr(type(one.accelerator), "num_processes", 2)
-
-    def gather(rows, parts, dst):
-        sent.extend(rows)
-        parts[:] = [rows, rows]
-
-    monkeypatch.setattr(torch.distributed, "gather_object", gather)
-    states = np.random.default_rng(0).normal(size=(2, 2, 8)).astype(np.float32)
-    rows = one._gathered([{"states": states, "text": "a"}, {"states": states + 1, "text": "b"}])
-    assert sent[0]["states"].dtype == dtype
-    assert [row["text"] for row in rows] == ["a", "b", "a", "b"]
-    np.testing.assert_array_equal(rows[2]["states"], torch.from_numpy(states).to(dtype).float().numpy())
-    assert rows[0]["states"].dtype == np.float32
-    one._layers = ()
-    assert one._gathered([{"states": None, "text": "b"}])[1] == {"states": None, "text": "b"}

@@ -14,28 +14,16 @@ import dumps
 from cocal.answers.settings import VerifierSettings
 from cocal.cli import main
 from cocal.errors import ConfigError
-from cocal.objectives import step_advantages, step_rewards
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal_study.config.policy import PolicySettings, SlimeSettings
 from cocal_study.planning.costs import Cost, read_cost
+from cocal_study.policy.objectives import step_advantages, step_rewards
 from cocal_study.policy.schedule import question_schedule
 from cocal_study.slime import hooks
 from cocal_study.slime.run import SlimePaths, launch_command, model_arguments, slime_command
 
-QWEN3_8B = {
-    "model_type": "qwen3",
-    "num_hidden_layers": 36,
-    "hidden_size": 4096,
-    "intermediate_size": 12288,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "rms_norm_eps": 1e-06,
-    "rope_theta": 1000000,
-    "vocab_size": 151936,
-    "head_dim": 128,
-    "tie_word_embeddings": False,
-}
+QWEN3_8B = json.loads(Path(__file__).with_name("qwen3_8b.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -141,25 +129,7 @@ def test_the_command_is_the_papers():
     """Appendix A: 120 steps of 256 x 8 responses of at most 3,000 tokens, clip 0.20 / 0.28, saves at 40, 80 and 120."""
     settings = PolicySettings(dataset="deepscaler", algorithms=("grpo", "rlcr", "dcpo"))
     places = SlimePaths(Path("/p/base"), Path("/p/td"), Path("/p/run"))
-    expected = """
-        python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --colocate
-        --swiglu --num-layers 36 --hidden-size 4096 --ffn-hidden-size 12288 --num-attention-heads 32
-        --group-query-attention --num-query-groups 8 --use-rotary-position-embeddings --disable-bias-linear
-        --normalization RMSNorm --norm-epsilon 1e-06 --rotary-base 1000000 --vocab-size 151936 --kv-channels 128
-        --qk-layernorm --untie-embeddings-and-output-weights
-        --hf-checkpoint /p/base --ref-load /p/td --load /p/run/checkpoints --save /p/run/checkpoints
-        --save-interval 40 --save-hf /p/run/hf/{rollout_id}
-        --prompt-data /p/run/questions.jsonl --input-key prompt --label-key label --metadata-key metadata
-        --apply-chat-template --apply-chat-template-kwargs '{"enable_thinking":false}'
-        --custom-rm-path cocal_study.slime.hooks.reward --reward-key acc
-        --custom-reward-post-process-path cocal_study.slime.hooks.normalised
-        --num-rollout 120 --rollout-batch-size 256 --n-samples-per-prompt 8 --rollout-max-response-len 3000
-        --rollout-temperature 1.0 --rollout-seed 42 --num-steps-per-rollout 1
-        --advantage-estimator grpo --eps-clip 0.2 --eps-clip-high 0.28 --entropy-coef 0.0
-        --optimizer adam --lr 1e-06 --lr-decay-style constant --adam-beta1 0.9 --adam-beta2 0.999
-        --weight-decay 0.0 --clip-grad 1.0
-        --save-debug-rollout-data /p/run/dump/{rollout_id}.pt
-    """
+    expected = Path(__file__).with_name("command.txt").read_text(encoding="utf-8")
     arguments = list(SlimeSettings().arguments)
     assert slime_command(settings, "grpo", places, QWEN3_8B) == [*shlex.split(expected), *arguments]
     found = slime_command(settings, "dcpo", places, QWEN3_8B)

@@ -2,12 +2,13 @@
 
 import pytest
 
-from cocal.companion.spec import ORDERS, companion_members, read_spec
+from cocal.companion.spec import companion_members, read_spec
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS
 from cocal_study.config.methods import METHODS
 from cocal_study.planning import plan, results, rivals
 from cocal_study.planning.comparisons import comparisons, samples_of
+from cocal_study.planning.orders import ORDERS
 from planned_jobs import study_of
 
 STUDY = study_of("smoke")

@@ -13,7 +13,7 @@ import pytest
 
 import started
 from cocal.store import read_frame
-from cocal.store.contracts import PREDICTIONS, RESPONSES
+from cocal.store.contracts import PREDICTIONS
 from cocal_study.config import load_study
 from cocal_study.config.methods import METHODS
 from cocal_study.exhibits.base.exhibit import TableExhibit
@@ -104,37 +104,6 @@ def test_smoke_study_gives_the_tables_and_figures(smoke, shown):
         assert not table or rf"\input{{{one.name}.tex}}" in (smoke / "results/tables/all.tex").read_text()
     assert not list((smoke / "results/runs").rglob("*.parquet"))
     assert not list(smoke.rglob("*.partial"))
-
-
-@pytest.mark.slow
-def test_smoke_study_keeps_the_protocol(smoke, repository):
-    """Fixed responses, five seeds, samples by set, truncated responses kept, pool of the study."""
-    study = load_study(repository / "config/smoke.yaml")
-    predictions = read_frame(smoke / "results/predictions/smoke/grpo/step-4.parquet", PREDICTIONS)
-    seeds = predictions.groupby("method")["seed"].unique()
-    assert set(seeds["cocal-binary"]) == set(seeds["cocal-group"]) == set(study.companion.seeds)
-    shared = [name for name, method in METHODS.items() if method.prompt_format == "answer"]
-    assert set(predictions["dataset"]) == {"smoke-large", "smoke-small", "smoke-facts"}
-    assert {
-        "postcal-binary",
-        "cocal-pre-generation",
-        "cocal-binary",
-        "self-consistency",
-        "token-probability",
-        "p-true",
-    } <= set(shared)
-    rows = predictions[predictions["method"].isin(shared)]
-    key = ["dataset", "response_id"]
-    fixed = {m: set(map(tuple, part[key].to_numpy())) for m, part in rows.groupby("method")}
-    assert all(fixed[m] == fixed["p-true"] for m in shared)
-    for name in (*study.evaluation_sets("mathematics"), *study.evaluation_sets("factual")):
-        responses = read_frame(smoke / f"results/responses/smoke/grpo/step-4/answer/{name}.parquet", RESPONSES)
-        assert set(responses["sample"]) == set(range(study.generation.pool))
-        samples = study.datasets[name].samples
-        used = predictions[(predictions["dataset"] == name) & (predictions["method"] == "p-true")]
-        kept = responses[responses["sample"] < samples]
-        assert used["response_id"].tolist() == kept["response_id"].tolist()
-        assert used["truncated"].tolist() == kept["truncated"].tolist()
 
 
 @pytest.mark.slow

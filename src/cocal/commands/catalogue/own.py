@@ -17,6 +17,8 @@ def _is_monitor(file: Path) -> bool:
     return file.read_bytes().startswith(b"checkpoint,step,responses,questions,ece,")
 
 
+_COMPANION = required("--companion COMPANION", "its folder, or its name on the Hub")
+_TARGET = flag("--target", "which members (default: binary if there are any)", choices=["binary", "group"])
 _BATCH_TOKENS = flag(
     "--batch-tokens",
     "tokens in one forward pass (default: 4096 on a processor, 16384 on a GPU or with portable numerics)",
@@ -164,15 +166,14 @@ _FIT = (
     ),
     flag(
         "--with",
-        "what the companion reads beside states: the probabilities that the model gave the tokens, or nothing, as vLLM "
-        "needs it (default with the recipe best: what cross-validation finds better)",
+        "what the companion reads beside states: the probabilities that the model gave the tokens, or nothing (default "
+        "with the recipe best: what cross-validation finds better, and one of states alone beside it for vLLM)",
         dest="beside",
         choices=["token-probability", "nothing"],
     ),
     flag(
         "--prefixes TOKENS",
-        "learn from responses after every so many tokens, too, so that confidences hold while a response grows (for "
-        "`cocal serve` also --with nothing)",
+        "learn from responses after every so many tokens, too, so that confidences hold while a response grows",
         type=flags.COUNT,
     ),
     flag("--keep-states", "keep the states in the companion's folder, for a quick second fit", action="store_true"),
@@ -196,7 +197,7 @@ _FIT = (
     _BATCH_TOKENS,
 )
 _SCORE = (
-    required("--companion COMPANION", "its folder, or its name on the Hub"),
+    _COMPANION,
     *model("the language model that gave the responses"),
     _ADAPTER,
     flag("input in.jsonl", "JSON lines with prompt and response: text or ids", type=Path),
@@ -204,7 +205,7 @@ _SCORE = (
     flags.OVERWRITE,
     fields("such as response=output or prompt=question; by default as in `cocal fit`"),
     flag("--name FIELD", "name of the new field", type=flags.NEW_FIELD, default="confidence"),
-    flag("--target", "which members (default: binary if there are any)", choices=["binary", "group"]),
+    _TARGET,
     flag("--seed", "the member of one seed alone (default: the mean over all seeds)", type=int),
     flag(
         "--every TOKENS",
@@ -228,9 +229,9 @@ _SCORE = (
     _BATCH_TOKENS,
 )
 _SERVE = (
-    required("--companion COMPANION", "its folder, or its name on the Hub"),
+    _COMPANION,
     *model("the language model that is served"),
-    flag("--target", "which members (default: binary if there are any)", choices=["binary", "group"]),
+    _TARGET,
     flag("--abstain-below P", "abstain from answers with a lower confidence, or with none", type=flags.SHARE),
     flag(
         "--abstained",
@@ -247,7 +248,7 @@ _EVALUATE = (
     _RESAMPLES,
 )
 _MONITOR = (
-    required("--companion COMPANION", "its folder, or its name on the Hub"),
+    _COMPANION,
     *model("the later checkpoint"),
     required("--rollouts PATH", "its new labelled rollouts, as in `cocal fit`", nargs="+", type=Path),
     output("--output CSV", "lines of checkpoints, to which this is added", Kind(made=_is_monitor), required=True),
@@ -256,7 +257,7 @@ _MONITOR = (
     flag("--max-ece X", "bound (default: the worse end of the interval on the card)", type=flags.SHARE),
     flag("--min-auroc X", "likewise", type=flags.SHARE),
     flag("--max-brier X", "likewise", type=flags.SHARE),
-    flag("--target", "which members (default: binary if there are any)", choices=["binary", "group"]),
+    _TARGET,
     flag("--report-to", "also writes the numbers there, where it is installed", choices=["tensorboard", "wandb"]),
     _RESAMPLES,
     _PRECISION,

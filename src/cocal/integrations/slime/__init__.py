@@ -1,1 +1,1 @@
-"""Training by slime, the paper's engine: its command, its hooks and its dumps. Nothing here imports slime or TRL."""
+"""The dumps of slime, the paper's engine. Nothing here imports slime or TRL."""

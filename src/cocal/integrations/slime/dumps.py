@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Strict
 
-from cocal.errors import ContractError
+from cocal.errors import ContractError, first_line
 from cocal.integrations.sample import MEDIA, Name, Sample, TokenIds
 from cocal.store.rows import in_bytes, listed, numbered, reading, regular
 
@@ -86,9 +86,8 @@ def _content(path: Path) -> Any:
     except (ContractError, MemoryError):
         raise
     except Exception as error:  # damaged bytes make the unpickler raise errors of any kind
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ContractError(
-            f"{path}: not a readable dump of plain data ({first}); objects of other kinds are never loaded"
+            f"{path}: not a readable dump of plain data ({first_line(error)}); objects of other kinds are never loaded"
         ) from None
 
 

@@ -12,7 +12,7 @@ from cocal.errors import ContractError
 from cocal.features.forward import Pooled, score
 from cocal.integrations.recorded import StepWriter, rollout_rows, sampled_rows
 from cocal.models.text import batches_of_rows, plain_texts
-from cocal.objectives import Rewards
+from cocal.rewards import Rewards
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -30,7 +30,7 @@ from cocal.features.store import FeatureWriter, NumberFormat, create_features
 from cocal.integrations.recorded import StepWriter
 from cocal.integrations.trl.capture import RolloutCapture
 from cocal.models.loading import text_config
-from cocal.objectives import Rewards
+from cocal.rewards import Rewards
 from cocal.store import provenance
 
 

@@ -1,11 +1,28 @@
 """Commands about a study, beside `snakemake`."""
 
+import re
 from pathlib import Path
 
 from cocal.commands import flags
 from cocal.commands.flags import Command, Either, flag, output, required
-from cocal.commands.outputs import BUNDLE, FOLDER, REBUILT, STUDY_FILES
+from cocal.commands.outputs import FOLDER, Kind
 
+
+def _whole(stage: str) -> Kind:
+    """A folder that lists its files, and is replaced only while it holds these alone, unchanged."""
+
+    def made(path: Path) -> bool:
+        from cocal.store.listing import is_whole  # loads pydantic
+
+        return is_whole(path, stage)
+
+    return Kind(folder=True, made=made)
+
+
+_ADDRESS = flags.checked(
+    str, lambda word: re.fullmatch(r"https?://[^\s<>\"']+", word) is not None, "a web address (https://...)"
+)
+_POINTS = Kind(folder=True, entries="*.yaml")
 _RESULTS = flag("--results", "results of the study (default: results)", type=Path, default=Path("results"))
 _PLAN = (
     flag("--study", "configuration of the study", type=Path, default=Path("config/config.yaml")),
@@ -48,14 +65,14 @@ _TRACE = (
     ),
 )
 _PUBLISH = (
-    output("folder DIR", "folder of the bundle", BUNDLE),
+    output("folder DIR", "folder of the bundle", _whole("publish")),
     flag("--study", "configuration of the study", type=Path, default=Path("config/config.yaml")),
     _RESULTS,
     flag("--snakefile", "workflow that has run the study", type=Path, default=Path("Snakefile")),
     flag(
         "--licence",
         "address of the licence of the bundle (default: that of CoCal, MIT)",
-        type=flags.ADDRESS,
+        type=_ADDRESS,
         default="https://spdx.org/licenses/MIT",
     ),
     flag(
@@ -67,7 +84,7 @@ _PUBLISH = (
 )
 _REANALYSE = (
     flag("bundle BUNDLE", "folder that `cocal publish` has written", type=Path),
-    output("--output", "folder to keep what is rebuilt, as results/ (default: nothing is kept)", REBUILT),
+    output("--output", "folder to keep what is rebuilt, as results/ (default: nothing is kept)", _whole("reanalyse")),
     flag("--processes", "processes at a time (default: one for each processor)", type=flags.COUNT),
 )
 _DIGESTS = (
@@ -102,7 +119,9 @@ _FILE_OF_REGIMES = flag("--regimes", "file of regimes", type=Path, default=Path(
 _REGIMES = (
     _FILE_OF_REGIMES,
     required("--number", "number of the replicate, counted from 1", type=flags.COUNT),
-    output("--output", "folder for the study of every point, NAME.yaml", STUDY_FILES, required=True),
+    output(
+        "--output", "folder for the study of every point, NAME.yaml", Kind(folder=True, entries="*.yaml"), required=True
+    ),
     flags.OVERWRITE,
 )
 _GATHER = (

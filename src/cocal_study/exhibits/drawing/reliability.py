@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from cocal.drawing.bins import legend_entries, plot_reliability
-from cocal.drawing.style import LEGEND, PAGE_HEIGHT, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
-from cocal.metrics.calibration import bin_edges, evaluate, reliability_bins
+from cocal.drawing.style import LEGEND, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
+from cocal.metrics.calibration import evaluate, reliability_bins
 from cocal.metrics.shown import metric_text
 from cocal.settings.base import Count
 from cocal_study.config.methods import METHODS
@@ -17,6 +17,7 @@ from cocal_study.cubes.cube import UNSEEDED
 from cocal_study.exhibits.base.exhibit import FigureExhibit, Labels, MethodsLayout, labelled, of_main
 from cocal_study.exhibits.base.inputs import rows_by_seed
 from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY
+from cocal_study.exhibits.drawing.sizes import PAGE_HEIGHT
 from cocal_study.exhibits.typesetting.wording import counted
 from cocal_study.planning.plan import available_methods, final_predictions
 
@@ -76,7 +77,6 @@ def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> p
         ContractError: if a panel has no predictions.
     """
     table = pd.concat(predictions, ignore_index=True)
-    edges = bin_edges(layout.bins)
     panels = []
     for dataset in (one.name for one in layout.datasets):
         for method in layout.methods:
@@ -89,8 +89,8 @@ def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> p
             metrics = {seed: evaluate(*columns, layout.bins) for seed, columns in by_seed.items()}
             means = {name: np.mean([one[name] for one in metrics.values()]) for name in CONFIDENCE_QUALITY}
             panel = {
-                **{"dataset": dataset, "method": method, "seed": drawn, "left": edges[:-1], "right": edges[1:]},
-                **reliability_bins(confidence[valid], correct[valid], layout.bins)._asdict(),
+                **{"dataset": dataset, "method": method, "seed": drawn},
+                **reliability_bins(confidence[valid], correct[valid], layout.bins),
                 **{"n": len(valid), "n_valid": int(valid.sum())},
                 **{name: metrics[drawn][name] for name in CONFIDENCE_QUALITY},
                 "seeds": 0 if drawn == UNSEEDED else len(by_seed),

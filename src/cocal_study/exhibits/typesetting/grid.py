@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from cocal.metrics.shown import BETTER, UNDEFINED, Better, metric_text
+from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS
+from cocal_study.cubes.better import BETTER, Better
 from cocal_study.cubes.cells import RATES, RESTS_ON, degenerate, shortfalls
 from cocal_study.exhibits.base.exhibit import Labelled
 from cocal_study.exhibits.typesetting.wording import DEGENERATE, DOUBTFUL

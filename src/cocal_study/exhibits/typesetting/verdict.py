@@ -2,6 +2,7 @@
 and what the ledger of all claims comes to."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -39,15 +40,20 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
     central = numbers[numbers["claim"].str.startswith(CENTRAL)]
     words = {*central["word"].str.partition(",")[0]}
     said = NO if NO in words else YES if words == {YES} else UNDECIDED
+    every = numbers.drop_duplicates("claim")["word"]
+    counts = [int(every.str.startswith(word).sum()) for word in (YES, NO, UNDECIDED)]
+    told = (("holds", "hold"), ("does not", "do not"), ("is undecided", "are undecided"))
+    spread = listed(list(map(_counted, counts, told)))
     return (
-        f"Does it reproduce with {scale}? {said.capitalize()}. The paper rests on one claim: a companion that learns "
-        "while the policy trains (CoCal) beats the same companion trained afterwards on fresh answers (PostCal)."
+        f"Does it reproduce with {scale}? {said.capitalize()}, as to the claim on which the paper rests, that a "
+        "companion which learns while the policy trains (CoCal) beats the same companion trained afterwards on fresh "
+        f"answers (PostCal). Of {counted(len(every), 'headline claim')}, {spread}."
     )
 
 
 def heads(numbers: pd.DataFrame) -> tuple[str, ...]:
     """The heads of the columns of `headlines`."""
-    return "Claim of the paper", "Holds here?", "Paper", _ours(numbers).capitalize(), "Language model"
+    return "Claim of the paper", "Holds here?", "Paper", f"Here, {_ours(numbers)}", "A language model, one run"
 
 
 def headlines(numbers: pd.DataFrame) -> list[tuple[str, ...]]:
@@ -82,19 +88,19 @@ def _ours(numbers: pd.DataFrame) -> str:
 
 def _said(rows: Sequence, column: str) -> str:
     """The numbers of one source for all comparisons of a claim, each in words; "" if there are none."""
-    rivals = {row.rival for row in rows}
-    said = []
+    by_rival: dict[str, list[str]] = {}
     for row in rows:
         value = getattr(row, column)
         if np.isnan(value):
             continue
-        against = f"over {METHODS[row.rival].label}: " if len(rivals) > 1 else ""
-        text = f"{against}{METRICS[row.metric]} {_apart(row, value)}"
+        text = f"{METRICS[row.metric]} {_apart(row, value)}"
         if column == "value" and row.lower < row.upper:
             text += f" ({_range(row)}"
-            text += ")" if np.isnan(row.replicates) else f"; {row.positive:.0f} of {row.replicates:.0f})"
-        said.append(text)
-    return BREAK.join(said)
+            text += ")" if np.isnan(row.replicates) else f"; {row.positive:.0f}/{row.replicates:.0f})"
+        by_rival.setdefault(row.rival, []).append(text)
+    if len({row.rival for row in rows}) == 1:
+        return BREAK.join(chain.from_iterable(by_rival.values()))
+    return BREAK.join(f"over {METHODS[rival].label}: {', '.join(said)}" for rival, said in by_rival.items())
 
 
 def _range(row) -> str:
@@ -110,6 +116,8 @@ METRICS = {"accuracy": "accuracy", "ece": "ECE", "auroc": "AUROC"}
 
 def _apart(row, value: float) -> str:
     """A difference in words, such as "0.009 worse" or "1.6 points better"."""
+    if not float(_size(row, value)):
+        return "the same" if row.rival else "at chance"
     unit = " points" if row.metric == "accuracy" else ""
     words = ("better", "worse") if row.rival else ("above chance", "below chance")
     return f"{_size(row, value)}{unit} {words[value < 0]}"

@@ -13,8 +13,7 @@ import pandas as pd
 
 from cocal.answers.judge import Judge
 from cocal.companion.settings import CompanionSettings
-from cocal.companion.spec import ORDERS
-from cocal.companion.supervision import groups_of, in_validation, question_texts, read_rollouts
+from cocal.companion.supervision import in_validation
 from cocal.errors import ContractError
 from cocal.features.store import FeatureReader, decoded, open_features
 from cocal.store import read_frame
@@ -22,11 +21,13 @@ from cocal.store.contracts import RESPONSES
 from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.method import Reader
 from cocal_study.config.methods import METHODS
+from cocal_study.generation.labels import groups_of, question_texts, read_rollouts
 from cocal_study.methods.predictions import Checkpoint, predictions_of
 from cocal_study.methods.recalibration.fits import Fits
 from cocal_study.methods.responses import Estimator, LabelledStates, LearntScore, Responses, function, read_responses
 from cocal_study.methods.self_consistency import check_pool
 from cocal_study.methods.token_probability import least_token_probability
+from cocal_study.planning.orders import ORDERS
 from cocal_study.planning.rivals import RIVALS, Basis, calibrations_of, learns_from, named
 from cocal_study.questions.overlap import fingerprint
 
@@ -47,7 +48,7 @@ def read_experience(
         evaluated: Questions of all evaluation sets (columns dataset, question_id, question).
 
     Returns:
-        The table of `cocal.companion.supervision.read_rollouts` with the columns answer, mean_logprob, confidence,
+        The table of `cocal_study.generation.labels.read_rollouts` with the columns answer, mean_logprob, confidence,
         least_token_probability, pool (number of the group) and part (`Part`).
 
     Raises:

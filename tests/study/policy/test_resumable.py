@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 from transformers.trainer_pt_utils import safe_globals
 from trl import GRPOTrainer
 
-from cocal.models.resumable import complete, last_resumable
 from cocal.store.content import PROVENANCE
 from cocal.store.run_folder import WriteBehind
 from cocal_study.config.policy import PolicySettings
 from cocal_study.policy import steps
+from cocal_study.policy.resumable import complete, last_resumable
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from kills import killed_at_each_operation
 from micro_trainer import micro_trainer

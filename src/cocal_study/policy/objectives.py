@@ -4,35 +4,22 @@
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cocal.rewards import dcpo_calibration, group_advantages, rlcr_calibration, token_advantages
-from cocal.settings.base import AdvantageScale, Algorithm
+from cocal.rewards import Rewards, dcpo_calibration, group_advantages, rlcr_calibration, token_advantages
+from cocal.settings.base import Algorithm
+
+if TYPE_CHECKING:
+    from cocal_study.config.policy import PolicySettings
 
 PROMPT_FORMATS: dict[Algorithm, str] = {"grpo": "answer", "rlcr": "rlcr", "dcpo": "dcpo"}
 """Prompt format of each algorithm's responses, in training and evaluation."""
 
 
-class RewardSettings(Protocol):
-    """What rewards and advantages depend on; `cocal_study.config.policy.PolicySettings` describes these fields."""
-
-    responses_per_question: int
-    dcpo_group_weight: float
-    invalid_confidence: float
-    advantage_scale: AdvantageScale
-
-
-class Rewards(NamedTuple):
-    """Rewards of n responses, float64 of shape (n,); `calibration` is None for an algorithm without such a reward."""
-
-    task: np.ndarray
-    calibration: np.ndarray | None
-
-
 def step_rewards(
-    settings: RewardSettings, algorithm: Algorithm, correct: np.ndarray, confidence: np.ndarray
+    settings: "PolicySettings", algorithm: Algorithm, correct: np.ndarray, confidence: np.ndarray
 ) -> Rewards:
     """Task and calibration rewards of the responses of one step.
 
@@ -55,7 +42,7 @@ def step_rewards(
 
 
 def step_advantages(
-    settings: RewardSettings, algorithm: Algorithm, rewards: Rewards, starts: Sequence[int], length: int
+    settings: "PolicySettings", algorithm: Algorithm, rewards: Rewards, starts: Sequence[int], length: int
 ) -> np.ndarray:
     """Advantages of one step: float64 (n,) for whole responses, or (n, length) for single tokens.
 

@@ -1,0 +1,305 @@
+"""What a companion states of itself: its settings, the model that it was fitted for, its quality, its card."""
+
+from importlib.resources import files
+from string import Template
+from typing import TYPE_CHECKING, Literal
+
+from cocal import __version__
+from cocal.companion.spec import CompanionSpec
+from cocal.errors import ConfigError, ContractError
+from cocal.features.extract import TOKEN_INPUTS
+from cocal.models.loading import Policy, Vocabulary, text_config
+from cocal.own_policy.facts import HeldOut, Part, ResponseFacts, table_of_parts
+from cocal.own_policy.states import Encoder
+from cocal.settings.base import Count, Model
+
+if TYPE_CHECKING:
+    from huggingface_hub import ModelCardData
+    from transformers import PretrainedConfig
+
+Recipe = Literal["best", "paper"]
+Cut = Literal["wrong", "leave-out"]
+_TOKENS = " It also reads what the model gave these tokens: mean probability, mean and lowest log-probability."
+
+
+class Tried(Model):
+    """A recipe that was tried, and its Brier score in the cross-validation that chose."""
+
+    name: str
+    brier: float
+
+
+class BaseModelFacts(Model):
+    """The language model whose hidden states a companion reads."""
+
+    name: str
+    """Name on the hub, or path of its folder."""
+    revision: str | None = None
+    """Commit on the hub, if it comes from there."""
+    step: int | None = None
+    """Rollout step of its training, if its folder says it."""
+    adapter: str | None = None
+    """Digest of an adapter that was merged into it."""
+    model_type: str
+    hidden: Count
+    """Width of a hidden state."""
+    blocks: Count
+    vocabulary: Count
+
+    @classmethod
+    def of(cls, config: "PretrainedConfig", name: str | None = None) -> "BaseModelFacts":
+        """The facts in the configuration of a transformers model."""
+        text = text_config(config)
+        return cls(
+            name=name or config.name_or_path or "unnamed",
+            revision=getattr(config, "_commit_hash", None),
+            model_type=config.model_type,
+            hidden=text.hidden_size,
+            blocks=text.num_hidden_layers,
+            vocabulary=text.vocab_size,
+        )
+
+    def check(self, other: "BaseModelFacts") -> None:
+        """Refuse a model of another architecture.
+
+        Raises:
+            ContractError: if a property differs; the message names it.
+        """
+        words = {"model_type": "type", "hidden": "hidden width", "blocks": "number of blocks"}
+        for name, word in (words | {"vocabulary": "vocabulary"}).items():
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if ours != theirs:
+                raise ContractError(
+                    f"{other.name}: the model's {word} is {theirs}, but the companion reads the states of {self.name}, "
+                    f"where it is {ours}; give that model, or fit a companion for this one (cocal fit)"
+                )
+
+
+class About(Model):
+    """The content of `config.json`."""
+
+    model_type: Literal["cocal-companion"] = "cocal-companion"
+    cocal_version: str = __version__
+    spec: CompanionSpec
+    """Architecture, training settings, the layer and poolings that are read, and the steps that were learnt from."""
+    states: Literal["float32", "bfloat16"] = "bfloat16"
+    """Number format to which hidden states are rounded before they are read."""
+    base_model: BaseModelFacts
+    license: str | None = None
+    """Licence of the companion, by the Hub's name for it, such as "apache-2.0"; None if nobody has said it."""
+    thinking: bool = False
+    """True if chats are put into the template in thinking mode."""
+    template: str | None = None
+    """Chat template in place of the tokenizer's own (None); if empty, prompts are plain text."""
+    notes: tuple[str, ...] = ()
+    """Sentences about the rollouts, and about what was assumed of them."""
+    fields: dict[str, str] = {}
+    """Names of the rollouts' fields by their meaning, as they were given; a file to be scored is read with them too."""
+    correct_above: float | None = None
+    """A reward above this number meant a correct response; None for rewards of 0 and 1, or -1 and 1."""
+    max_response_length: Count | None = None
+    """Tokens from which on a response counts as cut, where it does not say so itself."""
+    recipe: Recipe = "paper"
+    """How the members were chosen and fitted (`cocal.own_policy.fitting.fit`)."""
+    cut: Cut = "leave-out"
+    """Whether responses that were cut at the limit were learnt as wrong, or left out."""
+    token_probability: bool = False
+    """Whether the last `TOKEN_INPUTS` inputs say what the model gave the tokens."""
+    prefixes: Count | None = None
+    """Number of tokens after each of which responses were learnt from, too; None for whole ones alone."""
+    tried: tuple[Tried, ...] = ()
+    """What was compared, the best first."""
+    held_out: HeldOut | None = None
+    """Quality on the last stage: the last tenth of the steps that have held-out questions."""
+    held_out_all_steps: HeldOut | None = None
+    """Quality on all steps; None if there is only the last stage."""
+    held_out_uncut: HeldOut | None = None
+    """Quality on the responses of all steps that ended; None where none were cut, or this is not known."""
+    held_out_cut: HeldOut | None = None
+    """Quality on those that were cut."""
+    course: tuple[Part, ...] = ()
+    """Quality while responses of all steps grow; empty if prefixes were not learnt from."""
+    rollouts: ResponseFacts | None = None
+    """All responses of the last stage, to held-out questions or others."""
+
+    @property
+    def states_width(self) -> int:
+        """Number of inputs that are states."""
+        return self.spec.inputs - TOKEN_INPUTS * self.token_probability
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether the rollouts named their steps."""
+        return self.held_out is None or self.held_out.steps is not None
+
+    @property
+    def architecture(self) -> str:
+        """The members, in words."""
+        widths = self.spec.settings.widths
+        return f"Hidden layers {' / '.join(map(str, widths))}" if widths else "No hidden layer: a linear probe"
+
+    def encoder(self, policy: Policy | Vocabulary, max_response_length: int | None = None) -> Encoder:
+        """The encoder of responses; see `cocal.Companion.encoder`."""
+        limit = max_response_length or self.max_response_length
+        return Encoder(policy, template=self.template, thinking=self.thinking, max_response_length=limit)
+
+    def check_model(self, model: BaseModelFacts) -> None:
+        """Refuse a model of another architecture, or without the block and the width of states that are read.
+
+        Raises:
+            ContractError: if it does not fit; the message says what to give.
+        """
+        self.base_model.check(model)
+        spec = self.spec
+        if not 0 <= spec.layer < model.blocks:
+            raise ContractError(
+                f"{model.name}: the companion reads block {spec.layer}, but the model has blocks 0 to "
+                f"{model.blocks - 1}; fit a companion for this model (cocal fit)"
+            )
+        if (width := len(spec.poolings) * model.hidden) != self.states_width:
+            raise ContractError(
+                f"{model.name}: its states have width {model.hidden}, {width} with {' and '.join(spec.poolings)}, but "
+                f"the companion reads {self.states_width}; give the model that it was fitted for"
+            )
+
+    def check_vllm(self) -> None:
+        """Refuse a companion that reads more than vLLM hands out.
+
+        Raises:
+            ConfigError: if it reads token probabilities; the message says what to do.
+        """
+        if self.token_probability:
+            raise ConfigError(
+                "the companion reads token probabilities beside states, which vLLM does not hand out to it, and none "
+                "of states alone lies beside it; fit again without --with token-probability, or score with "
+                "transformers (no --engine vllm)"
+            )
+
+    def check_prefixes(self) -> None:
+        """Refuse a companion of whole responses where confidences of growing ones are wanted.
+
+        Raises:
+            ConfigError: if it has not learnt from prefixes; the message says what to do.
+        """
+        if self.prefixes is None:
+            raise ConfigError(
+                "the companion has learnt from whole responses alone and says little before their end; fit one that "
+                "has learnt from prefixes, too (cocal fit --prefixes 16)"
+            )
+
+    def in_words(self) -> str:
+        """Held-out quality, on the last stage first, or that it was not measured."""
+        if self.held_out is None:
+            return "The quality on held-out questions was not measured."
+        if self.held_out_all_steps is None:
+            said = self.held_out.in_words("")
+        else:
+            said = f"{self.held_out.in_words(', the last stage')} {self.held_out_all_steps.in_words(', all in all')}"
+        return " ".join([said, *self._outranked()])
+
+    def _outranked(self) -> list[str]:
+        """A sentence where mean token probability alone ranks the held-out responses better."""
+        parts = {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
+        better = [f"{name} (AUROC {one.outranked})" for name, one in parts.items() if one and one.outranked]
+        if not better:
+            return []
+        advice = "" if self.token_probability else "; `cocal fit --with token-probability` adds it to the states"
+        return [f"Mean token probability alone ranks {' and '.join(better)} better{advice}."]
+
+    def card(self) -> str:
+        """The model card, in Markdown with the Hub's metadata."""
+        spec, base, seeds = self.spec, self.base_model, self.spec.settings.seeds
+        unsaid = (
+            "Nobody has said under which licence this companion may be used (`cocal fit --license`); that of "
+            f"{base.name} may bind it."
+        )
+        facts = {
+            "metadata": self._metadata().to_yaml(),
+            "version": self.cocal_version,
+            "rights": f"Its licence is {self.license}." if self.license else unsaid,
+            "revision": f" at revision {base.revision}" if base.revision else "",
+            "vocabulary": f"{base.vocabulary:,}",
+            "poolings": " and ".join(spec.poolings),
+            "tokens": _TOKENS if self.token_probability else "",
+            "recipe": self._recipe(),
+            "training": f"{spec.training_responses:,}",
+            "when": f" of rollout steps up to {spec.steps}" if self.has_steps else "",
+            "wrong": f"{100 * spec.training_error_share:.1f}",
+            "widths": self.architecture,
+            "seeds": f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({', '.join(map(str, seeds))})",
+            "targets": ", ".join(spec.settings.targets),
+            "notes": "".join(f"* {note}\n" for note in self.notes) + "\n" * bool(self.notes),
+            "quality": "\n".join(self._quality()),
+        }
+        others = {"layer": spec.layer, "order": spec.order}
+        text = files("cocal.own_policy").joinpath("card.md").read_text(encoding="utf-8")
+        return Template(text).substitute(base.model_dump() | others | facts, states=self.states)
+
+    def _metadata(self) -> "ModelCardData":
+        """What the Hub reads of the card."""
+        from huggingface_hub import ModelCardData
+
+        name = self.base_model.name
+        on_hub = not name.startswith((".", "/")) and name.count("/") == 1
+        splits = {"last stage" if self.held_out_all_steps else "all responses": self.held_out}
+        splits |= {"all steps": self.held_out_all_steps}
+        results = [result for split, found in splits.items() if found for result in found.results(split)]
+        return ModelCardData(
+            library_name="cocal",
+            tags=["confidence-calibration", "companion"],
+            base_model=name if on_hub else None,
+            license=self.license or "other",
+            license_name=None if self.license else "unknown",
+            model_name=f"Companion of {name}" if results else None,
+            eval_results=results or None,
+        )
+
+    def _recipe(self) -> str:
+        """How the members were fitted, with what was tried."""
+        spec = self.spec
+        cut = "count as wrong" if self.cut == "wrong" else "take no part"
+        if self.recipe == "paper":
+            return (
+                f"responses that were cut at the limit {cut}. {spec.settings.passes} passes; the one with the lowest "
+                f"validation error was kept (on {spec.validation_responses:,} responses to other questions)."
+            )
+        rows = "".join(f"| {one.name} | {one.brier:.4f} |\n" for one in self.tried)
+        return (
+            f"responses that were cut at the limit {cut}. Inputs are standardised. These were tried, and the first was "
+            "kept: it has the lowest Brier score in a cross-validation whose folds hold whole questions, where half of "
+            f"the weight lies on the last stage.\n\n| recipe | Brier score |\n|---|---|\n{rows}"
+        )
+
+    def _quality(self) -> list[str]:
+        if self.held_out is None:
+            return [self.in_words(), ""]
+        one = self.held_out
+        seeds = f"the mean of {len(one.seeds)} seeds" if len(one.seeds) > 1 else f"seed {one.seeds[0]}"
+        how = (
+            f"On questions that no gradient step has seen, truncated responses included; {seeds}, target {one.target}. "
+        )
+        if one.chose:
+            how += "The same questions chose the best pass, so that the numbers are slightly optimistic. "
+        if self.recipe == "best":
+            how = (
+                "Each response was scored by members that were neither fitted nor chosen on its question, truncated "
+                "responses included. They were found as the companion was, from fewer questions. "
+            )
+        lines = [f"{how}Intervals come from resampling the questions.", "", *self._outranked(), ""]
+        apart = {"Responses that ended, of all steps": self.held_out_uncut}
+        apart |= {"Responses that were cut, of all steps": self.held_out_cut}
+        rest = [line for title, found in apart.items() if found for line in found.table(title)]
+        if self.course:
+            how = (
+                f"It has also learnt from responses after every {self.prefixes:,} tokens (of a long one, after some of "
+                "them). Each part has the last such prefix there of each response to the questions above."
+            )
+            rest += ["### While a response grows, of all steps", "", how, "", *table_of_parts(self.course), ""]
+        if self.held_out_all_steps is None:
+            return [*lines, *one.table("All responses"), *rest]
+        last = (
+            "The last stage is the last tenth of the steps that have held-out questions (of the responses, where they "
+            "name no step). Answers of the finished policy are like these; early steps, whose errors are easier to "
+            "tell, are pooled with them below."
+        )
+        return [*lines, last, "", *one.table("Last stage"), *self.held_out_all_steps.table("All steps"), *rest]

@@ -1,0 +1,61 @@
+"""Companions that learn step by step from rollouts that are stored, and the scores of replayed ones beside them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from cocal.companion.companions import Companions
+from cocal.companion.stepwise import OnlineCompanions, scores, summary
+from cocal.companion.supervision import in_validation
+from cocal.features.forward import RESPONSE_POOLINGS
+from cocal.features.store import FeatureReader
+from cocal.runtime.progress import Progress
+from cocal.store.rows import normalised
+
+
+def learn_online(
+    learners: Sequence[OnlineCompanions],
+    features: FeatureReader,
+    rollouts: pd.DataFrame,
+    questions: Sequence[str],
+    progress: Progress,
+) -> Iterator[int]:
+    """Let online companions learn from stored rollouts; yield each step when all have learnt from it.
+
+    Memory is constant, since a step's states are read when it is due.
+
+    Args:
+        learners: Companions with one split; they read the states of the deepest block stored.
+        features, rollouts, questions: See `cocal.companion.fit.fit_companions`.
+        progress: Progress, counted in steps.
+    """
+    split = learners[0].settings
+    held_out = in_validation(rollouts["question"], questions, split.validation_share, split.split_seed)
+    for step, rows in rollouts.assign(held_out=held_out).groupby("step"):
+        start, stop = int(rows.index[0]), int(rows.index[-1]) + 1
+        states = features.read(start, stop, poolings=RESPONSE_POOLINGS)
+        found = [learner.observe(states, rows) for learner in learners]
+        progress.add(detail="nothing learnt before it" if found[0] is None else summary(found[0]))
+        yield int(step)
+
+
+def replayed(
+    fits: Iterable[Companions], features: FeatureReader, rollouts: pd.DataFrame, bins: int
+) -> Iterator[pd.DataFrame]:
+    """Score replayed companions on the rollouts of the step after their own that `OnlineCompanions.observe` scores.
+
+    The column kept_bytes says how large the states are that replaying keeps: those of all their responses.
+    Companions of the last step have no next one, and are passed over.
+    """
+    steps, last = rollouts["step"].to_numpy(), int(rollouts["step"].iloc[-1])
+    first_asked = rollouts["step"].groupby(rollouts["question"].map(normalised)).transform("min").to_numpy()
+    for one in fits:
+        spec = one.spec
+        if spec.steps >= last:
+            continue
+        start, stop = np.searchsorted(steps, [spec.steps + 1, spec.steps + 2]).tolist()
+        confidence = one.predict(features.read(start, stop, layer=spec.layer, poolings=spec.poolings))
+        new, correct = first_asked[start:stop] > spec.steps, rollouts["correct"].to_numpy()[start:stop]
+        found = scores(one.members, confidence[:, new], correct[new], bins, spec.steps)
+        yield found.assign(kept_bytes=start * spec.inputs * features.itemsize)
