@@ -29,7 +29,9 @@ from cocal_study.exhibits.typesetting.landing import scale_of
 from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads, ledger
 from cocal_study.provenance.owner import owner_of
 
-_OF_STUDY = ("claims", "regimes", "overview", "training_dynamics", "budgets", "reliability", "cross_iteration")
+_OF_STUDY = ("claims", "overview", "training_dynamics", "budgets", "reliability", "cross_iteration")
+_WHERE_GATHERED = ("experience", "prefixes", "regimes")
+"""Figures of what runs of their own measure, which a study shows once that has been gathered."""
 FIGURES = (
     *(f"results/figures/{name}.png" for name in _OF_STUDY),
     "studies/replicates/spread/figures/replications.png",
@@ -142,7 +144,8 @@ def main() -> None:
         drawn = draw_replicates(gathered, MATHEMATICS, printed)
         save_figure(drawn, spread / "figures/replications.pdf", {"study": "embedded"})
     widest = 1650  # text width at 300 dots an inch
-    for name in FIGURES:
+    gathered_too = [name for name in _WHERE_GATHERED if (root / f"results/figures/{name}.png").exists()]
+    for name in (*FIGURES, *(f"results/figures/{name}.png" for name in gathered_too)):
         with Image.open(root / name) as figure:
             scale = WIDTH / widest
             size = round(figure.width * scale), round(figure.height * scale)

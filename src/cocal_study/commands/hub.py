@@ -61,7 +61,8 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str) -> 
     companions, about = _companions(study, given, backbone, "rollouts")
     target = companions.spec.usual_target
     answered = _evaluated(study, given, f"cocal-{target}")
-    rollouts = read_frame(given / _within(results.rollouts_folder(backbone, "grpo")), RESPONSES)
+    shown = ["prompt_ids", "response_ids", "text", "step", "question_id", "sample", "truncated", "correct"]
+    rollouts = read_frame(given / _within(results.rollouts_folder(backbone, "grpo")), RESPONSES, shown)
     notes = (
         *about.notes,
         f"{EVALUATION} has its confidence in each response that the study evaluated it on, without texts.",
@@ -73,8 +74,7 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str) -> 
     with atomic_path(folder) as being_made:
         saved.write(being_made, companions, about.model_copy(update=update))
         answered.to_parquet(being_made / EVALUATION, index=False)
-        shown = ["prompt_ids", "response_ids", "text", "step", "question_id", "sample", "truncated", "correct"]
-        write_text(being_made / ROLLOUTS, rollouts[shown].tail(_ROLLOUTS).to_json(orient="records", lines=True))
+        write_text(being_made / ROLLOUTS, rollouts.tail(_ROLLOUTS).to_json(orient="records", lines=True))
         label_folder(being_made, made)
     logging.info("%s: a companion for the Hub, with %d evaluated responses of step %d", folder, len(answered), step)
 

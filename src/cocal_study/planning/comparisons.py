@@ -83,7 +83,7 @@ CUBES = {
         Cube("-ablations", "-ablations", {"sweep": ["layer", "pooling"]}),
         # the coupled methods, and CoCal on their policies, on the same responses
         Cube("-cross-policy", "", {"common_responses": True}, algorithms=("rlcr", "dcpo")),
-        Cube(RECALIBRATED, RECALIBRATED, {}, all_domains=True),
+        Cube(RECALIBRATED, RECALIBRATED, {"scores": True}, all_domains=True),
     )
 }
 """The metric cubes by the ends of their names."""

@@ -4,6 +4,7 @@ earlier run of the same folder may be in the queue, because it would write the s
 `snakemake --profile slurm` puts the values of the site into the environment (workflow/profiles/slurm/config.yaml).
 """
 
+import re
 import shlex
 import subprocess
 import time
@@ -80,6 +81,12 @@ def check(folder: Path, site: Site | None) -> None:
             _output(request)
         except ClusterError as error:  # in SLURM's own words
             found.append(" ".join(str(error).split()))
+    limit = shortest_limit(site, _output("sinfo --all --noheader --format=%R|%l"))
+    if site.max_minutes > limit:  # SLURM would take such jobs, and never start them
+        found.append(
+            f"jobs end after {limit:.0f} minutes here, but the profile requests up to {site.max_minutes}: "
+            f"export COCAL_SLURM_MAX_MINUTES={limit:.0f} (the long jobs resume)"
+        )
     if found:
         remedy = "`sinfo -o '%R %l %G %m'` shows what there is, and docs/paper-study.md the variables COCAL_SLURM_*"
         raise ClusterError("\n  ".join(["this cluster cannot run the jobs of the profile:", *found, remedy]))
@@ -95,6 +102,28 @@ def requests(site: Site) -> list[str]:
         ask += f" --partition={shlex.quote(site.gpu_partition)} --gres={shlex.quote(kind)}"
         found.append(f"{ask} --nodes={site.nodes} --mem={site.node_memory}M")
     return found
+
+
+def shortest_limit(site: Site, listing: str) -> float:
+    """Minutes that the longest job may take in each of the site's partitions; of several that are named together, in
+    any of them.
+
+    Args:
+        site: The site.
+        listing: The output of `sinfo --format=%R|%l`. Partitions that it does not show have no limit.
+    """
+    limits = dict(line.split("|") for line in listing.splitlines())
+    wanted = [site.cpu_partition, *([site.gpu_partition] if site.node_gpus else [])]
+    return min(max(parse_minutes(limits.get(one.strip(), "")) for one in names.split(",")) for names in wanted)
+
+
+def parse_minutes(limit: str) -> float:
+    """Minutes of a time limit that SLURM prints as [D-]HH:MM:SS or MM:SS; infinite for a word such as "infinite"."""
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
+    if match is None:
+        return float("inf")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return 60 * (24 * days + hours) + minutes + seconds / 60
 
 
 def queued_jobs(folder: Path) -> list[QueuedJob]:

@@ -111,7 +111,8 @@ def test_a_response_ends_where_its_confidence_falls_below_the_threshold(own, com
                 assert one["confidence"] == pytest.approx(confidence, abs=TOLERANCE)
                 assert "fell below the threshold" in one["confidence_reason"]
                 text = own.policy.tokenizer.decode(one["token_ids"], skip_special_tokens=True)
-                assert one["message"]["content"] == text  # the last token stands in the text
+                text = text.rstrip("\ufffd")  # vLLM leaves out a character of which only the first bytes have come
+                assert one["message"]["content"].rstrip("\ufffd") == text  # the last token stands in the text
             else:
                 kept += 1
                 assert not any(below)
@@ -153,10 +154,17 @@ def test_responses_grow_and_end_likewise(own, server):
             assert event["confidence"] == pytest.approx(expected, abs=TOLERANCE)
             shown += 1
     assert shown > 3
-    status, answer = server.ask(RESPONSE, {**body, "confidence_stop_below": 1.0})
-    assert status == 200, answer
-    assert (answer["status"], answer["incomplete_details"]) == ("incomplete", {"reason": "confidence"})
-    assert answer["confidence_course"]["tokens"] == EVERY + 1
+    ended = 0
+    for text in own.texts.iloc[:12]:  # some responses are over of themselves before that
+        status, answer = server.ask(RESPONSE, {**body, "input": text, "confidence_stop_below": 1.0})
+        assert status == 200, answer
+        tokens, why = answer["confidence_course"]["tokens"], answer["incomplete_details"]
+        if answer["status"] == "completed":
+            assert tokens <= EVERY + 1
+        else:
+            ended += 1
+            assert (answer["status"], why, tokens) == ("incomplete", {"reason": "confidence"}, EVERY + 1)
+    assert ended
 
 
 @pytest.mark.parametrize(

@@ -22,16 +22,16 @@ from judged_claims import headline_numbers, judged
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("yes", "yes, but RLCR is at chance"), "Yes"),
-        (("yes", "undecided, but a difference in ECE as large as the paper's is excluded"), "Undecided"),
-        (("undecided", "no, the opposite"), "No"),
-        (("yes", "no"), "No"),
-        (("undecided, without intervals", "undecided, without intervals"), "Undecided"),
+        (("yes", "yes, but RLCR is at chance"), "holds"),
+        (("yes", "undecided, but a difference in ECE as large as the paper's is excluded"), "is undecided"),
+        (("undecided", "no, the opposite"), "does not hold"),
+        (("yes", "no"), "does not hold"),
+        (("undecided, without intervals", "undecided, without intervals"), "is undecided"),
     ],
 )
 def test_the_first_sentence_answers_by_both_targets_and_names_the_scale(words, said):
     assert answer(headline_numbers(words), "Qwen3-8B").startswith(
-        f"Does it reproduce with Qwen3-8B? {said}, as to the claim on which the paper rests, that"
+        f"Does it reproduce with Qwen3-8B? Its central claim {said}: that a companion"
     )
 
 

@@ -134,7 +134,7 @@ def test_a_killed_run_resumes_from_shards(tmp_path, trained, command):
     """Killed in step 3: the same rollouts, features and policies in the end, from checkpoints without whole weights."""
     words = command(tmp_path)
     started.kill_when(tmp_path / "run/rollouts/step-00003.parquet", words, ENVIRONMENT)
-    checkpoint = max(mark.parent for mark in (tmp_path / "run").glob("checkpoint-*/complete"))
+    checkpoint = max(mark.parent for mark in (tmp_path / "run").glob("checkpoint-*/provenance.json"))
     for part in ("pytorch_model_fsdp_0", "optimizer_0"):
         shards = sorted(file.name for file in (checkpoint / part).glob("*.distcp"))
         assert shards == ["__0_0.distcp", "__1_0.distcp"], "each process writes its own"

@@ -148,7 +148,7 @@ CHANGES = {
     "runtime": ("cocal/runtime/machine.py", "fix_threads", THREADS),
     "what nothing uses": ("cocal_study/exhibits/drawing/diagrams.py", None, set()),
     "stages": ("cocal_study/stages/training.py", "Train", set()),
-    "settings": ("cocal/settings/parse.py", "validate", set()),
+    "settings": ("cocal_study/config/parse.py", "validate", set()),
     "settings of companions": ("cocal/companion/settings.py", "CompanionSettings", set()),
     "locks": ("cocal/runtime/lock.py", "busy", set()),
     "preflight": ("cocal_study/resources/preflight.py", "check", set()),

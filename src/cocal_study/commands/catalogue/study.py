@@ -119,9 +119,7 @@ _FILE_OF_REGIMES = flag("--regimes", "file of regimes", type=Path, default=Path(
 _REGIMES = (
     _FILE_OF_REGIMES,
     required("--number", "number of the replicate, counted from 1", type=flags.COUNT),
-    output(
-        "--output", "folder for the study of every point, NAME.yaml", Kind(folder=True, entries="*.yaml"), required=True
-    ),
+    output("--output", "folder for the study of every point, NAME.yaml", _POINTS, required=True),
     flags.OVERWRITE,
 )
 _GATHER = (

@@ -21,6 +21,7 @@ READ += ("language_model", "word")
 """The columns of tables/verdict.csv of which the words are made."""
 YES, NO, UNDECIDED = "yes", "no", "undecided"
 """Beginnings of the words of headlines."""
+_CENTRAL = {YES: "holds", NO: "does not hold", UNDECIDED: "is undecided"}
 _KINDS = {
     (HOLDS, OBSERVED): ("holds", "hold"),
     (FAILS, UNOBSERVED): ("does not", "do not"),
@@ -45,9 +46,9 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
     told = (("holds", "hold"), ("does not", "do not"), ("is undecided", "are undecided"))
     spread = listed(list(map(_counted, counts, told)))
     return (
-        f"Does it reproduce with {scale}? {said.capitalize()}, as to the claim on which the paper rests, that a "
-        "companion which learns while the policy trains (CoCal) beats the same companion trained afterwards on fresh "
-        f"answers (PostCal). Of {counted(len(every), 'headline claim')}, {spread}."
+        f"Does it reproduce with {scale}? Its central claim {_CENTRAL[said]}: that a companion which learns while the "
+        "policy trains (CoCal) beats the same one trained afterwards on fresh answers (PostCal). "
+        f"Of {counted(len(every), 'headline claim')}, {spread}."
     )
 
 

@@ -153,7 +153,7 @@ def test_the_whole_study(study, capsys):
 
 def _resumable(study) -> bool:
     """Whether the run of TRAIN has a checkpoint to resume from."""
-    return any((study.folder / f"results/runs/train/{BACKBONE}/grpo").glob("checkpoint-*/complete"))
+    return any((study.folder / f"results/runs/train/{BACKBONE}/grpo").glob("checkpoint-*/provenance.json"))
 
 
 def _log(study, stage: str, name: str) -> str:
