@@ -6,10 +6,10 @@ from cocal.drawing.style import INK, Figure
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import FigureExhibit
 from cocal_study.exhibits.drawing.diagrams import SMALL, TASK, Page, Rect
-from cocal_study.methods import cocal, postcal, stated
+from cocal_study.methods import cocal, postcal, rlcr
 
 _POSTCAL = postcal.BINARY.colour
-_COUPLED = stated.RLCR.colour
+_COUPLED = rlcr.METHOD.colour
 _COCAL = cocal.BINARY.colour
 
 _HEIGHT = 2.86

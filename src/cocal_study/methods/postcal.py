@@ -3,13 +3,25 @@
 It scores the hidden states of the evaluated responses (equation 6), as CoCal's companions do.
 """
 
-from cocal_study.config.method import Rival
-from cocal_study.methods.cocal import with_companion
+from cocal_study.config.method import Method, Rival
 
-_FIELDS = {"group": 2, "experience": "resampled"}
-BINARY = with_companion(
-    "postcal-binary", "PostCal (binary)", 80, target="binary", colour="#126f2c", marker="D", **_FIELDS
-)
-GROUP = with_companion("postcal-group", "PostCal (group)", 70, target="group", colour="#96bf7a", marker="d", **_FIELDS)
+
+def _method(target: str, position: int, colour: str, marker: str) -> Method:
+    return Method(
+        name=f"postcal-{target}",
+        label=f"PostCal ({target})",
+        position=position,
+        group=2,
+        prompt_format="answer",
+        policy="grpo",
+        estimate="cocal_study.methods.companion_scores:estimate",
+        experience="resampled",
+        target=target,
+        colour=colour,
+        marker=marker,
+    )
+
+
+BINARY, GROUP = _method("binary", 80, "#126f2c", "D"), _method("group", 70, "#96bf7a", "d")
 METHOD = (BINARY, GROUP)
 RIVALS = tuple(Rival(name=one.name, position=one.position + 70, method=one.name, reader="resampled") for one in METHOD)
