@@ -74,8 +74,10 @@ def read_cells(
     """Read metrics of several cells and stack the rows of `read_cell`.
 
     Args:
+        cube: Metric cube.
         cells: Cells by key, in the order of the rows.
         names: Names of the first columns, which hold the parts of the keys.
+        metrics: Names of the metrics.
     """
     read = {key: read_cell(cube, cell, metrics) for key, cell in cells.items()}
     return pd.concat(read, names=names).reset_index(level=list(names)).reset_index(drop=True)

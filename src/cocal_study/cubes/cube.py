@@ -169,8 +169,11 @@ def metric_cube(predictions: pd.DataFrame, settings: MetricSettings, *given, **o
 def on_common_responses(predictions: pd.DataFrame) -> pd.DataFrame:
     """Invalidate a response's confidences unless all methods evaluated on the same responses have a valid one for it.
 
-    All rows of the predictions (`PREDICTIONS`) are kept, so accuracy and n still count every response. The confidence
-    metrics of these methods are then computed on the same responses.
+    All rows are kept, so accuracy and n still count every response. The confidence metrics of these methods are then
+    computed on the same responses.
+
+    Args:
+        predictions: Table in the contract PREDICTIONS.
     """
     prompt_format = predictions["method"].map(lambda name: METHODS[name].prompt_format)
     response = [predictions[name] for name in ("backbone", "algorithm", "step", "dataset", "response_id")]

@@ -94,7 +94,11 @@ class Resamples:
 
     @classmethod
     def of(cls, data: xr.Dataset, source: str, comparison: str = MAIN) -> "Resamples":
-        """Index the cells of what `resamples_of` returns; a ContractError says that they are of several backbones."""
+        """Index the cells of what `resamples_of` returns.
+
+        Raises:
+            ContractError: if the cells are of several backbones.
+        """
         backbones = sorted(set(data["backbone"].to_numpy()))
         if len(backbones) != 1:
             raise ContractError(f"{source}: cells of {len(backbones)} backbones; make one file for each")

@@ -108,6 +108,7 @@ def compare(
     these are the same, and on the questions otherwise. Accuracies of the same responses are not compared.
 
     Args:
+        resamples: Metrics of every resample.
         pairs: A method and its rival, as cells of one dataset.
         rivals: Where the rivals are found, if elsewhere; their responses are taken as others then.
         metrics: Names among `COMPARED`.
@@ -135,7 +136,7 @@ def compare(
 
 
 def separable_from_best(
-    resamples: Resamples, values: pd.DataFrame, step: int, level: float = SIGNIFICANT
+    resamples: Resamples, values: pd.DataFrame, step: int, level: float = 0.05
 ) -> dict[tuple[str, str, str], str]:
     """Tell which values of a table can be told from the best one of their column.
 
@@ -144,7 +145,10 @@ def separable_from_best(
     call a little too many of the others separable.
 
     Args:
-        values: The table at this step, with the columns dataset, method, metric, value.
+        resamples: Metrics of every resample.
+        values: Columns dataset, method, metric, value.
+        step: Step of the policies of the table.
+        level: Level of the tests.
 
     Returns:
         By dataset, method and metric of `COMPARED`: "best", which equal values share, "yes" or "no". Undefined values
@@ -184,10 +188,13 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
 
 
 def with_holm(compared: pd.DataFrame, family: Sequence[str] = ("dataset", "metric")) -> pd.DataFrame:
-    """Add to what `compare` returns the column p_holm: p-values that are adjusted within each family, the rows that
-    agree in the columns `family`.
+    """Add the column p_holm, p-values that are adjusted within each family.
 
     B resamples give no p-value below 2 / (B + 1), so that one family of a whole table, with several hundred
     comparisons, could reject nothing. A family is therefore a column of a table.
+
+    Args:
+        compared: What `compare` returns.
+        family: Columns whose values name the family of a row.
     """
     return compared.assign(p_holm=compared.groupby(list(family), sort=False)["p"].transform(holm))

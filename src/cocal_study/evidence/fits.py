@@ -45,11 +45,15 @@ def measured(study: Study, folder: Path, seeds: int) -> pd.DataFrame:
     """Fit every arm on the states of a finished study, and score it on the study's evaluated responses.
 
     Args:
-        folder: Folder that holds the results of the study.
-        seeds: Number of its companion seeds to fit with.
+        study: The study.
+        folder: Folder that holds its results.
+        seeds: Number of the companion seeds of the study to fit with.
 
     Returns:
         The columns `COLUMNS`.
+
+    Raises:
+        ContractError: if a file of the study is missing or damaged.
     """
     return pd.DataFrame(_rows(study, folder, seeds), columns=list(COLUMNS))
 

@@ -73,11 +73,15 @@ def measured(study: Study, folder: Path, every: int) -> pd.DataFrame:
     """Fit the companions on the rollouts of a finished study, and follow its evaluated responses.
 
     Args:
-        folder: Folder that holds the results of the study.
+        study: The study.
+        folder: Folder that holds its results.
         every: Number of tokens after each of which a confidence is asked for, and learnt from.
 
     Returns:
         The columns `COLUMNS`.
+
+    Raises:
+        ContractError: if a file of the study is missing or damaged.
     """
     rows = []
     for dataset, method, grown in _followed(study, folder, every):

@@ -40,7 +40,12 @@ method's metrics."""
 
 
 def measured(regimes: Path, number: int, folder: Path) -> pd.DataFrame:
-    """The measured points of a replicate of a file of regimes, whose folder has a folder of results for every point.
+    """The measured points of a replicate.
+
+    Args:
+        regimes: File of regimes.
+        number: Number of the replicate.
+        folder: Folder of the replicate, with a folder of results for every point.
 
     Returns:
         The columns `COLUMNS`, in the order of the axes and their levels; the unchanged point is on every axis.
@@ -107,7 +112,11 @@ def together(points: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
 
 
 def margins(points: pd.DataFrame, target: str = "binary") -> pd.DataFrame:
-    """CoCal's margins over PostCal in every replicate, both with this target, positive where CoCal is better.
+    """CoCal's margins over PostCal in every replicate, positive where CoCal is better.
+
+    Args:
+        points: Measured points of all replicates.
+        target: Target of both companions.
 
     Returns:
         Columns axis, level, replicate, accuracy, final_accuracy, gap (accuracy of the final policy on the training
@@ -125,7 +134,11 @@ def margins(points: pd.DataFrame, target: str = "binary") -> pd.DataFrame:
 
 
 def over_points(margins: pd.DataFrame, level: float) -> pd.DataFrame:
-    """The `margins` of every point over the replicates.
+    """The margins of every point over the replicates.
+
+    Args:
+        margins: Result of `margins`.
+        level: Level of the intervals.
 
     Returns:
         Columns axis, level, metric, value (mean), lower, upper, p (of Student's t), p_holm (adjusted over the distinct

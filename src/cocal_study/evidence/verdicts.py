@@ -63,7 +63,12 @@ def is_measured(claim: Claim) -> bool:
 
 def judge(claim: Claim, reader: Reader) -> _Judged:
     """The deciding margin of a claim, positive where the claim is true, its verdict, what there is to say about it, and
-    all of its margins with the numbers of their cases and their own verdicts."""
+    all of its margins with the numbers of their cases and their own verdicts.
+
+    Args:
+        claim: The claim.
+        reader: What the source tells.
+    """
     if claim.predicate is None:
         verdict = UNDER_SPECIFIED if claim.reason else NOT_ASSESSABLE
         return _NOTHING, verdict, claim.reason or claim.cannot_fail, []
@@ -96,8 +101,14 @@ def judge_all(
     replicates: pd.DataFrame | None = None,
     language_model: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Judge every claim by every source: the paper's numbers, the study, what `cocal spread` has gathered of
-    tables/claims.csv over replicates, and the result of this function in a study of a language model.
+    """Judge every claim by every source.
+
+    Args:
+        claims: The ledger.
+        paper: The paper's published numbers.
+        study: The study.
+        replicates: What `cocal spread` has gathered of tables/claims.csv, if replicates were run.
+        language_model: The result of this function in a study of a language model, whose own verdicts are shown.
 
     Returns:
         The columns `COLUMNS`, with a row for each claim and source, whose case is 0 and whose margin is "", and one for
@@ -144,8 +155,12 @@ def _shown(
 ) -> tuple[tuple, tuple[float, float]]:
     """The numbers of a margin and its tests, and in how many of how many replicates it is positive.
 
-    The paper has no intervals, and only this study and its replicates are tested. The paper's margins and, if these are
-    the source, the values of the replicates are by case and label.
+    Args:
+        source: Who tells it; the paper has no intervals, and only this study and its replicates are tested.
+        margin: The margin.
+        case: Number of its case.
+        stated: The paper's margins of the claim.
+        replicates: Values of every margin of the replicates, by case and label, if these are the source.
     """
     tested = source in (STUDY, REPLICATES) and margin.lower < margin.upper
     published = stated.get((case, margin.label), math.nan) if tested else math.nan
@@ -273,7 +288,13 @@ def by_unit(
 ) -> pd.DataFrame:
     """The margin that decides each claim in each unit: of ECE, of AUROC, and of shares of the responses.
 
-    All sources of `judge_all` show one comparison: that which decides for the replicates, or else for the study.
+    All sources show one comparison: that which decides for the replicates, or else for the study.
+
+    Args:
+        claims: Claims about such metrics.
+        paper: The paper's published numbers.
+        study: The study.
+        replicates: What `cocal spread` has gathered of tables/claims.csv, if replicates were run.
 
     Returns:
         Columns of `COLUMNS`: the place, the margin up to its p-value, the verdict, title and family; `margin` is one of

@@ -92,6 +92,8 @@ def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path,
     compared too, which nearly rules out features of other responses.
 
     Args:
+        reader: Feature store.
+        evaluated: Table of the evaluated responses.
         source: File of the responses, for error messages.
         whole: Whether whole responses were pooled; if not, a response may have fewer pooled tokens or no row.
 
@@ -125,7 +127,12 @@ def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path,
 def score_rows(companions: Sequence[Companions], reader: FeatureReader, rows: np.ndarray) -> list[np.ndarray]:
     """Return each companion's confidences of feature rows, float64 (members, n), computed on the GPU if there is one.
 
-    Companions that read the same states share one pass over the store. The row numbers, int64 (n,), ascend.
+    Companions that read the same states share one pass over the store.
+
+    Args:
+        companions: Fitted companions.
+        reader: Feature store.
+        rows: int64 (n,), ascending row numbers.
     """
     device = best_device()
     scores = [np.empty((len(one.members), len(rows))) for one in companions]

@@ -45,6 +45,8 @@ def predict(
         names: Names of the methods.
         sets: Evaluated question sets.
         folders: Folder of the checkpoint's responses ({dataset}.parquet) for each prompt format.
+        inputs: Everything else that the methods need.
+        checkpoint: The policy.
 
     Raises:
         ConfigError: if a method is evaluated on another policy.
@@ -64,6 +66,7 @@ def predictions_of(
     Args:
         estimated: Responses, what estimated their confidences, and float64 (n,), a confidence for each evaluated
             response, NaN if there is no valid one.
+        checkpoint: The policy.
     """
     parts = []
     for responses, estimator, confidence in estimated:

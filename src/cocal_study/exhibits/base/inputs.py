@@ -69,7 +69,11 @@ READERS: dict[str, Callable[[Path], Any]] = {
 
 
 def check_inputs(module: ModuleType, files: Mapping[str, Path | Sequence[Path]]) -> None:
-    """Compare the files that are given, by kind, with those that an exhibit reads.
+    """Compare the files that are given with those that an exhibit reads: the arguments of its `prepare`.
+
+    Args:
+        module: The exhibit's module; a diagram has no `prepare` and reads nothing.
+        files: The files, by kind.
 
     Raises:
         ConfigError: if a kind is missing or another one is given, or several files of a kind of which it reads one, or
@@ -128,8 +132,11 @@ def origin_of(layout: Layout, files: Mapping[str, Path | Sequence[Path]], output
 
 
 def mean_cell(backbone: str, method: str, step: int, dataset: str, **sweep: str | int) -> dict[str, str | int]:
-    """The labels of a cell of a metric cube: a method's mean over its seeds, on responses of its policy at `step`, with
-    those of further dimensions of a sweep."""
+    """The labels of a cell of a metric cube: a method's mean over its seeds, on responses of its policy at `step`.
+
+    Args:
+        sweep: Labels of further dimensions of the cube.
+    """
     algorithm, step = policy_cell(method, step)
     policy = {"backbone": backbone, "algorithm": algorithm, "step": step, **sweep}
     return {**policy, "dataset": dataset, "method": method, "seed": MEAN}
@@ -172,8 +179,13 @@ def rows_by_seed(
 ) -> dict[int, pd.DataFrame]:
     """The predictions of a method on a data set, on responses of its policy at the step of the layout, by seed.
 
+    Args:
+        predictions: Table of the contract `PREDICTIONS`.
+        layout: A layout with a backbone and a step.
+        seed: The seed that a method with seeds must have.
+
     Raises:
-        ContractError: if there are none, or none of the `seed` that a method with seeds must have.
+        ContractError: if there are none, or none of the seed.
     """
     algorithm, step = policy_cell(method, layout.step)
     cell = {"backbone": layout.backbone, "algorithm": algorithm, "step": step, "dataset": dataset, "method": method}

@@ -24,6 +24,7 @@ def write_table(
     """Write a table as LaTeX and, beside it, as a web page and as its numbers.
 
     Args:
+        module: The exhibit's module, with `prepare` and `grid`.
         inputs: The contents of its files, by kind.
         output: The .tex file.
         origin: The files that it is made of (`cocal_study.exhibits.base.inputs.origin_of`).
@@ -43,8 +44,13 @@ def write_table(
 def write_figure(
     module: ModuleType, layout: Layout | None, inputs: Mapping[str, Any], output: Path, origin: Mapping[str, str]
 ) -> None:
-    """Draw a figure as PDF, the output, and beside it as PNG; where it shows numbers, write them too. A diagram has no
-    layout."""
+    """Draw a figure as PDF and, beside it, as PNG; where it shows numbers, write them too.
+
+    Args:
+        module: The exhibit's module, with `draw`, and `prepare` unless it is a diagram.
+        layout: The contents of the figure; None for a diagram.
+        output: The .pdf file.
+    """
     if layout is None:
         with paper_style():
             save_figure(module.draw(), output, {"diagram": output.stem})

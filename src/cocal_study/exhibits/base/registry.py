@@ -25,9 +25,9 @@ def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") ->
     Args:
         study: The study as its file has it, with relative paths.
         wrong: By question set, how many of its rows are known to be wrong
-            (`cocal_study.questions.registry.known_wrong`).
-        repository: Path from the folder of the results to the repository, which holds the paper's numbers and what was
-            gathered. Exhibits of what was not are left out.
+        (`cocal_study.questions.registry.known_wrong`). repository: Path from the folder of the results to the
+        repository, which holds the paper's numbers. Exhibits of
+            regimes that it does not hold are left out.
     """
     found = [
         _placed(replace(one, module=name, name=one.name or name), Path(repository))
@@ -56,6 +56,10 @@ def report_entry(exhibit: Exhibit, shown: Sequence[Exhibit]) -> tuple[str, dict[
 
     The report sorts chapters and entries by their text, so both begin with a number. There is only one label: the
     report would turn a second one that halves a chapter into a switch that hides one half.
+
+    Args:
+        exhibit: One of `shown`.
+        shown: All exhibits of the study, in their order.
     """
     chapter = CHAPTERS.index(exhibit.chapter) + 1
     beside = [one for one in shown if one.chapter == exhibit.chapter]

@@ -46,8 +46,13 @@ class WayBack:
 
 
 def way_back(file: Path, method: str, dataset: str, metric: str) -> WayBack:
-    """Follow a number back to the questions, from an exhibit in any of its forms; beside it lies its CSV, which names
-    method, dataset and metric.
+    """Follow a number back to the questions.
+
+    Args:
+        file: The exhibit in any of its forms; beside it lies its CSV.
+        method: Name of the method, as in the CSV.
+        dataset: Name of the question set or macro average, as in the CSV.
+        metric: Name of the metric, as in the CSV.
 
     Raises:
         ConfigError: if the exhibit has no such number, or shows none of a metric cube.
@@ -173,8 +178,13 @@ def _wanted(name: str, rows: pd.DataFrame, others: set[str]) -> Callable[[Produc
 
 
 def page_of(file: Path, way: WayBack, commit: str) -> str:
-    """The way back of an exhibit's number as text: the number, its cell, each file with what made it, and the versions
-    and the commit of the code."""
+    """The way back as text: the number, its cell, each file with what made it, and the versions.
+
+    Args:
+        file: The exhibit.
+        way: What `way_back` has found.
+        commit: Commit of the code, in a sentence.
+    """
     lines = [f"{file}: {' on '.join(way.numbers.iloc[0][['method', 'dataset']])}"]
     lines += [f"  {_said(row)}" for row in way.numbers.drop(columns=["method", "dataset"]).to_dict("records")]
     lines += [f"cell  {_said(cell)}" for cell in way.cells]

@@ -95,7 +95,11 @@ def draw_prefixes(label: str, numbers: pd.DataFrame, layout: CurvesLayout) -> Fi
 
 
 def metric_row(numbers: pd.DataFrame, plot: Callable[[Axes, pd.DataFrame], object], **row: Any) -> Figure:
-    """Draw a `panel_row` with a panel for each metric, in the order of the numbers; `plot` draws the rows of one."""
+    """Draw a panel for each metric, in the order of the numbers; `plot` draws the rows of one metric.
+
+    Args:
+        row: The other arguments of `panel_row`.
+    """
     panels = dict(iter(numbers.groupby("metric", sort=False)))
     figure, axes = panel_row([TITLES[metric] for metric in panels], **row)
     for ax, panel in zip(axes, panels.values(), strict=True):
@@ -224,7 +228,8 @@ def draw_replicates(numbers: pd.DataFrame, dataset: str, printed: pd.DataFrame |
 
     Args:
         numbers: Spread of the main table (`cocal_study.planning.replicates.spread`): the columns dataset, method,
-            metric, mean, and replicate_1, replicate_2 ...
+        metric, mean,
+            and replicate_1, replicate_2 ...
         dataset: Data set, or group of them, that is drawn.
         printed: The cells of the paper's main table (`cocal_study.evidence.published.Printed`), to show them, too.
     """

@@ -42,8 +42,11 @@ class ReliabilityLayout(MethodsStepLayout):
 
 
 def reliability_of(study: Study, datasets: Iterable[str], **fields: Any) -> Iterator[FigureExhibit]:
-    """Declare the diagrams of some data sets, if the study has a method of `reports.reliability_methods`; the fields
-    are title, position and caption of the figure."""
+    """Declare the diagrams of some data sets, if the study has a method of `reports.reliability_methods`.
+
+    Args:
+        fields: Title, position and caption of the figure.
+    """
     available = available_methods(study)
     if methods := tuple(name for name in study.reports.reliability_methods if name in available):
         layout = ReliabilityLayout(

@@ -77,8 +77,13 @@ class AccuracyLayout(MethodsStepLayout):
 def accuracy_layout(
     study: Study, wrong: Mapping[str, int], domain: str = "mathematics", *, remark: str = "", **fields: Any
 ) -> AccuracyLayout:
-    """Return the layout for the main backbone at the end of training, changed by `fields`; its remark stands before the
-    sentences about rows known to be wrong."""
+    """Return the layout for the main backbone at the end of training, changed by `fields`.
+
+    Args:
+        wrong: By data set, how many of its rows are known to be wrong.
+        remark: Sentence of the caption that stands before those about rows known to be wrong.
+        fields: Further or other fields.
+    """
     sets = study.evaluation_sets(domain)
     given = {"step": study.policy.steps, "methods": main_methods(study)} | fields
     shown = {name: study.datasets[name] for name in sets if name in wrong}

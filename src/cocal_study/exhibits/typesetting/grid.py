@@ -209,11 +209,15 @@ def metric_block(
     highlight: str | None = None,
     **style: Any,
 ) -> Block:
-    """Return a block with a column for each metric of each case, data sets or others, from left to right.
+    """Return a block with a column for each metric of each case.
 
     Args:
+        corner: Title above the row names.
+        cases: Data sets or other cases from left to right.
+        metrics: Metrics of each case.
         groups: Title of each group of rows, and the labels of its rows by their names.
         cells: The values; there may be more than the block shows.
+        titles: Titles of the metrics.
         highlight: Name of the row whose label is bold.
         style: Further fields of the block.
     """

@@ -237,9 +237,12 @@ def predict_rivals(
     """Compute the confidences of all rivals on one checkpoint: as they are, and by each calibrator.
 
     Args:
+        scorer: What gives the scores.
+        fits: Calibrators of the same rivals.
         samples: Number of evaluated responses per question, by question set.
         responses: Folder of the checkpoint's responses ({set}.parquet).
         features: Folder of their features ({set}.zarr), if a rival reads them.
+        checkpoint: The policy.
 
     Returns:
         Table in the contract PREDICTIONS whose methods are named by `cocal_study.planning.rivals.named`. A score

@@ -169,7 +169,8 @@ def fit_rivals(
 
     Args:
         experience: For each basis rows of a table from `cocal_study.methods.recalibration.confidences.read_experience`,
-            and float64 (n,) for each rival and companion: the scores of these rows, NaN where there is none.
+        and
+            float64 (n,) for each rival and companion: the scores of these rows, NaN where there is none.
         learnt_scores: The learnt scores by the names of their rivals.
     """
     fits = []
