@@ -55,10 +55,17 @@ def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) 
         and, last, training_error_share (a share in [0, 1]; the columns of test responses are empty).
 
     Raises:
-        ContractError: if a method lacks a budget in the cube or among the companions.
+        ContractError: if a method lacks a budget in the cube or among the companions, or if the methods' accuracies
+            differ, since they did not score the same responses.
     """
     shares = {(_EXPERIENCE[spec.order], spec.steps): spec.training_error_share for spec in companions}
     tested = read_curves(layout, metrics, ("accuracy", "mean_confidence"))
+    accuracies = tested.loc[tested["metric"] == "accuracy", "value"]
+    if np.ptp(accuracies) > 1e-9:
+        raise ContractError(
+            f"metrics: macro accuracy at step {layout.step} lies between {accuracies.min():.4f} and "
+            f"{accuracies.max():.4f}; all methods and budgets must score the same responses; rerun their predictions"
+        )
     trained = tested.loc[tested["metric"] == "accuracy", ["source_step", "method"]]
     trained = trained.assign(metric="training_error_share", value=np.nan)
     for row, budget, method in trained[["source_step", "method"]].itertuples():

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
 from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import escape, latex
@@ -67,6 +69,14 @@ def test_long_names_are_broken():
     text = latex(grid(block))
     assert r"\begin{tabular}{p{0.600\textwidth}*{1}{c}}" in text
     assert "\n\\raggedright r & 1 \\\\\n" in text
+
+
+def test_rows_that_do_not_fill_the_columns_are_refused():
+    row = Row("r", (Cell("1"),))
+    with pytest.raises(ValueError, match=r"\[1, 2\] columns"):
+        Block("", ((Head("A"), Head("B")),), (Group((row,)),))
+    with pytest.raises(ValueError, match=r"\[1, 2\] columns"):
+        Block("", ((Head("AB", 2),), (Head("A"),)), (Group((row,)),))
 
 
 def test_escape():

@@ -108,6 +108,9 @@ class Block:
         width: Share of the text width to which print scales the block; None keeps its natural width.
         names: Share of the text width that print gives to the row names, breaking longer names; None gives them what
             they need.
+
+    Raises:
+        ValueError: if a row of titles or of values does not fill the columns.
     """
 
     corner: str
@@ -116,6 +119,12 @@ class Block:
     align: Literal["c", "r", "l"] = "c"
     width: float | None = None
     names: float | None = None
+
+    def __post_init__(self) -> None:
+        widths = {sum(head.span for head in line) for line in self.heads}
+        widths |= {len(row.cells) for group in self.groups for row in group.rows}
+        if len(widths) != 1:
+            raise ValueError(f"the rows of a block have {sorted(widths)} columns")
 
     @property
     def columns(self) -> int:
