@@ -10,6 +10,7 @@ observed or not observed. A margin of a confidence that is constant or at chance
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, NamedTuple
@@ -65,15 +66,19 @@ class NotAssessableError(Exception):
     """A source does not know a quantity; the message says why."""
 
 
-class Reader:
+class Reader(ABC):
     """A source, of which a predicate asks numbers."""
 
     level = 0.95
     """Confidence level of the intervals."""
 
+    @abstractmethod
     def read(self, quantity: Quantity) -> Estimate:
-        """A number; `NotAssessableError` if the source has none."""
-        raise NotImplementedError
+        """A number.
+
+        Raises:
+            NotAssessableError: if the source has none.
+        """
 
     def variants(self, method: str, case: Case) -> Sequence[str]:
         """The methods that a name stands for on a backbone: several for a group of layers."""

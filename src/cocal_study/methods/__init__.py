@@ -1,1 +1,1 @@
-"""Methods of confidence estimation, those in one module that are computed alike, and their predictions (appendix B)."""
+"""Methods of confidence estimation, one module each, and the table of their predictions (appendix B)."""

@@ -32,12 +32,21 @@ METHOD = Method(
     colour="#e1c706",
     marker="v",
 )
-RIVALS = tuple(
-    Rival(name=name, label=label, position=position, method=METHOD.name, score=f"{__name__}:{function}")
-    for name, label, position, function in (
-        ("self-consistency-loo", "SelfConsis (leave-one-out)", 40, "score"),
-        ("semantic-entropy", "Semantic entropy", 50, "semantic_entropy"),
-    )
+RIVALS = (
+    Rival(
+        name="self-consistency-loo",
+        label="SelfConsis (leave-one-out)",
+        position=40,
+        method=METHOD.name,
+        score=f"{__name__}:score",
+    ),
+    Rival(
+        name="semantic-entropy",
+        label="Semantic entropy",
+        position=50,
+        method=METHOD.name,
+        score=f"{__name__}:semantic_entropy",
+    ),
 )
 
 

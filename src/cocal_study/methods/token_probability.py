@@ -27,17 +27,23 @@ METHOD = Method(
     colour="#74297c",
     marker="P",
 )
-
-
-def _rival(name: str, label: str, position: int, function: str, **fields: bool) -> Rival:
-    score = f"{__name__}:{function}"
-    return Rival(name=name, label=label, position=position, method=METHOD.name, score=score, **fields)
-
-
 RIVALS = (
-    _rival(METHOD.name, METHOD.label, 10, "score"),
-    _rival("least-token-probability", "Least token probability", 20, "least_score"),
-    _rival("length", "Length (shorter is surer)", 30, "length_score", ranks_only=True),
+    Rival(name=METHOD.name, position=10, method=METHOD.name, score=f"{__name__}:score"),
+    Rival(
+        name="least-token-probability",
+        label="Least token probability",
+        position=20,
+        method=METHOD.name,
+        score=f"{__name__}:least_score",
+    ),
+    Rival(
+        name="length",
+        label="Length (shorter is surer)",
+        position=30,
+        method=METHOD.name,
+        score=f"{__name__}:length_score",
+        ranks_only=True,
+    ),
 )
 
 
