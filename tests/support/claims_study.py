@@ -1,6 +1,6 @@
 """A small study with everything from which claims are judged, for their tests."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -9,7 +9,7 @@ from cocal.metrics.settings import MetricSettings
 from cocal_study.cubes.cube import evaluate_cells
 from cocal_study.cubes.resamples import Resamples, resamples_of
 from cocal_study.evidence.estimates import Estimate
-from cocal_study.evidence.predicates import Quantity, Reader
+from cocal_study.evidence.predicates import Case, Quantity, Reader
 from cocal_study.evidence.sources import StudyScope
 from cocal_study.planning.costs import Cost, Latency
 from coded_inputs import coded_specs
@@ -63,4 +63,10 @@ class Told(Reader):
     """A source that tells what a function returns."""
 
     def __init__(self, read: Callable[[Quantity], Estimate], variants: Callable | None = None):
-        self.read, self.variants = read, variants or super().variants
+        self._read, self._variants = read, variants or super().variants
+
+    def read(self, quantity: Quantity) -> Estimate:
+        return self._read(quantity)
+
+    def variants(self, method: str, case: Case) -> Sequence[str]:
+        return self._variants(method, case)

@@ -38,8 +38,9 @@ class Printed(NamedTuple):
         text: Its text without the mark.
         mark: "best", "second" or "".
         value: The number, in percent for accuracies; NaN if the text is not a single number.
-        backbone: Backbone in a table of accuracy and confidence quality; this and the others are "" in other tables.
-        step: Step of its policies; -1 in other tables.
+        backbone: Backbone in a table of accuracy and confidence quality. In other tables step is -1, and this and what
+            follows are "".
+        step: Step of its policies.
         dataset: Its data set or macro average.
         method: Its method.
         metric: One of the values of `METRICS`.
@@ -140,7 +141,7 @@ class Published:
         return float(found.iloc[0]), f"{self.tables[table].label}, {row}, {column}"
 
     def metric(self, table: str, method: str, metric: str, dataset: str = MACRO) -> tuple[float, str]:
-        """A method's metric on a set by the set's title, and its place in the same way; accuracies are shares."""
+        """A method's metric on a set by the set's title, and its place as `cell` gives it; accuracies are shares."""
         (title,) = (title for title, name in METRICS.items() if name == metric)
         value, place = self.cell(table, METHODS[method].label, f"{dataset}: {title}")
         return value / (100 if metric == "accuracy" else 1), place

@@ -33,7 +33,7 @@ class Layout(StepLayout):
     """The contents of the table."""
 
     last_stage: Count
-    """First step of the last stage; the last one is the step of the policy."""
+    """First step of the last stage, which ends with the step of the policy."""
     rivals: dict[Name, Names]
     """Names of the rivals, in the order of the rows, by their calibrations."""
     labels: dict[Name, str]

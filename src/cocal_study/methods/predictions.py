@@ -34,7 +34,11 @@ class Checkpoint(NamedTuple):
 
 
 def predict(
-    names: Sequence[str], sets: EvaluationSets, folders: Mapping[str, Path], inputs: Inputs, checkpoint: Checkpoint
+    names: Sequence[str],
+    sets: EvaluationSets,
+    folders: Mapping[str, Path],
+    inputs: Inputs,
+    checkpoint: Checkpoint,
 ) -> pd.DataFrame:
     """Compute the predictions of methods on one checkpoint (`cocal.store.contracts.PREDICTIONS`).
 
@@ -49,10 +53,10 @@ def predict(
         checkpoint: The policy.
 
     Raises:
-        ConfigError: if a method is evaluated on another policy.
+        ConfigError: if a method is evaluated on another policy, or something that it needs is not given.
         ContractError: if a file breaks its contract.
     """
-    methods = _of_policy(names, checkpoint.algorithm)
+    methods = _check_needs(names, checkpoint.algorithm, folders, inputs)
     table = predictions_of(_estimated(methods, sets, folders, inputs, checkpoint.step), checkpoint)
     check_shared_responses(table)
     return table
@@ -138,13 +142,25 @@ def _grouped(methods: Sequence[Method], field: str) -> dict[str, list[Method]]:
     return groups
 
 
-def _of_policy(names: Sequence[str], algorithm: str) -> list[Method]:
-    """The methods, once each and in the order of the registry; all are evaluated on the policy of the algorithm."""
-    methods = [METHODS[name] for name in sorted({*names}, key=list(METHODS).index)]
+def _check_needs(names: Sequence[str], algorithm: str, folders: Mapping[str, Path], inputs: Inputs) -> list[Method]:
+    """The methods, once each and in the order of the registry; everything that they need is given."""
+    unknown = [name for name in names if name not in METHODS]
+    if unknown or not names:
+        raise ConfigError(f"methods: {unknown[0] if unknown else 'none'} given; known are {', '.join(METHODS)}")
+    methods = [method for method in METHODS.values() if method.name in names]
     for method in methods:
         if method.policy != algorithm:
             raise ConfigError(
                 f"{method.name} is evaluated on responses of the {method.policy} policy, not of {algorithm}"
+            )
+        if method.prompt_format not in folders:
+            raise ConfigError(f"{method.name} needs responses in the {method.prompt_format} format; none are given")
+        if method.experience and not (
+            method.prompt_format in inputs.features and inputs.companions.get(method.experience)
+        ):
+            raise ConfigError(
+                f"{method.name} needs features in the {method.prompt_format} format, and companions on "
+                f"{method.experience}; give both"
             )
     return methods
 

@@ -87,6 +87,9 @@ def test_coupled_methods_state_their_confidence_in_their_own_format(study, metho
     np.testing.assert_array_equal(table["confidence"], study.verbal["confidence"])
     assert set(table["seed"]) == set(table["source_step"]) == {-1}
     assert table["correct"].tolist() == study.verbal["correct"].tolist()
+    study.prompt_format = "verbal"
+    with pytest.raises(ConfigError, match=f"{method} needs responses in the {method} format; none are given"):
+        study.run(method)
 
 
 # Protocol
@@ -153,5 +156,7 @@ def test_responses_that_do_not_do_are_refused(study, rows, column, value, method
 def test_a_method_of_another_policy_is_refused(study):
     with pytest.raises(ConfigError, match="base-verbal is evaluated on responses of the base policy, not of grpo"):
         study.run("base-verbal")
+    with pytest.raises(ConfigError, match="methods: none given"):
+        study.run()
     study.algorithm = "base"
     assert study.run("base-verbal")["method"].unique().tolist() == ["base-verbal"]

@@ -112,7 +112,7 @@ class BackboneLayout(Layout):
 class StepLayout(BackboneLayout):
     """Fields of every table of one backbone at one step of its policy."""
 
-    step: Step
+    step: Count
     """Step of the policy that is shown."""
 
 
@@ -130,9 +130,12 @@ class MethodsLayout(BackboneLayout):
 
 
 class MethodsStepLayout(MethodsLayout, StepLayout):
-    """Fields of every table and figure that compares methods at one step; the pre-RL model has step 0 of "base"."""
+    """Fields of every table and figure that compares methods at one step."""
 
     apart: ClassVar[tuple[str, ...]] = ("step",)
+
+    step: Step
+    """Step of the policies that are shown; the pre-RL model has step 0 of "base"."""
 
 
 class CurvesLayout(MethodsLayout):
@@ -238,8 +241,8 @@ class Exhibit:
 
     @property
     def waits_for(self) -> dict[str, Files]:
-        """The inputs of its rule, by kind, with the reports of the checks of the backbones that it shows; a folder of
-        companions of several steps is one output of their rule."""
+        """The inputs of its rule, by kind, with the reports of the checks of the backbones that it shows. It waits for
+        the folder that holds companions of several steps, which is one output of their rule."""
         backbones = self.layout.measured() if self.layout else ()
         checks = {"checks": [checks_file(name) for name in backbones]} if backbones else {}
         folders = {kind: list(dict.fromkeys(map(dirname, self.read.get(kind, ())))) for kind in COMPANIONS}

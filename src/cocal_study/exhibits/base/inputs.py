@@ -48,12 +48,15 @@ READERS: dict[str, Callable[[Path], Any]] = {
 }
 """By kind, what an exhibit is given of a file:
 
-- metrics: A metric cube (`cocal_study.cubes.cube`).
-- resamples: The metrics of every resample behind it.
-- predictions, responses, rollouts, questions, answered: Tables in their contracts; answered are the responses to the
-  mathematical sets, with the log-probabilities of their tokens.
+- metrics: A metric cube (`cocal_study.cubes.cube`), which also has the dimensions that its comparison varies: what
+  companions learnt from (`source_step`), or which states they read (`layer` and `pooling`).
+- resamples: The metrics of every resample behind a cube.
+- predictions: Tables in the contract `PREDICTIONS`.
+- responses, rollouts, questions, answered: The columns above of tables in their contracts; answered are the responses
+  to the mathematical sets, whether they are right and the log-probabilities of their tokens.
 - scores: Scores of online companions on the rollouts that follow.
-- companions, replayed: Specs of companions; replayed are CoCal's at the last step where companions are PostCal's.
+- companions, replayed: Specs of companions; tables/conditions has PostCal's as
+  companions and CoCal's at the last step as replayed.
 - latency: Inference times.
 - published, ledger: The paper's numbers and claims.
 - replicates, central: What `cocal spread` has gathered of tables/claims.csv over replicates of the study, and of its
@@ -116,12 +119,12 @@ def origin_of(layout: Layout, files: Mapping[str, Path | Sequence[Path]], output
             ancestors, was made from other files than those that are there now.
     """
     shown = {name: getattr(layout, name, None) for name in ("backbone", "step")}
-    needed = {name: value for name, value in shown.items() if value is not None}
+    stated = {name: value for name, value in shown.items() if value is not None}
     kinds = {kind: [given] if isinstance(given, Path) else given for kind, given in files.items()}
     sources = []
     for kind, paths in kinds.items():
         # predictions are of several policies, from which the exhibit chooses by their columns
-        own = {name: value for name, value in needed.items() if (kind, name) != ("predictions", "step")}
+        own = {name: value for name, value in stated.items() if (kind, name) != ("predictions", "step")}
         if kind not in OF_REPOSITORY:  # whose place differs from folder to folder
             sources += [Source(path, **own) for path in paths]
     made = descent(output, "exhibit", layout.identity(), sources)

@@ -25,9 +25,9 @@ def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") ->
     Args:
         study: The study as its file has it, with relative paths.
         wrong: By question set, how many of its rows are known to be wrong
-        (`cocal_study.questions.registry.known_wrong`). repository: Path from the folder of the results to the
-        repository, which holds the paper's numbers. Exhibits of
-            regimes that it does not hold are left out.
+            (`cocal_study.questions.registry.known_wrong`).
+        repository: Path from the folder of the results to the repository, which holds the paper's numbers. Exhibits of
+            what was gathered elsewhere are left out where it does not hold that.
     """
     found = [
         _placed(replace(one, module=name, name=one.name or name), Path(repository))

@@ -152,8 +152,8 @@ def _rows(path: Path, cell: Mapping[str, Any], members: Sequence[str]) -> tuple[
 
 
 def _wanted(name: str, rows: pd.DataFrame, others: set[str]) -> Callable[[Product], bool]:
-    """A function that tells of an ancestor of predictions whether a method's confidences, these rows, rest on it; the
-    others are question sets that have none of them."""
+    """A function that tells whether a method's confidences rest on an ancestor of the predictions. These are the rows
+    of its predictions, and the others are question sets that have none of them."""
     method, companions = METHODS.get(name), rows[list(_COMPANION)].drop_duplicates().astype(str).to_dict("records")
 
     def wanted(product: Product) -> bool:

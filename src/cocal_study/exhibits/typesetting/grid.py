@@ -265,8 +265,8 @@ def _by_cell(numbers: pd.DataFrame) -> pd.DataFrame:
 def short_rates(
     numbers: pd.DataFrame, floors: QualitySettings, groups: Mapping[str, Collection[str]]
 ) -> dict[tuple[str, str], set[str]]:
-    """Return the names of the shares (`RATES`) below their floor for each data set and method, and for each macro
-    average, which has the names of all of its sets."""
+    """Return the names of the shares (columns `RATES`) below their floor for each data set and method, and for each
+    macro average, which has the names of all of its sets."""
     found = {key: set(shortfalls(rates, floors)) for key, rates in _by_cell(numbers).iterrows()}
     for macro, datasets in groups.items():
         for method in numbers["method"].unique():
@@ -282,7 +282,7 @@ def doubts(short: Mapping[tuple[str, str], set[str]], floors: QualitySettings) -
 
 
 def degenerate_cells(numbers: pd.DataFrame) -> set[tuple[str, str]]:
-    """Return the data sets and methods whose confidence is degenerate by the intervals of a table."""
+    """Return the data sets and methods whose confidence is degenerate by the columns metric, lower and upper."""
     bounds = {
         row.Index: (row.lower, row.upper) for row in numbers.set_index(["dataset", "method", "metric"]).itertuples()
     }
@@ -297,7 +297,7 @@ def degenerate_note(found: Collection[tuple[str, str]]) -> str:
 
 
 def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Sequence[str]) -> Block:
-    """Return a block with the shares of the responses (`RATES`) behind each method's values, in percent. Shares that
+    """Return a block with the shares of the responses (columns `RATES`) behind each method's values, in percent. Shares that
     apply to no method are left out."""
     rates = _by_cell(numbers)
     known = [name for name in _RATES if rates[name].notna().any()]
