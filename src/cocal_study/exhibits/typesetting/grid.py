@@ -297,8 +297,8 @@ def degenerate_note(found: Collection[tuple[str, str]]) -> str:
 
 
 def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Sequence[str]) -> Block:
-    """Return a block with the shares of the responses (columns `RATES`) behind each method's values, in percent. Shares that
-    apply to no method are left out."""
+    """Return a block with the shares of the responses (columns `RATES`) behind each method's values, in percent. Shares
+    that apply to no method are left out."""
     rates = _by_cell(numbers)
     known = [name for name in _RATES if rates[name].notna().any()]
     cells = {(*key, name): Cell(metric_text("accuracy", row[name])) for key, row in rates.iterrows() for name in known}
