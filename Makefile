@@ -219,6 +219,7 @@ rehearsal-single-gpu: $(INSTALLED)
 lint: $(INSTALLED)
 	ruff check --no-cache .
 	ruff format --check .
+	basedpyright
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 

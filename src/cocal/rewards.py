@@ -162,9 +162,9 @@ def dcpo_advantages(
         correct = verdicts > 0.5  # none counts as wrong in its group
         calibration = dcpo_calibration(correct, confidence, size, group_weight, invalid)
         own = slice(trainer.accelerator.process_index * len(ids), (trainer.accelerator.process_index + 1) * len(ids))
-        parts = [group_advantages(part, size)[own] for part in (correct, calibration)]
+        task, stated = (group_advantages(part, size)[own] for part in (correct, calibration))
         starts = [confidence_start(one, lambda part: plain_texts(tokenizer, [part])[0]) for one in ids]
-        found = token_advantages(*parts, starts, length) * ~np.isnan(verdicts[own, None])
+        found = token_advantages(task, stated, starts, length) * ~np.isnan(verdicts[own, None])
         batch["advantages"] = torch.as_tensor(found, dtype=torch.float32, device=batch["completion_ids"].device)
         trainer._metrics["train" if training else "eval"]["rewards/calibration/mean"].append(float(calibration.mean()))
         return batch

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from logging import WARNING, LogRecord
 from pathlib import Path, PurePath
+from typing import Any
 
 from snakemake.logging import ColorizingTextHandler, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
@@ -62,9 +63,11 @@ def remaining(jobs: Mapping[str, int], finished: Sequence[tuple[str, float]], ru
 class LogHandler(LogHandlerBase):
     """Prints the lines. Snakemake calls it from one thread with one record after another."""
 
-    writes_to_stream = True
-    writes_to_file = has_filter = needs_rulegraph = False
-    has_formatter = True
+    writes_to_stream: bool = True
+    writes_to_file: bool = False
+    has_filter: bool = False
+    needs_rulegraph: bool = False
+    has_formatter: bool = True
 
     def __post_init__(self) -> None:
         self._jobs, self._planned, self._failures = {}, {}, {}
@@ -107,7 +110,7 @@ class LogHandler(LogHandlerBase):
     def _resources_info(self, record: LogRecord) -> None:
         self._side_by_side = getattr(record, "cores", None) or getattr(record, "nodes", None) or self._side_by_side
 
-    def _run_info(self, record: LogRecord) -> str:
+    def _run_info(self, record: Any) -> str:
         """The number of jobs and the expected time; at the end of a dry-run, the table of jobs precedes them."""
         again, self._planned = bool(self._planned), {name: n for name, n in record.stats.items() if name != "total"}
         jobs, left = f"{record.stats['total']} job(s)", remaining(self._planned, (), ())[1]
@@ -116,7 +119,7 @@ class LogHandler(LogHandlerBase):
         text = f"{self._words.format(record)}\n{jobs}, about {in_words(left)} if one ran after the other"
         return text if again else ""
 
-    def _job_info(self, record: LogRecord) -> str:
+    def _job_info(self, record: Any) -> str:
         """A long job says itself how far it is, and each has a line when it ends; a dry-run says why each would run."""
         self._jobs[record.jobid] = record, time.monotonic()
         if not self.common_settings.dryrun:
@@ -125,7 +128,7 @@ class LogHandler(LogHandlerBase):
             return f"{_named(record):<36}  {' '.join(record.reason.split())[:100]}"
         return ""
 
-    def _job_finished(self, record: LogRecord) -> str:
+    def _job_finished(self, record: Any) -> str:
         started, since = self._jobs[record.job_id]
         took = time.monotonic() - since
         self._running.discard(record.job_id)
@@ -134,12 +137,13 @@ class LogHandler(LogHandlerBase):
         if not started.output:  # a target without outputs, such as all
             return ""
         self._built += map(str, started.output)
-        running = [(one.rule_name, time.monotonic() - begun) for one, begun in map(self._jobs.get, self._running)]
+        jobs = map(self._jobs.__getitem__, self._running)
+        running = [(one.rule_name, time.monotonic() - begun) for one, begun in jobs]
         share, left = remaining(self._planned, self._finished, running)
         rest = f", about {in_words(left / self._side_by_side)} left" if left >= 1 else ""
         return _line(_named(started), f"done in {in_words(took):<12}  {min(int(100 * share), 99)} % of the work{rest}")
 
-    def _job_error(self, record: LogRecord) -> str:
+    def _job_error(self, record: Any) -> str:
         """Name of the failed job, the path of its log and the end of that log."""
         self._running.discard(record.jobid)
         if self._stopped:
@@ -175,6 +179,6 @@ def _line(name: str, text: str) -> str:
     return job_line(time.strftime("%H:%M:%S"), name, text)
 
 
-def _named(job: LogRecord) -> str:
+def _named(job: Any) -> str:
     """A job's rule and wildcards."""
     return " ".join([job.rule_name, *map(str, job.wildcards.values())])

@@ -43,7 +43,7 @@ def equal(gold: Read, answer: Read) -> bool:
 def _unwrapped(gold: Read, answer: Read) -> tuple[Read, Read]:
     """The two answers; of an equation with a name on its left, the right side alone if the other is no equation."""
     if (_in_set(gold) and not isinstance(answer, sympy.Eq)) or (_in_set(answer) and not isinstance(gold, sympy.Eq)):
-        return (side.rhs if _in_set(side) else side for side in (gold, answer))
+        return gold.rhs if _in_set(gold) else gold, answer.rhs if _in_set(answer) else answer
     first, second = _named(gold), _named(answer)
     if first is not None and second is None and not relations_of(answer):
         return first, answer
@@ -156,10 +156,10 @@ def _relation_is_set(relations: tuple[Read, ...], other: Read) -> bool:
         return False
     functions = {part: sympy.Dummy(real=True) for relation in relations for part in relation.atoms(AppliedUndef)}
     relations = tuple(relation.xreplace(functions) for relation in relations)
-    names = set().union(*(relation.free_symbols for relation in relations))
+    names = {name for relation in relations for name in relation.free_symbols}
     if not isinstance(other, sympy.Set) or len(names) != 1:
         return False
-    found = solutions(sympy.And(*relations, evaluate=False) if len(relations) > 1 else relations[0], *names)
+    found = solutions(relations[0] if len(relations) == 1 else sympy.And(*relations, evaluate=False), *names)
     return found is not None and _equal_sets(found, other)
 
 

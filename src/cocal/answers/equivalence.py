@@ -7,7 +7,7 @@ import signal
 from collections.abc import Hashable, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Pair = tuple[str, str]
-"""Gold answer and answer, in this order: a gold may state a label that the answer lacks."""
+Pair = tuple[str | None, str | None]
+"""Forms of gold answer and answer, in this order: a gold may state a label that the answer lacks. None is no form."""
 
 _CHUNK = 16
 """Number of comparisons that are sent to a process together; each takes a few milliseconds."""
@@ -134,7 +134,8 @@ class Verifier:
         given_up: list[Rows] = []
 
         def linked(pairs: list[Rows]) -> list[bool]:
-            texts = [_compared(self._form(answers[first]), self._form(answers[second])) for first, second in pairs]
+            given = ((answers[first] or "", answers[second] or "") for first, second in pairs)
+            texts = [_compared(self._form(first), self._form(second)) for first, second in given]
             verdicts = {pair: _obvious(*pair) for pair in texts}
             undecided = [pair for pair, verdict in verdicts.items() if verdict is None]
             judged = self._judge(list(dict.fromkeys(both for a, b in undecided for both in ((a, b), (b, a)))))
@@ -180,7 +181,7 @@ class Verifier:
         chunk that fails are judged one by one with the full time for each, so that only the pair at fault is given up.
         A pair that failed within its bounds is judged a second time.
         """
-        large = {text for text in dict.fromkeys(text for pair in pairs for text in pair) if too_large(text)}
+        large = {text for text in dict.fromkeys(text for pair in pairs for text in pair) if text and too_large(text)}
         compared = [pair for pair in pairs if large.isdisjoint(pair)]
         chunks = [compared[start : start + _CHUNK] for start in range(0, len(compared), _CHUNK)]
         together = self._compare(chunks, min(_CHUNK_TIMEOUT, self._settings.timeout))
@@ -249,7 +250,7 @@ class _Outcome(NamedTuple):
     lost: list[list[Pair]]
 
 
-def _compared(gold: str | None, answer: str | None) -> tuple[str | None, str | None]:
+def _compared(gold: str | None, answer: str | None) -> Pair:
     """The two forms without what only one of them states, such as a unit."""
     if gold is None or answer is None or gold == answer:
         return gold, answer
@@ -277,7 +278,8 @@ def _start(memory_mb: int, workers: int) -> "ProcessPool":
 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["cocal.answers.comparison", "cocal.answers.algebra"])
-    pool = ProcessPool(workers, initializer=prepare, initargs=(memory_mb,), context=context)
+    of_pebble = cast(Any, context)  # it names the type of a module that has the functions of a context
+    pool = ProcessPool(workers, initializer=prepare, initargs=(memory_mb,), context=of_pebble)
     try:
         pool.schedule(compare_all, args=([], 0.0)).result()
     except BrokenProcessPool:

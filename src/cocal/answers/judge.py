@@ -40,6 +40,7 @@ class Judge(Protocol):
         Returns:
             bool (n,); False for a response without an answer and for an undecided one.
         """
+        ...
 
     def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> Verdicts:
         """Equivalence classes of the answers within each pool (`cocal.answers.judge.partition`).
@@ -53,6 +54,7 @@ class Judge(Protocol):
             int64 (n,): classes of each pool, numbered from 0 in the order in which they first occur; -1 without an
             answer. Two answers whose comparison is undecided count as not equivalent.
         """
+        ...
 
 
 class ExactMatch:

@@ -102,7 +102,7 @@ def aligned(gold: str, answer: str) -> tuple[str, str]:
 def _measured(text: str, beside: str) -> tuple[str, str | None]:
     """The value of a quantity and its unit; the text itself and None where it has none."""
     if found := _PRICE.fullmatch(text):
-        return found[found.lastindex], _unit_name(re.sub(rf"{_NUMBER}|[\s\\]|US", "", text))
+        return found[found.lastindex or 0], _unit_name(re.sub(rf"{_NUMBER}|[\s\\]|US", "", text))
     found = _UNIT.fullmatch(text)
     if found is None and (with_unit := _UNIT.fullmatch(beside)) and (with_unit["text"] or with_unit["word"]):
         found = _ATTACHED.fullmatch(text)

@@ -8,6 +8,7 @@ processes of `cocal.answers.comparison` import this module.
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from typing import TypeAlias
 
 import sympy
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig, latex2sympy
@@ -34,7 +35,7 @@ _CONSTANTS = {"I": r"\text{I}", "E": r"\text{E}"}
 _INDEX = re.compile(r"\\(?:sum|prod)|_\{?i")
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])")
 
-Read = sympy.Basic | sympy.MatrixBase
+Read: TypeAlias = sympy.Basic | sympy.MatrixBase
 
 
 @lru_cache(maxsize=512)

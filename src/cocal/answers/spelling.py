@@ -6,7 +6,7 @@ for computer algebra (`cocal.answers.algebra`).
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -74,7 +74,7 @@ _WORDS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen"
 )
-_SMALL = _WORDS.split()
+_SMALL: Sequence[str] = _WORDS.split()
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|log|exp|max|min|gcd|lcm"
 _END = "(?![A-Za-z])"
@@ -239,7 +239,7 @@ def _bare(text: str) -> str:
         text = _TRAILING.sub("", _LEADING.sub("", text)) or text
         for wrapping in (_MATH, _FONT, _MARKS):
             wrapped = wrapping.fullmatch(text)
-            if wrapped and _depths(inner := wrapped[wrapped.lastindex].strip())[0] == 0:
+            if wrapped and _depths(inner := wrapped[wrapped.lastindex or 0].strip())[0] == 0:
                 text = inner or text
     return text
 

@@ -54,20 +54,21 @@ def _choose(options: argparse.Namespace, reading: Reading) -> None:
     chosen = rules(pools, classes)
     rows = chosen[options.way]
     values = {"responses": np.bincount(pools.question).tolist()}
-    if voting:
+    if voting and classes is not None:
         shares = vote_shares(pools, classes, rows)
         values["vote_share"] = [None if np.isnan(share) else share for share in shares.tolist()]
     write_decisions(pools, rows, values, options.output)
     print(pools.as_read)
     print(f"{options.output}: the {_TITLES[options.way]} decides {len(rows):,} question{'s' * (len(rows) != 1)}")
     others = [name for name in ("majority", "first") if name in chosen]
-    if compared and pools.largest > 1 and not (classes > 0).any():
+    if classes is not None and pools.largest > 1 and not (classes > 0).any():
         print("  All responses to a question agree. Does the field hold the right answer instead? Then --answer boxed.")
     if not compared and pools.correct is not None:
         print(f"  It is not compared with the majority vote, since {pools.without_answers}.")
-    for name in others if compared else ():
-        changed = int((classes[chosen[name]] != classes[rows]).sum())
-        print(f"  {changed:,} of them get another answer than that of the {_TITLES[name]}")
+    if classes is not None:
+        for name in others:
+            changed = int((classes[chosen[name]] != classes[rows]).sum())
+            print(f"  {changed:,} of them get another answer than that of the {_TITLES[name]}")
     _say_accuracies(pools, {name: chosen[name] for name in (options.way, *others)}, options.resamples)
 
 

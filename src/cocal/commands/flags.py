@@ -48,10 +48,10 @@ class Flag(NamedTuple):
     options: Mapping[str, Any]
     writes: Kind | None = None
 
-    def add_to(self, parser: argparse.ArgumentParser) -> None:
+    def add_to(self, parser: "argparse._ActionsContainer") -> None:
         """Add the flag to a parser, whose default `outputs` holds the kind of every output by its name."""
         name, _, metavar = self.name.partition(" ")
-        shown = {"metavar": metavar} if metavar else {}
+        shown: dict[str, Any] = {"metavar": metavar} if metavar else {}
         action = parser.add_argument(name, **self.options, **shown)
         if self.writes:
             parser.set_defaults(outputs={**(parser.get_default("outputs") or {}), action.dest: self.writes})

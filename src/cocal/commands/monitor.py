@@ -2,8 +2,9 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+import numpy as np
 import pandas as pd
 
 from cocal.commands.words import field_mapping
@@ -50,7 +51,8 @@ def run_monitor(options: argparse.Namespace) -> None:
         )
     ids = (rows[name].tolist() for name in ("prompt_ids", "response_ids"))
     tokens = options.batch_tokens or usual_batch_tokens()
-    confidence = companion.score(policy.model, policy.tokenizer, *ids, target=options.target, batch_tokens=tokens)
+    found = companion.score(policy.model, policy.tokenizer, *ids, target=options.target, batch_tokens=tokens)
+    confidence = cast(np.ndarray, found)  # no courses were asked for
     settings = MetricSettings(resamples=options.resamples)
     found = measured(rows["question"], confidence, rows["correct"].to_numpy(), settings).set_index("metric")
     card = {one.metric: one for one in about.held_out.metrics} if about.held_out else {}

@@ -55,16 +55,17 @@ class Batches:
             batch may be smaller.
         """
         places = None if order is None else torch.from_numpy(order).to(self._device)
-        streamed = None if self._held is not None else self._batched(self._streamed(count, order))
+        held = self._held
+        streamed = self._batched(self._streamed(count, order)) if held is None else iter(())
         for start in range(0, count, self._batch):
             span = slice(start, min(start + self._batch, count))
             chosen = span if places is None else places[span]
-            yield chosen, self._held[chosen] if streamed is None else next(streamed)
+            yield chosen, next(streamed) if held is None else held[chosen]
 
     def _hold(self) -> Tensor:
-        held, filled = None, 0
+        held, filled = torch.empty(0), 0
         for block in self._streamed(len(self._rows)):
-            if held is None:
+            if not filled:
                 held = torch.empty((len(self._rows), block.shape[1]), dtype=block.dtype, device=self._device)
             held[filled : filled + len(block)] = block
             filled += len(block)
@@ -81,10 +82,11 @@ class Batches:
         parts = np.split(rows, borders)
         with ThreadPoolExecutor(1) as reader:
             ahead = reader.submit(self._read, parts[0])
-            for part in [*parts[1:], None]:
-                following = None if part is None else reader.submit(self._read, part)
+            for part in parts[1:]:
+                following = reader.submit(self._read, part)
                 yield ahead.result().to(self._device, non_blocking=True)
                 ahead = following
+            yield ahead.result().to(self._device, non_blocking=True)
 
     def _read(self, rows: np.ndarray) -> Tensor:
         block = torch.from_numpy(self._features.take(rows, self._layer, self._poolings))

@@ -113,6 +113,9 @@ class CompanionMLP(nn.Module):
             with its weights and never trained. The paper's companions do not.
     """
 
+    input_mean: Tensor
+    input_scale: Tensor
+
     def __init__(
         self, inputs: int, widths: Sequence[int], seeds: Sequence[int], targets: int, standardised: bool = False
     ):
@@ -148,7 +151,8 @@ class CompanionMLP(nn.Module):
         """
         generators = [torch.Generator().manual_seed(seed) for seed in self.seeds]
         for place, generator in enumerate(generators):
-            for layer in (*self.linears, self.output):
+            layers: list[Any] = [*self.linears, self.output]
+            for layer in layers:
                 layer.initialise(slice(place, None, len(self.seeds)), generator)
         return generators
 

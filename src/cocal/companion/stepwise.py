@@ -70,7 +70,8 @@ class OnlineCompanions:
     ):
         self.settings, self.inputs, self.window = settings, inputs, window
         self.steps = self.kept_bytes = 0
-        self._format, self._bins = number_format, bins
+        self._format: NumberFormat = number_format
+        self._bins = bins
         self._model = build_model(settings, inputs).to(best_device())
         self._training = Training(self._model, settings)
         self._recent: deque[tuple[Tensor, Tensor]] = deque()
@@ -126,7 +127,7 @@ class OnlineCompanions:
         self._counts["right"] += int((learnt & correct).sum())
         targets = [confidence_targets(t, correct[learnt], group_accuracy[learnt]) for t in self.settings.targets]
         given = states[torch.from_numpy(learnt)], torch.from_numpy(np.stack(targets)[:, None])
-        self._recent.append(tuple(one.to(self._model.device) for one in given))
+        self._recent.append((given[0].to(self._model.device), given[1].to(self._model.device)))
         if any(len(rows) for rows, _ in self._recent):
             size = self.settings.batch_size  # a batch never crosses two steps
             steps = (

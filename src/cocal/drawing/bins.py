@@ -1,5 +1,7 @@
 """Draws accuracy and number of responses by bins of confidence: one reliability diagram above its histogram."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -10,7 +12,7 @@ FEW = 10
 error is up to 0.16."""
 
 _GREY, _PALE = "#6a6a6a", "#a9a9a9"
-_OVER = {"hatch": "////////"}
+_OVER: dict[str, Any] = {"hatch": "////////"}
 _SPARSE = {"facecolor": "none", "edgecolor": _PALE, "linewidth": 0.4, "linestyle": (0, (1.5, 1.5))}
 _IDEAL = {"linestyle": (0, (4, 2.5)), "color": INK, "linewidth": 0.7}
 

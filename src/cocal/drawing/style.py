@@ -64,7 +64,7 @@ def paper_style() -> Iterator[None]:
 
     for library in ("fontTools", "matplotlib"):  # they log every glyph at INFO
         logging.getLogger(library).setLevel(logging.WARNING)
-    with rc_context(_RC):
+    with rc_context(_RC):  # pyright: ignore[reportArgumentType] (the names are known to matplotlib alone)
         yield
 
 

@@ -5,6 +5,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+Reason = Literal["stop", "length", "tool_calls"]
+"""Why a response ended."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -48,5 +51,5 @@ class Completion:
 
     token_ids: list[int]
     logprobs: np.ndarray
-    finish_reason: Literal["stop", "length", "tool_calls"]
+    finish_reason: Reason
     states: np.ndarray | None = None

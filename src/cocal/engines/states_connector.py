@@ -141,7 +141,7 @@ class Sums:
             self._kept["mean"][which] += last
         self._counts[1, places[new]] = stop[new]
         due = new & (every > 0) & (stop < limit) & ((stop - prompt) % np.maximum(every, 1) == 0)
-        self.due = [(step.requests[k], int(stop[k] - prompt[k])) for k in np.flatnonzero(due)]
+        self.due = [(step.requests[k], int(stop[k] - prompt[k])) for k in np.flatnonzero(due).tolist()]
 
     def pooled(self, requests: Sequence[str], poolings: Sequence[str]) -> Tensor:
         """The pooled states of responses, float32 (n, layers, poolings, hidden), in the order of `poolings`."""
@@ -153,8 +153,8 @@ class Sums:
 
     def _put(self, name: str, step: Computed, chosen: np.ndarray, places: np.ndarray, rows: np.ndarray):
         """Keep one state of each of the chosen requests; returns their places and these states."""
-        which, rows = self._indices(places[chosen]), self._indices(rows[chosen])
-        states = torch.stack([one[rows] for one in step.states], dim=1).float()
+        which, here = self._indices(places[chosen]), self._indices(rows[chosen])
+        states = torch.stack([one[here] for one in step.states], dim=1).float()
         self._kept[name][which] = states
         return which, states
 
@@ -286,7 +286,7 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         """What is told of n responses, of shape (n, ...), from their states, float32 (n, layers, poolings, hidden)."""
         return states
 
-    def told(self, found: Tensor) -> Sequence[Any]:
+    def told(self, found: Tensor) -> Sequence[Any] | np.ndarray:
         """What was read of each response, in the form in which the processes of the engine pass it on."""
         return found.numpy()
 

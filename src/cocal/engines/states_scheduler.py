@@ -6,7 +6,7 @@ until its states have been read. What it generates meanwhile is thrown away, and
 engine's client sees what it would see without a companion.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -32,7 +32,7 @@ class Ended(NamedTuple):
     tokens: int
 
 
-class _Reading:
+class _Reading(Scheduler if TYPE_CHECKING else object):
     """Keeps requests that have ended until their states have been read."""
 
     def __init__(self, *arguments, **options):

@@ -1,5 +1,7 @@
 """vLLM's worker, whose model returns the states of chosen blocks, which are handed to the connector in every step."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from vllm.distributed.kv_transfer import get_kv_transfer_group, has_kv_transfer_group
 from vllm.platforms import current_platform
@@ -8,10 +10,13 @@ from vllm.utils.import_utils import resolve_obj_by_qualname
 from cocal.engines.states import FIRST_RUNNER, LAYERS
 from cocal.errors import ConfigError
 
+if TYPE_CHECKING:
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
 _WORKER = "vllm.v1.worker.cpu_worker.CPUWorker" if current_platform.is_cpu() else "vllm.v1.worker.gpu_worker.Worker"
 
 
-class _Returning:
+class _Returning(GPUModelRunner if TYPE_CHECKING else object):
     """vLLM's first model runner. It can return states for EAGLE-3 alone, which its configuration would have to name."""
 
     def _get_eagle3_aux_layers_from_config(self) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """Hidden states of responses, from teacher-forced passes over their exact token ids."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def states_and_tokens(
     plain = output_is_plain(policy.model, [*prompts[0], *responses[0]])
     options = {"layers": layout.layers, "pad": policy.pad, "poolings": layout.poolings, "prefixes": prefixes}
     found = score(policy.model, prompts, responses, batches, logprobs="sliced" if plain else True, **options)
-    return found.features, np.concatenate([token_inputs(one, np.array([len(one)])) for one in found.logprobs])
+    return found.features, np.concatenate([token_inputs(one, np.array([len(one)])) for one in found.logprobs or ()])
 
 
 def token_inputs(logprobs: np.ndarray, until: np.ndarray) -> np.ndarray:
@@ -78,7 +79,7 @@ def inputs_of(
     batch_tokens: int,
     tokens: bool,
     every: int | None = None,
-    take: Callable[[int, np.ndarray], None] | None = None,
+    take: Callable[[int, np.ndarray], None] | Any = None,
 ) -> np.ndarray:
     """What a companion reads of n responses, float32 (n, inputs): pooled states, and `token_inputs` behind them if they
     are wanted. With `every`, `take` is called with the place of each response and what is read after every so many
@@ -87,7 +88,7 @@ def inputs_of(
     if every:
         lengths = [np.arange(every, len(ids), every) for ids in responses]
 
-        def grown(row: int, states: np.ndarray, logprobs: np.ndarray | None) -> None:
+        def grown(row: int, states: np.ndarray, logprobs: Any) -> None:
             take(row, _flat(states, token_inputs(logprobs, lengths[row]) if tokens else None))
 
         prefixes = Prefixes(lengths, grown)

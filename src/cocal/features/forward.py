@@ -6,7 +6,7 @@ Hidden states are pooled inside the forward pass (equation 6), so that no layer'
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from torch.nn.functional import cross_entropy
 from cocal.errors import ContractError
 from cocal.models.loading import decoder_of, text_config
 from cocal.models.text import Tokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 RESPONSE_POOLINGS = ("last", "mean")
 """The poolings of a response: its last token, and the mean over its tokens (equation 6)."""
@@ -27,7 +30,7 @@ _TOKENS_PER_SUM = 256
 """Tokens per row that are summed at once; it bounds the float32 copy of bfloat16 states."""
 
 
-def resolve_layers(layers: str | Sequence[int], blocks: int) -> tuple[int, ...]:
+def resolve_layers(layers: Literal["final", "all"] | Sequence[int], blocks: int) -> tuple[int, ...]:
     """Return the zero-based block indices for "final", "all", or a list of indices, which gets the final block too.
 
     Raises:
@@ -45,7 +48,7 @@ def resolve_layers(layers: str | Sequence[int], blocks: int) -> tuple[int, ...]:
 
 @contextmanager
 def capture(
-    blocks: Sequence[nn.Module],
+    blocks: nn.ModuleList,
     layers: Sequence[int],
     begin: torch.Tensor,
     end: torch.Tensor,
@@ -110,7 +113,8 @@ def _mean(hidden: torch.Tensor, begin: torch.Tensor, end: torch.Tensor) -> torch
     positions = torch.arange(hidden.shape[1], device=begin.device)
     weight = ((positions >= begin[:, None]) & (positions < end[:, None])).float() / (end - begin)[:, None]
     parts = zip(weight.split(_TOKENS_PER_SUM, dim=1), hidden.split(_TOKENS_PER_SUM, dim=1), strict=True)
-    return sum(torch.einsum("bt,bth->bh", share, states.float()) for share, states in parts)
+    means = (torch.einsum("bt,bth->bh", share, states.float()) for share, states in parts)
+    return sum(means)  # pyright: ignore[reportReturnType] (there is always a part, so that this is no 0)
 
 
 def _prefixes(hidden: torch.Tensor, begin: torch.Tensor, until: torch.Tensor) -> torch.Tensor:
@@ -152,7 +156,7 @@ class Pooled(NamedTuple):
 
 @torch.no_grad()
 def score(
-    model: nn.Module,
+    model: "PreTrainedModel",
     prompts: Sequence[Tokens],
     responses: Sequence[Tokens],
     batches: Iterable[np.ndarray],
@@ -160,7 +164,7 @@ def score(
     layers: Sequence[int],
     pad: int,
     poolings: Sequence[str] = RESPONSE_POOLINGS,
-    unwrapped: nn.Module | None = None,
+    unwrapped: "PreTrainedModel | None" = None,
     logprobs: bool | Literal["sliced"] = False,
     prefixes: Prefixes | None = None,
 ) -> Pooled:
@@ -199,17 +203,19 @@ def score(
             passed, wait = running
             states, values = wait()
             found.features[passed] = states[:, :, : len(poolings)]
-            for k, row in enumerate(passed if prefixes else ()):
-                grown = states[k, :, len(poolings) :].reshape(len(layers), -1, 2, shape[-1]).swapaxes(0, 1)
-                prefixes.take(int(row), grown[: len(prefixes.lengths[row])], values[k] if logprobs else None)
-            for row, one in zip(passed if logprobs else (), values, strict=True):
-                found.logprobs[row] = one
+            if prefixes is not None:
+                for k, row in enumerate(passed):
+                    grown = states[k, :, len(poolings) :].reshape(len(layers), -1, 2, shape[-1]).swapaxes(0, 1)
+                    prefixes.take(int(row), grown[: len(prefixes.lengths[row])], values[k] if logprobs else None)
+            if found.logprobs is not None:
+                for row, one in zip(passed, values, strict=True):
+                    found.logprobs[row] = one
         running = following
     return found
 
 
 @torch.no_grad()
-def output_is_plain(model: nn.Module, tokens: Tokens) -> bool:
+def output_is_plain(model: "PreTrainedModel", tokens: Tokens) -> bool:
     """Whether the logits are the output layer's values of the decoder's states, which some architectures scale or cap.
 
     Args:
@@ -225,8 +231,8 @@ def output_is_plain(model: nn.Module, tokens: Tokens) -> bool:
 
 
 def _start(
-    model: nn.Module,
-    bare: nn.Module,
+    model: "PreTrainedModel",
+    bare: "PreTrainedModel",
     prompts: Sequence[Tokens],
     responses: Sequence[Tokens],
     prefixes: Sequence[np.ndarray] | None,
@@ -288,7 +294,7 @@ def _start(
     def result() -> tuple[np.ndarray, list[np.ndarray]]:
         if done is not None:
             done.synchronize()
-        split = [] if values is None else np.split(values.numpy(), np.cumsum(end - begin)[:-1])
+        split = [] if values is None else np.split(values.numpy(), np.cumsum(end - begin)[:-1].tolist())
         return features.numpy(), split
 
     return result

@@ -103,6 +103,8 @@ class FeatureReader:
         length: int64 (rows,), number of pooled tokens; 0 if a row of a partial store is unwritten.
     """
 
+    dtype: NumberFormat
+
     def __init__(self, path: Path, group: "zarr.Group", layout: Layout):
         self.path = path
         self.layers, self.poolings, self.hidden = layout.layers, layout.poolings, layout.hidden

@@ -148,7 +148,7 @@ class Fields:
             for meaning in meanings
             if (found := [name for name in self.names.get(meaning, ()) if _given(entry.get(name), meaning)])
         }
-        other = names.get("reward")
+        other = names.get("reward", "")
         for several in _INSTEAD:
             for meaning in [meaning for meaning in several if meaning in names][1:]:
                 del names[meaning]

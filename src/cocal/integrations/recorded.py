@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -122,7 +123,7 @@ class StepWriter:
         """Wait until all steps that were given are on disk; raises what writing the last of them raised."""
         self._behind.wait()
 
-    def _write(self, frame: pd.DataFrame | Callable[[], pd.DataFrame], features: np.ndarray | None) -> None:
+    def _write(self, frame: Any, features: Any) -> None:
         if callable(frame):
             frame = frame()
         if self.features is not None:

@@ -103,10 +103,10 @@ def _no_response(prompt: Any = None, response: Any = None, response_ids: Any = N
     """Why there is no single text as the response to a prompt; None if there may be one."""
     if has_media(prompt) or has_media(response):
         return MEDIA
-    messages = response if isinstance(response, (list, tuple, np.ndarray)) else ()
+    messages = response if isinstance(response, (list, tuple, np.ndarray)) else []
     if len(messages) > 1:
         return "its response has several messages"
-    if len(messages) and isinstance(messages[0], Mapping):
+    if len(messages) == 1 and isinstance(messages[0], Mapping):
         if messages[0].get("tool_calls"):
             return "its response calls a tool"
         response = messages[0].get("content")
@@ -295,9 +295,9 @@ class Sample(BaseModel):
     reward: Annotated[float, PlainValidator(_reward)] | None = None
     step: Annotated[int, PlainValidator(_step)] | None = None
     finish_reason: Annotated[str | None, PlainValidator(_finish_reason)] | None = None
-    truncated: Annotated[bool, PlainValidator(_flag)] | None = Field(None, validate_default=True)
+    truncated: Annotated[bool, PlainValidator(_flag)] | None = Field(default=None, validate_default=True)
     raw: bool = False
-    left_out: str | None = Field(None, validate_default=True)
+    left_out: str | None = Field(default=None, validate_default=True)
     doubt: str | None = None
     confidence: Annotated[float, PlainValidator(_confidence)] | None = None
     answer: Annotated[str | None, PlainValidator(_answer)] | None = None
@@ -354,10 +354,11 @@ class Sample(BaseModel):
     @classmethod
     def _one_for_each_token(cls, values: np.ndarray | None, info: ValidationInfo) -> np.ndarray | None:
         ids, prompt = info.data.get("response_ids"), info.data.get("prompt_ids")
-        both = 0 if ids is None or prompt is None else len(prompt) + len(ids)
-        if info.field_name == "mask" and values is not None and len(values) == both:
+        if values is None or ids is None:
+            return values
+        if info.field_name == "mask" and prompt is not None and len(values) == len(prompt) + len(ids):
             return values[len(prompt) :]  # one of prompt and response
-        if values is not None and ids is not None and len(values) != len(ids):
+        if len(values) != len(ids):
             raise ValueError(f"has {len(values)} values for {len(ids)} response tokens")
         return values
 

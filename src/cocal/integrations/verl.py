@@ -6,7 +6,10 @@ captured: the policy lies in other processes.
 """
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 
 _HOOKS = (
     ("batch", "timing_raw", "rollout_data_dir"),  # V1
@@ -15,7 +18,7 @@ _HOOKS = (
 """Parameters of `_log_rollout_data`."""
 
 
-class ExactIds:
+class ExactIds(RayPPOTrainer if TYPE_CHECKING else object):
     """Mixin for verl's trainers, before which it stands among the bases of a class.
 
     Raises:

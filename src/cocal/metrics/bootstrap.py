@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.scores import Prepared, Sample
@@ -95,8 +96,8 @@ def centred_interval(
     value: np.ndarray,
     resampled: np.ndarray,
     level: float,
-    least: np.ndarray | float = 0.0,
-    most: np.ndarray | float = 1.0,
+    least: ArrayLike = 0.0,
+    most: ArrayLike = 1.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute a percentile interval and shift it by the difference between the estimate and the resamples' mean.
 

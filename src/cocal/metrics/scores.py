@@ -97,7 +97,7 @@ class Smooth:
         found[left] = 0.1 if len(counts) == 1 else self.errors(np.ones((1, self.questions)))  # where the search begins
         while len(left):
             terms = _terms(0.7 * found[left].min())
-            series = self._series(terms) @ counts[left].T / valid[left]
+            series = self._series(int(terms)) @ counts[left].T / valid[left]
             found[left] = _fixed_points(series, found[left])
             left = left[_terms(found[left]) > terms]
         return found

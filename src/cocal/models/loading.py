@@ -354,7 +354,7 @@ def end_tokens(
     engines, of the model's settings and of the tokenizer, and the one that ends a turn in the chat template. Qwen3 has
     two, `<|im_end|>` and `<|endoftext|>`."""
     given = (getattr(named, "eos_token_id", None) for named in (settings, config, text_config(config), tokenizer))
-    ends = {end for named in given for end in (named if isinstance(named, list) else [named])} - {None}
+    ends = {end for named in given for end in (named if isinstance(named, list) else [named]) if end is not None}
     return frozenset({*ends, turn_end(tokenizer, ends)} - {None})
 
 

@@ -15,7 +15,7 @@ from cocal.errors import ContractError, first_line
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Tokens = Sequence[int]
+Tokens = Sequence[int] | np.ndarray
 SECONDS = 10
 """Time in which a template must have put all chats of the trial into its words; usual ones take a few milliseconds."""
 MEMORY = 2**30
@@ -72,7 +72,7 @@ def render(
         tools: Tools that the template tells the policy of.
         day: Day that the template writes (`strftime_now`) in place of today.
     """
-    dated = {} if day is None else {"strftime_now": day.strftime}
+    dated: dict[str, Any] = {} if day is None else {"strftime_now": day.strftime}
     return tokenizer.apply_chat_template(
         [dict(message) for message in messages],
         tools=tools,

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +111,7 @@ def check_files(folder: Path, config: "PretrainedConfig") -> None:
         )
 
 
-def _quantised(folder: Path, names: Iterable[str]) -> Iterable[str]:
+def _quantised(folder: Path, names: Iterable[str]) -> Iterator[str]:
     """The weights of a few bits, in words."""
     from safetensors import safe_open
 
@@ -149,7 +149,7 @@ def check_read(folder: str | Path, config: "PretrainedConfig", info: Mapping[str
         raise ContractError(f"{folder}: {' and '.join(said)}; {_remedy(lost, others, config)}")
 
 
-def _remedy(lost: Collection[str], others: Collection[str], config: "PretrainedConfig") -> str:
+def _remedy(lost: Sequence[str], others: Sequence[str], config: "PretrainedConfig") -> str:
     if any(".base_layer." in key or "lora_" in key for key in others):
         return "these are the weights of an adapter that was not merged: merge it (merge_and_unload of PEFT) and save"
     ends = [f".{name}" for name in (*lost[:1], *lost[-1:])]

@@ -274,7 +274,7 @@ class About(Model):
         if self.held_out is None:
             return [self.in_words(), ""]
         one = self.held_out
-        seeds = f"the mean of {len(one.seeds)} seeds" if len(one.seeds) > 1 else f"seed {one.seeds[0]}"
+        seeds = f"seed {one.seeds[0]}" if len(one.seeds) == 1 else f"the mean of {len(one.seeds)} seeds"
         how = (
             f"On questions that no gradient step has seen, truncated responses included; {seeds}, target {one.target}. "
         )

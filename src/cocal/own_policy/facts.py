@@ -1,7 +1,7 @@
 """The quality of confidences as a companion's files state it, and facts of the responses that it was measured on."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class HeldOut(Model):
     """ECE, AUROC and Brier score of the mean token probability; None where it is not known."""
 
     @classmethod
-    def of(cls, found: "pd.DataFrame", **facts: object) -> "HeldOut":
+    def of(cls, found: "pd.DataFrame", **facts: Any) -> "HeldOut":
         """Metrics from `cocal.own_policy.quality.measured`."""
         rows = found.astype(object).where(found.notna(), None).to_dict("records")
         return cls(metrics=tuple(Metric(**row) for row in rows), **facts)
@@ -90,7 +90,7 @@ class HeldOut(Model):
         """The AUROC of mean token probability and of the companion, where the former ranks these responses better."""
         other = (self.token_probability or {}).get("auroc")
         own = next((m.value for m in self.metrics if m.metric == "auroc"), None)
-        better = None not in (own, other) and other > own
+        better = own is not None and other is not None and other > own
         return f"{_text('auroc', other)} against {_text('auroc', own)}" if better else None
 
     @property
@@ -106,7 +106,7 @@ class HeldOut(Model):
         """The metrics as the Hub's `model-index` has them, without the accuracy, which is the base model's."""
         from huggingface_hub import EvalResult
 
-        where = {"task_type": "text-classification", "task_name": "Is the response correct?"}
+        where: dict[str, Any] = {"task_type": "text-classification", "task_name": "Is the response correct?"}
         where |= {"dataset_type": "rollouts", "dataset_name": "Responses to held-out questions", "dataset_split": split}
         return [
             EvalResult(**where, metric_type=m.metric, metric_name=_SHOWN[m.metric], metric_value=m.value)
@@ -169,7 +169,7 @@ class ResponseFacts(Model):
     """Share of responses that were cut at the length limit; None where this is not known of all."""
 
     @classmethod
-    def of(cls, lengths: Sequence[int], cut: Sequence[bool] | None) -> "ResponseFacts":
+    def of(cls, lengths: Sequence[int] | np.ndarray, cut: Sequence[bool] | np.ndarray | None) -> "ResponseFacts":
         """The facts of responses with these lengths; `cut` is None where it is not known of all of them."""
         quartiles = tuple(np.quantile(lengths, (0.25, 0.5, 0.75)).tolist())
         return cls(responses=len(lengths), lengths=quartiles, cut=None if cut is None else float(np.mean(cut)))

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -212,7 +212,8 @@ def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: En
     notes: Counter = Counter()
     if isinstance(rollouts, pd.DataFrame):
         notes["a table"] += 1
-        given = rollouts.astype(object).where(rollouts.notna(), None).to_dict("records")
+        table = cast(Any, rollouts)
+        given = table.astype(object).where(table.notna(), None).to_dict("records")
         rows = samples(((f"row {place}", row, None) for place, row in enumerate(given)), reading.mapping, notes)
         found = learnable(rows, notes, "the table")
     else:
@@ -235,7 +236,7 @@ def _states(
     given: np.ndarray | None,
     with_tokens: bool,
     grown: Sequence[np.ndarray] | None = None,
-) -> tuple[FeatureReader, np.ndarray | None]:
+) -> tuple[FeatureReader, np.ndarray | Any]:
     """Compute the states of all rollouts, or store those that are given; finished blocks of a killed run are kept.
 
     With them comes what the model gave the tokens (`states_and_tokens`), if it is wanted and the states are not given;
@@ -291,14 +292,14 @@ def _states(
 
 
 def _with_prefixes(
-    policy: Policy, passed: tuple, lengths: Sequence[np.ndarray] | None, longest: int
+    policy: Policy, passed: tuple[Any, list, list, int], lengths: Sequence[np.ndarray] | Any, longest: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """States and token probabilities of a block as `_states` stores them."""
     count, pooled = len(passed[1]), len(RESPONSE_POOLINGS)
     found = np.zeros((count, 1, pooled * (1 + longest), policy.hidden), dtype=np.float32)
     tokens = np.zeros((count, TOKEN_INPUTS * (1 + longest)), dtype=np.float32)
 
-    def take(row: int, states: np.ndarray, logprobs: np.ndarray) -> None:
+    def take(row: int, states: np.ndarray, logprobs: Any) -> None:
         found[row, 0, pooled:][: pooled * len(states)] = states.reshape(-1, policy.hidden)
         tokens[row, TOKEN_INPUTS:][: TOKEN_INPUTS * len(states)] = token_inputs(logprobs, lengths[row]).ravel()
 

@@ -1,6 +1,7 @@
 """Prompts and responses as they are given to `Companion.score`: alone or listed, as texts, chats, ids or tensors."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -29,7 +30,7 @@ def samples_of(prompts: Sequence[Prompt] | Prompt, responses: Sequence[Response]
     return [_sample(f"response {k}", *pair) for k, pair in enumerate(zip(prompts, responses, strict=True))]
 
 
-def _listed(given: Sequence[Prompt] | Prompt) -> list:
+def _listed(given: Any) -> list:
     """What is given as a list: a text, a chat or the ids of one text are its only entry; the rows of a table of ids,
     such as `generate` returns, are its entries."""
     if hasattr(given, "tolist"):  # of NumPy, pandas, or PyTorch on any device
@@ -38,7 +39,7 @@ def _listed(given: Sequence[Prompt] | Prompt) -> list:
     return [given] if alone else list(given)
 
 
-def _sample(where: str, prompt: Prompt, response: Response) -> Sample:
+def _sample(where: str, prompt: Any, response: Any) -> Sample:
     values, names = {}, {}
     for what, given in (("prompt", prompt), ("response", response)):
         one = given.tolist() if hasattr(given, "tolist") else given

@@ -6,6 +6,7 @@ how likely the response will be correct while it grows.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -143,6 +144,6 @@ def course(
         if len(rows):
             right = correct[each.response[rows]]
             other, own = compared(chance[rows], right)["auroc"], compared(confidence[rows], right)
-            of_part = {"responses": len(rows), "constant": float(right.var()), "token_probability": other}
-            found.append(Part(name=name, **of_part, **own))
+            of_part: dict[str, Any] = {"constant": float(right.var()), "token_probability": other, **own}
+            found.append(Part(name=name, responses=len(rows), **of_part))
     return tuple(found)

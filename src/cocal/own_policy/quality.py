@@ -20,7 +20,10 @@ def compared(confidence: np.ndarray, correct: np.ndarray) -> dict[str, float | N
 
 
 def measured(
-    questions: Sequence[str], confidence: np.ndarray, correct: np.ndarray, settings: MetricSettings | None = None
+    questions: Sequence[str] | np.ndarray,
+    confidence: np.ndarray,
+    correct: np.ndarray,
+    settings: MetricSettings | None = None,
 ) -> pd.DataFrame:
     """Measure confidences against correctness.
 

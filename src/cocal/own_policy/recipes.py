@@ -5,7 +5,7 @@ the members that choose for it are fitted without two folds, it and the one on w
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -118,7 +118,8 @@ def best(
     emphasis = np.ones(inputs.shape[1], dtype=np.float32)
     emphasis[width:] = _EMPHASIS
     used = ~learnt["truncated"].to_numpy()
-    weight = sum(part * used / max((part & used).sum(), 1) for part in (last_stage, np.ones_like(used)))
+    parts = (part * used / max((part & used).sum(), 1) for part in (last_stage, np.ones_like(used)))
+    weight = np.asarray(sum(parts))
     weight = (weight / weight.sum())[each.response] * each.weight
     target, share = learnt["correct"].to_numpy(np.float32)[each.response], each.share * used[each.response]
     lesson = Lesson(inputs, target, share, weight, fold[each.response], emphasis, tuple(sorted(reads)))
@@ -211,6 +212,9 @@ class _Kind:
     """
 
     settings: CompanionSettings
+    predictions: Callable[[], Iterator[np.ndarray]]
+    fitted: Callable[[int, tuple[int, ...]], CompanionMLP]
+    name: Callable[[int], str]
 
     def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], reads: int):
         self.lesson, self.parts, self.inputs = lesson, parts, lesson.inputs[:, :reads]

@@ -50,9 +50,10 @@ def read_for_vllm(name: str, options: Mapping[str, Any]) -> tuple[Companions, Ab
     """
     companions, about = read(name, options)
     alone = read_alone(name, options) if about.token_probability else (companions, about)
-    if alone is None:
-        about.check_vllm()
-    return alone
+    if alone is not None:
+        return alone
+    about.check_vllm()
+    return companions, about
 
 
 def read(name: str, options: Mapping[str, Any], part: str = "") -> tuple[Companions, About]:

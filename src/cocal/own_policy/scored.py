@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -67,7 +67,7 @@ class Scored:
     known: Mapping[str, int]
     question: np.ndarray
     confidence: np.ndarray
-    correct: np.ndarray | None
+    correct: np.ndarray | Any
     answers: list[str | None]
     source_of_answers: str
     notes: tuple[str, ...]
@@ -137,9 +137,10 @@ def read_scored(
         ContractError: if a line lacks what it needs, its confidence is not from 0 to 1, it lacks a label that others
             have, or a field has the wrong form; the message names file and row.
     """
-    fields, wheres, questions, rows = None, [], [], []
+    fields: Fields
+    wheres, questions, rows = [], [], []
     for where, _, entry in entries(source):
-        if fields is None:
+        if not wheres:
             names = [*reading.mapping, *(meaning for meaning in NEEDED["label"] if {*FIELDS[meaning]} & {*entry})]
             labelled = "label" in needs or bool({*NEEDED["label"]} & {*names})
             answer = reading.answer or (ANSWER if ANSWER in entry else BOXED)

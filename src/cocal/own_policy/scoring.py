@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cocal.companion.settings import Target
 from cocal.engines.settings import VllmSettings
 from cocal.engines.states import Reading
 from cocal.engines.vllm_engine import open_vllm
@@ -54,7 +55,7 @@ class Wanted:
     source: Path
     mapping: Mapping[str, str]
     field: str = "confidence"
-    target: str | None = None
+    target: Target | None = None
     seed: int | None = None
     batch_tokens: int = 16384
     max_response_length: int | None = None
@@ -86,9 +87,10 @@ def check(wanted: Wanted, about: About) -> Checked:
     Raises:
         ContractError: if the file or a row is not usable; the message names file, row and remedy.
     """
-    fields, count = None, 0
+    fields: Fields
+    count = 0
     for where, _, entry in entries(wanted.source):
-        if fields is None:
+        if not count:
             mapping = {meaning: name for meaning, name in about.fields.items() if name in entry} | {**wanted.mapping}
             read = {meaning: name for meaning, name in mapping.items() if meaning not in NEEDED["label"]}
             fields = Fields.of(entry, read, where, ("prompt", "response"))
@@ -110,7 +112,7 @@ Score = Callable[[Sequence[Encoded]], tuple[np.ndarray, list[np.ndarray]]]
 
 @contextmanager
 def by_transformers(
-    companion: Companion, checkpoint: Checkpoint, wanted: Wanted, precision: str | None
+    companion: Companion, checkpoint: Checkpoint, wanted: Wanted, precision: str
 ) -> Iterator[tuple[Encoder, Score]]:
     """The encoder and the scores of responses, from passes of transformers."""
     policy, chosen = checkpoint.load(precision), {"target": wanted.target, "seed": wanted.seed, "every": wanted.every}
@@ -158,7 +160,7 @@ def score_file(
     progress = Progress("response", checked.rows, done=done)
     origins, lengths, cut, known = Counter(), [], [], True
     lines = ((text, checked.fields.sample(entry, where)) for where, text, entry in entries(wanted.source))
-    with path.open("ab") as output, marks.open("a", encoding="ascii") as digests:
+    with path.open("ab") as output, marks.open("ab") as digests:
         while block := list(islice(lines, ROWS)):
             rows = encoder.encode([sample for _, sample in block])
             origins.update(ORIGINS[row.origin] for row in rows)
@@ -177,7 +179,8 @@ def score_file(
                     values = {"every": wanted.every, "tokens": len(row.response), "values": courses[k].tolist()}
                     added[wanted.field + COURSE] = values
                 written.append(extended(text, added).encode())
-            for stream, content in ((output, b"".join(written)), (digests, _digest(texts, written) + "\n")):
+            mark = f"{_digest(texts, written)}\n".encode("ascii")
+            for stream, content in ((output, b"".join(written)), (digests, mark)):
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())

@@ -113,7 +113,7 @@ class Encoder:
                 f"the chat template of --template or of the companion's config.json is broken ({reason}); give another"
             )
         end = turn_end(tokenizer, self.policy.ends, self.template)
-        self._ends = self.policy.ends | ({end} - {None})
+        self._ends = self.policy.ends if end is None else self.policy.ends | {end}
         self._end = sorted(self._ends)[:1] if end is None else [end]
         if not 0.95 * self._vocabulary <= len(tokenizer) <= self._vocabulary:
             logging.warning(
@@ -216,7 +216,7 @@ class Encoder:
         """The whole text of a prompt, and what it comes from."""
         prompt = sample.prompt
         if not isinstance(prompt, str):
-            return self._chat(sample, sample.prompt), "chat"
+            return self._chat(sample, prompt or ()), "chat"
         if self.template == "":
             return prompt, "text"
         if self._markers and self._markers.search(prompt):

@@ -14,7 +14,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from cocal.errors import BusyError, ConfigError
 from cocal.runtime import lock
@@ -180,6 +180,7 @@ def torch_obstacle(release: str, cuda: str | None, driver: str | None) -> str | 
 
 def torch_cuda() -> str | None:
     """`torch.version.cuda`, read from its file: the import takes seconds."""
-    file = Path(find_spec("torch").origin).with_name("version.py")
+    spec = cast(Any, find_spec("torch"))  # it is a dependency
+    file = Path(spec.origin).with_name("version.py")
     match = re.search(r"^cuda\b[^=\n]*= '([\d.]+)'", file.read_text(), re.MULTILINE)
     return match[1] if match else None

@@ -42,8 +42,9 @@ def explain(error: BaseException, places: Sequence[Path], *, stage: bool = True)
     Returns:
         None if it is another error.
     """
-    while error is not None:
-        one, error = error, error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    found: BaseException | None = error
+    while (one := found) is not None:
+        found = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
         package = (one.name or "").partition(".")[0] if isinstance(one, ModuleNotFoundError) else None
         if package in EXTRAS:
             return f"the package {package} is not installed; `pip install 'cocal[{EXTRAS[package]}]'` brings it"

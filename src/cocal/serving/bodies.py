@@ -41,8 +41,9 @@ def _text(content: Any) -> Any:
     """The content of a message, whose parts are joined as vLLM joins them; None if one of them is no text."""
     if not isinstance(content, list):
         return content
-    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
-    return "\n".join(texts) if texts and all(isinstance(text, str) for text in texts) else None
+    found = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
+    texts = [text for text in found if isinstance(text, str)]
+    return "\n".join(texts) if texts and len(texts) == len(found) else None
 
 
 class ConfidenceBody(Row):

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +40,7 @@ class Shown:
         """
         withheld = False
         if self.abstain_below is not None:
-            choice["abstained"] = verdict.reason is not None or verdict.confidence < self.abstain_below
+            choice["abstained"] = verdict.reason is not None or (verdict.confidence or 0) < self.abstain_below
             withheld = choice["abstained"] and self.withhold
         if withheld:
             why = verdict.reason or f"the confidence is not at least {self.abstain_below:g}"
@@ -90,7 +90,7 @@ def whole(answer: dict[str, Any], recorder: Recorder, shown: Shown) -> dict[str,
     return answer
 
 
-async def streamed(events: AsyncIterator[str], recorder: Recorder, shown: Shown) -> AsyncIterator[str]:
+async def streamed(events: AsyncGenerator[str], recorder: Recorder, shown: Shown) -> AsyncIterator[str]:
     """A stream of events, in which the last one of each choice has its confidence, and others that of the choice so far
     where the call asks for it.
 
@@ -99,7 +99,7 @@ async def streamed(events: AsyncIterator[str], recorder: Recorder, shown: Shown)
     held: dict[int, list[str]] = defaultdict(list)
     async with aclosing(events):
         async for event in events:
-            choice, chunk = None, None
+            choice, chunk = None, {}
             if shown.withholds or recorder.grown or _ENDED in event:
                 chunk = _content(event)
                 choice = next(iter(chunk.get("choices") or ()), None)
@@ -122,7 +122,7 @@ async def streamed(events: AsyncIterator[str], recorder: Recorder, shown: Shown)
                 yield _written(chunk)
 
 
-async def of_response(events: AsyncIterator[Any], recorder: Recorder, shown: Shown) -> AsyncIterator[str]:
+async def of_response(events: AsyncGenerator[Any], recorder: Recorder, shown: Shown) -> AsyncIterator[str]:
     """The stream of a call of `/v1/responses`, whose last event has the whole response, and whose events with text have
     the confidence so far where the call asks for it. vLLM begins to generate while the stream is read, and each event
     may be read in a context of its own."""

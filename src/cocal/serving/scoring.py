@@ -5,7 +5,7 @@ are its prompt, and the token that it generates is thrown away.
 """
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from copy import copy
@@ -147,7 +147,7 @@ class Recorder:
         self._choices += count
         return self._choices - count
 
-    async def follow(self, outputs: AsyncIterator, index: int) -> AsyncIterator:
+    async def follow(self, outputs: AsyncGenerator, index: int) -> AsyncIterator:
         """The outputs of an engine for one choice of this index, unchanged."""
         prompt, response = [], []
         async with aclosing(outputs):

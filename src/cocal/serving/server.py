@@ -83,7 +83,7 @@ class _CountingScorer(Scorer):
     @staticmethod
     def _counted(verdict: Verdict) -> Verdict:
         if verdict.confidence is None:
-            _UNSCORED.labels(verdict.reason.partition(",")[0]).inc()
+            _UNSCORED.labels((verdict.reason or "").partition(",")[0]).inc()
         else:
             _SCORED.observe(verdict.confidence)
         return verdict

@@ -135,8 +135,8 @@ def _mapped(path: str | Path) -> Iterator[mmap.mmap | bytes]:
             yield content
 
 
-def _place(content: mmap.mmap | bytes) -> int | None:
-    """Where the seal begins; it is sought from the end of the last bytes, then in the first ones."""
+def _place(content: mmap.mmap | bytes) -> int | Any:
+    """Where the seal begins, None without one; it is sought from the end of the last bytes, then in the first ones."""
     for start in (max(len(content) - _SEARCHED, 0), 0):
         place = content.rfind(b"seal:", start, start + _SEARCHED)
         while place >= 0:
@@ -347,7 +347,8 @@ def _of_exhibit(path: Path) -> Mapping[str, str]:
         from PIL import Image
 
         with Image.open(picture) as image:
-            found = [image.text[PARENTS]] if PARENTS in image.text else []
+            text = getattr(image, "text", {})  # a PNG has them
+            found = [text[PARENTS]] if PARENTS in text else []
     return {"stage": "exhibit", PARENTS: found[-1]} if found else {}
 
 

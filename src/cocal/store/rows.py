@@ -92,7 +92,7 @@ def reading(where: str, names: Mapping[str, str] | None = None) -> Iterator[None
         if first["type"] == "missing" or first["input"] is None:
             problem = " is missing"
         elif first["type"] == "value_error":
-            problem = f" {first['ctx']['error']}"
+            problem = f" {first.get('ctx', {})['error']}"
         else:
             problem = f" is {shown(first['input'])}: {first['msg'][:1].lower()}{first['msg'][1:]}"
         raise ContractError(f"{where}: {field}{problem}; correct or delete the row") from None
@@ -132,7 +132,7 @@ def listed(names: Any) -> str:
     return ", ".join(names[:_SHOWN_NAMES]) + more
 
 
-def in_bytes(count: int) -> str:
+def in_bytes(count: float) -> str:
     """A number of bytes in a unit that is easily read, such as 32 MiB."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -101,7 +102,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, ledger: Sequence[Claim], **_:
     )
 
 
-def margin_text(row: object) -> str:
+def margin_text(row: Any) -> str:
     """The deciding margin of a verdict with its interval, "" if it has none."""
     if pd.isna(row.value):
         return ""
@@ -140,7 +141,7 @@ def _parts(groups: Sequence[tuple[str, list[Claim]]]) -> list[list[tuple[str, li
 
 def _block(
     groups: Sequence[tuple[str, list[Claim]]],
-    by_place: Mapping[tuple[str, str, str], object],
+    by_place: Mapping[tuple[str, str, str], Any],
     model: bool,
     scores: Sequence[str] = (),
 ) -> Block:
@@ -180,7 +181,7 @@ def _verdict(verdict: str, mark: str = "", chance: bool = False) -> Cell:
     return Cell(shown, "best" if verdict in (FAILS, UNOBSERVED, CONTRADICTS) else None, degenerate=chance)
 
 
-def _excluded(row: object) -> str:
+def _excluded(row: Any) -> str:
     """What lies outside of the interval of a margin."""
     found = [name for name, said in (("zero", row.zero_excluded), ("paper", row.paper_excluded)) if said == "yes"]
     return ", ".join(found) or ("neither" if row.paper_excluded else "nothing" if row.zero_excluded else UNDEFINED)
@@ -210,7 +211,7 @@ def _margins(numbers: pd.DataFrame, ledger: Sequence[Claim]) -> Block:
     return Block(corner="Margin", heads=(tuple(map(Head, heads)),), groups=tuple(groups), align="l")
 
 
-def _words(ledger: Sequence[Claim], by_place: Mapping[tuple[str, str, str], object]) -> Block:
+def _words(ledger: Sequence[Claim], by_place: Mapping[tuple[str, str, str], Any]) -> Block:
     """The words of the paper, how they are read, and what each source adds to its verdict."""
 
     def row(claim: Claim) -> Row:

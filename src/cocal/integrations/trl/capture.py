@@ -1,13 +1,14 @@
 """What TRL's trainers sampled, captured for recording: a mixin for `GRPOTrainer`."""
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from cocal.answers.judge import Verdicts
-from cocal.engines.engine import Completion
+from cocal.engines.engine import Completion, Reason
 from cocal.errors import ContractError
 from cocal.features.forward import Pooled, score
 from cocal.integrations.recorded import StepWriter, rollout_rows, sampled_rows
@@ -16,11 +17,12 @@ from cocal.rewards import Rewards
 
 if TYPE_CHECKING:
     import pandas as pd
+    from trl import GRPOTrainer
 
     from cocal.companion.learner import OnlineLearner
 
 
-class RolloutCapture:
+class RolloutCapture(GRPOTrainer if TYPE_CHECKING else object):
     """Mixin for TRL's `GRPOTrainer`, before which it stands among the bases of a class.
 
     Where `_layers` names blocks, one teacher-forced pass over the exact token ids, under the policy that produced them
@@ -33,8 +35,8 @@ class RolloutCapture:
     """Number format in which these states will be stored."""
     _generated: tuple[list, list | None] = ([], None)
     """Response ids of this process's last rollouts, and masks of those that the policy wrote, if there are tools."""
-    _rewards_of_step: torch.Tensor | None = None
-    _recorder: StepWriter | None = None
+    _rewards_of_step: torch.Tensor | Any = None
+    _recorder: StepWriter | Any = None
     """Writer of rollouts and states in the main process; None in the others."""
     online: "OnlineLearner | None" = None
     """The learner from the rollouts of each step, in the main process; None without one, and in the others."""
@@ -100,7 +102,7 @@ class RolloutCapture:
         self._recorder.write(frame, states)
         if self.online is not None:
             began = time.monotonic()
-            self.online.learn(frame, states)
+            self.online.learn(frame, states)  # pyright: ignore[reportArgumentType] (whoever learns has layers)
             self.states_seconds += time.monotonic() - began
         return frame
 
@@ -115,16 +117,18 @@ class RolloutCapture:
         rows = zip(batch["prompt_ids"].cpu(), batch["prompt_mask"].bool().cpu(), strict=True)
         prompts = [row[keep].tolist() for row, keep in rows]
         responses, masks = self._generated
-        states = logprobs = [None] * len(responses)
+        states = [None] * len(responses)
+        logprobs: Sequence[Any] = [None] * len(responses)
         given = self._given_logprobs(batch)
         if self._layers or given is None:
             began = time.monotonic()
-            states, logprobs = self._scored(prompts, responses, logprobs=given is None)
+            states, found = self._scored(prompts, responses, logprobs=given is None)
+            logprobs = found or logprobs
             self.states_seconds += time.monotonic() - began
         if given is not None:
             logprobs = [row[: len(ids)] for row, ids in zip(given.float().cpu().numpy(), responses, strict=True)]
         ends = set(self.eos_token_ids)
-        reasons = ["stop" if ids[-1] in ends else "length" for ids in responses]
+        reasons: list[Reason] = ["stop" if ids[-1] in ends else "length" for ids in responses]
         if masks is not None:
             reasons = [reason if all(mask) else "tool_calls" for reason, mask in zip(reasons, masks, strict=True)]
         return [

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -53,7 +53,7 @@ class Recording:
     reward: str | int = 0
     correct_above: float = 0.0
     states: bool = True
-    layers: str | Sequence[int] = "final"
+    layers: Literal["final", "all"] | Sequence[int] = "final"
     number_format: NumberFormat = "bfloat16"
     online: OnlineSettings | None = None
     dataset: str = "rollouts"

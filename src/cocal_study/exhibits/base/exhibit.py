@@ -153,7 +153,7 @@ class CurvesLayout(MethodsLayout):
     """Step of the policy whose responses are scored, where it is one for all."""
 
 
-def macro_source(layout: Layout) -> str:
+def macro_source(layout: CurvesLayout) -> str:
     """Where a macro average comes from, for the small print."""
     policy = "" if layout.step is None else f"step-{layout.step} policy, "
     return f"{layout.study} study, {layout.backbone_label}, {policy}{layout.macro_label}"
@@ -227,6 +227,11 @@ class Exhibit:
     module: str = ""
 
     @property
+    def outputs(self) -> list[str]:
+        """Its files; the first one is what its command is given."""
+        raise NotImplementedError
+
+    @property
     def arguments(self) -> list[str]:
         """Arguments of `cocal exhibit`: the module, the inputs and the layout."""
         words = [self.module]
@@ -254,7 +259,6 @@ class TableExhibit(Exhibit):
 
     @property
     def outputs(self) -> list[str]:
-        """Its files; the first one is what its command is given."""
         return [table_file(self.name, ending) for ending in ("tex", "html", "csv")]
 
 
@@ -263,7 +267,6 @@ class FigureExhibit(Exhibit):
 
     @property
     def outputs(self) -> list[str]:
-        """Its files; the first one is what its command is given."""
         return [figure_file(self.name, ending) for ending in ("pdf", "png", *(["csv"] if self.layout else []))]
 
 

@@ -20,7 +20,15 @@ from cocal_study.cubes.cube import MEAN, UNSEEDED
 from cocal_study.cubes.resamples import read_resamples
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.published import read_published
-from cocal_study.exhibits.base.exhibit import COMPANIONS, GATHERED, OF_REPOSITORY, Layout, arguments_of, needed
+from cocal_study.exhibits.base.exhibit import (
+    COMPANIONS,
+    GATHERED,
+    OF_REPOSITORY,
+    Layout,
+    MethodsStepLayout,
+    arguments_of,
+    needed,
+)
 from cocal_study.planning.costs import Cost, Latency, read_cost
 
 Cube = Any
@@ -134,7 +142,7 @@ def origin_of(layout: Layout, files: Mapping[str, Path | Sequence[Path]], output
     return digests | {"parents": made["parents"]}
 
 
-def mean_cell(backbone: str, method: str, step: int, dataset: str, **sweep: str | int) -> dict[str, str | int]:
+def mean_cell(backbone: str, method: str, step: int, dataset: str, **sweep: str | int) -> dict[str, Any]:
     """The labels of a cell of a metric cube: a method's mean over its seeds, on responses of its policy at `step`.
 
     Args:
@@ -147,7 +155,7 @@ def mean_cell(backbone: str, method: str, step: int, dataset: str, **sweep: str 
 
 def read_methods(
     cube: Cube,
-    layout: Layout,
+    layout: MethodsStepLayout,
     datasets: Iterable[str],
     methods: Iterable[str],
     metrics: Sequence[str] = METRICS,
@@ -178,7 +186,7 @@ def cube_of(backbone: str, cubes: Sequence[Cube]) -> Cube:
 
 
 def rows_by_seed(
-    predictions: pd.DataFrame, layout: Layout, dataset: str, method: str, seed: int | None = None
+    predictions: pd.DataFrame, layout: MethodsStepLayout, dataset: str, method: str, seed: int | None = None
 ) -> dict[int, pd.DataFrame]:
     """The predictions of a method on a data set, on responses of its policy at the step of the layout, by seed.
 
