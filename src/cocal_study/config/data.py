@@ -60,7 +60,7 @@ class GivenSettings(Model):
 
     @model_validator(mode="after")
     def _limit(self) -> "GivenSettings":
-        if None not in (self.limit, self.questions) and self.limit > self.questions:
+        if self.limit is not None and self.questions is not None and self.limit > self.questions:
             raise ValueError(f"limit = {self.limit} exceeds questions = {self.questions}")
         if self.spread and self.limit is None:
             raise ValueError("spread needs limit, the number of questions that are spread over the set")

@@ -18,7 +18,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pkgutil import iter_modules
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import AfterValidator, GetJsonSchemaHandler
 
@@ -91,7 +91,7 @@ def _found() -> _Found:
     found: dict[type, dict[str, tuple[str, Any]]] = {Method: {}, Rival: {}}
     others = sorted(entry_points(group=GROUP), key=lambda one: (one.name, one.value))
     places = [(f"package {PACKAGE}", PACKAGE)]
-    places += [(f"entry point {one.name!r} of {one.dist.name}", one.value) for one in others]
+    places += [(f"entry point {one.name!r} of {one.dist and one.dist.name}", one.value) for one in others]
     for source, place in places:
         try:
             declared = list(_declared(place))
@@ -135,7 +135,7 @@ def _declared(place: str) -> Iterator[tuple[str, Method | Rival]]:
 
 def _assigned(module: str) -> bool:
     """True if a module's text assigns METHOD or RIVALS. Other modules are not imported, because that may be slow."""
-    text = find_spec(module).loader.get_source(module) or ""
+    text = cast(Any, find_spec(module)).loader.get_source(module) or ""
     return re.search(r"^(METHOD|RIVALS)\b", text, re.MULTILINE) is not None
 
 

@@ -1,6 +1,7 @@
 """Cells of a metric cube, the policy that produces a method's responses, and the quality of those responses."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -67,7 +68,7 @@ def read_cell(cube: xr.Dataset, cell: Mapping[str, str | int], metrics: Sequence
 
 def read_cells(
     cube: xr.Dataset,
-    cells: Mapping[tuple[str | int, ...], Mapping[str, str | int]],
+    cells: Mapping[Any, Mapping[str, Any]],
     names: Sequence[str],
     metrics: Sequence[str] = METRICS,
 ) -> pd.DataFrame:

@@ -66,7 +66,9 @@ class Claim(Model):
         changed = {
             name: tuple(score if one == "ece" else one for one in getattr(self.predicate, name)) for name in names
         }
-        return self.model_copy(update={"predicate": self.predicate.model_copy(update=changed)}) if names else None
+        if self.predicate is None or not names:
+            return None
+        return self.model_copy(update={"predicate": self.predicate.model_copy(update=changed)})
 
 
 class _Claims(Model):

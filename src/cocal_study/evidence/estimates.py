@@ -52,8 +52,8 @@ class Estimate:
                     "on the same questions, and give both the same settings of the metrics"
                 )
             resampled = self.resampled - other.resampled
-        seeds = [one.by_seed if one.by_seed.size else one.value for one in (self, other)]
-        by_seed = np.subtract(*seeds) if self.by_seed.size or other.by_seed.size else _NONE
+        ours, theirs = (one.by_seed if one.by_seed.size else one.value for one in (self, other))
+        by_seed = np.subtract(ours, theirs) if self.by_seed.size or other.by_seed.size else _NONE
         return Estimate(self.value - other.value, resampled, by_seed, self.questions)
 
     def __neg__(self) -> "Estimate":

@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -123,12 +123,12 @@ class Margin(NamedTuple):
         return self.lower < self.upper and not self.lower <= other <= self.upper
 
 
-def directed(estimate: Estimate, level: float, label: str = "", **fields: str) -> Margin:
+def directed(estimate: Estimate, level: float, label: str = "", **fields: Any) -> Margin:
     """The margin of a difference that is claimed to be positive."""
     return Margin(estimate.value, *estimate.interval(level), estimate.p_value(), label, **fields)
 
 
-def within(estimate: Estimate, low: float, high: float, level: float, label: str = "", **fields: str) -> Margin:
+def within(estimate: Estimate, low: float, high: float, level: float, label: str = "", **fields: Any) -> Margin:
     """The margin of a number that is claimed to lie in a range: its distance from the nearer end.
 
     Inside the range both ends have to be separable from the number, outside of it the nearer one.

@@ -66,7 +66,7 @@ class Grown(NamedTuple):
             at[np.flatnonzero(course[:-1] < threshold)[0]] if least < threshold else at[-1]
             for at, course, least in zip(self.until, self.courses, lowest, strict=True)
         ]
-        return 1 - sum(stops) / sum(at[-1] for at in self.until)
+        return float(1 - sum(stops) / sum(at[-1] for at in self.until))
 
 
 def measured(study: Study, folder: Path, every: int) -> pd.DataFrame:

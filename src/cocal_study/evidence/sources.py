@@ -240,7 +240,8 @@ class StudySource(Reader):
         raise NotAssessableError(f"the study has no confidences of {METHODS[method].label} there")
 
     def _spec(self, method: str, case: Case) -> CompanionSpec:
-        order = ORDERS[METHODS[method].experience]
+        experience = METHODS[method].experience
+        order = ORDERS[experience] if experience else None
         steps = self._learnt_from(case) if case.learnt_from else self.scope.stages[-1]
         for spec in self.companions:
             if (spec.order, spec.steps, spec.validation_steps) == (order, steps, self.scope.stages[-1]):
@@ -251,8 +252,8 @@ class StudySource(Reader):
         latency, costs = self.latency, {"sampling_seconds": self.sampling, "fit_seconds": self.fit}
         if self.scope.tiny:
             raise NotAssessableError("times of policies below a million parameters say nothing about language models")
-        if costs.get(metric):
-            return costs[metric].seconds
+        if cost := costs.get(metric):
+            return cost.seconds
         if latency is None or metric in ("training_seconds", *costs):
             raise NotAssessableError("the study has not measured this time")
         if metric in SET_TIMES:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from cocal_study.config.methods import METHODS
 from cocal_study.evidence.claims import Claim
-from cocal_study.evidence.predicates import OBSERVED, UNOBSERVED, Case, Margin, NotAssessableError, Reader
+from cocal_study.evidence.predicates import OBSERVED, UNOBSERVED, Case, Margin, NotAssessableError, Predicate, Reader
 from cocal_study.evidence.sources import MEASURED
 
 UNDER_SPECIFIED, NOT_ASSESSABLE, NOT_GATHERED = "under-specified", "not assessable", "not gathered"
@@ -39,7 +39,7 @@ _YES_NO = {True: "yes", False: "no"}
 _TESTS = ("zero_excluded", "published", "paper_excluded")
 COLUMNS = (*_PLACE, *_NUMBERS, *_TESTS, "verdict", "positive", "replicates", "reason")
 COLUMNS += ("title", "family", "kind", "combined", "section", "quotation")
-_NOTHING = Margin(*[math.nan] * 3)
+_NOTHING = Margin(math.nan, math.nan, math.nan)
 _Judged = tuple[Margin, str, str, list[tuple[int, Margin, str]]]
 """The deciding margin, the verdict, the reason where there is none, and every margin with its case and its verdict."""
 
@@ -76,13 +76,13 @@ def judge(claim: Claim, reader: Reader) -> _Judged:
         cases = list(claim.predicate.cases(cases_of(claim), reader))
     except NotAssessableError as error:
         return _NOTHING, NOT_ASSESSABLE, str(error), []
-    return _decided(claim, cases, reader.level)
+    return _decided(claim.predicate, cases, reader.level)
 
 
-def _decided(claim: Claim, cases: Sequence[Sequence[Margin]], level: float) -> _Judged:
+def _decided(predicate: Predicate, cases: Sequence[Sequence[Margin]], level: float) -> _Judged:
     if any(math.isnan(number) for case in cases for margin in case for number in margin[:2]):
         return _NOTHING, NOT_ASSESSABLE, "a number is undefined on all resamples", []
-    verdicts = claim.predicate.verdicts(cases, level)
+    verdicts = predicate.verdicts(cases, level)
     every = [
         (number, *one)
         for number, (case, said) in enumerate(zip(cases, verdicts, strict=True), 1)
@@ -91,7 +91,7 @@ def _decided(claim: Claim, cases: Sequence[Sequence[Margin]], level: float) -> _
     chance = [name for _, margin, _ in every for name in margin.at_chance.split(", ") if name]
     names = dict.fromkeys(name.partition("@")[0] for name in chance)  # of several layers or states, the method
     reason = f"constant or at chance: {', '.join(METHODS[name].label for name in names)}" if names else ""
-    return (*claim.predicate.decide(cases, level), reason, every)
+    return (*predicate.decide(cases, level), reason, every)
 
 
 def judge_all(
@@ -245,10 +245,10 @@ def _of_replicates(
         why = "the replicates were gathered without this claim: run `cocal spread` anew"
         return _NOTHING, NOT_GATHERED, why, [], None
     values = _numbers(every)
-    if not values.size or np.isnan(values).any():
+    if claim.predicate is None or not values.size or np.isnan(values).any():
         what = "measured times are not gathered" if is_measured(claim) else "not every replicate could assess it"
         return _NOTHING, NOT_ASSESSABLE, what, [], None
-    found = _decided(claim, _joint(every, level), level)
+    found = _decided(claim.predicate, _joint(every, level), level)
     return *found, pd.DataFrame(values, index=pd.MultiIndex.from_frame(every[["case", "margin"]])).sort_index()
 
 
@@ -305,8 +305,8 @@ def by_unit(
     for claim in claims:
         found = {source: judge(claim, reader)[3] for source, reader in ((PAPER, paper), (STUDY, study))}
         every = pd.DataFrame() if replicates is None else _gathered(claim, "", replicates)
-        if found[STUDY] and len(every) and not np.isnan(_numbers(every)).any():
-            found[REPLICATES] = _decided(claim, _joint(every, study.level), study.level)[3]
+        if claim.predicate and found[STUDY] and len(every) and not np.isnan(_numbers(every)).any():
+            found[REPLICATES] = _decided(claim.predicate, _joint(every, study.level), study.level)[3]
         decides = next((name for name in (REPLICATES, STUDY) if found.get(name)), PAPER)
         for unit, source in product(UNITS, found):
             shown = _deciding(claim, found[decides], unit)
@@ -314,7 +314,7 @@ def by_unit(
             if margin is None:
                 continue
             said = _STATED.get(said, said) if source == PAPER else said
-            decided = {source: (*margin[:4], said)}
+            decided: dict[str, tuple] = {source: (*margin[:4], said)}
             if source == REPLICATES:
                 one = every[every["margin"] == margin.label].iloc[0]
                 for number in (
@@ -332,7 +332,7 @@ def _deciding(claim: Claim, margins: Sequence[tuple[int, Margin, str]], unit: st
     for number, margin, said in margins:
         if unit_of(margin.label) == unit:
             cases.setdefault(number, []).append((margin, said))
-    if not cases:
+    if not cases or claim.predicate is None:
         return None
     decides, _ = claim.predicate.deciding(list(cases.values()))
     return next((number, margin.label) for number, margin, _ in margins if margin is decides)

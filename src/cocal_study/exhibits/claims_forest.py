@@ -141,7 +141,7 @@ def _rows(ax: Axes, numbers: pd.DataFrame, claims: Sequence[str]) -> None:
     ax.spines["left"].set_visible(False)
 
 
-def _mean(colour: str) -> dict[str, Any]:
+def _mean(colour: str | None) -> dict[str, Any]:
     return {"color": colour, "marker": "|", "markersize": 4.5, "markeredgewidth": 1.1, "linestyle": "none"}
 
 

@@ -58,6 +58,7 @@ def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) 
         ContractError: if a method lacks a budget in the cube or among the companions, or if the methods' accuracies
             differ, since they did not score the same responses.
     """
+    shares: dict[tuple, float]
     shares = {(_EXPERIENCE[spec.order], spec.steps): spec.training_error_share for spec in companions}
     tested = read_curves(layout, metrics, ("accuracy", "mean_confidence"))
     accuracies = tested.loc[tested["metric"] == "accuracy", "value"]

@@ -8,6 +8,7 @@ confidences are outcomes, and do not.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -106,7 +107,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     if not has_methods(study, "base-verbal", "token-probability"):
         return
     backbone, step, generation = study.main_backbone, study.policy.steps, study.generation
-    algorithms = [
+    algorithms: list[Algorithm] = [
         name
         for name in study.policy.algorithms
         if has_methods(study, _EVALUATED[name])
@@ -139,7 +140,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         layout=Layout(
             **of_main(study),
             stages=study.policy.stages,
-            algorithms=algorithms,
+            algorithms=tuple(algorithms),
             domains={name: labelled(study, sets) for name, sets in macro_averages(study, backbone).items()},
             sampling={
                 "Sampling temperature": generation.temperature,
@@ -221,7 +222,7 @@ def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) 
     yield _VALID, of, "share", asked, float("nan"), value, ""
 
 
-def _trained(layout: Layout, tables: Mapping[str, pd.DataFrame], metrics: Cube) -> Iterator[tuple]:
+def _trained(layout: Layout, tables: Mapping[Any, pd.DataFrame], metrics: Cube) -> Iterator[tuple]:
     """Accuracies of the rollouts up to each stage, and how much greater the last ones are than in the evaluation."""
     less = "Accuracy of the last rollouts less that of the evaluation (points)"
     for name, table in tables.items():
@@ -233,7 +234,7 @@ def _trained(layout: Layout, tables: Mapping[str, pd.DataFrame], metrics: Cube) 
 
 
 def _kept(
-    tables: Mapping[str, pd.DataFrame], questions: pd.DataFrame, companions: CompanionSpec | None, published: Published
+    tables: Mapping[Any, pd.DataFrame], questions: pd.DataFrame, companions: CompanionSpec | None, published: Published
 ) -> Iterator[tuple]:
     """Shares of responses that reached the length limit, and shares of right ones and numbers of the others."""
     cut, kept = "Cut at the length limit (%)", "Responses kept"

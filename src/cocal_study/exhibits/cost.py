@@ -1,6 +1,7 @@
 """Cost of training and of inference (section 6.2, tab:cost; appendix E.2)."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -100,7 +101,7 @@ def prepare(
     return pd.DataFrame(rows, columns=["method", *_HEADS])
 
 
-def grid(numbers: pd.DataFrame, layout: Layout, **costs: Cost | Latency) -> Grid:
+def grid(numbers: pd.DataFrame, layout: Layout, **costs: Any) -> Grid:
     """Set the table; every column has the unit that suits its longest time."""
     if numbers["training_states"].isna().all():  # an imported training, whose states are read by a job of their own
         numbers = numbers.drop(columns="training_states")

@@ -59,7 +59,7 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     Raises:
         ConfigError: if the layout has several methods.
     """
-    if len(layout.methods) > 1:
+    if len(layout.methods) != 1:
         raise ConfigError(f"--layout: methods: this figure shows one method, not {', '.join(layout.methods)}")
     (method,) = layout.methods
     cells = {

@@ -22,7 +22,8 @@ from cocal_study.exhibits.drawing.curves import (
 from cocal_study.exhibits.drawing.sizes import HALF_WIDTH
 from cocal_study.planning.results import metrics_file
 
-Layout, prepare = CurvesLayout, prepare_curves
+Layout = CurvesLayout
+prepare = prepare_curves
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:

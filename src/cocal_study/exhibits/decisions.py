@@ -6,7 +6,7 @@ and routing decide about the first response to each question of all sets of a do
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -323,7 +323,7 @@ def _domain_block(
     layout: Layout,
     titles: Mapping[str, str],
     methods: Sequence[str],
-    cells: Mapping[tuple[str, ...], Cell],
+    cells: Mapping[Any, Cell],
 ) -> Block:
     """A block with the same columns for each domain, below its number of questions."""
     questions = _questions(numbers)

@@ -57,7 +57,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         position=40,
         caption="Hyperparameters as the configuration of the study has them (the table of appendix A), followed by "
         "those that the paper leaves open.",
-        layout=Layout(**exhibit.origin(study), settings=study, wrong=wrong),
+        layout=Layout(**exhibit.origin(study), settings=study, wrong=dict(wrong)),
     )
 
 
@@ -153,7 +153,8 @@ def _evaluation(study: Study, wrong: Mapping[str, int]) -> Iterator[tuple[str, s
     yield "ECE bins", f"{study.metrics.bins:,}"
     for mended, fate in ((False, "as distributed"), (True, "corrected")):
         sets = {name: study.datasets[name] for name in wrong}
-        chosen = {d.label: str(wrong[name]) for name, d in sets.items() if d.source.corrections == mended}
+        of_fate = [(name, d) for name, d in sets.items() if getattr(d.source, "corrections", None) == mended]
+        chosen = {d.label: str(wrong[name]) for name, d in of_fate}
         if chosen:
             yield f"Rows known to be wrong ({' / '.join(chosen)})", f"{' / '.join(chosen.values())}, {fate}"
 

@@ -55,7 +55,7 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
 
 def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
     """Set the table, which marks no value."""
-    domains = "of each domain" if len(layout.domains) > 1 else f"of {layout.domains[0].label}"
+    domains = f"of {layout.domains[0].label}" if len(layout.domains) == 1 else "of each domain"
     cells = ranked_cells(numbers, "domain", kinds=())
     return Grid(
         title=f"Confidence before and after generation, {layout.backbone_label}, step {layout.step}",

@@ -2,6 +2,7 @@
 (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -153,7 +154,7 @@ def _by_bias(ax: Axes, panel: pd.DataFrame, colours: Mapping[str, str]) -> None:
     _few_ticks(ax.yaxis)
 
 
-def _few_ticks(axis: object) -> None:
+def _few_ticks(axis: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))

@@ -219,7 +219,7 @@ def _directed(difference, metric: str):
     return -difference if BETTER[metric] == "lower" else difference
 
 
-def _over(values: np.ndarray, level: float, tolerance: float = 0.0) -> tuple[float, ...]:
+def _over(values: np.ndarray, level: float, tolerance: float = 0.0) -> tuple[float, float, float, int, int]:
     found = over_replicates(values, level, "")
     return found.value, found.lower, found.upper, values.size, int((values > -tolerance).sum())
 
@@ -247,8 +247,8 @@ def _at_chance(pair: Pair, frames: Sequence[pd.DataFrame | None], level: float) 
     """Methods whose AUROC over replicates has an interval that holds one half, or whose mean confidence has none."""
     found = []
     for name in _of_confidence(pair):
-        values = [_number(frames, pair.dataset, name, metric) for metric in ("mean_confidence", "auroc")]
-        if degenerate(*(_over(one, level)[1:3] for one in values)):
+        mean, auroc = (_number(frames, pair.dataset, name, metric) for metric in ("mean_confidence", "auroc"))
+        if mean is not None and auroc is not None and degenerate(_over(mean, level)[1:3], _over(auroc, level)[1:3]):
             found.append(name)
     return found
 

@@ -18,7 +18,7 @@ from cocal.models.text import Tokens
 class Engine(Protocol):
     """One loaded checkpoint that generates responses."""
 
-    reading: Reading | None
+    reading: Reading | Any
     """The states that it keeps."""
 
     @property

@@ -64,9 +64,11 @@ def task_length(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> i
     """
     text = decode(ids)
     end, statement = text.find(REASON), confidence_span(text)
-    if end < 0 and statement is None:
-        return len(ids)
-    return token_of(ids, decode, end if end >= 0 else statement[0])
+    if end < 0:
+        if statement is None:
+            return len(ids)
+        end = statement[0]
+    return token_of(ids, decode, end)
 
 
 def task_responses(responses: "pd.DataFrame", tokenizer: "PreTrainedTokenizerBase") -> "pd.DataFrame":

@@ -139,7 +139,7 @@ class LlmJudge:
             for row, answer in enumerate(answers)
             if answer is not None and len(answer) <= LONGEST and not verdicts[row]
         ]
-        messages = [self._prompts.correctness(questions[row], golds[row], answers[row]) for row in open_rows]
+        messages = [self._prompts.correctness(questions[row], golds[row], answers[row] or "") for row in open_rows]
         replies = self._ask(messages)
         decided = np.ones(len(answers), dtype=bool)
         verdicts[open_rows] = [reply is True for reply in replies]
@@ -207,13 +207,13 @@ class LlmJudge:
     ) -> list[bool | None]:
         """Say of each pair of rows whether its answers are equivalent: None without a verdict, False if one of them is
         too long. Of two orders, one that says no is enough, and otherwise one without a verdict."""
-        asked = [pair for pair in pairs if max(len(answers[row]) for row in pair) <= LONGEST]
+        said = [answer or "" for answer in answers]
+        asked = [pair for pair in pairs if max(len(said[row]) for row in pair) <= LONGEST]
         orders = [[(a, b) for a, b in asked]]
         if self._settings.both_orders:
             orders.append([(b, a) for a, b in asked])
         replies = [
-            self._ask([self._prompts.equivalence(questions[a], answers[a], answers[b]) for a, b in order])
-            for order in orders
+            self._ask([self._prompts.equivalence(questions[a], said[a], said[b]) for a, b in order]) for order in orders
         ]
         found = {
             pair: False if False in said else None if None in said else True
@@ -271,8 +271,9 @@ class Judging:
         Raises:
             ConfigError: if the judge's prompts cannot be used, or its folder holds no checkpoint.
         """
-        asks = isinstance(judge, LlmJudgeSettings) and "factual" in domains
-        return cls(verifier, judge, _identity(judge) if asks else {})
+        if isinstance(judge, LlmJudgeSettings) and "factual" in domains:
+            return cls(verifier, judge, _identity(judge))
+        return cls(verifier, judge, {})
 
     @property
     def settings(self) -> dict[str, object]:
@@ -282,17 +283,18 @@ class Judging:
     @property
     def engines(self) -> list[EngineSettings]:
         """The engine of a language model that judges; none without one."""
-        return [self.judge.engine] if self.identity else []
+        return [self.judge.engine] if self.identity and isinstance(self.judge, LlmJudgeSettings) else []
 
     @contextmanager
     def open(self, cache: Path) -> Iterator[Mapping[str, Judge]]:
         """Yield the judges by domain; a language model is loaded at the first message whose reply `cache` lacks."""
         with Verifier(self.verifier) as verifier:
-            if not self.identity:
+            judge = self.judge
+            if not self.identity or not isinstance(judge, LlmJudgeSettings):
                 yield {"mathematics": verifier, "factual": ExactMatch()}
                 return
-            with Judgements(lambda: _asking(self.judge), dict(self.identity), cache) as judgements:
-                factual = LlmJudge(self.judge, judgements, JudgePrompts(self.judge.prompts))
+            with Judgements(lambda: _asking(judge), dict(self.identity), cache) as judgements:
+                factual = LlmJudge(judge, judgements, JudgePrompts(judge.prompts))
                 yield {"mathematics": verifier, "factual": factual}
 
     def provenance(self, judge: Judge) -> dict[str, str]:

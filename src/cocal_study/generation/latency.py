@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,6 +24,9 @@ from cocal_study.config.evaluation import GenerationSettings
 from cocal_study.generation.engines import Engine
 from cocal_study.generation.responses import sampling_seeds
 from cocal_study.planning.costs import Latency, TimeToConfidence, device_name
+
+if TYPE_CHECKING:
+    from cocal_study.generation.transformers_engine import TransformersEngine
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class SingleMember:
     """
 
     def __init__(self, companions: Companions, member: int, device: torch.device):
-        def own(layer: torch.nn.Module) -> list[Tensor]:
+        def own(layer: Any) -> list[Tensor]:
             return [weights[member].detach().to(device, copy=True) for weights in (layer.weight, layer.bias)]
 
         model = companions.model
@@ -63,9 +67,9 @@ class SingleMember:
     def predict(self, features: Tensor) -> float:
         """Predict a confidence in [0, 1] from features float32 (1, inputs) on any device."""
         hidden = features.to(self._device)
-        for linear, norm in self._layers:
+        for linear, (scale, shift) in self._layers:
             hidden = functional.linear(hidden, *linear)
-            hidden = functional.gelu(functional.layer_norm(hidden, norm[0].shape, *norm))
+            hidden = functional.gelu(functional.layer_norm(hidden, scale.shape, scale, shift))
         return torch.sigmoid(functional.linear(hidden, *self._output)).item()
 
 
@@ -122,7 +126,7 @@ class SingleCompanion(SingleMember):
 def measure_latency(
     sets: Mapping[str, PromptSet],
     *,
-    pipeline: Engine,
+    pipeline: "TransformersEngine",
     generator: Engine,
     pre: SingleCompanion,
     post: SingleCompanion,
@@ -212,7 +216,7 @@ def time_to_confidence(
     sampling: Sampling,
     seeds: Sequence[int],
     *,
-    engine: Engine,
+    engine: "TransformersEngine",
     pre: SingleCompanion,
     post: SingleCompanion,
 ) -> TimeToConfidence:

@@ -220,4 +220,4 @@ class Rescorer:
         passes = score(
             self._policy.model, prompts, responses, batches, layers=(0,), pad=self._policy.pad, logprobs=True
         )
-        return [np.minimum(values, np.float32(0)) for values in passes.logprobs]
+        return [np.minimum(values, np.float32(0)) for values in passes.logprobs or ()]

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -104,7 +105,7 @@ class TransformersEngine:
         """See `cocal_study.generation.engines.Engine.generate`."""
         jobs = [(i, seed + j) for i, seed in enumerate(seeds) for j in range(sampling.samples)]
         lengths = [len(prompts[i]) for i, _ in jobs]
-        done: list[Completion | None] = [None] * len(jobs)
+        done: list[Any] = [None] * len(jobs)
         batches = batches_of_rows(lengths, self._batch_size)
         for batch in through(batches, "response"):
             part = [jobs[k] for k in batch]

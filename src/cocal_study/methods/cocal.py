@@ -3,10 +3,11 @@
 It scores the hidden states of the evaluated responses (equation 6).
 """
 
+from cocal.companion.settings import Target
 from cocal_study.config.method import Method, Rival
 
 
-def _method(target: str, position: int, colour: str, marker: str) -> Method:
+def _method(target: Target, position: int, colour: str, marker: str) -> Method:
     return Method(
         name=f"cocal-{target}",
         label=f"CoCal ({target})",

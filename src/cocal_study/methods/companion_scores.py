@@ -21,7 +21,7 @@ _ROWS = 4096
 """Number of responses whose features are on the device at a time."""
 
 
-def load_experiences(folders: Mapping[str, Sequence[Path]]) -> dict[Experience, list[Companions]]:
+def load_experiences(folders: Mapping[Experience, Sequence[Path]]) -> dict[Experience, list[Companions]]:
     """Load fitted companions by their experience.
 
     Args:

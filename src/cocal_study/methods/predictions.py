@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -36,7 +36,7 @@ class Checkpoint(NamedTuple):
 def predict(
     names: Sequence[str],
     sets: EvaluationSets,
-    folders: Mapping[str, Path],
+    folders: Mapping[Any, Path],
     inputs: Inputs,
     checkpoint: Checkpoint,
 ) -> pd.DataFrame:

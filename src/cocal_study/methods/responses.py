@@ -18,7 +18,7 @@ from cocal_study.config.evaluation import EstimatorSettings
 if TYPE_CHECKING:
     from cocal.companion.companions import Companions
     from cocal.companion.settings import Target
-    from cocal_study.config.method import Experience, Method
+    from cocal_study.config.method import Method
 
 FACTS = ("correct", "truncated", "answered", "decided", "exact_match")
 """The labels of a response in every method's predictions (`cocal.store.contracts.PREDICTIONS`)."""
@@ -78,8 +78,8 @@ class Inputs:
 
     settings: EstimatorSettings
     pool: int
-    features: Mapping[str, Path] = field(default_factory=dict)
-    companions: "Mapping[Experience, Sequence[Companions]]" = field(default_factory=dict)
+    features: Mapping[Any, Path] = field(default_factory=dict)
+    companions: "Mapping[Any, Sequence[Companions]]" = field(default_factory=dict)
 
 
 Score = Callable[[pd.DataFrame, EstimatorSettings], np.ndarray]
@@ -110,9 +110,11 @@ class LearntScore(Protocol):
 
     def apply(self, states: np.ndarray) -> np.ndarray:
         """The scores of states (m, inputs), float64 (m,) in [0, 1]."""
+        ...
 
     def model_dump(self, *, mode: str) -> dict[str, Any]:
         """It as JSON, for the file of all that a policy's rivals have learnt."""
+        ...
 
 
 Learn = Callable[["Target | None", LabelledStates, LabelledStates], LearntScore]

@@ -82,7 +82,7 @@ def domains_of(study: Study, backbone: str, algorithm: str, step: int) -> list[s
 
 def experiences_of(methods: list[str]) -> list[str]:
     """The training data of these methods' companions: any of "rollouts", "resampled" and "prompts"."""
-    return list(dict.fromkeys(METHODS[m].experience for m in methods if METHODS[m].experience))
+    return list(dict.fromkeys(learnt for m in methods if (learnt := METHODS[m].experience)))
 
 
 def companion_prefixes(study: Study, backbone: str, experience: str) -> list[Prefix]:
@@ -234,4 +234,4 @@ def macro_averages(study: Study, backbone: str) -> dict[str, list[str]]:
 
 def generated_set(study: Study) -> str:
     """The evaluation set whose questions are answered to time inference: the mathematical one with most questions."""
-    return max(study.evaluation_sets("mathematics"), key=lambda name: study.datasets[name].size)
+    return max(study.evaluation_sets("mathematics"), key=lambda name: study.datasets[name].size or 0)

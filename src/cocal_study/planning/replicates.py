@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -48,7 +48,7 @@ def replicate(study: Study, number: int) -> Study:
         study: The study as its file has it.
         number: Number of the replicate, counted from 1.
     """
-    changes = {
+    changes: dict[str, Any] = {
         name: part.model_copy(update={"seed": part.seed + number})
         for name, part in (("policy", study.policy), ("generation", study.generation), ("postcal", study.postcal))
     }
@@ -118,8 +118,9 @@ def spread(
     for name in sorted(
         {str(path.relative_to(folder)) for folder in folders for p in EXHIBITS for path in folder.glob(p)}
     ):
-        given = {number: _numbers(folder / name) for number, folder in results.items()}
-        if any(frame is None for frame in given.values()):
+        read = {number: _numbers(folder / name) for number, folder in results.items()}
+        given = {number: frame for number, frame in read.items() if frame is not None}
+        if len(given) < len(read):
             continue
         earlier = _gathered(before / name, kept) if before else {}
         frames = dict(sorted((earlier | given).items()))
@@ -129,8 +130,8 @@ def spread(
         for number, frame in frames.items():
             if not judged and len(missing := table.index.difference(frame.index)):
                 raise ContractError(
-                    f"{results.get(number, before) / name}: replicate {number} lacks the row {missing[0]} that another "
-                    "replicate has; run all replicates with one study and one version of CoCal"
+                    f"{results.get(number, before or Path()) / name}: replicate {number} lacks the row {missing[0]} "
+                    "that another replicate has; run all replicates with one study and one version of CoCal"
                 )
         over = table.agg(["mean", "std", "min", "max"], axis=1)
         over.columns = ["mean", "sd", "least", "greatest"]

@@ -13,7 +13,7 @@ from cocal_study.config.study import Study
 from cocal_study.planning.plan import available_methods, restricted, trainer_of
 from cocal_study.planning.results import companion_folder, variant_folder
 
-ONE_LAYER = "one-layer"
+ONE_LAYER: Reader = "one-layer"
 """Name of the companions of one hidden layer, as a reader and as a variant."""
 Kind = Literal["platt", "isotonic"]
 """The calibrators: Platt scaling and isotonic regression."""
@@ -40,7 +40,7 @@ def learns_from(rival: str, basis: Basis) -> bool:
     return reader in ("rollouts", "resampled") if basis == "resampled" else reader != "resampled"
 
 
-def calibrations_of(rival: str, bases: Collection[Basis]) -> list[str]:
+def calibrations_of(rival: str, bases: Collection[str]) -> list[str]:
     """Names of the calibrations of a rival on these bases."""
     return [name for name, (_, basis) in CALIBRATIONS.items() if basis in bases and learns_from(rival, basis)]
 
@@ -85,6 +85,7 @@ def reader_folders(study: Study, algorithm: str) -> dict[Reader, str]:
     """Folders of the companions of all steps that score rivals on the policy of an algorithm, by their kind; none where
     no rival reads states."""
     backbone, steps = study.main_backbone, restricted(study.policy.steps).folder
+    folders: dict[Reader, str]
     folders = {name: companion_folder(backbone, name) for name in ("rollouts", "resampled")}
     folders[ONE_LAYER] = variant_folder(backbone, ONE_LAYER)
     kinds = {one.reader for one in rivals_of(study, algorithm)}

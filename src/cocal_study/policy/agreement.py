@@ -1,5 +1,7 @@
 """Whether vLLM samples from the policy that is trained: its log-probabilities against the trainer's."""
 
+from typing import Any
+
 import torch
 from accelerate import Accelerator
 
@@ -16,7 +18,7 @@ class Agreement:
     def __init__(self, bound: float):
         self._bound = bound
         self._apart: list[torch.Tensor] = []
-        self.latest: torch.Tensor | None = None
+        self.latest: torch.Tensor | Any = None
         """Log-probabilities (rows, length) that the trainer's model gave last."""
         self.difference: tuple[float, ...] = ()
         """Mean and largest difference of the last step that was compared; empty where nothing is compared."""

@@ -53,7 +53,7 @@ class QuestionIndex:
         self._beginnings: dict[str, list[str]] = defaultdict(list)
         for text in self._texts:
             self._beginnings[" ".join(text.split(" ")[:-1][:_WORDS])].append(text)
-        self._known: dict[str, list[int]] = {}
+        self._known: dict[str, Sequence[int]] = {}
 
     def find(self, sample: Sample) -> int:
         """Row of the question that a sample answers.
@@ -149,10 +149,8 @@ class StepTables:
                 raise ContractError(f"{group[0].where}: the responses of its group answer different questions")
         if samples[0].response_ids is None:
             samples = self._tokenised(samples, asked)
-        for sample in samples:
-            self._check_ids(sample)
-        responses = [sample.response_ids.tolist() for sample in samples]
-        prompts = [sample.prompt_ids.tolist() for sample in samples]
+        ids = [self._checked_ids(sample) for sample in samples]
+        prompts, responses = ([pair[k].tolist() for pair in ids] for k in (0, 1))
         logprobs = self._logprobs(step, samples, prompts, responses)
         size = self.settings.responses_per_question
         sampled = sampled_rows(
@@ -174,7 +172,7 @@ class StepTables:
         return rollout_rows(sampled, verdicts, rewards, size)
 
     def _groups(self, samples: list[Sample], source: str) -> list[list[Sample]]:
-        groups: dict[int | str, list[Sample]] = {}
+        groups: dict[int | str | None, list[Sample]] = {}
         for sample in samples:
             if sample.left_out:
                 raise ContractError(
@@ -204,10 +202,11 @@ class StepTables:
         return Verdicts(np.array([sample.label == 1.0 for sample in samples]), np.ones(len(samples), dtype=bool))
 
     def _logprobs(self, step: int, samples: list[Sample], prompts: list, responses: list) -> list[np.ndarray]:
-        without = next((sample for sample in samples if sample.logprobs is None), None)
-        if without is None:
-            return [sample.logprobs for sample in samples]
+        given = [sample.logprobs for sample in samples if sample.logprobs is not None]
+        if len(given) == len(samples):
+            return given
         if self.scorer is None:
+            without = next(sample for sample in samples if sample.logprobs is None)
             raise ContractError(f"{without.where}: has no log-probabilities; give checkpoints that can compute them")
         return self.scorer(step, prompts, responses)
 
@@ -230,18 +229,25 @@ class StepTables:
             found.append(sample.model_copy(update=new))
         return found
 
-    def _check_ids(self, sample: Sample) -> None:
-        check_tokens(sample.where, sample.prompt_ids, sample.response_ids, self.vocabulary.vocabulary)
-        if len(sample.response_ids) > self._longest:
+    def _checked_ids(self, sample: Sample) -> tuple[np.ndarray, np.ndarray]:
+        prompt, response = sample.prompt_ids, sample.response_ids
+        if prompt is None or response is None:
             raise ContractError(
-                f"{sample.where}: response of {len(sample.response_ids)} tokens; "
+                f"{sample.where}: lacks the token ids of its prompt or its response, which other samples have; dump "
+                "those of all of them, or of none"
+            )
+        check_tokens(sample.where, prompt, response, self.vocabulary.vocabulary)
+        if len(response) > self._longest:
+            raise ContractError(
+                f"{sample.where}: response of {len(response)} tokens; "
                 f"policy.max_response_length.{self.algorithm} is {self._longest}"
             )
-        if not sample.truncated and int(sample.response_ids[-1]) not in self.vocabulary.ends:
+        if not sample.truncated and int(response[-1]) not in self.vocabulary.ends:
             raise ContractError(
-                f"{sample.where}: a complete response ends with token {sample.response_ids[-1]}, not with an end token "
+                f"{sample.where}: a complete response ends with token {response[-1]}, not with an end token "
                 f"({', '.join(map(str, sorted(self.vocabulary.ends)))}); features need the end token that was generated"
             )
+        return prompt, response
 
 
 FORMATS: dict[str, ModuleType] = {"slime": slime, "trl": trl, "jsonl": jsonl}

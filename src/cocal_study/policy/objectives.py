@@ -59,5 +59,5 @@ def step_advantages(
         return group_advantages(rewards.task, *how)
     if algorithm == "rlcr":
         return group_advantages(rewards.task + rewards.calibration, *how)
-    task, calibration = (group_advantages(part, *how) for part in rewards)
+    task, calibration = (group_advantages(np.asarray(part), *how) for part in rewards)
     return token_advantages(task, calibration, starts, length)

@@ -65,7 +65,8 @@ def step(
         verify: Function of the number of a question and a response that returns whether the response is correct.
         settings: Settings of the training, with the loss "grpo", the mean over the responses.
     """
-    rollouts, correct = [], []
+    rollouts: list[tuple[list[int], list[int]]] = []
+    correct = []
     for number, prompt in enumerate(prompts):
         for response in sample(prompt):
             rollouts.append((prompt, response))
@@ -76,7 +77,7 @@ def step(
     for rows in torch.arange(len(rollouts)).chunk(settings.updates_per_step):
         optimiser.zero_grad()
         for row in rows.tolist():
-            new = log_probabilities(model, *rollouts[row], settings.temperature)
+            new = log_probabilities(model, *rollouts[int(row)], settings.temperature)
             part = loss(new, old[row], gains[row], settings.clip_low, settings.clip_high)
             (part / len(rows)).backward()
         clip_grad_norm_(model.parameters(), settings.max_gradient_norm)

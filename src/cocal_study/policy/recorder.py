@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cocal.errors import ContractError
 from cocal.features.store import FeatureWriter, create_features, open_features
@@ -55,7 +55,7 @@ class StepSeconds:
             raise ContractError(f"{self._path}: the times of all steps are lost; {remedy(self._path)}")
         rows = [self._seconds[step] for step in sorted(self._seconds, key=int)]
         seconds, states = (sum(row[k] for row in rows) for k in (0, 1))
-        differences = tuple(tuple(row[2:]) for row in rows if row[2:])
+        differences = tuple((mean, largest) for _, _, mean, largest in (row for row in rows if row[2:]))
         states = states or None
         return Cost(
             seconds=seconds, items=items, states_seconds=states, vllm_differences=differences, device=device_name()
@@ -127,7 +127,7 @@ class RolloutRecorder(StepWriter):
         self.wait()
         if missing := self.missing():
             raise ContractError(f"{self._folder}: rollouts of step {missing[0]} are missing; {remedy(self._folder)}")
-        places = {"rollouts": outputs.rollouts}
+        places: dict[str, Any] = {"rollouts": outputs.rollouts}
         if self.features is not None:
             open_features(self.features.path)  # raises an error if the store has gaps
             places["features.zarr"] = outputs.features

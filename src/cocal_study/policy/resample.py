@@ -64,7 +64,7 @@ def resample(
     progress = Progress("step", training.steps, done=training.steps - len(todo))
 
     def verified(sampled: pd.DataFrame, asked: pd.DataFrame) -> pd.DataFrame:
-        groups = np.arange(len(asked)).repeat(size)
+        groups = np.arange(len(asked)).repeat(size).tolist()
         frame = with_verdicts(sampled, asked.iloc[groups], groups, verifier, pool=False)
         progress.add(detail=f"accuracy {frame['correct'].mean():.3f}")
         return frame

@@ -3,7 +3,7 @@
 import logging
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +11,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import torch
 from accelerate import Accelerator, PartialState
@@ -100,7 +101,7 @@ def train_policy(
     with recorder or nullcontext(), trainer.behind:
         trainer.train(resume_from_checkpoint=str(resume) if resume else None)
     processes.wait_for_everyone()
-    if processes.is_main_process:
+    if recorder is not None:
         recorder.publish(outputs, items=settings.steps)
 
 
@@ -181,7 +182,7 @@ def set_precision(accelerator: Accelerator, settings: TrlSettings) -> None:
         plugin.mixed_precision_policy = replace(plugin.mixed_precision_policy, **formats)
 
 
-def scheduled(questions: pd.DataFrame, order: Sequence[int], prompts: Prompts, prompt_format: str) -> Dataset:
+def scheduled(questions: pd.DataFrame, order: np.ndarray, prompts: Prompts, prompt_format: str) -> Dataset:
     """The questions of a training in their order, as TRL's data set with the columns prompt, question_id and golds."""
     rows = questions.iloc[order]
     return Dataset.from_dict(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -53,6 +53,8 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
             `prompt` and `question_id`; the single reward function returns correctness.
     """
 
+    _recorder: RolloutRecorder | Any
+
     def __init__(
         self,
         *,
@@ -73,13 +75,13 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         self._layers = tuple(layers)
         self._states_dtype = states_dtype
         self._policy = policy
-        self._algorithm = algorithm
+        self._algorithm: Algorithm = algorithm
         self._stages = stages
         self._stage_dtype = dtype
         self._stage_attributes = attributes
         self.summary = ""
         """Description of the last rollouts, for the progress line."""
-        self._copy: PreTrainedModel | None = None
+        self._copy: PreTrainedModel | Any = None
         """The policy's copy that samples, where it has one."""
         self.agreement = Agreement(policy.trl.vllm_difference)
         self.behind = WriteBehind()

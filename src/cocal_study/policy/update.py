@@ -53,8 +53,8 @@ def in_trimmed_batches(
     split = [{key: value[k : k + size] for key, value in whole.items()} for k in range(0, len(ids), size)]
     for part in sorted_by_length(split):
         longest = part["completion_ids"].shape[1]
-        sides = [torch.cat([part[f"prompt_{key}"], part[f"completion_{key}"]], dim=1) for key in ("ids", "mask")]
-        found[part["row"], :longest] = compute(*sides, longest).float()
+        rows, given = (torch.cat([part[f"prompt_{key}"], part[f"completion_{key}"]], dim=1) for key in ("ids", "mask"))
+        found[part["row"], :longest] = compute(rows, given, longest).float()
     return found
 
 

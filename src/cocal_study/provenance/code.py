@@ -218,7 +218,7 @@ def _file(module: str) -> Path | None:
         spec = find_spec(module)
     except ModuleNotFoundError:
         return None
-    return Path(spec.origin) if spec is not None and str(spec.origin).endswith(".py") else None
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
 
 
 @cache

@@ -52,7 +52,7 @@ def build_questions(
     for name in drawing_order(datasets):
         dataset = datasets[name]
         if isinstance(dataset.source, GivenSettings):
-            rows = _given(name, dataset.source, given[name])
+            rows = _given(name, dataset.source, (given or {})[name])
         else:
             rows = _drawn(name, dataset.source, people, seed, known)
         frames[name] = pd.DataFrame(rows).assign(dataset=name, domain=dataset.domain, split=dataset.role)
@@ -96,7 +96,7 @@ def _given(name: str, source: GivenSettings, questions: Sequence[Question]) -> l
             f"datasets.{name}: the source has {len(questions)} questions, source.questions says {source.questions}"
         )
     used = questions[: source.limit]
-    if source.spread and source.limit < len(questions):
+    if source.spread and source.limit and source.limit < len(questions):
         used = [questions[k * len(questions) // source.limit] for k in range(source.limit)]
     return [
         {

@@ -154,7 +154,7 @@ class _Working:
         """Multiply by a digit; tens and ones of `a` apart if it exceeds 12."""
         parts = [(a // 10 * 10, b), (a % 10, b)] if a > 12 else [(a, b)]
         values = [self.step(f"{x}*{y}", x * y) for x, y in parts if x and y]
-        return values[0] if len(values) == 1 else self.add(*values)
+        return values[0] if len(values) == 1 else self.add(values[0], values[1])
 
     def shift(self, value: int, shifts: list[int]) -> int:
         """Add or subtract numbers, each step under the letter that the question gives to its number."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from cocal.settings.base import Algorithm
 from cocal_study.config.backbone import PretrainingSettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
@@ -212,14 +213,14 @@ class _Backbone:
                     variant = "factual_" * (domain == "factual")
                     of_domain = study.evaluation_sets(domain)
                     sets = plan.response_plan(study, self._name, algorithm, step, prompt_format, of_domain).sets
-                    sampled = sum(study.datasets[name].size * one.sampled for name, one in sets.items())
+                    sampled = sum((study.datasets[name].size or 0) * one.sampled for name, one in sets.items())
                     tokens = min(means[domain], max(one.max_response_length for one in sets.values()))
                     hours = self._decoding_hours(sampled * tokens) + self._start
                     if domain == "factual" and study.judge.kind == "llm":
                         hours += self._forward_hours(sampled * _JUDGED / self._parameters) + self._start
                     yield Workload(f"{variant}responses", hours, self._gpus)
                     if prompt_format in read:
-                        evaluated = sum(study.datasets[name].size * one.samples for name, one in sets.items())
+                        evaluated = sum((study.datasets[name].size or 0) * one.samples for name, one in sets.items())
                         hours = self._passed * self._forward_hours(evaluated * (tokens + pace.prompt_tokens))
                         yield Workload(f"{variant}features", hours + self._start, self._gpus)
         if self._gpus and self._name == study.main_backbone and "prompts" in self._experiences:
@@ -241,10 +242,10 @@ class _Backbone:
             hours = self._pace.fit * seeds * sum(steps) * self._step / 3600 + self._start
             yield Workload("companions", hours, self._gpus, size * seeds * len(steps))
 
-    def _training_tokens(self, algorithm: str) -> int:
+    def _training_tokens(self, algorithm: Algorithm) -> int:
         return min(self._pace.training_tokens, self._study.policy.max_response_length[algorithm])
 
-    def _training_hours(self, algorithm: str, gpus: int) -> float:
+    def _training_hours(self, algorithm: Algorithm, gpus: int) -> float:
         """Hours of one training: as measured, or its sampling and its passes on all GPUs, and the rest of each step."""
         pace = self._pace
         if pace.trained is not None:

@@ -49,8 +49,9 @@ def forecast(study: Study, jobs_of_rules: Mapping[str, int]) -> list[str]:
     jobs: Counter[str] = Counter()
     for rule, count in jobs_of_rules.items():
         jobs[rule_of(rule) or rule] += count
-    card, pairs = study.cards.get(study.card), list(zip(workloads(study, LOW), workloads(study, HIGH), strict=True))
-    rows = [("rule", "jobs", "hours", "GPUs", "memory", "storage", "while it runs")]
+    card = study.cards.get(study.card or "")
+    pairs = list(zip(workloads(study, LOW), workloads(study, HIGH), strict=True))
+    rows: list[tuple[str, ...]] = [("rule", "jobs", "hours", "GPUs", "memory", "storage", "while it runs")]
     for rule in (*dict.fromkeys((*RULES, *jobs)), "total"):
         work = [pair for pair in pairs if rule in ("total", rule_of(pair[0].rule))]
         count = jobs.total() if rule == "total" else jobs[rule]

@@ -131,7 +131,7 @@ def _numbers(study: Study, run: Run, machine: Machine) -> list[str]:
 
 def _memory(study: Study, run: Run, name: str, memory: float) -> list[str]:
     """A sentence for each reason why the study's card, or a job that is left, does not fit into so many GiB."""
-    card, fitting = study.cards.get(study.card), fitting_card(study, memory)
+    card, fitting = study.cards.get(study.card or ""), fitting_card(study, memory)
     if card is not None and memory < _ENOUGH * card.memory:
         remedy = (
             f"--config card={fitting}" if fitting else "take a larger GPU, for none of the study's cards is as small"

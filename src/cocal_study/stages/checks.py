@@ -106,7 +106,7 @@ class Checks(Stage):
             },
             "group_accuracy_before_filtering": {n: training.check_groups(table, n) for n, table in sampled.items()},
             "verdicts_of_training_responses": {n: training.count_verdicts(table) for n, table in sampled.items()},
-            "equal_raw_budgets": training.check_equal_budgets(*pair, budgets) if len(pair) == 2 else [],
+            "equal_raw_budgets": training.check_equal_budgets(pair[0], pair[1], budgets) if len(pair) == 2 else [],
             "question_disjoint_validation": [training.check_disjoint(*one) for one in given],
             "validation_pools": [fit.with_numbers() for fit in fits],
             "truncated_responses_left_out": [training.check_truncation(*one) for one in given],
@@ -139,7 +139,7 @@ class Checks(Stage):
             if "resampled" in fits.learnt and not self.resampled:
                 raise ConfigError(f"{path}: rivals learnt from PostCal's responses; give these with --resampled")
             theirs = read_table(coupled[algorithm], self.questions) if algorithm in coupled else tables["rollouts"]
-            given = {"all": theirs, "last": theirs, "resampled": tables.get("resampled")}
+            given: dict[Any, Any] = {"all": theirs, "last": theirs, "resampled": tables.get("resampled")}
             learnt[str(path)] = check_unseen(fits, given, evaluated, path)
             confidences = read_recalibrated(file, self.backbone)
             applied[str(file)] = check_responses(confidences, list(predictions.values()), file)

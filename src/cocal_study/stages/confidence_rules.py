@@ -1,5 +1,8 @@
 """Rules of companions, of confidences, of their metrics, and of the checks of the protocol."""
 
+# pyright: reportArgumentType=false
+# Pydantic makes the fields of stages from the texts of paths and from plain mappings.
+
 from typing import Any
 
 from cocal_study.config.methods import METHODS

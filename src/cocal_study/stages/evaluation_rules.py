@@ -1,8 +1,12 @@
 """Rules of evaluation responses and of their states, with a job for each checkpoint, prompt format and domain."""
 
-from functools import partial
-from typing import Any
+# pyright: reportArgumentType=false
+# Pydantic makes the fields of stages from the texts of paths and from plain mappings.
 
+from functools import partial
+from typing import Any, cast
+
+from cocal_study.config.evaluation import LlmJudgeSettings
 from cocal_study.planning import plan, results
 from cocal_study.planning.comparisons import samples_of
 from cocal_study.stages.backbones import Hub
@@ -52,7 +56,7 @@ class EvaluationRules(Rules):
         return rules
 
     def _judge(self, **made: str) -> Job:
-        judge = self.study.judge
+        judge = cast(LlmJudgeSettings, self.study.judge)
         return self._job(Hub(name=judge.checkpoint, revision=judge.revision, **made))
 
     def _responses(self, domain: str, backbone: str, algorithm: str, step: str, prompt_format: str, **made: str) -> Job:

@@ -1,8 +1,11 @@
 """Rules of policies: backbones, their training here or elsewhere, their rollouts, and the states of these."""
 
+# pyright: reportArgumentType=false
+# Pydantic makes the fields of stages from the texts of paths and from plain mappings.
+
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from cocal_study.config.backbone import BackboneSettings
 from cocal_study.planning import plan, results
@@ -160,7 +163,7 @@ class PolicyRules(Rules):
         return {"checkpoints": [results.policy_folder(backbone, "grpo", step) for step in self.study.policy.stages]}
 
     def _imported_rollouts(self, backbone: str, **made: str) -> Job:
-        study, dumps = self.study, self.study.backbones[backbone].imported["grpo"].rollouts
+        study, dumps = self.study, cast(Any, self.study.backbones[backbone].imported["grpo"].rollouts)
         stage = ImportRollouts(
             settings=study.policy.rollout_settings("grpo"),
             algorithm="grpo",

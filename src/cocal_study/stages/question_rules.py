@@ -1,5 +1,8 @@
 """Rules of question sets, each of which has a job of its own."""
 
+# pyright: reportArgumentType=false
+# Pydantic makes the fields of stages from the texts of paths and from plain mappings.
+
 from typing import Any
 
 from cocal_study.planning import results

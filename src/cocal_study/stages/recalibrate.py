@@ -98,7 +98,7 @@ class Recalibrate(Cell):
         depends_on = {"rivals": names, "estimators": self.settings, "split": self.split, "samples": self.samples}
         depends_on |= {"pool": self.pool, "verifier": self.verifier, "previous_stage": self.previous_stage}
         bases = self._bases()
-        companions = {}
+        companions: dict[Any, Any] = {}
         if self.companions:
             from cocal.companion.companions import load_companions  # loads torch
 
@@ -108,18 +108,16 @@ class Recalibrate(Cell):
         rollouts, states = bases["all"]
         learnt = learn_scores(names, rollouts, states)
         scorer = Scorer(names, self.settings, companions, learnt, self.pool)
-        experience = {
+        experience: dict[Any, tuple] = {
             basis: (table, scores_to_learn_from(scorer.on(basis), table, states))
             for basis, (table, states) in bases.items()
         }
         fits = fit_rivals(experience, learnt)
         cell = Checkpoint(**self.cell)
         table = predict_rivals(scorer, fits, self.samples.root, self.responses, self.features, cell)
-        for path, write, content in (
-            (self.output_calibrators, write_document, [fits.model_dump(mode="json")]),
-            (self.output, write_frame, [table, PREDICTIONS]),
-        ):
-            write(path, *content, self.attributes(path, depends_on, **self.cell))
+        made = self.attributes(self.output_calibrators, depends_on, **self.cell)
+        write_document(self.output_calibrators, fits.model_dump(mode="json"), made)
+        write_frame(self.output, table, PREDICTIONS, self.attributes(self.output, depends_on, **self.cell))
         logging.info("%s: %d rows of %d fits", self.output, len(table), len(fits.fits))
 
     def _check_readers(self) -> None:
@@ -140,7 +138,7 @@ class Recalibrate(Cell):
         if self.previous_stage and self.previous_stage >= self.step:
             raise ConfigError(f"--previous-stage: no step up to {self.step} is after step {self.previous_stage}")
 
-    def _bases(self) -> dict[str, tuple[Any, Any]]:
+    def _bases(self) -> dict[Any, tuple[Any, Any]]:
         """The responses of each basis (a table), and their states where a rival reads them (a FeatureReader)."""
         import pandas as pd
 

@@ -38,7 +38,7 @@ class Cell(Stage):
     step: Index
 
     @property
-    def cell(self) -> dict[str, str | int]:
+    def cell(self) -> dict[str, Any]:
         """Backbone, algorithm and step."""
         return {"backbone": self.backbone, "algorithm": self.algorithm, "step": self.step}
 

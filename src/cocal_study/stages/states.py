@@ -1,6 +1,7 @@
 """Hidden states of evaluation responses, of stored rollouts and of their prompts."""
 
 from pathlib import Path
+from typing import Any, cast
 
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame
@@ -58,8 +59,8 @@ class Features(Stage):
             if self.kept:
                 copy_features(self.kept / f"{name}.zarr", frame, output=output, attributes=attributes)
             else:
-                poolings = poolings_of(self.prompt)
-                extract_features(policy, frame, settings, output=output, attributes=attributes, poolings=poolings)
+                made = {"output": output, "attributes": attributes, "poolings": poolings_of(self.prompt)}
+                extract_features(cast(Any, policy), frame, settings, **made)
 
 
 class _OfRollouts(ReadByCheckpoints):

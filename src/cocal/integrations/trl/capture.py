@@ -1,7 +1,6 @@
 """What TRL's trainers sampled, captured for recording: a mixin for `GRPOTrainer`."""
 
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -117,13 +116,12 @@ class RolloutCapture(GRPOTrainer if TYPE_CHECKING else object):
         rows = zip(batch["prompt_ids"].cpu(), batch["prompt_mask"].bool().cpu(), strict=True)
         prompts = [row[keep].tolist() for row, keep in rows]
         responses, masks = self._generated
-        states = [None] * len(responses)
-        logprobs: Sequence[Any] = [None] * len(responses)
+        states, logprobs = [None] * len(responses), []
         given = self._given_logprobs(batch)
         if self._layers or given is None:
             began = time.monotonic()
             states, found = self._scored(prompts, responses, logprobs=given is None)
-            logprobs = found or logprobs
+            logprobs = found or []
             self.states_seconds += time.monotonic() - began
         if given is not None:
             logprobs = [row[: len(ids)] for row, ids in zip(given.float().cpu().numpy(), responses, strict=True)]

@@ -89,7 +89,7 @@ class Layout(Model):
     def facts(self) -> dict[str, str]:
         """Return what the metadata of a figure's files say of its numbers."""
         step = getattr(self, "step", None)
-        facts = {"study": self.study, "measured": self.caption, "backbone": self.backbone_label}
+        facts = {"study": self.study, "measured": self.caption, "backbone": getattr(self, "backbone_label", "")}
         return facts if step is None else facts | {"step": str(step)}
 
     def measured(self) -> tuple[str, ...]:
@@ -153,8 +153,8 @@ class CurvesLayout(MethodsLayout):
     """Step of the policy whose responses are scored, where it is one for all."""
 
 
-def macro_source(layout: CurvesLayout) -> str:
-    """Where a macro average comes from, for the small print."""
+def macro_source(layout: Any) -> str:
+    """Where the macro average of a layout comes from, for the small print."""
     policy = "" if layout.step is None else f"step-{layout.step} policy, "
     return f"{layout.study} study, {layout.backbone_label}, {policy}{layout.macro_label}"
 

@@ -25,7 +25,7 @@ from cocal_study.exhibits.base.exhibit import (
     GATHERED,
     OF_REPOSITORY,
     Layout,
-    MethodsStepLayout,
+    StepLayout,
     arguments_of,
     needed,
 )
@@ -155,7 +155,7 @@ def mean_cell(backbone: str, method: str, step: int, dataset: str, **sweep: str 
 
 def read_methods(
     cube: Cube,
-    layout: MethodsStepLayout,
+    layout: StepLayout,
     datasets: Iterable[str],
     methods: Iterable[str],
     metrics: Sequence[str] = METRICS,
@@ -186,7 +186,7 @@ def cube_of(backbone: str, cubes: Sequence[Cube]) -> Cube:
 
 
 def rows_by_seed(
-    predictions: pd.DataFrame, layout: MethodsStepLayout, dataset: str, method: str, seed: int | None = None
+    predictions: pd.DataFrame, layout: StepLayout, dataset: str, method: str, seed: int | None = None
 ) -> dict[int, pd.DataFrame]:
     """The predictions of a method on a data set, on responses of its policy at the step of the layout, by seed.
 

@@ -6,6 +6,7 @@ from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from cocal_study.config.methods import declarations
 from cocal_study.config.study import Study
@@ -41,7 +42,7 @@ def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") ->
 def _placed(exhibit: Exhibit, repository: Path) -> Exhibit:
     """The exhibit, with the paths from the folder of the results to what lies in the repository; what has not been
     gathered is left out."""
-    inputs = dict(exhibit.inputs)
+    inputs: dict[str, Any] = dict(exhibit.inputs)
     for kind in OF_REPOSITORY:
         if kind in inputs:
             inputs[kind] = str(repository / inputs[kind])

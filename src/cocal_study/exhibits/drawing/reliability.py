@@ -79,7 +79,7 @@ def prepare(layout: ReliabilityLayout, predictions: Sequence[pd.DataFrame]) -> p
             }
             drawn = UNSEEDED if UNSEEDED in by_seed else layout.seed
             confidence, valid, correct = by_seed[drawn]
-            metrics = {seed: evaluate(*columns, layout.bins) for seed, columns in by_seed.items()}
+            metrics = {seed: evaluate(c, v, right, layout.bins) for seed, (c, v, right) in by_seed.items()}
             means = {name: np.mean([one[name] for one in metrics.values()]) for name in CONFIDENCE_QUALITY}
             panel = {
                 **{"dataset": dataset, "method": method, "seed": drawn},

@@ -89,7 +89,8 @@ def accuracy_layout(
     shown = {name: study.datasets[name] for name in sets if name in wrong}
     about_wrong = []
     for mended, fate in ((False, "kept as distributed"), (True, "corrected")):
-        some = [f"{d.label} ({wrong[n]} of {d.size})" for n, d in shown.items() if d.source.corrections == mended]
+        of_fate = [(n, d) for n, d in shown.items() if getattr(d.source, "corrections", None) == mended]
+        some = [f"{d.label} ({wrong[n]} of {d.size})" for n, d in of_fate]
         if some:
             about_wrong.append(f"Questions or answers known to be wrong are {fate}: {', '.join(some)}.")
     return AccuracyLayout(

@@ -201,7 +201,7 @@ def check_companions(
     for kind, one in companions.items():
         theirs = (one.spec.steps, one.spec.settings.split_seed, one.spec.settings.validation_share)
         ours = (steps, split.split_seed, split.validation_share)
-        order = ORDERS.get(kind, "chronological")
+        order = "chronological" if kind == "one-layer" else ORDERS[kind]
         if theirs != ours or one.spec.order != order:
             raise ContractError(
                 f"{folders[kind]}: learnt from {theirs[0]} steps in {one.spec.order} order with split_seed {theirs[1]} "

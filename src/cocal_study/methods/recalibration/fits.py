@@ -86,7 +86,7 @@ class Isotonic(Model):
 
 Calibrator = Annotated[Platt | Isotonic, Field(discriminator="kind")]
 
-FITS = {"platt": Platt.fit, "isotonic": Isotonic.fit}
+FITS: dict[Kind, Any] = {"platt": Platt.fit, "isotonic": Isotonic.fit}
 """The function that fits each calibrator."""
 
 
@@ -117,6 +117,7 @@ class Learnt(Model):
     @classmethod
     def of(cls, table: pd.DataFrame) -> "Learnt":
         """Those of a table with the columns step, response_id, question and part."""
+        parts: dict[Part, Responses]
         parts = {name: Responses.of(table[table["part"] == name]) for name in ("training", "held out")}
         return cls(first=int(table["step"].min()), last=int(table["step"].max()), parts=parts)
 
@@ -191,7 +192,7 @@ def fit_rivals(
                         calibrators={name: fit(known, correct) for name, fit in FITS.items()},
                     )
                 )
-    learnt = {basis: Learnt.of(table) for basis, (table, _) in experience.items()}
+    learnt: dict[Basis, Learnt] = {basis: Learnt.of(table) for basis, (table, _) in experience.items()}
     kept = {name: one.model_dump(mode="json") for name, one in learnt_scores.items()}
     return Fits(scores=kept, learnt=learnt, fits=tuple(fits))
 
