@@ -35,6 +35,11 @@ def test_another_word_is_answered_with_the_remedy(tmp_path):
     assert "line 2: field 'reward' is 'high', neither a finite number nor a label" in sentence(samples, path)
 
 
+def test_an_empty_mask_beside_a_text_says_nothing(tmp_path):
+    (found,) = samples(lines(tmp_path / "mine.jsonl", TEXT | {"response_mask": []}))
+    assert (found.response, found.response_ids, found.left_out) == (TEXT["response"], None, None)
+
+
 @pytest.mark.parametrize("ids", [[2**32 + 7, 5], [5, 2**31], [-1, 5], [2**63, 5], [2**64, 5], [2**32 + 7]])
 def test_ids_that_would_wrap_are_refused(tmp_path, ids):
     for name in ("prompt_ids", "response_ids"):
