@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -230,12 +231,8 @@ class StepTables:
         return found
 
     def _checked_ids(self, sample: Sample) -> tuple[np.ndarray, np.ndarray]:
-        prompt, response = sample.prompt_ids, sample.response_ids
-        if prompt is None or response is None:
-            raise ContractError(
-                f"{sample.where}: lacks the token ids of its prompt or its response, which other samples have; dump "
-                "those of all of them, or of none"
-            )
+        # a reader of dumps gives ids of all samples of a step or, where they are texts, of none
+        prompt, response = cast(tuple[np.ndarray, np.ndarray], (sample.prompt_ids, sample.response_ids))
         check_tokens(sample.where, prompt, response, self.vocabulary.vocabulary)
         if len(response) > self._longest:
             raise ContractError(

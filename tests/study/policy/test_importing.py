@@ -223,18 +223,6 @@ def test_missing_log_probabilities_are_computed_by_checkpoints(tmp_path, run, ro
         np.testing.assert_allclose(mine, engines, atol=1e-4)
 
 
-@pytest.mark.parametrize("lost", ["prompt_ids", "response_ids"])
-def test_a_step_of_which_some_samples_lack_ids_is_refused(tmp_path, run, rollouts, capsys, lost):
-    folder = dumps.write_jsonl(tmp_path / "dumps", rollouts, logprobs=False)
-    file = folder / "step-00001.jsonl"
-    rows = [json.loads(line) for line in file.read_text().splitlines()]
-    del rows[2][lost]
-    rows[2] |= {"prompt": "2 + 3 = ?", "response": "5"} if lost == "response_ids" else {"prompt": "2 + 3 = ?"}
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert run("jsonl", folder) == 2
-    assert f"{file}: line 3: lacks the token ids of its prompt or its response" in capsys.readouterr().err
-
-
 def test_text_alone_is_tokenised_only_on_demand(tmp_path, run, rollouts, own, micro_checkpoint, capsys):
     folder = dumps.write_completions(tmp_path / "dumps", rollouts, own.questions, spacing=2)
     assert run("trl", folder) == 2
