@@ -52,7 +52,7 @@ def _facts_alone(content):
         (lambda c: c.pop("policy"), ["policy", "required"]),
         (
             lambda c: c["datasets"]["syn-squad"].update(max_response_length=60),
-            ["datasets.syn-squad.max_response_length = 60", "responses of up to 78 tokens"],
+            ["datasets.syn-squad.max_response_length = 60", "responses of up to 80 tokens"],
         ),
         (lambda c: c["features"].update(layers=[0, 3]), ["features.layers = [0, 3]: small has blocks 0 to 1"]),
         (_facts_alone, ["no evaluation set of mathematics"]),
