@@ -179,8 +179,7 @@ def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
     if len(known) < len(found):
         return f"{UNDECIDED}, without intervals"
     if any(one["upper"] < -tolerance for one in found):
-        every = all(one["upper"] < 0 for one in found)
-        return f"{NO}, the opposite" if every and not tolerance else NO
+        return NO
     if not all(one["lower"] > -tolerance for one in found):
         excluded = dict.fromkeys(METRICS[one["metric"]] for one in found if one["paper"] > one["upper"])
         told = f", but a difference in {' and '.join(excluded)} as large as the paper's is excluded"

@@ -23,9 +23,12 @@ from judged_claims import headline_numbers, judged
     ("words", "said"),
     [
         (("yes", "yes, but RLCR is at chance"), "holds"),
-        (("yes", "undecided, but a difference in ECE as large as the paper's is excluded"), "is undecided"),
-        (("undecided", "no, the opposite"), "does not hold"),
-        (("yes", "no"), "does not hold"),
+        (
+            ("yes", "undecided, but a difference in ECE as large as the paper's is excluded"),
+            "holds for the binary target and is undecided for the group target",
+        ),
+        (("undecided", "no"), "is undecided for the binary target and does not hold for the group target"),
+        (("no", "no"), "does not hold"),
         (("undecided, without intervals", "undecided, without intervals"), "is undecided"),
     ],
 )

@@ -38,15 +38,17 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
         numbers: The numbers of tables/verdict.
         scale: The size of the policies in words.
     """
-    central = numbers[numbers["claim"].str.startswith(CENTRAL)]
-    words = {*central["word"].str.partition(",")[0]}
-    said = NO if NO in words else YES if words == {YES} else UNDECIDED
+    central = numbers[numbers["claim"].str.startswith(CENTRAL)].drop_duplicates("claim")
+    targets = central["claim"].str.removeprefix(f"{CENTRAL}, ")
+    words = [_CENTRAL[word] for word in central["word"].str.partition(",")[0]] or [_CENTRAL[UNDECIDED]]
+    each = [f"{word} for the {target}" for word, target in zip(words, targets, strict=False)]
+    said = words[0] if len({*words}) == 1 else listed(each)
     every = numbers.drop_duplicates("claim")["word"]
     counts = [int(every.str.startswith(word).sum()) for word in (YES, NO, UNDECIDED)]
     told = (("holds", "hold"), ("does not", "do not"), ("is undecided", "are undecided"))
     spread = listed(list(map(_counted, counts, told)))
     return (
-        f"Does it reproduce with {scale}? Its central claim {_CENTRAL[said]}: that a companion which learns while the "
+        f"Does it reproduce with {scale}? Its central claim {said}: that a companion which learns while the "
         "policy trains (CoCal) beats the same one trained afterwards on fresh answers (PostCal). "
         f"Of {counted(len(every), 'headline claim')}, {spread}."
     )
