@@ -15,6 +15,7 @@ Each module of `cocal_study.exhibits` has these names, which are explained here 
 A diagram shows no numbers: it has neither a layout nor `prepare`, and `draw` takes nothing.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
@@ -203,7 +204,7 @@ COMPANIONS = ("companions", "replayed")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exhibit:
+class Exhibit(ABC):
     """One table or figure of a study.
 
     Attributes:
@@ -227,9 +228,9 @@ class Exhibit:
     module: str = ""
 
     @property
+    @abstractmethod
     def outputs(self) -> list[str]:
         """Its files; the first one is what its command is given."""
-        raise NotImplementedError
 
     @property
     def arguments(self) -> list[str]:
