@@ -52,21 +52,16 @@ class Verifier:
     `settings.max_answer_length` or `settings.max_nesting` is decided: it is not equivalent.
 
     Comparisons are bounded by processor time, so that verdicts do not depend on other work on the machine. If a process
-    ends for another reason or exceeds `settings.wall_timeout`, its comparison is tried once more.
-
-    Processes start with the first comparison that needs one. To end them, close the verifier or use it as a context
-    manager.
-
-    Args:
-        settings: Bounds of one comparison.
-        workers: Number of checking processes; by default half of this process's share of the processors, at most eight.
+    ends for another reason or exceeds `settings.wall_timeout`, its comparison is tried once more. There are half as
+    many processes as this one has processors, at most eight; they start with the first comparison that needs one. To
+    end them, close the verifier or use it as a context manager.
     """
 
-    def __init__(self, settings: VerifierSettings, workers: int | None = None) -> None:
+    def __init__(self, settings: VerifierSettings) -> None:
         self._settings = settings
         # each process of a training on this machine has a verifier
         share = processors() // 2 // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        self._workers = workers or max(1, min(8, share))
+        self._workers = max(1, min(8, share))
         self._processes: ProcessPool | None = None
         self._answers = self._given_up = 0
         self._exceeded: set[Pair] = set()
@@ -92,10 +87,8 @@ class Verifier:
     def correct(
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str] = ()
     ) -> Verdicts:
-        """Compare each answer with its gold answers; it is right if it is equivalent to any of them.
-
-        Arguments and values are those of `Judge.correct`; the questions are not used. An answer is undecided if it is
-        equivalent to no gold answer and one of its comparisons was given up.
+        """See `Judge.correct`: an answer is right if it is equivalent to any of its gold answers. It is undecided if it
+        is equivalent to none and one of its comparisons was given up. The questions are not used.
 
         Raises:
             ConfigError: if no checking process can start within `settings.memory_mb`.
@@ -121,15 +114,10 @@ class Verifier:
     def classes(
         self, answers: Sequence[str | None], pools: Sequence[Hashable] | None = None, questions: Sequence[str] = ()
     ) -> Verdicts:
-        """Equivalence classes of the answers within each pool.
-
-        Two answers are equal if they are with either of them as gold answer; the members of a class are all equal to
-        each other. Arguments and values are those of `Judge.classes`; the questions are not used, and without `pools`
-        there is one pool. An answer is undecided if its comparison with an answer of another class is.
-
-        Raises:
-            ContractError: if the comparisons of more than `settings.max_timeouts` of the answers are given up.
-        """
+        """See `Judge.classes`: the members of a class are all equal to each other, with either of two as gold answer.
+        An answer is undecided if its comparison with one of another class is. Without `pools` there is one; the
+        questions are not used. Raises a ContractError if the comparisons of more than `settings.max_timeouts` of the
+        answers are given up."""
         open_pairs: list[Rows] = []
         given_up: list[Rows] = []
 
@@ -177,9 +165,8 @@ class Verifier:
     def _judge(self, pairs: list[Pair]) -> dict[Pair, bool | None]:
         """The verdicts of computer algebra; None if neither answer can be read, or if the comparison was given up.
 
-        A pair with an answer that is too large to evaluate is given up at once. Chunks save round trips. The pairs of a
-        chunk that fails are judged one by one with the full time for each, so that only the pair at fault is given up.
-        A pair that failed within its bounds is judged a second time.
+        A pair with an answer that is too large to evaluate is given up at once. The pairs of a chunk that fails are
+        judged one by one with the full time for each. A pair that failed within its bounds is judged a second time.
         """
         large = {text for text in dict.fromkeys(text for pair in pairs for text in pair) if text and too_large(text)}
         compared = [pair for pair in pairs if large.isdisjoint(pair)]
@@ -237,13 +224,8 @@ class Verifier:
 
 
 class _Outcome(NamedTuple):
-    """The outcome of chunks of comparisons.
-
-    Attributes:
-        verdicts: Verdicts of the chunks that were finished.
-        exhausted: Chunks that used up their processor time or memory.
-        lost: Chunks whose process exceeded the wall-clock time or ended for another reason.
-    """
+    """The verdicts of finished chunks, those that used up their time or memory, and those whose process ended
+    otherwise."""
 
     verdicts: dict[Pair, bool | None]
     exhausted: list[list[Pair]]

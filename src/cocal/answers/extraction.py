@@ -67,10 +67,8 @@ def parse_confidence(text: str) -> float | None:
 
 
 def confidence_span(text: str) -> tuple[int, int] | None:
-    """Characters [start, end) of the confidence part, from the word CONFIDENCE to the end of the text.
-
-    The value need not be valid: DCPO treats a malformed confidence as confidence text, too.
-    """
+    """Characters [start, end) of the confidence part, from the word CONFIDENCE to the end of the text; its value need
+    not be valid, since DCPO treats a malformed confidence as confidence text, too."""
     statement = _last_statement(text)
     return (statement.start(), len(text)) if statement else None
 

@@ -58,10 +58,8 @@ class Judge(Protocol):
 
 
 class ExactMatch:
-    """Judges factual answers by exact match: they are equivalent if `normalise_text` makes them equal.
-
-    An empty answer, or one that is too long, equals nothing.
-    """
+    """Judges factual answers by exact match: they are equivalent if `normalise_text` makes them equal. An empty answer,
+    or one that is too long, equals nothing."""
 
     def correct(
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]

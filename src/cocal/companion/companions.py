@@ -51,7 +51,6 @@ class Companions:
         return self.spec.members
 
     def to(self, device: torch.device) -> "Companions":
-        """Move the companions to a device and return them."""
         self.model.to(device)
         return self
 
@@ -74,17 +73,15 @@ class Companions:
                 f"features have shape {tuple(features.shape)}, but the companions need width {self.spec.inputs} "
                 f"(layer {self.spec.layer}, poolings {', '.join(self.spec.poolings)})"
             )
-        device, features = self.model.device, torch.as_tensor(features)
-        batches = features.split(_PREDICTION_BATCH[device.type])
+        device = self.model.device
+        batches = torch.as_tensor(features).split(_PREDICTION_BATCH[device.type])
         parts = [self.model(batch.to(device, non_blocking=True)) for batch in batches]
         return torch.cat(parts, dim=1).double().cpu().numpy()
 
 
 def save_companions(path: Path, companions: Companions, attributes: Mapping[str, str]) -> None:
-    """Write the weights as safetensors, with spec and provenance in the metadata, and seal the file.
-
-    `path` lies inside `cocal.store.atomic_path`.
-    """
+    """Write the weights as safetensors, with spec and provenance in the metadata, and seal the file, which lies inside
+    `cocal.store.atomic_path`."""
     spec = companions.spec.model_dump(mode="json")
     metadata = {"spec": spec, "provenance": {**attributes, KEY: BLANK}}
     # There is only one key, since safetensors does not fix the order of keys and equal fits must give equal bytes.
@@ -113,12 +110,9 @@ def write_companions(
 
 
 def load_companions(path: str | Path) -> Companions:
-    """Load companions from their output folder or from its companions.safetensors.
-
-    Raises:
-        ContractError: if the file is missing or truncated, has changed since it was written, has no spec, or its
-            weights do not fit the spec or are not finite.
-    """
+    """Load companions from their output folder or from its companions.safetensors. Raises a ContractError if the file
+    is missing or truncated, has changed since it was written, has no spec, or its weights do not fit the spec or are
+    not finite."""
     path = Path(path)
     path = path / "companions.safetensors" if path.is_dir() else path
     if not path.exists():
@@ -134,11 +128,8 @@ def load_companions(path: str | Path) -> Companions:
 
 
 def with_weights(spec: CompanionSpec, weights: Mapping[str, Tensor], path: Path) -> Companions:
-    """Companions with the weights of a file, which `path` names in errors.
-
-    Raises:
-        ContractError: if the weights do not fit the spec, or one of them is not a finite number.
-    """
+    """Companions with the weights of a file, which `path` names in errors. Raises a ContractError if the weights do not
+    fit the spec, or one of them is not a finite number."""
     model = build_model(spec.settings, spec.inputs, standardised=MEAN in weights).eval()
     try:
         model.load_state_dict(weights)

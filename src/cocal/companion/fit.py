@@ -59,17 +59,16 @@ def fit_companions(
         rollouts: Table in chronological order with the columns step, question, truncated, correct, group_accuracy.
         questions: Texts of the whole question table, a share of which is held out for validation.
         prefixes: Steps of training and validation of each fit, at most the last step of `rollouts`.
-        order: Order of the training responses.
-        shuffle_seed: Seed of the shuffled order, which all members share.
-        layer: Block index; by default the deepest one in the store.
-        poolings: Names of the poolings, concatenated in this order.
+        order, shuffle_seed: Order of the training responses, and the seed of a shuffled one, which all members share.
+        layer, poolings: Block index, by default of the deepest one in the store, and poolings in the order of the
+            inputs.
         memory: Bytes of features to hold; by default `FEATURE_MEMORY`, or half of the free memory of a GPU.
         device: Device to train on; by default the GPU if there is one.
         progress: Progress that several calls share, counted in passes times steps; by default this call has its own.
 
     Yields:
-        For each prefix, the companions and their history with the columns pass (from 1), target, seed, train_loss
-        (mean over the pass against the member's target, with dropout) and validation_mse (after the pass, against
+        For each prefix, the companions and their history with the columns pass (from 1), target, seed, train_loss (mean
+        over the pass against the member's target, with dropout) and validation_mse (after the pass, against
         correctness; missing where the prefix has no validation responses, whose companions keep the last pass).
 
     Raises:
@@ -90,7 +89,23 @@ def fit_companions(
     device = device or best_device()
     named = progress is not None  # fits of several prefixes, which their steps tell apart
     progress = progress or Progress("", settings.passes * sum(prefix.steps for prefix in prefixes))
-    batches = _batches(settings, features, layer, poolings, longest, order, memory, device)
+    if memory is None:
+        memory = torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else FEATURE_MEMORY
+    row = inputs * features.itemsize
+    needed, for_validation = row * sum(map(len, longest)), row * len(longest[1])
+    if needed > memory:
+        logging.info(
+            "%.1f GiB of features do not fit into %.1f GiB and are read again in every pass%s",
+            needed / 2**30,
+            memory / 2**30,
+            ", several times because they are shuffled; more memory avoids this" * (order == "shuffled"),
+        )
+    host_memory = FEATURE_MEMORY if device.type == "cuda" else memory  # streamed features pass through it
+    shuffled = max(host_memory // 4 // row, settings.batch_size)
+    batches = [
+        Batches(features, layer, poolings, rows, settings.batch_size, held=held, shuffled=shuffled, device=device)
+        for rows, held in zip(longest, (needed <= memory, for_validation <= memory), strict=True)
+    ]
     correct, group_accuracy = (rollouts[name].to_numpy() for name in ("correct", "group_accuracy"))
     for prefix, (training, validation) in parts.items():
         model = build_model(settings, inputs).to(device)
@@ -124,47 +139,8 @@ def fit_companions(
         yield Companions(spec, model.cpu()), history
 
 
-def _batches(
-    settings: CompanionSettings,
-    features: FeatureReader,
-    layer: int | None,
-    poolings: Sequence[str],
-    parts: Sequence[np.ndarray],
-    order: Order,
-    memory: int | None,
-    device: torch.device,
-) -> list[Batches]:
-    """Build the batches of the training and of the validation rows, and hold those that fit."""
-    if memory is None:
-        memory = torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else FEATURE_MEMORY
-    row = len(poolings) * features.hidden * features.itemsize
-    training, validation = (len(rows) * row for rows in parts)
-    fits = training + validation <= memory, validation <= memory
-    if not fits[0]:
-        logging.info(
-            "%.1f GiB of features do not fit into %.1f GiB and are read again in every pass%s",
-            (training + validation) / 2**30,
-            memory / 2**30,
-            ", several times because they are shuffled; more memory avoids this" * (order == "shuffled"),
-        )
-    host_memory = FEATURE_MEMORY if device.type == "cuda" else memory  # streamed features pass through it
-    return [
-        Batches(
-            features,
-            layer,
-            poolings,
-            rows,
-            settings.batch_size,
-            held=held,
-            shuffled=max(host_memory // 4 // row, settings.batch_size),
-            device=device,
-        )
-        for rows, held in zip(parts, fits, strict=True)
-    ]
-
-
 def _partition(rollouts: pd.DataFrame, held_out: np.ndarray, prefix: Prefix) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ascending row numbers of training and of validation."""
+    """The ascending row numbers of training and of validation."""
     step, complete = rollouts["step"].to_numpy(), ~rollouts["truncated"].to_numpy()
     rows = []
     for name, last, side in (("training", prefix.steps, ~held_out), ("validation", prefix.validation_steps, held_out)):
@@ -197,12 +173,10 @@ def _fit(
 ) -> tuple[tuple[int, ...], pd.DataFrame]:
     """Train all members of a new model; return the best pass of each member, and the history.
 
-    Args:
-        batches: Features of training and of validation.
-        targets: Targets of the training responses, float32 (targets, 1, n), on the model's device.
-        truth: Correctness of the validation responses, float32 (m,), on the model's device.
-        shuffling: Generator that draws the order of the training responses in every pass; None for chronological order.
-        report: Function that is called with a text after every pass.
+    The batches are those of training and of validation. Targets of the training responses, float32 (targets, 1, n), and
+    correctness of the validation responses, float32 (m,), are on the model's device. A generator draws a new order of
+    the training responses in every pass; without one the order is chronological. `report` is called with a text after
+    every pass.
     """
     members = pd.DataFrame(companion_members(settings), columns=["target", "seed"])
     trainer, best, history = Training(model, settings), _Best(model), []

@@ -4,9 +4,8 @@ Each member equals a plain PyTorch model with linear -> LayerNorm -> GELU -> dro
 sigmoid at the output (appendix A.1). Members share only the features, so the loss of one has no gradient in another.
 
 Hidden states have the shape (members, units, n), so that the first layer of all members is one large matrix product.
-Gradient steps (equation 4) are computed by autograd. Hand-written steps take 0.7 of the time at embedded widths. At
-paper widths they would save up to a sixth of it on a processor and nothing on a GPU (`benchmarks/companions.py`), and
-CUDA graphs are estimated to save less than the matrix products take; neither has been measured on a GPU.
+Gradient steps (equation 4) are computed by autograd. Hand-written steps take 0.7 of the time at embedded widths, and
+would save up to a sixth of it at paper widths on a processor and nothing on a GPU (`benchmarks/companions.py`).
 """
 
 import math
@@ -76,10 +75,8 @@ class StackedLayerNorm(nn.Module):
 
 
 class _LayerNorm(torch.autograd.Function):
-    """Normalises over the second dimension, whereas PyTorch's LayerNorm needs the last dimensions.
-
-    Its own backward pass saves three tensors; autograd would save one for every operation.
-    """
+    """Normalises over the second dimension, whereas PyTorch's LayerNorm needs the last dimensions. Its own backward
+    pass saves three tensors; autograd would save one for every operation."""
 
     @staticmethod
     def forward(ctx, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -142,13 +139,8 @@ class CompanionMLP(nn.Module):
         return self.output.weight.device
 
     def initialise(self) -> list[torch.Generator]:
-        """Draw each member's weights as a plain PyTorch model does after `torch.manual_seed(seed)`.
-
-        Members with the same seed start with the same weights.
-
-        Returns:
-            The generator of each seed, in the state of plain PyTorch's generator after building the model.
-        """
+        """Draw each member's weights as a plain PyTorch model does after `torch.manual_seed(seed)`, equal ones for
+        equal seeds. Return each seed's generator in the state that plain PyTorch's has after building the model."""
         generators = [torch.Generator().manual_seed(seed) for seed in self.seeds]
         for place, generator in enumerate(generators):
             layers: list[Any] = [*self.linears, self.output]
@@ -157,7 +149,7 @@ class CompanionMLP(nn.Module):
         return generators
 
     def forward(self, features: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
-        """Compute the confidences of n responses, float32 (members, n) in [0, 1].
+        """The confidences of n responses, float32 (members, n) in [0, 1].
 
         Args:
             features: (n, inputs), of any float format.
@@ -231,7 +223,7 @@ class Training:
         )
 
     def state(self) -> dict[str, Any]:
-        """Return what training needs, beside the weights, to go on from here."""
+        """What training needs, beside the weights, to go on from here."""
         dropout = [generator.get_state() for generator in self._dropout.generators]
         return {"optimiser": self._optimiser.state_dict(), "dropout": dropout}
 
@@ -244,8 +236,7 @@ class Training:
     def run(self, batches: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
         """Run one pass of gradient steps and return each member's mean loss with dropout, float64 (members,).
 
-        Args:
-            batches: Features (n, inputs) of any float format and targets float32 (targets, 1, n), on the device.
+        Each batch has features (n, inputs) of any float format and targets, float32 (targets, 1, n), on the device.
         """
         model, count = self._model, 0
         total = torch.zeros(model.targets, len(model.seeds), dtype=torch.float64, device=model.device)

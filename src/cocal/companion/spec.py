@@ -33,11 +33,7 @@ class Prefix(NamedTuple):
 
     @classmethod
     def parse(cls, word: str) -> "Prefix":
-        """The inverse of `str`.
-
-        Raises:
-            ConfigError: if the word is not N or N/M.
-        """
+        """The inverse of `str`. Raises a ConfigError if the word is not N or N/M."""
         found = re.fullmatch(r"([1-9][0-9]*)(?:/([1-9][0-9]*))?", word)
         if not found:
             raise ConfigError(f"{word!r} is not N or N/M, such as 40 or 5/120, counted from 1")
@@ -98,11 +94,8 @@ class CompanionSpec(Model):
         return "binary" if "binary" in self.settings.targets else self.settings.targets[0]
 
     def chosen(self, target: Target | None = None, seed: int | None = None) -> list[int]:
-        """Places of the members of a target, by default the usual one, and of one seed, by default of all.
-
-        Raises:
-            ConfigError: if there is no such target or seed.
-        """
+        """Places of the members of a target, by default the usual one, and of one seed, by default of all. Raises a
+        ConfigError if there is no such target or seed."""
         targets, seeds = self.settings.targets, self.settings.seeds
         target = target or self.usual_target
         if target not in targets:
@@ -113,16 +106,13 @@ class CompanionSpec(Model):
 
 
 def companion_members(settings: CompanionSettings) -> list[tuple[Target, int]]:
-    """Return every target with every seed; the members of one target are consecutive."""
+    """Every target with every seed; the members of one target are consecutive."""
     return [(target, seed) for target in settings.targets for seed in settings.seeds]
 
 
 def parse_spec(metadata: Any, source: str | Path) -> CompanionSpec:
-    """Parse the spec in the metadata of companions, a JSON object with the key `spec`; `source` is its file.
-
-    Raises:
-        ContractError: if the spec is missing or invalid.
-    """
+    """Parse the spec in the metadata of companions, a JSON object with the key `spec`; `source` is its file. Raises a
+    ContractError if the spec is missing or invalid."""
     try:
         return CompanionSpec.model_validate(metadata["spec"])
     except (KeyError, TypeError, ValidationError) as error:
@@ -130,10 +120,7 @@ def parse_spec(metadata: Any, source: str | Path) -> CompanionSpec:
 
 
 def read_spec(folder: str | Path) -> CompanionSpec:
-    """Read the spec from an output folder of `cocal companions`.
-
-    Raises:
-        ContractError: if the spec is missing or invalid, or has changed since it was written.
-    """
+    """Read the spec from an output folder of `cocal companions`. Raises a ContractError if the spec is missing or
+    invalid, or has changed since it was written."""
     path = Path(folder) / "spec.json"
     return parse_spec(read_document(path), path)

@@ -8,7 +8,7 @@ question would help on it again.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from pickle import UnpicklingError
@@ -18,11 +18,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from cocal.companion.companions import Companions, build_model
+from cocal.companion.companions import Companions, build_model, write_companions
 from cocal.companion.model import Training, matmul_precision
-from cocal.companion.settings import CompanionSettings, Target
+from cocal.companion.settings import CompanionSettings, OnlineSettings, Target
 from cocal.companion.spec import CompanionSpec, companion_members
-from cocal.companion.supervision import confidence_targets
+from cocal.companion.supervision import confidence_targets, in_validation
 from cocal.errors import ContractError
 from cocal.features.forward import RESPONSE_POOLINGS
 from cocal.features.store import NumberFormat, decoded, encoded
@@ -81,7 +81,7 @@ class OnlineCompanions:
 
     @property
     def scores(self) -> pd.DataFrame:
-        """Scores of all steps but the first, each before it was learnt from; see `cocal.companion.stepwise`."""
+        """Scores of all steps but the first, each before it was learnt from."""
         return pd.concat(self._scores, ignore_index=True) if self._scores else pd.DataFrame(columns=COLUMNS)
 
     def observe(self, states: np.ndarray, rows: pd.DataFrame) -> pd.DataFrame | None:
@@ -184,11 +184,7 @@ class OnlineCompanions:
             torch.save(state, partial)
 
     def restore(self, path: Path) -> None:
-        """Go on from what `save` wrote.
-
-        Raises:
-            ContractError: if the file is missing, damaged, or of other settings.
-        """
+        """Go on from what `save` wrote; a ContractError says that it is missing, damaged, or of other settings."""
         try:
             state = torch.load(path, map_location=self._model.device, weights_only=True)
             self._model.load_state_dict(state["model"])
@@ -232,8 +228,62 @@ def scores(
 
 
 def summary(found: pd.DataFrame) -> str:
-    """Return the `scores` of the first target on one step in words, for a line of progress."""
+    """The `scores` of the first target on one step in words, for a line of progress."""
     if not found["responses"].iloc[0]:
         return "before learning from it: no new question"
     means = found[found["target"] == found["target"].iloc[0]][["ece", "auroc"]].mean()
     return f"before learning from it: ECE {means['ece']:.3f}, AUROC {means['auroc']:.3f}"
+
+
+STATE = "online.pt"
+"""Name of the file with the state of the learning in a checkpoint of the training."""
+
+
+class OnlineLearner:
+    """Lets companions learn inside the training of a policy, from the rollouts of each step once they are recorded.
+
+    They read the deepest of the captured blocks, whose zero-based index is `layer`. The responses to a share of the
+    questions (cocal.store.contracts.QUESTIONS) are held out, as from companions that replay the rollouts, so that both
+    learn from the same responses.
+
+    Attributes:
+        summary: Scores of the last step in words, for the progress line; empty after the first step.
+    """
+
+    def __init__(
+        self, settings: OnlineSettings, questions: pd.DataFrame, layer: int, hidden: int, number_format: NumberFormat
+    ):
+        companion, ids, texts = settings.companion, questions["question_id"], questions["question"]
+        held_out = in_validation(texts, texts, companion.validation_share, companion.split_seed)
+        self._held_out = dict(zip(ids, held_out, strict=True))
+        self._texts = dict(zip(ids, texts, strict=True))
+        self._layer = layer
+        options = {"number_format": number_format, "window": settings.window, "bins": settings.bins}
+        self._learner = OnlineCompanions(companion, len(RESPONSE_POOLINGS) * hidden, **options)
+        self.summary = ""
+
+    def learn(self, frame: pd.DataFrame, states: np.ndarray) -> None:
+        """Score the rollouts of a step (`OnlineCompanions.observe`), then learn from them.
+
+        The frame is in the contract of cocal.store.contracts.RESPONSES. Of the states, float32 (rollouts, layers,
+        poolings, hidden), the last layer is read.
+        """
+        asked = frame["question_id"]
+        rows = frame.assign(held_out=asked.map(self._held_out), question=asked.map(self._texts))
+        found = self._learner.observe(states[:, -1].reshape(len(states), -1), rows)
+        self.summary = "" if found is None else summary(found)
+
+    def save(self, checkpoint: Path) -> None:
+        """Put the state of the learning into a checkpoint of the training."""
+        self._learner.save(checkpoint / STATE)
+
+    def restore(self, checkpoint: Path) -> None:
+        """Go on from a checkpoint of the training; raise a ContractError if it holds no state of this learning."""
+        self._learner.restore(checkpoint / STATE)
+
+    def write(self, folder: Path, attributes: Mapping[str, str]) -> None:
+        """Write the companions and the scores of all steps, as `history.csv`."""
+        found = self._learner.companions(self._layer)
+        step = str(found.spec.steps)
+        facts = {"experience": "online", "source_step": step, "validation_step": step}
+        write_companions(folder, found, self._learner.scores, {**attributes, **facts})

@@ -25,7 +25,7 @@ def plot_reliability(ax_top: Axes, ax_bottom: Axes, panel: pd.DataFrame, colour:
     and stands above it where confidence is too low. Bins of fewer than `FEW` responses are pale. Empty bins stay blank.
 
     Args:
-        panel: Rows of `prepare` for one data set and method.
+        panel: What `cocal.metrics.calibration.reliability_bins` returns.
     """
     from matplotlib.patheffects import withStroke
     from matplotlib.ticker import MaxNLocator

@@ -21,7 +21,7 @@ _CHUNK = 1 << 20
 
 
 def generator_for(seed: int, dataset: str) -> np.random.Generator:
-    """Return the random generator of one dataset, which depends neither on other datasets nor on the methods."""
+    """The random generator of one dataset, which depends neither on other datasets nor on the methods."""
     name = int.from_bytes(hashlib.sha256(dataset.encode()).digest()[:8], "little")
     return np.random.default_rng([seed, name])
 
@@ -61,12 +61,8 @@ def resampled_metrics(
 
 
 def question_counts(questions: int, resamples: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
-    """Draw how often each question occurs in each resample (multinomial).
-
-    Yields:
-        float64 [rows, questions] of whole numbers; each row is a resample and sums to `questions`. The resamples come
-        in several chunks to bound the memory.
-    """
+    """Draw how often each question occurs in each resample (multinomial), in several chunks to bound the memory:
+    float64 [rows, questions] of whole numbers, whose rows are resamples and sum to `questions`."""
     rows = max(1, _CHUNK // questions)
     for start in range(0, resamples, rows):
         size = min(rows, resamples - start)
@@ -99,7 +95,7 @@ def centred_interval(
     least: ArrayLike = 0.0,
     most: ArrayLike = 1.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute a percentile interval and shift it by the difference between the estimate and the resamples' mean.
+    """A percentile interval, shifted by the difference between the estimate and the resamples' mean.
 
     ECE is larger on resamples, whose bins are noisier than the sample's, so its plain percentile interval can miss the
     estimate itself. The shift removes this bias; without a bias, as for accuracy, it changes almost nothing.
@@ -108,8 +104,7 @@ def centred_interval(
         value: float64 [...], estimates on the sample.
         resampled: float64 [..., resamples], NaN for resamples that do not define the metric; these are ignored.
         level: Coverage, such as 0.95.
-        least: Least value of each estimate, which broadcasts to the estimates.
-        most: Greatest value of each estimate, in the same way.
+        least, most: Least and greatest value of each estimate, which broadcast to the estimates.
 
     Returns:
         Lower and upper bounds, float64 [...] from `least` to `most`; NaN if no resample defines the metric.

@@ -13,7 +13,7 @@ METRICS = ("accuracy", "mean_confidence", "ece", "auroc")
 
 
 def bin_edges(bins: int) -> np.ndarray:
-    """Return the `bins` + 1 edges 0, 1/bins, ..., 1, each rounded to the nearest float64."""
+    """The `bins` + 1 edges 0, 1/bins, ..., 1, each rounded to the nearest float64."""
     return np.arange(bins + 1) / bins
 
 

@@ -1,28 +1,22 @@
 """Decisions that rest on confidences: which response is chosen, when to abstain.
 
-All ties go to the earlier response. Every rule that chooses a response takes the question of each response, numbered
-from 0 to q - 1, and returns the row of the response that each question gets, int64 (q,). A response without a valid
-confidence has the confidence NaN: it is taken only where there is no other, and has no weight in a vote.
+All ties go to the earlier response. Every rule that chooses a response takes the question of each response, int64 (n,),
+numbered from 0 to q - 1, and returns the row of the response that each question gets, int64 (q,). A response without a
+valid confidence has the confidence NaN: it is taken only where there is no other, and has no weight in a vote.
 
 Abstention keeps the error rate bounded by a threshold of the confidence that labelled questions certify. The method is
 Learn then Test (Angelopoulos, Bates, Candès, Jordan and Lei, 2021, arXiv:2110.01052) with the exact binomial p-value
 and with fixed sequence testing from several starts, in its fallback form (Wiens, 2003, Pharmaceutical Statistics 2,
-211-215).
+211-215): a candidate threshold's null hypothesis is that, of new questions whose confidence reaches it, a share of more
+than `max_risk` would be answered wrongly. Candidates are tested from the highest to the lowest. Each of a few starts
+brings an equal part of `delta`, and a rejected candidate hands its level on to the next one; a single start would often
+fail, because the few most confident questions say too little.
 
-The null hypothesis of a candidate threshold t is that answering from t on is too risky: of new questions whose
-confidence is at least t, a share of more than `max_risk` would be answered wrongly. Given how many of the calibration
-questions reach t, the number of wrong ones among them is binomial, whatever the distribution of the confidences and
-however badly they are calibrated; its lower tail at `max_risk` is the p-value. Candidates are tested from the highest
-to the lowest. Each of a few starts brings an equal part of `delta`, and a rejected candidate hands its level on to the
-next one, so that the chance to reject any true null hypothesis is at most `delta`. A single start would often fail,
-because the few most confident questions say too little.
-
-Guarantee: with a probability of at least 1 - `delta` over the calibration questions, a new question that is answered
-is answered wrongly with a probability of at most `max_risk`.
-
-Assumption: calibration and new questions are independent draws from one distribution, with one decided response each,
-which the same rule has chosen; further responses to a question count for nothing. Candidates must not depend on the
-calibration questions: they come from the confidences of the questions to decide, whose labels nobody needs.
+With a probability of at least 1 - `delta` over the calibration questions, a new question that is answered is answered
+wrongly with a probability of at most `max_risk`, however badly the confidences are calibrated. This assumes that
+calibration and new questions are independent draws from one distribution, with one decided response each, which the
+same rule has chosen, and that candidates come from the confidences of the questions to decide, whose labels nobody
+needs.
 """
 
 from math import fsum
@@ -49,16 +43,15 @@ def best_of_n(question: np.ndarray, confidence: np.ndarray) -> np.ndarray:
 def vote(question: np.ndarray, classes: np.ndarray, confidence: np.ndarray | None = None) -> np.ndarray:
     """The answer with the largest sum of confidences, by its most confident response.
 
-    Without confidences every response has the same weight, which is majority voting; equal confidences give the same
-    rows. Between answers with equal sums the one that occurs first wins, and among equally confident responses with
-    the winning answer the earliest is taken. A response without an answer has no vote; where no response to a question
-    has one, the first response is taken. Sums are exact before they are rounded, so the order of the responses decides
-    nothing but ties.
+    Without confidences every response has the same weight, which is majority voting. Between answers with equal sums
+    the one that occurs first wins, and among equally confident responses with the winning answer the earliest is taken.
+    A response without an answer has no vote; where no response to a question has one, the first response is taken. Sums
+    are exact before they are rounded, so the order of the responses decides nothing but ties.
 
     Args:
         question: int64 (n,), question of each response.
         classes: int64 (n,), class of each answer within its question; equivalent answers share one; -1 without answer.
-        confidence: float64 (n,) in [0, 1], NaN where there is none; by default all are equal.
+        confidence: float64 (n,) in [0, 1]; by default all are equal.
     """
     weights = np.ones(len(question)) if confidence is None else np.nan_to_num(confidence, nan=0.0)
     chosen = first(question)
@@ -78,15 +71,11 @@ _START = 4
 
 
 def candidates(confidence: np.ndarray) -> np.ndarray:
-    """Thresholds that equal shares of some questions reach.
+    """Thresholds that equal shares of some questions reach, given the confidence of each question's response, float64
+    (n,).
 
-    Args:
-        confidence: float64 (n,) in [0, 1], confidence of each question's response; NaN where there is none, and the
-            question is never answered.
-
-    Returns:
-        float64 (m,), falling, each one of the confidences; m is below `CANDIDATES` where confidences are few or tie,
-        and 0 without any.
+    A question without a confidence is never answered. The thresholds, float64 (m,), fall, and each is one of the
+    confidences; m is below `CANDIDATES` where confidences are few or tie, and 0 without any.
     """
     valid = np.sort(confidence[~np.isnan(confidence)])[::-1]
     places = -(-len(valid) * np.arange(1, CANDIDATES + 1) // CANDIDATES) - 1  # rounded up

@@ -47,11 +47,8 @@ class Ordered:
         return cls(question[order], ~correct[order], starts, confidence[starts])
 
     def counted(self, counts: np.ndarray) -> "Counted":
-        """Count the responses of each group in each resample.
-
-        Args:
-            counts: int32 [questions, resamples], how often each resample holds each question.
-        """
+        """Count the responses of each group in each resample, given how often it holds each question, int32 [questions,
+        resamples]."""
         number, wrong = counts[self.question], counts[self.question[self.wrong]]
         group = np.repeat(np.arange(len(self.starts)), np.diff(self.starts, append=len(self.question)))
         holding, first = np.unique(group[self.wrong], return_index=True)
@@ -63,16 +60,13 @@ class Ordered:
 
 @dataclass(frozen=True)
 class Counted:
-    """Numbers of responses in each group and along the order, where row g holds those of the first g groups. Wrong
-    responses are counted in the groups that hold any.
+    """Numbers of responses in each group and along the order, where row g holds those of the first g groups.
 
     Attributes:
         confidence: float64 [groups], confidence of each group.
         holding: int64 [holding], the groups that hold wrong responses.
-        number: int32 [groups, resamples], number of responses in each group.
-        wrong: int32 [holding, resamples], number of wrong responses in each group that holds any.
-        numbers: int32 [groups + 1, resamples], cumulative number of responses.
-        wrongs: int32 [holding + 1, resamples], cumulative number of wrong responses.
+        number, wrong: int32 [groups, resamples] and [holding, resamples], numbers of responses and of wrong ones.
+        numbers, wrongs: int32, one row more than these, their cumulative numbers.
     """
 
     confidence: np.ndarray
@@ -83,12 +77,11 @@ class Counted:
     wrongs: np.ndarray
 
     def auroc(self) -> np.ndarray:
-        """The share of pairs of a correct and a wrong response in which the correct one has the higher confidence; a
-        tie counts half. It is NaN without such a pair.
+        """The share of pairs of a correct and a wrong response in which the correct one has the higher confidence,
+        float64 [resamples]; a tie counts half. It is NaN without such a pair.
 
-        Returns:
-            float64 [resamples]. All sums are exact, since they add whole numbers: cumulative numbers stay below 2^30,
-            and pairs are summed in int64.
+        All sums are exact, since they add whole numbers: cumulative numbers stay below 2^30, and pairs are summed in
+        int64.
         """
         twice_above = self.numbers[self.holding] + self.numbers[self.holding + 1]
         twice_above -= self.wrongs[:-1] + self.wrongs[1:]
@@ -97,26 +90,23 @@ class Counted:
         return twice / 2 / (wrong * (self.numbers[-1] - wrong))
 
     def augrc(self, auroc: np.ndarray) -> np.ndarray:
-        """The area under the generalised risk over all coverages (Traub et al. 2024). The generalised risk is the share
-        of all responses that are wrong and among the most confident ones. The area follows from the share e of wrong
-        responses and the AUROC A: (1 - A) e (1 - e) + e^2 / 2.
+        """The area under the generalised risk over all coverages (Traub et al. 2024), float64 [resamples].
 
-        Returns:
-            float64 [resamples]; NaN without responses, but defined for a single class.
+        The generalised risk is the share of all responses that are wrong and among the most confident ones. The area
+        follows from the share e of wrong responses and the AUROC A: (1 - A) e (1 - e) + e^2 / 2. It is NaN without
+        responses, but defined for a single class.
         """
         risk = self.wrongs[-1] / self.numbers[-1]
         ranked = np.where((risk > 0) & (risk < 1), (1 - auroc) * risk * (1 - risk), 0.0)
         return ranked + risk**2 / 2
 
     def aurc(self) -> np.ndarray:
-        """The mean of the selective risks at the coverages 1/n, 2/n, ..., 1 (Geifman and El-Yaniv 2017).
+        """The mean of the selective risks at the coverages 1/n, 2/n, ..., 1 (Geifman and El-Yaniv 2017), float64
+        [resamples]; NaN without responses.
 
         A wrong response at place k adds 1/k + ... + 1/n = H(n) - H(k - 1) to the sum of the risks, where H(k) is the
         sum of 1/1, ..., 1/k. In a group of m responses after k others every place is equally likely, so that e wrong
         ones add e (H(n) - H(k + m) + 1) - e/m k (H(k + m) - H(k)).
-
-        Returns:
-            float64 [resamples]; NaN without responses.
         """
         harmonic = self._harmonic()
         before, after = self.numbers[self.holding], self.numbers[self.holding + 1]
@@ -129,15 +119,12 @@ class Counted:
         return summed / self.numbers[-1]
 
     def prr(self, aurc: np.ndarray) -> np.ndarray:
-        """The prediction rejection ratio as LM-Polygraph defines it: how far the AURC lies below that of a random
-        order, which is the share of wrong responses, relative to that of the best order, with all wrong responses last.
-        A random order has 0, the best has 1, and worse than random is negative, without a bound.
+        """The prediction rejection ratio as LM-Polygraph defines it, float64 [resamples]; NaN for a single class.
 
-        Malinin's ratio, whose curve counts rejected responses as correct, equals 2 AUROC - 1 for responses that are
-        either right or wrong, and so says nothing new.
-
-        Returns:
-            float64 [resamples]; NaN for a single class.
+        It is how far the AURC lies below that of a random order, which is the share of wrong responses, relative to
+        that of the best order, with all wrong responses last. A random order has 0, the best has 1, and worse than
+        random is negative, without a bound. Malinin's ratio, whose curve counts rejected responses as correct, equals 2
+        AUROC - 1 for responses that are either right or wrong, and so says nothing new.
         """
         n, wrong = self.numbers[-1], self.wrongs[-1]
         harmonic, risk = self._harmonic(), wrong / n
@@ -145,25 +132,18 @@ class Counted:
         return np.where((wrong > 0) & (wrong < n), risk - aurc, np.nan) / (risk - best)
 
     def risk_at(self, coverage: float | np.ndarray) -> np.ndarray:
-        """The share of wrong responses among the most confident share of the responses. If this is no whole number of
-        responses, the last one counts in part.
+        """The share of wrong responses among the most confident share of the responses, whose last one may count in
+        part.
 
-        Args:
-            coverage: A number above 0 and at most 1, or float64 [coverages, 1] of such numbers.
-
-        Returns:
-            float64 [resamples] or [coverages, resamples]; NaN without responses.
+        It is float64 [resamples] for a coverage above 0 and at most 1, or [coverages, resamples] for float64
+        [coverages, 1] of them; NaN without responses.
         """
         mass = coverage * self.numbers[-1]
         return self._wrongs_at(*self._place(mass)) / mass
 
     def adaptive_ece(self, bins: int) -> np.ndarray:
-        """The calibration error of bins that hold equally many responses each (Nguyen and O'Connor 2015). A response or
-        group on the edge between two bins belongs to both in part.
-
-        Returns:
-            float64 [resamples]; NaN without responses.
-        """
+        """The calibration error of bins that hold equally many responses each (Nguyen and O'Connor 2015), float64
+        [resamples]; NaN without responses. A response or group on the edge between two bins belongs to both in part."""
         confidences = np.zeros(self.numbers.shape)
         np.multiply(self.number, self.confidence[:, None], out=confidences[1:])
         np.cumsum(confidences, axis=0, out=confidences)
@@ -173,15 +153,8 @@ class Counted:
         return np.abs(np.diff(gaps, axis=0, prepend=0.0)).sum(axis=0) / self.numbers[-1]
 
     def _place(self, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where so many responses end.
-
-        Args:
-            mass: float64 [..., resamples], numbers of responses above 0.
-
-        Returns:
-            int64 [..., resamples], the group in which they end, and float64 [..., resamples], the share of it that they
-            take.
-        """
+        """The group, int64 [..., resamples], in which so many responses above 0 end, and the share of it that they
+        take."""
         resample = np.arange(mass.shape[-1])
         low, high = np.zeros(mass.shape, dtype=np.int64), np.full(mass.shape, len(self.number) - 1)
         for _ in range(len(self.number).bit_length()):  # halves the range of groups that holds the end

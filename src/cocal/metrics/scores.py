@@ -53,8 +53,7 @@ _POINTS = 128
 _REACH = 6.8
 """pi k s of the first term k that is left out at a bandwidth s: it is damped to 1e-10."""
 _PRECISION = 1e-12
-"""Largest difference between a bandwidth and its error at which the search ends: less than
-the digits that are written."""
+"""Largest difference between a bandwidth and its error at which the search ends: less than the digits of a file."""
 _ROUNDS = 60
 
 
@@ -83,14 +82,7 @@ class Smooth:
     questions: int
 
     def errors(self, counts: np.ndarray) -> np.ndarray:
-        """The smooth ECE of every resample.
-
-        Args:
-            counts: float64 [resamples, questions], how often each resample holds each question.
-
-        Returns:
-            float64 [resamples]; NaN without responses.
-        """
+        """The smooth ECE of every resample, float64 [resamples], NaN without responses, given its question counts."""
         valid = counts @ np.bincount(self.question, minlength=self.questions)
         found = np.full(len(counts), np.nan)
         left = np.flatnonzero(valid > 0)
@@ -121,15 +113,7 @@ def _terms(bandwidth: np.ndarray | float) -> np.ndarray:
 
 
 def _fixed_points(series: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """The bandwidths that equal their errors, by the secant method within bounds.
-
-    Args:
-        series: float64 [terms, resamples].
-        start: float64 [resamples], bandwidths near them.
-
-    Returns:
-        float64 [resamples].
-    """
+    """The bandwidths that equal their errors, near those to start with, by the secant method within bounds."""
     terms = np.arange(len(series))
     middles = (np.arange(_POINTS) + 0.5) / _POINTS
     waves = np.cos(np.pi * middles[:, None] * terms) * np.where(terms, 2.0, 1.0)
@@ -210,12 +194,8 @@ class Prepared:
 
     @classmethod
     def of(cls, sample: Sample, questions: int, bins: int) -> "Prepared":
-        """Prepare a sample.
-
-        Raises:
-            TypeError: if the confidences are not float64.
-            ValueError: if a valid confidence lies outside [0, 1].
-        """
+        """Prepare a sample. Raises a TypeError unless confidences are float64, a ValueError if a valid one is outside
+        [0, 1]."""
         valid = ~np.isnan(sample.confidence)
         question, confidence, correct = sample.question[valid], sample.confidence[valid], sample.correct[valid]
         gap, place = correct - confidence, bin_index(confidence, bins)

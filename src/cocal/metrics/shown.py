@@ -11,7 +11,7 @@ UNDEFINED = "–"
 
 
 def metric_text(metric: str, value: float) -> str:
-    """Format a metric: accuracies in percent with one decimal, the others with three decimals."""
+    """A metric in print: accuracies in percent with one decimal, the others with three decimals."""
     if math.isnan(value):
         return UNDEFINED
     # Rounding to 9 decimals first makes equal accuracies print alike even if one is an average over seeds near x.x5.
@@ -20,5 +20,5 @@ def metric_text(metric: str, value: float) -> str:
 
 
 def csv_text(numbers: "pd.DataFrame") -> str:
-    """Format a table as CSV, with twelve digits so that rounding errors in the last bits do not show."""
+    """A table as CSV, with twelve digits so that rounding errors in the last bits do not show."""
     return numbers.to_csv(index=False, float_format="%.12g", na_rep="NaN", lineterminator="\n")

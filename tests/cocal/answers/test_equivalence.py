@@ -60,10 +60,8 @@ def test_classes_partition_each_pool_whatever_its_order(verifier):
 
 
 def test_classes_are_numbered_within_their_pool(verifier):
-    labels = verifier.classes(["5", "5", "6", "6"], pools=["a", "b", "b", "a"]).values
-    assert labels.tolist() == [0, 0, 1, 1]
-    labels = verifier.classes(["5", "6", "6", "7"], pools=["a", "b", "a", "b"]).values
-    assert labels.tolist() == [0, 0, 1, 1], "a pool has no classes of another's answers"
+    for answers, pools in ((["5", "5", "6", "6"], "abba"), (["5", "6", "6", "7"], "abab")):
+        assert verifier.classes(answers, pools=list(pools)).values.tolist() == [0, 0, 1, 1]
     assert len(set(verifier.classes(HOSTILE[-1:] * 2).values)) == 2, "over-long answers are not even their like's"
 
 

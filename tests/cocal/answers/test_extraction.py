@@ -68,41 +68,25 @@ def test_megabyte_texts_end(text):
 
 VALID = {0.9: ["0.9", "0.9.", "**0.9**", "\n0.9", "0.9  \nHope this helps.", "0.9\r\n"], 0.5: [".5"], 0.0: ["0"]}
 VALID |= {1.0: ["1", "1.0", "1.000"]}
-
-
-@pytest.mark.parametrize(("value", "stated"), [(value, text) for value, texts in VALID.items() for text in texts])
-def test_valid_confidence(stated, value):
-    assert parse_confidence(rf"\boxed{{4}} CONFIDENCE: {stated}") == value
-
-
 INVALID = r"1e-3;10.5;85%;0.5%;85;1.01;1.;0.;+0.5;-0.1;0.9/1;0.9 or 0.8;0.9 (sure);0,9;1.2.3;high;;nan;inf;0x1;٠.٩"
-
-
-@pytest.mark.parametrize("stated", [*INVALID.split(";"), r"\boxed{0.9}", "<0.9>", "0.5-0.6", "1*0.5"])
-def test_invalid_confidence_is_none_never_a_default(stated):
-    assert parse_confidence(rf"\boxed{{4}} CONFIDENCE: {stated}") is None
+VALID |= {None: [*INVALID.split(";"), r"\boxed{0.9}", "<0.9>", "0.5-0.6", "1*0.5"]}
+STATEMENTS = {
+    0.7: ["CONFIDENCE：0.7", "CONFIDENCE : 0.7", "**CONFIDENCE:** 0.7", "CONFIDENCE: 0.2\nCONFIDENCE: 0.7"],
+    None: ["confidence: 0.7", "OVERCONFIDENCE: 0.7", "4 andCONFIDENCE: 0.7", "CONFIDENCE 0.7", "no statement"],
+}
+STATEMENTS[0.7] += ["\\boxed{4}<reason>CONFIDENCE: 0.2</reason>\nCONFIDENCE: 0.7"]
+STATEMENTS[None] += ["CONFIDENCE: 0.2\nCONFIDENCE: high", r"CONFIDENCE: 0.7 \boxed{4}", "CONFIDENCE: 0.7\n\\boxed{4}"]
+STATEMENTS[None] += ["\\boxed{4}<reason>r\nCONFIDENCE: 0.2\n</reason>"]
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
+    ("value", "text"),
     [
-        ("CONFIDENCE：0.7", 0.7),
-        ("CONFIDENCE : 0.7", 0.7),
-        ("**CONFIDENCE:** 0.7", 0.7),
-        ("confidence: 0.7", None),
-        ("OVERCONFIDENCE: 0.7", None),
-        ("so it is 4 andCONFIDENCE: 0.7", None),
-        ("CONFIDENCE 0.7", None),
-        ("no statement", None),
-        ("CONFIDENCE: 0.2\nCONFIDENCE: 0.7", 0.7),
-        ("CONFIDENCE: 0.2\nCONFIDENCE: high", None),
-        (r"CONFIDENCE: 0.7 \boxed{4}", None),
-        ("CONFIDENCE: 0.7\n\\boxed{4}", None),
-        ("\\boxed{4}<reason>r\nCONFIDENCE: 0.2\n</reason>", None),
-        ("\\boxed{4}<reason>CONFIDENCE: 0.2</reason>\nCONFIDENCE: 0.7", 0.7),
+        *((value, rf"\boxed{{4}} CONFIDENCE: {stated}") for value, texts in VALID.items() for stated in texts),
+        *((value, text) for value, texts in STATEMENTS.items() for text in texts),
     ],
 )
-def test_which_statement_counts(text, value):
+def test_the_last_statement_counts_and_an_invalid_one_is_none_never_a_default(value, text):
     assert parse_confidence(text) == value
 
 

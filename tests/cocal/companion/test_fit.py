@@ -93,17 +93,9 @@ def test_a_stacked_member_equals_the_plain_version(run: Run, member: int, order:
 
 def test_the_plain_version_says_that_no_pass_is_the_best_where_none_is_finite():
     labels, held_out = torch.tensor([0.0, 1, 1]), torch.tensor([False, False, True])
+    given = plain.mlp(2, (4,), ()), torch.full((3, 2), torch.nan), labels, labels, held_out
     with pytest.raises(FloatingPointError, match=r"no pass has a finite validation error: \[nan, nan\]"):
-        plain.fit(
-            plain.mlp(2, (4,), ()),
-            torch.full((3, 2), torch.nan),
-            labels,
-            labels,
-            held_out,
-            learning_rate=0.1,
-            batch_size=2,
-            passes=2,
-        )
+        plain.fit(*given, learning_rate=0.1, batch_size=2, passes=2)
 
 
 def test_truncated_responses_do_not_influence_training_or_selection(run: Run, fitted, tmp_path: Path):
@@ -250,14 +242,10 @@ def test_a_diverging_member_is_an_error(run: Run):
 
 
 def test_prefixes_are_written_as_they_are_read():
-    for word, prefix, folder in (
-        ("40", Prefix(40, 40), "steps-40"),
-        ("5/120", Prefix(5, 120), "steps-5-validation-120"),
-    ):
-        assert Prefix.parse(word) == prefix
-        assert str(prefix) == word
-        assert prefix.folder == folder
-    assert Prefix.parse("7/7") == Prefix(7, 7)
+    for word, folder in (("40", "steps-40"), ("5/120", "steps-5-validation-120")):
+        prefix = Prefix.parse(word)
+        assert (str(prefix), prefix.folder) == (word, folder)
+    assert (Prefix.parse("7/7"), Prefix.parse("5/120")) == (Prefix(7, 7), Prefix(5, 120))
     for wrong in ("0", "-1", "5/0", "5/", "/5", "a", "5/6/7", "", "1.5"):
         with pytest.raises(ConfigError, match="is not N or N/M"):
             Prefix.parse(wrong)
@@ -278,16 +266,14 @@ def test_the_command_writes_the_same_bytes_whatever_the_memory_and_without_trans
         for name in ("first", "second")
     )
     assert first == second
-    prefixes = (Prefix(2, 2), Prefix(2, 3), Prefix(3, 3))
     names = ["companions.safetensors", "history.csv", "spec.json"]
+    prefixes = (Prefix(2, 2), Prefix(2, 3), Prefix(3, 3))
     assert sorted(first) == sorted(f"{prefix.folder}/{name}" for prefix in prefixes for name in names)
     for prefix in prefixes:
         folder = tmp_path / "first" / prefix.folder
         made = json.loads((folder / "spec.json").read_text())["provenance"]
-        assert made["stage"] == "companions"
-        assert {Path(place).name for place in json.loads(made["parents"])} == {
-            *("features.zarr", "questions.parquet", "rollouts")
-        }
+        parents = {Path(place).name for place in json.loads(made["parents"])}
+        assert (made["stage"], parents) == ("companions", {"features.zarr", "questions.parquet", "rollouts"})
         loaded, (expected, history) = load_companions(folder), run.fit(steps=str(prefix))
         assert loaded.spec == read_spec(folder) == expected.spec
         assert same_weights(loaded, expected)

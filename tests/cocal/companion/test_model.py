@@ -1,7 +1,5 @@
 """Gradient steps of stacked members, against plain PyTorch modules."""
 
-import importlib
-
 import torch
 from torch import nn
 
@@ -34,17 +32,6 @@ def parameters(model: CompanionMLP) -> list[nn.Parameter]:
     """In the order of the layers."""
     modules = [module for pair in zip(model.linears, model.norms, strict=True) for module in pair]
     return [parameter for module in (*modules, model.output) for parameter in module.parameters()]
-
-
-def test_the_peer_of_the_benchmark_takes_the_same_steps(repository, monkeypatch):
-    """At widths that are powers of two, to the last bit."""
-    monkeypatch.syspath_prepend(str(repository / "benchmarks"))
-    peer = importlib.import_module("written_out").WrittenOut
-    settings = SETTINGS.model_copy(update={"widths": (8, 4), "dropout": (0.5,)})
-    features, wanted = batch()
-    unequal = [(features[:10], wanted[:, :, :10]), (features[10:], wanted[:, :, 10:])] * 3
-    mine, other = (kind(build_model(settings, INPUTS), settings).run(unequal) for kind in (Training, peer))
-    assert torch.equal(mine, other)
 
 
 def test_steps_are_those_of_adam_with_the_settings_decay():

@@ -11,8 +11,8 @@ from sklearn.metrics import brier_score_loss
 from sklearn.metrics import log_loss as log_loss_of_sklearn
 
 from cocal.metrics.calibration import bin_index
-from cocal.metrics.scores import CLIP, MOST, SCORES, Smooth, scores
-from cocal_study.cubes.better import BETTER
+from cocal.metrics.scores import CLIP, MOST, SCORES, scores
+from cocal_study.cubes.cells import BETTER
 from drawn_responses import random_responses
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -184,21 +184,7 @@ def test_the_smooth_ece_of_extreme_sets():
     assert scores(np.full(9, 0.7), np.ones(9, dtype=bool), 10)["smooth_ece"] == pytest.approx(0.3, abs=1e-7)
 
 
-@pytest.mark.slow
-def test_the_smooth_ece_of_a_large_calibrated_set_needs_more_terms():
-    generator = np.random.default_rng(0)
-    confidence = generator.random(20_000)
-    correct = generator.random(20_000) < confidence
-    found = scores(confidence, correct, 10)["smooth_ece"]
-    assert 0.002 < found < 0.02
-    series = Smooth(np.arange(20_000), confidence, correct - confidence, 20_000)._series(1000).sum(axis=1) / 20_000
-    points = (np.arange(4000) + 0.5) / 4000
-    factors = np.where(np.arange(1000), 2.0, 1.0) * np.exp(-((np.pi * found * np.arange(1000)) ** 2) / 2)
-    whole = np.cos(np.pi * points[:, None] * np.arange(1000)) @ (series * factors)
-    assert np.abs(whole).mean() == pytest.approx(found, abs=1e-4)
-
-
-# Undefined values, the cube
+# Undefined values
 
 
 @pytest.mark.parametrize("correct", [True, False])

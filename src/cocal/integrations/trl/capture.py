@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from trl import GRPOTrainer
 
-    from cocal.companion.learner import OnlineLearner
+    from cocal.companion.stepwise import OnlineLearner
 
 
 class RolloutCapture(GRPOTrainer if TYPE_CHECKING else object):

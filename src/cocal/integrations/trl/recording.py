@@ -22,8 +22,8 @@ import torch
 from transformers import TrainerCallback
 
 from cocal.answers.judge import Verdicts
-from cocal.companion.learner import OnlineLearner
 from cocal.companion.settings import OnlineSettings
+from cocal.companion.stepwise import OnlineLearner
 from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import resolve_layers
 from cocal.features.store import FeatureWriter, NumberFormat, create_features
