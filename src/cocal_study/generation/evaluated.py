@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from cocal.features.extract import pooled_states
 from cocal.features.forward import PROMPT, RESPONSE_POOLINGS, resolve_layers
 from cocal.features.store import Layout, NumberFormat, create_features, open_features
 from cocal.models.loading import Policy
-from cocal.models.text import batches_of_tokens, plain_texts
+from cocal.models.text import plain_texts
 from cocal.runtime.machine import peak_memory
 from cocal.store import atomic_path
 from cocal_study.config.features import FeatureSettings
@@ -23,10 +22,6 @@ from cocal_study.config.features import FeatureSettings
 if TYPE_CHECKING:
     import pandas as pd
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
-
-REASON = "<reason>"
-"""The tag that opens RLCR's uncertainty reasoning."""
-
 
 _ROWS_PER_WRITE = 2048
 """Number of responses whose features are held in memory and written together."""
@@ -39,31 +34,20 @@ def poolings_of(prompt: bool) -> tuple[str, ...]:
 
 def stored_states(config: "PretrainedConfig", settings: FeatureSettings) -> dict[str, Any]:
     """Return the layers, the hidden width and the number format of the store as arguments of `create_features`.
-
-    Args:
-        config: The policy's configuration (`cocal.models.loading.text_config`).
-
-    Raises:
-        ValueError: if the settings name a layer that the policy does not have.
-    """
+    Raises ValueError if the settings name a layer that the policy does not have."""
     layers = resolve_layers(settings.layers, config.num_hidden_layers)
     return {"layers": layers, "hidden": config.hidden_size, "dtype": settings.dtype}
 
 
 def task_length(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int:
-    """Count the leading tokens that hold the task response, which ends before the first `<reason>`.
+    """Count the leading tokens that hold the task response, which ends before RLCR's reasoning, the first `<reason>`.
 
-    If a malformed response has no such tag, its task response ends before the confidence statement. A token that
-    spans both sides of the boundary does not count.
-
-    Args:
-        decode: Function that turns token ids into text, omits special tokens and keeps spaces unchanged.
-
-    Returns:
-        A number from 0 to len(ids). It is len(ids) if there is neither a tag nor a confidence statement.
+    If a malformed response has no such tag, its task response ends before the confidence statement, and without one,
+    where the response does. A token that spans both sides of the boundary does not count. `decode` turns token ids into
+    text, omits special tokens and keeps spaces unchanged.
     """
     text = decode(ids)
-    end, statement = text.find(REASON), confidence_span(text)
+    end, statement = text.find("<reason>"), confidence_span(text)
     if end < 0:
         if statement is None:
             return len(ids)
@@ -72,11 +56,7 @@ def task_length(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> i
 
 
 def task_responses(responses: "pd.DataFrame", tokenizer: "PreTrainedTokenizerBase") -> "pd.DataFrame":
-    """Cut responses to their `task_length` and drop those that become empty.
-
-    Args:
-        responses: Table whose columns response_ids and length are replaced.
-    """
+    """Cut responses to their `task_length` and drop those that become empty."""
     lengths = [task_length(ids, lambda part: plain_texts(tokenizer, [part])[0]) for ids in responses["response_ids"]]
     cut = [ids[:length] for ids, length in zip(responses["response_ids"], lengths, strict=True)]
     responses = responses.assign(length=lengths, response_ids=cut)
@@ -92,34 +72,19 @@ def extract_features(
     attributes: Mapping[str, str],
     poolings: Sequence[str] = RESPONSE_POOLINGS,
 ) -> None:
-    """Write the feature store of `responses` atomically and log the throughput.
+    """Write the feature store of responses of a policy atomically and log the throughput. The columns response_id,
+    question_id, prompt_ids, response_ids and length are read; for the poolings see `cocal.features.forward.capture`."""
+    started = time.monotonic()
 
-    Args:
-        policy: The policy that produced the responses.
-        responses: Table with the columns response_id, question_id, prompt_ids, response_ids and length.
-        poolings: Names of the poolings; see `cocal.features.forward.capture`.
-    """
-    started, tokens, padded = time.monotonic(), 0, 0
-
-    def read(layout: Layout, block: "pd.DataFrame") -> np.ndarray:
-        nonlocal tokens, padded
-        prompts, answers = block["prompt_ids"].tolist(), block["response_ids"].tolist()
-        lengths = [len(p) + len(a) for p, a in zip(prompts, answers, strict=True)]
-        tokens += sum(lengths)
-        batches = batches_of_tokens(lengths, settings.batch_tokens)
-        padded += sum(len(batch) * max(lengths[k] for k in batch) for batch in batches)
-        return pooled_states(policy, layout, prompts, answers, settings.batch_tokens, f"{output.stem}: response")
+    def read(layout: Layout, _start: int, block: "pd.DataFrame") -> np.ndarray:
+        ids = block["prompt_ids"].tolist(), block["response_ids"].tolist()
+        return pooled_states(policy, layout, *ids, settings.batch_tokens, f"{output.stem}: response")
 
     _store(output, responses, read, attributes=attributes, poolings=poolings, **stored_states(policy.config, settings))
-    logging.info(
-        "%s: %d responses, %d tokens, %.1f %% padding, %.0f tokens/s, peak memory %.2f GiB",
-        output,
-        len(responses),
-        tokens,
-        100 * (1 - tokens / padded),
-        tokens / (time.monotonic() - started),
-        peak_memory() / 2**30,
-    )
+    tokens = sum(len(ids) for name in ("prompt_ids", "response_ids") for ids in responses[name])
+    rate, memory = tokens / (time.monotonic() - started), peak_memory() / 2**30
+    what = "%s: %d responses, %d tokens, %.0f tokens/s, peak memory %.2f GiB"
+    logging.info(what, output, len(responses), tokens, rate, memory)
 
 
 def write_features(
@@ -131,35 +96,25 @@ def write_features(
     poolings: Sequence[str],
     dtype: NumberFormat,
 ) -> None:
-    """Write the feature store of states that an engine has read, atomically.
+    """Write the feature store of states that an engine has read, atomically: float32 (layers, poolings, hidden) of each
+    response. The columns response_id, question_id and length of the responses are read."""
 
-    Args:
-        responses: Table with the columns response_id, question_id and length.
-        states: float32 (layers, poolings, hidden) of each response.
-    """
-    parts = iter(states)
-
-    def read(_layout: Layout, block: "pd.DataFrame") -> np.ndarray:
-        return np.stack([*islice(parts, len(block))])
+    def read(_layout: Layout, start: int, block: "pd.DataFrame") -> np.ndarray:
+        return np.stack(states[start : start + len(block)])
 
     hidden = states[0].shape[-1]
     _store(output, responses, read, attributes={}, poolings=poolings, layers=layers, hidden=hidden, dtype=dtype)
 
 
 def copy_features(source: Path, responses: "pd.DataFrame", *, output: Path, attributes: Mapping[str, str]) -> None:
-    """Write the feature store of `responses` from one that holds their states, atomically.
-
-    Raises:
-        ContractError: if that store belongs to other responses, or is damaged.
-    """
-    kept, start = open_features(source), 0
+    """Write the feature store of `responses` from one that holds their states, atomically. Raises ContractError if
+    that store belongs to other responses, or is damaged."""
+    kept = open_features(source)
     if kept.response_id.tolist() != responses["response_id"].tolist():
         raise ContractError(f"{source}: holds the states of other responses; run the job again that sampled them")
 
-    def read(layout: Layout, block: "pd.DataFrame") -> np.ndarray:
-        nonlocal start
+    def read(layout: Layout, start: int, block: "pd.DataFrame") -> np.ndarray:
         parts = [kept.read(start, start + len(block), layer, kept.poolings) for layer in kept.layers]
-        start += len(block)
         return np.stack(parts, axis=1).reshape(len(block), *layout.shape[1:])
 
     shape = {"layers": kept.layers, "hidden": kept.hidden, "dtype": kept.dtype}
@@ -169,7 +124,7 @@ def copy_features(source: Path, responses: "pd.DataFrame", *, output: Path, attr
 def _store(
     output: Path,
     responses: "pd.DataFrame",
-    read: Callable[[Layout, "pd.DataFrame"], np.ndarray],
+    read: Callable[[Layout, int, "pd.DataFrame"], np.ndarray],
     *,
     attributes: Mapping[str, str],
     poolings: Sequence[str],
@@ -187,4 +142,4 @@ def _store(
         )
         for start in range(0, len(responses), _ROWS_PER_WRITE):
             block = responses.iloc[start : start + _ROWS_PER_WRITE]
-            writer.write(start, block, read(writer.layout, block))
+            writer.write(start, block, read(writer.layout, start, block))

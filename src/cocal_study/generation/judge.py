@@ -42,15 +42,11 @@ _MIN_REPLIES = 100
 class Judgements:
     """Replies of one judge to messages; a context manager that closes the judge at its end.
 
-    Replies are kept as Parquet files in the subfolder of `cache` that is named by the digest of `identity`. Each row
-    holds one message's reply, under the digest of the message. Files are written whole and never changed, so jobs may
+    Replies are kept as Parquet files in the subfolder of `cache` that is named by the digest of `identity`, which is
+    everything that a reply depends on besides its message. Files are written whole and never changed, so jobs may
     share the folder. If several jobs send the same message at the same time, the reply in the first file by name
     counts. If a file cannot be read, a warning names it and its messages are sent again. The folder may be deleted.
-
-    Args:
-        open_judge: Function that opens the judge and yields the function that asks it and its engine's label.
-        identity: Everything that a reply depends on besides its message.
-        cache: Folder of all judges' replies.
+    `open_judge` opens the judge and yields the function that asks it and its engine's label.
     """
 
     def __init__(
@@ -61,7 +57,12 @@ class Judgements:
         self._folder = cache / digest(identity)
         self._judge: tuple[Ask, str] | None = None
         self._stack = ExitStack()
-        self._known = self._read()
+        self._known: dict[str, tuple[str, str]] = {}
+        for file in sorted(self._folder.glob("*.parquet")):
+            try:
+                self._add(read_frame(file, JUDGEMENTS))
+            except ContractError as error:
+                logging.warning("stored judgements cannot be read and are asked again: %s", error)
 
     def __enter__(self) -> "Judgements":
         return self
@@ -71,38 +72,24 @@ class Judgements:
         self._judge = None
         self._stack.close()
 
-    def replies(self, messages: Sequence[str]) -> pd.DataFrame:
-        """Return the reply to each message; distinct new messages are sent once, in one batch.
-
-        Returns:
-            Table with the columns reply and engine (the label of the engine), in the order of the messages.
-        """
+    def replies(self, messages: Sequence[str]) -> list[tuple[str, str]]:
+        """The reply to each message and the label of its engine. Distinct new messages are sent once, in one batch."""
         keys = [_key(message) for message in messages]
-        unknown = {k: m for k, m in zip(keys, messages, strict=True) if k not in self._known.index}
+        unknown = {k: m for k, m in zip(keys, messages, strict=True) if k not in self._known}
         if unknown:
             logging.info("judge: %d of %d distinct messages are new and are sent", len(unknown), len(set(keys)))
-            self._ask(unknown)
-        return self._known.loc[keys].reset_index(drop=True)
+            if self._judge is None:
+                self._judge = self._stack.enter_context(self._open())
+            ask, engine = self._judge
+            frame = pd.DataFrame({"key": list(unknown), "reply": ask(list(unknown.values())), "engine": engine})
+            file = self._folder / f"{_key(''.join(unknown))}.parquet"
+            write_frame(file, frame, JUDGEMENTS, provenance("judge", self._identity))
+            self._add(frame)
+        return [self._known[key] for key in keys]
 
-    def _ask(self, messages: dict[str, str]) -> None:
-        """Send messages, given by key, and store the replies."""
-        if self._judge is None:
-            self._judge = self._stack.enter_context(self._open())
-        ask, engine = self._judge
-        frame = pd.DataFrame({"key": list(messages), "reply": ask(list(messages.values())), "engine": engine})
-        name = _key("".join(messages))
-        write_frame(self._folder / f"{name}.parquet", frame, JUDGEMENTS, provenance("judge", self._identity))
-        self._known = pd.concat([self._known, frame.set_index("key")])
-
-    def _read(self) -> pd.DataFrame:
-        """Read all stored replies of this judge, indexed by key."""
-        parts = [pd.DataFrame({name: [] for name in JUDGEMENTS.columns}, dtype="str")]
-        for file in sorted(self._folder.glob("*.parquet")):
-            try:
-                parts.append(read_frame(file, JUDGEMENTS))
-            except ContractError as error:
-                logging.warning("stored judgements cannot be read and are asked again: %s", error)
-        return pd.concat(parts, ignore_index=True).drop_duplicates("key").set_index("key")
+    def _add(self, frame: pd.DataFrame) -> None:
+        for key, reply, engine in zip(frame["key"], frame["reply"], frame["engine"], strict=True):
+            self._known.setdefault(key, (reply, engine))
 
 
 def _key(text: str) -> str:
@@ -113,7 +100,8 @@ class LlmJudge:
     """Asks a language model whether an answer means the same as an accepted answer or as another response's answer.
 
     It is a judge of factual answers (`cocal.answers.judge.Judge`). An answer longer than `cocal.answers.judge.LONGEST`
-    is not sent to the model; as for exact match, it is wrong and equivalent to no other.
+    is not sent to the model; as for exact match, it is wrong and equivalent to no other. All methods raise a
+    ContractError if too many replies are no verdict.
     """
 
     def __init__(self, settings: LlmJudgeSettings, judgements: Judgements, prompts: JudgePrompts) -> None:
@@ -126,20 +114,13 @@ class LlmJudge:
     def correct(
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
     ) -> Verdicts:
-        """See `cocal.answers.judge.Judge.correct`. An answer is undecided if the reply about it is no verdict.
-
-        Raises:
-            ContractError: if too many replies are no verdict.
-        """
+        """An answer is undecided if the reply about it is no verdict."""
         verdicts = np.zeros(len(answers), dtype=bool)
         if self._settings.exact:
             verdicts |= ExactMatch().correct(golds, answers, questions).values
-        open_rows = [
-            row
-            for row, answer in enumerate(answers)
-            if answer is not None and len(answer) <= LONGEST and not verdicts[row]
-        ]
-        messages = [self._prompts.correctness(questions[row], golds[row], answers[row] or "") for row in open_rows]
+        asked = [_same_text(answer) if answer is not None else None for answer in answers]
+        open_rows = [row for row, answer in enumerate(asked) if answer is not None and not verdicts[row]]
+        messages = [self._prompts.correctness(questions[row], golds[row], asked[row] or "") for row in open_rows]
         replies = self._ask(messages)
         decided = np.ones(len(answers), dtype=bool)
         verdicts[open_rows] = [reply is True for reply in replies]
@@ -147,19 +128,13 @@ class LlmJudge:
         return Verdicts(verdicts, decided)
 
     def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> Verdicts:
-        """See `cocal.answers.judge.Judge.classes`.
-
-        A language model's equivalence is neither symmetric nor transitive. Each class is therefore represented by its
-        first answer, and an answer belongs to the first class whose representative it is equivalent to: all answers of
-        a pool are compared with the first one, those that remain with the first of them, and so on. The class of the
-        first answer, which is the evaluated one if only one is evaluated, thus holds exactly the answers found
-        equivalent to it (appendix B.1). A pool of n distinct answers costs n - 1 judgements if all agree and
-        n (n - 1) / 2 if none do. All pools are asked together, in one round for each representative. The order of the
-        answers within a pool matters, the order of the pools does not. An answer is undecided if its comparison with
-        an answer of another class had no verdict.
-
-        Raises:
-            ContractError: if too many replies are no verdict.
+        """A language model's equivalence is neither symmetric nor transitive. Each class is therefore represented by
+        its first answer, and an answer belongs to the first class whose representative it is equivalent to: all
+        answers of a pool are compared with the first one, those that remain with the first of them, and so on. The
+        class of the first answer, which is the evaluated one if only one is evaluated, thus holds exactly the answers
+        found equivalent to it (appendix B.1). A pool of n distinct answers costs n - 1 judgements if all agree and
+        n (n - 1) / 2 if none do. All pools are asked together, in one round for each representative. An answer is
+        undecided if its comparison with an answer of another class had no verdict.
         """
         forms = forms_of(answers, exact_form if self._settings.exact else _same_text)
         rest: dict[Hashable, dict[Hashable, list[int]]] = {}
@@ -190,11 +165,7 @@ class LlmJudge:
         return Verdicts(labels, decided_rows(forms, pools, labels, open_pairs))
 
     def provenance(self) -> dict[str, object]:
-        """Return the engines and the numbers of distinct and of unparsable judgements since the last call.
-
-        Raises:
-            ContractError: if too many replies were no verdict.
-        """
+        """The engines and the numbers of distinct and of unparsable judgements since the last call."""
         count, unparsable = len(self._replies), self._refuse_nonsense(least=1)
         share = unparsable / max(count, 1)
         logging.info("judge: %d of %d distinct replies (%.2f %%) are no verdict", unparsable, count, 100 * share)
@@ -205,8 +176,8 @@ class LlmJudge:
     def _equivalent(
         self, pairs: list[Rows], answers: Sequence[str | None], questions: Sequence[str]
     ) -> list[bool | None]:
-        """Say of each pair of rows whether its answers are equivalent: None without a verdict, False if one of them is
-        too long. Of two orders, one that says no is enough, and otherwise one without a verdict."""
+        """Whether the answers of each pair of rows are equivalent: None without a verdict, False if one is too long. Of
+        two orders, one that says no is enough, and otherwise one without a verdict."""
         said = [answer or "" for answer in answers]
         asked = [pair for pair in pairs if max(len(said[row]) for row in pair) <= LONGEST]
         orders = [[(a, b) for a, b in asked]]
@@ -222,13 +193,12 @@ class LlmJudge:
         return [found.get(pair, False) for pair in pairs]
 
     def _ask(self, messages: list[str]) -> list[bool | None]:
-        """Return the verdicts on messages, None if a reply is no verdict."""
         distinct = list(dict.fromkeys(messages))
         for start in range(0, len(distinct), _BATCH):
             batch = distinct[start : start + _BATCH]
-            replies = self._judgements.replies(batch)
-            self._replies |= dict(zip(batch, replies["reply"], strict=True))
-            self._engines |= set(replies["engine"])
+            for message, (reply, engine) in zip(batch, self._judgements.replies(batch), strict=True):
+                self._replies[message] = reply
+                self._engines.add(engine)
             self._refuse_nonsense(least=_MIN_REPLIES)
         return [parse_reply(self._replies[message]) for message in messages]
 
@@ -246,34 +216,37 @@ class LlmJudge:
 
 
 def _same_text(answer: str) -> str | None:
-    """Return the answer itself as the form that equal texts share, or None if it is too long."""
+    """The answer itself as the form that equal texts share, or None if it is too long."""
     return answer if len(answer) <= LONGEST else None
 
 
 @dataclass(frozen=True)
 class Judging:
-    """The checked settings of both judges, and everything else that their verdicts depend on.
-
-    Attributes:
-        verifier: Limits of the judge of mathematical answers.
-        judge: Settings of the judge of factual answers.
-        identity: Everything that a language model's reply depends on besides the message; empty without such a judge.
-    """
+    """The checked settings of the judges of mathematical and of factual answers."""
 
     verifier: VerifierSettings
     judge: JudgeSettings
     identity: Mapping[str, object]
+    """Everything that a language model's reply depends on besides the message; empty without such a judge."""
 
     @classmethod
     def of(cls, verifier: VerifierSettings, judge: JudgeSettings, domains: Sequence[str]) -> "Judging":
         """Check the judges for question sets of these domains; a language model is checked only if one is factual.
-
-        Raises:
-            ConfigError: if the judge's prompts cannot be used, or its folder holds no checkpoint.
-        """
-        if isinstance(judge, LlmJudgeSettings) and "factual" in domains:
-            return cls(verifier, judge, _identity(judge))
-        return cls(verifier, judge, {})
+        Raises ConfigError if the judge's prompts cannot be used, or its folder holds no checkpoint."""
+        if not isinstance(judge, LlmJudgeSettings) or "factual" not in domains:
+            return cls(verifier, judge, {})
+        folder = Path(judge.checkpoint)
+        if judge.revision is None and not any(folder.glob("*.safetensors")):
+            raise ConfigError(f"judge.checkpoint: {folder} holds no .safetensors; give the folder of a checkpoint")
+        identity = {
+            "checkpoint": judge.label if judge.local else judge.checkpoint,
+            "revision": judge.revision or fingerprint(folder),
+            "engine": judge.engine.kind,
+            "max_tokens": judge.max_tokens,
+            "temperature": 0,
+            "prompts": JudgePrompts(judge.prompts).digest,
+        }
+        return cls(verifier, judge, identity)
 
     @property
     def settings(self) -> dict[str, object]:
@@ -298,26 +271,8 @@ class Judging:
                 yield {"mathematics": verifier, "factual": factual}
 
     def provenance(self, judge: Judge) -> dict[str, str]:
-        """Return the attributes of a table that `judge` has just judged: a language model's identity and statistics.
-
-        Raises:
-            ContractError: if too many of its replies were no verdict.
-        """
+        """Attributes of a table that `judge` has just judged: a language model's identity and statistics."""
         return {"judge": canonical({**self.identity, **judge.provenance()})} if isinstance(judge, LlmJudge) else {}
-
-
-def _identity(settings: LlmJudgeSettings) -> dict[str, object]:
-    folder = Path(settings.checkpoint)
-    if settings.revision is None and not any(folder.glob("*.safetensors")):
-        raise ConfigError(f"judge.checkpoint: {folder} holds no .safetensors; give the folder of a checkpoint")
-    return {
-        "checkpoint": settings.label if settings.local else settings.checkpoint,
-        "revision": settings.revision or fingerprint(folder),
-        "engine": settings.engine.kind,
-        "max_tokens": settings.max_tokens,
-        "temperature": 0,
-        "prompts": JudgePrompts(settings.prompts).digest,
-    }
 
 
 @contextmanager
@@ -330,7 +285,7 @@ def _asking(settings: LlmJudgeSettings) -> Iterator[tuple[Ask, str]]:
 
 
 def asking(engine: Engine, tokenizer: "PreTrainedTokenizerBase", max_tokens: int) -> Ask:
-    """Return a function that sends each message to the engine as a chat of one turn and decodes greedily."""
+    """A function that sends each message to the engine as a chat of one turn and decodes greedily."""
     greedy = Sampling(temperature=1.0, top_k=1, top_p=1.0, presence_penalty=0.0, max_tokens=max_tokens)
 
     def ask(messages: Sequence[str]) -> list[str]:

@@ -17,15 +17,8 @@ _FIELDS = {"correctness": {"question", "accepted", "answer"}, "equivalence": {"q
 
 
 class JudgePrompts:
-    """User messages to a judge.
-
-    Args:
-        folder: Folder of the two templates; by default cocal_study/questions/prompts/judge, whose README names their
-        sources.
-
-    Raises:
-        ConfigError: if a file is missing or lacks a placeholder.
-    """
+    """User messages to a judge, by default from cocal_study/questions/prompts/judge, whose README names their
+    sources. Raises ConfigError if a file is missing or lacks a placeholder."""
 
     def __init__(self, folder: str | Path | None = None):
         place = files("cocal_study.questions.prompts") / "judge" if folder is None else Path(folder)
@@ -46,12 +39,12 @@ class JudgePrompts:
         return digest({name: text.template for name, text in self._texts.items()})
 
     def correctness(self, question: str, accepted: Sequence[str], answer: str) -> str:
-        """Return the message that asks whether an answer is right; it lists the accepted answers once each, as JSON."""
+        """The message that asks whether an answer is right; it lists the accepted answers once each, as JSON."""
         listed = json.dumps(list(dict.fromkeys(accepted)), ensure_ascii=False)
         return self._message("correctness", question=question, accepted=listed, answer=answer)
 
     def equivalence(self, question: str, first: str, second: str) -> str:
-        """Return the message that asks whether two answers are equivalent."""
+        """The message that asks whether two answers are equivalent."""
         return self._message("equivalence", question=question, first=first, second=second)
 
     def _message(self, name: str, **values: str) -> str:

@@ -16,23 +16,15 @@ _COLUMNS += ["truncated", "correct", "group_accuracy"]
 
 
 def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.DataFrame:
-    """Read the labels of the rollouts of steps 1 to `steps`, without token ids and response texts.
-
-    Args:
-        folder: Folder of rollout tables (contract RESPONSES).
-        questions: Question table (contract QUESTIONS).
-        steps: Last step to read.
-
-    Returns:
-        One row for each response, in chronological order, with the columns response_id, step, sample, length,
-        truncated, correct, group_accuracy and question (its text), among others.
+    """Read the labels of the rollouts of steps 1 to `steps` from a folder of tables (contract RESPONSES), without token
+    ids and response texts; the texts of a question table (contract QUESTIONS) become the column question.
 
     Raises:
         ContractError: if a table breaks its contract, rows are not in chronological order, a step or a question is
             missing, or a group accuracy is not that of the whole group.
     """
     rollouts = read_frame(folder, RESPONSES, _COLUMNS)
-    check_chronological(rollouts, folder)
+    _check_chronological(rollouts, folder)
     first, last = rollouts["step"].min(), rollouts["step"].max()
     prefix = rollouts[rollouts["step"] <= steps].reset_index(drop=True)
     absent = sorted(set(range(1, steps + 1)) - set(prefix["step"]))
@@ -40,7 +32,16 @@ def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.D
         missing = f" without {', '.join(map(str, absent[:5]))}" if absent else ""
         raise ContractError(f"{folder}: steps 1 to {steps} are needed, found {first} to {last}{missing}")
     _check_groups(prefix, folder)
-    return with_question(prefix, folder, questions)
+    texts = read_frame(questions, QUESTIONS, [*_QUESTION, "question"])
+    merged = prefix.merge(texts, on=_QUESTION, how="left", validate="many_to_one")
+    unknown = merged[merged["question"].isna()]
+    if len(unknown):
+        row = unknown.iloc[0]
+        raise ContractError(
+            f"{folder}: question {row['question_id']!r} of dataset {row['dataset']!r} (response "
+            f"{row['response_id']}) is not in {questions}; {len(unknown)} such row(s)"
+        )
+    return merged
 
 
 def read_prompts(folder: str | Path, questions: str | Path, steps: int) -> pd.DataFrame:
@@ -59,22 +60,16 @@ def prompts_of(rollouts: pd.DataFrame) -> pd.DataFrame:
 
 
 def groups_of(responses: pd.DataFrame) -> np.ndarray:
-    """Number the groups of responses to the same question in the same step, int64 (n,).
-
-    A question that occurs twice in a step, because an epoch ends there, has two groups. The table has the columns step,
-    dataset, question_id and sample, in the order of the rollouts.
-    """
+    """Number the groups of responses to the same question in the same step, int64 (n,), from the columns step,
+    dataset, question_id and sample. A question that occurs twice in a step, because an epoch ends there, has two
+    groups."""
     question = ["step", *_QUESTION]
     occurrence = responses.groupby([*question, "sample"], sort=False).cumcount()
     return responses.groupby([*question, occurrence], sort=False).ngroup().to_numpy()
 
 
-def check_chronological(rollouts: pd.DataFrame, source: str | Path) -> None:
-    """Check that, from row to row, steps never decrease and response ids increase (section 4.1).
-
-    Raises:
-        ContractError: if a row is out of order; the error names `source` and the first such row.
-    """
+def _check_chronological(rollouts: pd.DataFrame, source: str | Path) -> None:
+    """Check that, from row to row, steps never decrease and response ids increase (section 4.1)."""
     for column, least in (("step", 0), ("response_id", 1)):
         early = np.flatnonzero(np.diff(rollouts[column].to_numpy()) < least)
         if len(early):
@@ -88,10 +83,7 @@ def check_chronological(rollouts: pd.DataFrame, source: str | Path) -> None:
 
 def check_features(rollouts: pd.DataFrame, features: FeatureReader) -> None:
     """Check that each row of the features belongs to the same row of `rollouts`, a table from `read_rollouts`.
-
-    Raises:
-        ContractError: if a row differs; the error names the first one.
-    """
+    Raises ContractError if a row differs; the error names the first one."""
     if len(features) < len(rollouts):
         raise ContractError(f"{features.path}: holds {len(features)} rows for {len(rollouts)} rollouts")
     for column in ("response_id", "question_id", "length"):
@@ -103,24 +95,6 @@ def check_features(rollouts: pd.DataFrame, features: FeatureReader) -> None:
                 f"{features.path}: {column} is {found[row]!s} at row {row}, the rollouts have {expected[row]!s} "
                 f"({len(different)} such row(s)); extract features and rollouts from the same run"
             )
-
-
-def with_question(rollouts: pd.DataFrame, folder: str | Path, questions: str | Path) -> pd.DataFrame:
-    """Add the text of each row's question, from a question table (contract QUESTIONS), as the column question.
-
-    Raises:
-        ContractError: if a question is not in the question table.
-    """
-    texts = read_frame(questions, QUESTIONS, [*_QUESTION, "question"])
-    merged = rollouts.merge(texts, on=_QUESTION, how="left", validate="many_to_one")
-    unknown = np.flatnonzero(merged["question"].isna())
-    if len(unknown):
-        row = merged.iloc[unknown[0]]
-        raise ContractError(
-            f"{folder}: question {row['question_id']!r} of dataset {row['dataset']!r} (response "
-            f"{row['response_id']}) is not in {questions}; {len(unknown)} such row(s)"
-        )
-    return merged
 
 
 def question_texts(questions: str | Path) -> list[str]:

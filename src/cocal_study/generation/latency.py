@@ -3,9 +3,9 @@
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,14 +29,8 @@ if TYPE_CHECKING:
     from cocal_study.generation.transformers_engine import TransformersEngine
 
 
-@dataclass(frozen=True)
-class PromptSet:
-    """Prompts of one evaluation set.
-
-    Attributes:
-        prompts: Token ids of each question's prompt, up to the beginning of the response.
-        max_response_length: Length limit of responses, in tokens.
-    """
+class PromptSet(NamedTuple):
+    """Token ids of each prompt of an evaluation set, and the length limit of responses in tokens."""
 
     prompts: Sequence[Tokens]
     max_response_length: int
@@ -47,11 +41,6 @@ class SingleMember:
 
     Each layer is three operations on plain tensors. At the embedded widths a plain PyTorch module takes about 1.8 times
     as long for a prediction, mostly for the calls of its submodules.
-
-    Args:
-        companions: Fitted companions.
-        member: Index of the member.
-        device: Device on which the member predicts.
     """
 
     def __init__(self, companions: Companions, member: int, device: torch.device):
@@ -74,16 +63,13 @@ class SingleMember:
 
 
 class SingleCompanion(SingleMember):
-    """A policy with one companion, which scores one sequence at a time.
+    """A policy with one companion, which scores one sequence at a time on the policy's device.
 
     Args:
         companions: Fitted companions. The first one is used; all are equally fast, since only their weights differ.
-        policy: Policy whose states the companion reads; the companion is moved to its device.
+        policy: Policy whose states the companion reads.
         poolings: Poolings that the companion must read (`cocal.features.forward.capture`).
         source: Source of the companions, for error messages.
-
-    Attributes:
-        device: Device of the policy and the companion.
 
     Raises:
         ContractError: if the companions read other states, or states of a policy of another size.
@@ -107,15 +93,9 @@ class SingleCompanion(SingleMember):
 
     def confidence(self, prompt: Tokens, response: Tokens = ()) -> float:
         """Compute a confidence in [0, 1] with one forward pass over prompt and response and one prediction."""
-        scored = score(
-            self._policy.model,
-            [prompt],
-            [response],
-            [np.array([0])],
-            layers=(self._spec.layer,),
-            pad=self._policy.pad,
-            poolings=self._spec.poolings,
-        )
+        model, pad, spec = self._policy.model, self._policy.pad, self._spec
+        batches, layers = [np.array([0])], (spec.layer,)
+        scored = score(model, [prompt], [response], batches, layers=layers, pad=pad, poolings=spec.poolings)
         return self.predict(torch.from_numpy(scored.features).reshape(1, -1))
 
     def example(self) -> Tensor:
@@ -146,13 +126,11 @@ def measure_latency(
         sets: The mathematical evaluation sets.
         pipeline: Transformers engine of the policy, which answers one question at a time (F.4).
         generator: Engine of the policy that answers all questions of the largest set at once (E.2).
-        pre: Companion that reads the state of the last prompt token.
-        post: Companion that reads the states of a response.
+        pre, post: Companions that read the state of the last prompt token, and those of a response.
         settings: Sampling parameters of the evaluation, and the pool of self-consistency.
         questions: Number of randomly chosen questions of each set whose time to confidence is measured.
         predictions: Number of predictions of `post` over which the time is averaged.
         concurrent: Number of responses that the generator decodes together, which is the size of its warm-up.
-        seed: Seed of the choice of questions.
         kept: JSON file of the times to confidence that an earlier attempt has measured on this device, which are not
             measured again; it gets those of each set as soon as they are known.
 
@@ -163,15 +141,37 @@ def measure_latency(
     for name, one in sets.items():
         if questions > len(one.prompts):
             raise ConfigError(f"{name} has only {len(one.prompts)} questions, not {questions}; time fewer questions")
+
+    def time_to_confidence(name: str, one: PromptSet) -> TimeToConfidence:
+        """Mean times from a prompt to its confidence, one prompt after another, in transformers (F.4).
+
+        The pre-generation route encodes the prompt and predicts. The post-generation route decodes a response with a
+        cache, computes its states and predicts. The states come from one teacher-forced pass over prompt and response,
+        as in evaluation, so that the confidence is the same: decoding never runs the policy on the last token, whose
+        state the companion reads. The paper does not say how it obtains this state; the pass is short compared with
+        decoding. For warm-up, every prompt is encoded once and the first one is answered once.
+        """
+        rows = np.random.default_rng(seed).choice(len(one.prompts), questions, replace=False)
+        prompts = [one.prompts[row] for row in sorted(rows)]
+        sampling = Sampling.of(settings, one.max_response_length)
+        seeds = sampling_seeds(f"latency/{name}", settings.seed, questions, 1)
+
+        def respond(prompt: Tokens, seed: int) -> float:
+            ((completion,),) = pipeline.generate([prompt], sampling, [seed])
+            return post.confidence(prompt, completion.token_ids)
+
+        for prompt in prompts:
+            pre.confidence(prompt)
+        respond(prompts[0], seeds[0])
+        before = [_seconds(partial(pre.confidence, prompt), pre.device) for prompt in prompts]
+        after = [_seconds(partial(respond, *asked), post.device) for asked in zip(prompts, seeds, strict=True)]
+        return TimeToConfidence(dataset=name, pre_ms=1000 * float(np.mean(before)), post_s=float(np.mean(after)))
+
     known = read_document(kept) if kept and kept.exists() else {}
     times = [TimeToConfidence(**known[name]) for name in sets if name in known]
     progress = Progress("set", len(sets), done=len(times))
     for name, one in list(sets.items())[len(times) :]:
-        rows = np.random.default_rng(seed).choice(len(one.prompts), questions, replace=False)
-        chosen = [one.prompts[row] for row in sorted(rows)]
-        sampling = Sampling.of(settings, one.max_response_length)
-        seeds = sampling_seeds(f"latency/{name}", settings.seed, questions, 1)
-        times.append(time_to_confidence(name, chosen, sampling, seeds, engine=pipeline, pre=pre, post=post))
+        times.append(time_to_confidence(name, one))
         if kept:
             write_document(kept, {time.dataset: time.model_dump() for time in times}, {})
         progress.add(detail=f"{name}: confidence after {times[-1].pre_ms:.2f} ms and {times[-1].post_s:.3f} s")
@@ -179,7 +179,7 @@ def measure_latency(
     prompts = largest.prompts
 
     def generate(samples: int) -> float:
-        """Seconds per prompt when all prompts are submitted at once, after one batch of warm-up."""
+        """Seconds per prompt when all are submitted at once, after one batch of warm-up."""
         sampling = Sampling.of(settings, largest.max_response_length, samples)
         seeds = sampling_seeds(f"latency/{name}", settings.seed, len(prompts), samples)
         batch = -(-concurrent // samples)
@@ -210,52 +210,8 @@ def measure_latency(
     )
 
 
-def time_to_confidence(
-    dataset: str,
-    prompts: Sequence[Tokens],
-    sampling: Sampling,
-    seeds: Sequence[int],
-    *,
-    engine: "TransformersEngine",
-    pre: SingleCompanion,
-    post: SingleCompanion,
-) -> TimeToConfidence:
-    """Measure mean times from a prompt to its confidence, one prompt after another, in transformers (F.4).
-
-    The pre-generation route encodes the prompt and predicts. The post-generation route decodes a response with a cache,
-    computes its states and predicts. The states come from one teacher-forced pass over prompt and response, as in
-    evaluation, so that the confidence is the same: decoding never runs the policy on the last token, whose state the
-    companion reads. The paper does not say how it obtains this state; the pass is short compared with decoding.
-
-    For warm-up, every prompt is encoded once and the first one is answered once.
-
-    Args:
-        dataset: Name of the set.
-        prompts: Token ids of each prompt.
-        sampling: Sampling parameters for one response.
-        seeds: One seed for each prompt.
-        engine: Engine of the policy.
-        pre, post: Companions that read the state of the last prompt token, and those of a response.
-    """
-
-    def respond(prompt: Tokens, seed: int) -> float:
-        ((completion,),) = engine.generate([prompt], sampling, [seed])
-        return post.confidence(prompt, completion.token_ids)
-
-    for prompt in prompts:
-        pre.confidence(prompt)
-    respond(prompts[0], seeds[0])
-    pre_seconds = [_seconds(lambda p=p: pre.confidence(p), pre.device) for p in prompts]
-    post_seconds = [
-        _seconds(lambda p=p, seed=seed: respond(p, seed), post.device) for p, seed in zip(prompts, seeds, strict=True)
-    ]
-    return TimeToConfidence(
-        dataset=dataset, pre_ms=1000 * float(np.mean(pre_seconds)), post_s=float(np.mean(post_seconds))
-    )
-
-
 def _seconds(work: Callable[[], object], device: torch.device) -> float:
-    """Measure the wall-clock time of `work`, including all that it starts on the device."""
+    """Wall-clock time of `work`, including all that it starts on the device."""
     idle = torch.cuda.synchronize if device.type == "cuda" else lambda _device: None
     idle(device)
     started = time.perf_counter()

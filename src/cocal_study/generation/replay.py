@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,8 @@ import pyarrow.parquet as pq
 from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import pooled_states
 from cocal.features.forward import PROMPT, score
-from cocal.features.store import FeatureWriter, create_features, open_features
-from cocal.models.loading import load_policy
+from cocal.features.store import create_features, open_features
+from cocal.models.loading import load_policy, read_config, text_config
 from cocal.models.text import batches_of_tokens
 from cocal.runtime.progress import Progress
 from cocal.store import atomic_path, read_frame
@@ -23,6 +24,9 @@ from cocal.store.rows import numbered
 from cocal.store.run_folder import RunFolder, file_states
 from cocal_study.config.features import FeatureSettings
 from cocal_study.generation.evaluated import stored_states
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 _NAME = re.compile(r"(weight_v|step-)(\d+)")
 _COLUMNS = ["response_id", "question_id", "prompt_ids", "response_ids", "length"]
@@ -37,7 +41,7 @@ class StepCheckpoints:
     Args:
         stages: Policies of the stages in folders named step-N, the step after which they were saved.
         exact: Folder with the weights of every step, if they were kept. `weight_v000001` holds the weights that sampled
-            step 1 (slime's `--update-weight-disk-dir`), `step-0` those of the policy before step 1.
+            step 1 (slime's `--update-weight-disk-dir`), and so does `step-0`.
 
     Raises:
         ConfigError: if a stage has another name, or neither stages nor exact weights are given.
@@ -60,18 +64,12 @@ class StepCheckpoints:
         self._found = dict(sorted(found.items()))
 
     def of_step(self, step: int) -> Path:
-        """Return the checkpoint of a rollout step, counted from 1.
-
-        Raises:
-            ContractError: if there is none.
-        """
+        """The checkpoint of a rollout step, counted from 1. Raises ContractError if there is none."""
+        later = [path for stage, path in self._found.items() if (stage == step if self._exact else stage >= step)]
+        if later:
+            return later[0]
         if self._exact:
-            if step not in self._found:
-                raise ContractError(f"{self._exact}: no weights of the policy that sampled step {step}")
-            return self._found[step]
-        for stage, path in self._found.items():
-            if step <= stage:
-                return path
+            raise ContractError(f"{self._exact}: no weights of the policy that sampled step {step}")
         raise ContractError(f"no checkpoint is of step {step} or later; the last one is of step {self.last}")
 
     def spans(self, steps: int) -> Iterator[tuple[Path, range]]:
@@ -79,6 +77,11 @@ class StepCheckpoints:
         for checkpoint, group in groupby(range(1, steps + 1), self.of_step):
             first, *others = group
             yield checkpoint, range(first, first + 1 + len(others))
+
+    @property
+    def config(self) -> "PretrainedConfig":
+        """The configuration of the first policy (`cocal.models.loading.text_config`), whose shape all share."""
+        return text_config(read_config(self.folders[0]))
 
     @property
     def last(self) -> int:
@@ -91,16 +94,13 @@ class StepCheckpoints:
         return list(self._found.values())
 
     def state(self) -> dict[str, tuple[int, int]]:
-        """Return the states of all weight files, which differ between sets of policies."""
+        """The states of all weight files, which differ between sets of policies."""
         return file_states(file for folder in self.folders for file in sorted(folder.glob("*.safetensors")))
 
 
 def step_tables(folder: Path) -> dict[int, Path]:
-    """Find the tables of rollouts by step; the steps count from 1 without gaps.
-
-    Raises:
-        ContractError: if the table of a step is missing.
-    """
+    """Find the tables of rollouts by step; the steps count from 1 without gaps. Raises ContractError if the table of
+    a step is missing."""
     found = numbered(folder, r"step-(\d+)\.parquet", "step-00001.parquet")
     missing = sorted({*range(1, max(found) + 1)} - {*found})
     if missing:
@@ -117,36 +117,28 @@ def replay(
     output: Path,
     attributes: Mapping[str, str],
 ) -> None:
-    """Write the feature store of rollout tables step by step; a killed run resumes at the first unfinished step.
+    """Write the feature store of rollouts step by step; a killed run resumes at the first unfinished step.
 
-    Args:
-        rollouts: Folder of `step-00001.parquet` and so on (contract RESPONSES), all with the same number of rows.
-        output: Path of the new store; its row k belongs to row k of the tables.
-
-    Raises:
-        ContractError: if a table is missing or has another number of rows, or a checkpoint cannot be read.
+    Row k belongs to row k of the tables `step-00001.parquet` and so on (contract RESPONSES). Raises ContractError if
+    one is missing or has another number of rows than the first, or if a checkpoint cannot be read.
     """
     tables = step_tables(rollouts)
     count = pq.read_metadata(tables[1]).num_rows
-    writer: FeatureWriter | None = None
-    todo = {*tables}
+    writer = create_features(
+        run.path / "features.zarr",
+        responses=max(tables) * count,
+        rows_per_chunk=count,
+        attributes=attributes,
+        resume=run.resumed,
+        **stored_states(checkpoints.config, settings),
+    )
+    done = (open_features(writer.path, allow_partial=True).length > 0).reshape(-1, count).all(axis=1)
+    todo = {*tables} - {int(place) + 1 for place in np.flatnonzero(done)}
+    progress = Progress("step", max(tables), done=int(done.sum()))
     for checkpoint, steps in checkpoints.spans(max(tables)):
         if not todo.intersection(steps):
             continue
         policy = load_policy(checkpoint)
-        if writer is None:
-            writer = create_features(
-                run.path / "features.zarr",
-                responses=max(tables) * count,
-                rows_per_chunk=count,
-                attributes=attributes,
-                resume=run.resumed,
-                **stored_states(policy.config, settings),
-            )
-            length = open_features(writer.path, allow_partial=True).length
-            done = (length > 0).reshape(-1, count).all(axis=1)
-            todo -= {int(place) + 1 for place in np.flatnonzero(done)}
-            progress = Progress("step", max(tables), done=int(done.sum()))
         for step in sorted(todo.intersection(steps)):
             started, table = time.monotonic(), tables[step]
             frame = read_frame(table, RESPONSES, _COLUMNS)
@@ -170,40 +162,30 @@ def extract_prompts(
     output: Path,
     attributes: Mapping[str, str],
 ) -> None:
-    """Write the states of the last prompt token atomically, one row for each group of rollouts (appendix F.4).
-
-    Args:
-        rollouts: Chronological table with the columns step, dataset, question_id, prompt_ids and sample; it holds at
-            least the first response of each group.
-        output: Path of the new store; row k belongs to row k of `cocal_study.generation.labels.read_prompts`.
-    """
+    """Write the states of the last prompt token atomically, one row for each group of rollouts (appendix F.4): row k
+    belongs to row k of `cocal_study.generation.labels.read_prompts`. The rollouts are in chronological order, and hold
+    at least the first response of each group, with the columns step, dataset, question_id, prompt_ids and sample."""
     groups = rollouts[rollouts["sample"] == 0].reset_index(drop=True)
     groups = groups.assign(response_id=groups.index, length=1)
     with atomic_path(output) as partial:
-        writer = None
+        writer = create_features(
+            partial,
+            responses=len(groups),
+            rows_per_chunk=int((groups["step"] == 1).sum()),
+            attributes=attributes,
+            poolings=(PROMPT,),
+            **stored_states(checkpoints.config, settings),
+        )
         for checkpoint, steps in checkpoints.spans(int(groups["step"].max())):
-            rows = groups[groups["step"].isin(steps)]
-            policy = load_policy(checkpoint)
-            if writer is None:
-                writer = create_features(
-                    partial,
-                    responses=len(groups),
-                    rows_per_chunk=int((groups["step"] == 1).sum()),
-                    attributes=attributes,
-                    poolings=(PROMPT,),
-                    **stored_states(policy.config, settings),
-                )
+            rows, policy = groups[groups["step"].isin(steps)], load_policy(checkpoint)
             prompts, what = rows["prompt_ids"].tolist(), f"{checkpoint.name}: prompt"
             states = pooled_states(policy, writer.layout, prompts, [()] * len(prompts), settings.batch_tokens, what)
             writer.write(int((groups["step"] < steps.start).sum()), rows, states)
 
 
 class Rescorer:
-    """Computes raw log-probabilities of rollouts with the checkpoints of their steps.
-
-    Args:
-        batch_tokens: Largest number of tokens in one forward pass, padding included.
-    """
+    """Computes raw log-probabilities of rollouts with the checkpoints of their steps, in passes of at most
+    `batch_tokens` tokens, padding included."""
 
     def __init__(self, checkpoints: StepCheckpoints, batch_tokens: int):
         self._checkpoints = checkpoints
@@ -211,13 +193,12 @@ class Rescorer:
         self._path: Path | None = None
 
     def __call__(self, step: int, prompts: list[Sequence[int]], responses: list[Sequence[int]]) -> list[np.ndarray]:
-        """Return float32 (length,) log-probabilities of each response of a step; values rounded above 0 become 0."""
+        """Log-probabilities of each response of a step, float32 (length,); values rounded above 0 become 0."""
         path = self._checkpoints.of_step(step)
         if path != self._path:
             self._policy, self._path = load_policy(path), path
         lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
         batches = batches_of_tokens(lengths, self._batch_tokens)
-        passes = score(
-            self._policy.model, prompts, responses, batches, layers=(0,), pad=self._policy.pad, logprobs=True
-        )
-        return [np.minimum(values, np.float32(0)) for values in passes.logprobs or ()]
+        model, pad = self._policy.model, self._policy.pad
+        found = score(model, prompts, responses, batches, layers=(0,), pad=pad, logprobs=True).logprobs
+        return [np.minimum(values, np.float32(0)) for values in found or ()]

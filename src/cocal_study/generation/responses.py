@@ -23,32 +23,25 @@ if TYPE_CHECKING:
 
 
 class PTrue(NamedTuple):
-    """P(True) of n responses; both fields are float64 (n,) in [0, 1].
-
-    Attributes:
-        ratio: p_T / (p_T + p_F), the confidence.
-        mass: p_T + p_F. If it is small, the policy prefers neither word and the ratio says little.
-    """
+    """P(True) of n responses; both fields are float64 (n,) in [0, 1]."""
 
     ratio: np.ndarray
+    """p_T / (p_T + p_F), the confidence."""
     mass: np.ndarray
+    """p_T + p_F. If it is small, the policy prefers neither word and the ratio says little."""
 
 
 def p_true(log_true: ArrayLike, log_false: ArrayLike) -> PTrue:
-    """P(True) from the finite log-probabilities (n,) of the next tokens "True" and "False" (appendix B.1).
-
-    Tiny probabilities do not underflow.
-    """
+    """P(True) from the finite log-probabilities (n,) of the next tokens "True" and "False" (appendix B.1)."""
     log_true = np.asarray(log_true, dtype=np.float64)
     log_mass = np.logaddexp(log_true, np.asarray(log_false, dtype=np.float64))
     return PTrue(np.exp(log_true - log_mass), np.exp(np.minimum(log_mass, 0.0)))  # the sum may round above 1
 
 
 def sampling_seeds(identity: str, seed: int, prompts: int, samples: int) -> list[int]:
-    """Return one seed for each prompt, `samples` apart, from a start that is a hash of `identity` and `seed`.
+    """One seed for each prompt, `samples` apart, from a start that is a hash of `identity` and `seed`.
 
-    Response j to prompt i uses `seeds[i] + j`, so no two responses of a set share a noise stream. Other checkpoints,
-    formats and sets have other starts.
+    Response j to prompt i uses `seeds[i] + j`, so no two responses of a set share a noise stream.
     """
     start = int.from_bytes(hashlib.blake2b(f"{identity}/{seed}".encode(), digest_size=6).digest(), "big")
     return [start + i * samples for i in range(prompts)]
@@ -77,7 +70,7 @@ class Sampler:
 
         Args:
             questions: Question table (`cocal.store.contracts.QUESTIONS`).
-            seeds: One seed for each question, from `sampling_seeds`.
+            seeds: From `sampling_seeds`.
             step: Rollout step of the responses, or of the checkpoint.
             read: Number of responses to each question whose states are read; see `Engine.generate`.
 
@@ -106,11 +99,8 @@ class Sampler:
         return frame, [one.states for one in completions if one.states is not None]
 
     def p_true(self, questions: Sequence[str], texts: Sequence[str]) -> PTrue:
-        """Compute P(True) of responses from the next token after the judging prompt (appendix B.1).
-
-        Raises:
-            ConfigError: if the tokenizer begins True and False with the same token.
-        """
+        """P(True) of responses from the next token after the judging prompt (appendix B.1). Raises ConfigError if
+        the tokenizer begins True and False with the same token."""
         true, false = (self.tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("True", "False"))
         if true == false:
             raise ConfigError("P(True): the tokenizer begins True and False with the same token")
@@ -130,13 +120,8 @@ def sample_responses(
     step: int,
     read: bool = False,
 ) -> tuple[pd.DataFrame, list[np.ndarray]]:
-    """Sample evaluation responses (`cocal.store.contracts.SAMPLED`), those to one question consecutive.
-
-    Args:
-        questions: One question set (`cocal.store.contracts.QUESTIONS`).
-        identity: Text that names checkpoint, format and set; the seeds depend on it.
-        read: Whether the states of the evaluated responses are read; they come with the table.
-    """
+    """Sample the evaluation responses to one question set, and P(True) where it is planned; see `Sampler.sample`. The
+    seeds depend on `identity`; the states of the evaluated responses come with the table if they are read."""
     sampling = Sampling.of(settings, plan.max_response_length, plan.sampled)
     seeds = sampling_seeds(identity, settings.seed, len(questions), plan.sampled)
     frame, states = sampler.sample(

@@ -34,7 +34,7 @@ def with_verdicts(
 
     Args:
         asked: Question of each response (columns question, answer, aliases, domain).
-        groups: Group of each response. The group accuracy is the mean over a group, and answers are compared within it.
+        groups: Group of each response, over which accuracy is taken.
         pool: True if the answers of each group are compared with one another.
     """
     golds = [[answer, *aliases] for answer, aliases in zip(asked["answer"], asked["aliases"], strict=True)]
@@ -54,15 +54,9 @@ def with_verdicts(
 
 
 def judge_set(sampled: pd.DataFrame, questions: pd.DataFrame, judge: Judge, *, pool: bool, source: str) -> pd.DataFrame:
-    """Add verdicts to evaluation responses, where all responses to a question form a group.
-
-    Args:
-        sampled: Table of responses (`cocal.store.contracts.SAMPLED`), in any order.
-        questions: The question set of the responses (`cocal.store.contracts.QUESTIONS`).
-        pool: True if the answers to each question are compared with one another.
-
-    Raises:
-        ContractError: if a response belongs to another set, or its question is not in the set.
+    """Add verdicts to evaluation responses (`cocal.store.contracts.SAMPLED`, in any order), where all responses to a
+    question of the set form a group. Raises ContractError if a response belongs to another set, or its question is
+    not in the set.
     """
     texts = questions.set_index("question_id")[["dataset", "question", "answer", "aliases", "domain"]]
     ids = sampled["question_id"]
@@ -79,41 +73,33 @@ def judge_set(sampled: pd.DataFrame, questions: pd.DataFrame, judge: Judge, *, p
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The checkpoint and the responses that an evaluation needs.
-
-    Attributes:
-        algorithm: Algorithm that trained the policy; "base" if it was not trained.
-        plan: Question sets, with the number and longest length of their responses.
-        questions: Question table of each set (`cocal.store.contracts.QUESTIONS`).
-        kept: The states that the engine keeps; None for none.
-    """
+    """The checkpoint and the responses that an evaluation needs."""
 
     backbone: str
     algorithm: str
+    """Algorithm that trained the policy; "base" if it was not trained."""
     step: int
     prompt_format: str
     plan: ResponsePlan
     questions: Mapping[str, pd.DataFrame]
+    """Question table of each set (`cocal.store.contracts.QUESTIONS`)."""
     kept: "Kept | None" = None
+    """The states that the engine keeps; None for none."""
 
     def identity(self, name: str) -> str:
-        """Return the text that names checkpoint, format and set; the sampling seeds depend on it."""
+        """The text that names checkpoint, format and set; the sampling seeds depend on it."""
         return f"{self.backbone}/{self.algorithm}/{self.step}/{self.prompt_format}/{name}"
 
 
 @dataclass(frozen=True)
 class Kept:
-    """States of the evaluated responses that the engine keeps while it generates them.
-
-    Attributes:
-        settings: Layers and number format.
-        prompt: Whether the state of the last prompt token is kept, too.
-        task_response: Whether responses are read up to their `task_length` alone, which is known when they have ended.
-    """
+    """States of the evaluated responses that the engine keeps while it generates them."""
 
     settings: FeatureSettings
     prompt: bool = False
+    """Whether the state of the last prompt token is kept, too."""
     task_response: bool = False
+    """Whether responses are read up to their `task_length` alone, which is known when they have ended."""
 
     def reading(self, checkpoint: Path) -> Reading:
         """What the engine keeps of a checkpoint."""
@@ -121,12 +107,7 @@ class Kept:
         return Reading(resolve_layers(self.settings.layers, blocks), poolings_of(self.prompt))
 
     def write(self, file: Path, sampled: pd.DataFrame, states: Sequence[np.ndarray], sampler: Sampler) -> None:
-        """Write the states of the evaluated responses of one set.
-
-        Args:
-            sampled: The evaluated responses.
-            states: Their states; of task responses, none.
-        """
+        """Write the states of the evaluated responses of one set; those of task responses are not given, but read."""
         if self.task_response:
             sampled = task_responses(sampled, sampler.tokenizer)
             states = sampler.engine.read(sampled["prompt_ids"].tolist(), sampled["response_ids"].tolist())
@@ -138,12 +119,8 @@ class Kept:
 def sample_sets(
     wanted: Evaluated, checkpoint: Path, settings: GenerationSettings, prompts: Prompts, run: RunFolder
 ) -> None:
-    """Sample the sets that were not sampled yet, then free the policy's memory, which a judge may need.
-
-    Args:
-        run: Working folder, in which `sampled/{set}.parquet` and, of states that are kept, `kept/{set}.zarr` are
-            written.
-    """
+    """Sample the sets that were not sampled yet, then free the policy's memory, which a judge may need. The working
+    folder gets `sampled/{set}.parquet` and, of states that are kept, `kept/{set}.zarr`."""
     files = {name: run.path / f"sampled/{name}.parquet" for name in wanted.plan.sets}
     if all(file.exists() for file in files.values()):
         logging.info("all sets were sampled earlier")
@@ -185,12 +162,8 @@ def judge_sets(
 ) -> dict[str, str]:
     """Judge the sets that were not judged yet; a new judge or a corrected answer needs no new responses.
 
-    Args:
-        attributes: Provenance of each set's responses; the engine and the judge are added to it.
-        run: Working folder with the files of `sample_sets`; the verdicts of each judge get their own subfolder.
-
-    Returns:
-        The file of each set, relative to the working folder.
+    The verdicts of each judge get a subfolder of the working folder of `sample_sets`, relative to which the file of
+    each set is returned. Engine and judge are added to the provenance of each set's responses, the attributes.
     """
     folder = f"judged-{digest(judging.settings | {'golds': golds})}"
     with judging.open(cache) as judges:

@@ -36,11 +36,8 @@ class SeededSampler:
         self._drawn = torch.empty((len(seeds), 0), dtype=torch.long, device=device)
 
     def draw(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Draw token ids, int64 (rows,), and return them with their raw log-probabilities, float32 (rows,).
-
-        Args:
-            logits: (rows, vocabulary), raw logits.
-        """
+        """Token ids, int64 (rows,), drawn from raw logits (rows, vocabulary), and their raw log-probabilities, float32
+        (rows,)."""
         raw = logits.float()
         position = self._drawn.shape[1]
         logits = raw
@@ -76,13 +73,10 @@ def open_transformers(
 
 
 class TransformersEngine:
-    """Generation with a loaded Hugging Face causal language model.
+    """Generation with a loaded Hugging Face causal language model, a decoder without dropout.
 
     The `generate` of transformers keeps decoding finished responses until the last one ends and encodes a prompt again
     for each of its responses. This engine does neither.
-
-    Args:
-        model: Decoder without dropout.
     """
 
     def __init__(self, model: PreTrainedModel, *, ends: Collection[int], pad: int, batch_size: int):

@@ -10,10 +10,7 @@ from cocal.errors import EngineError
 
 class Agreement:
     """Compares the log-probabilities of the first update of each step, before which the policy is that which sampled.
-
-    Args:
-        bound: Largest mean of their absolute differences (`policy.trl.vllm_difference`).
-    """
+    The mean of their absolute differences has a bound (`policy.trl.vllm_difference`)."""
 
     def __init__(self, bound: float):
         self._bound = bound
@@ -24,20 +21,13 @@ class Agreement:
         """Mean and largest difference of the last step that was compared; empty where nothing is compared."""
 
     def add(self, sampled: torch.Tensor, mask: torch.Tensor) -> None:
-        """Add a micro-batch: the `latest` log-probabilities, and vLLM's, which are NaN where it has none.
-
-        Args:
-            sampled: vLLM's log-probabilities (rows, length).
-            mask: Nonzero where a token belongs to the response (rows, length).
-        """
+        """Add a micro-batch: the `latest` log-probabilities, and vLLM's (rows, length), which are NaN where it has
+        none. The mask is nonzero where a token belongs to the response."""
         self._apart.append((self.latest - sampled)[mask.bool()].abs())
 
     def compare(self, step: int, accelerator: Accelerator) -> str:
         """Compare what was added, over all processes; returns the result in words, which are empty if nothing was.
-
-        Raises:
-            EngineError: if they differ so much that vLLM must have sampled from another policy.
-        """
+        Raises EngineError if they differ so much that vLLM must have sampled from another policy."""
         if not self._apart:
             return ""
         apart, self._apart = torch.cat(self._apart), []

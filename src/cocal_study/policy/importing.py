@@ -1,5 +1,6 @@
 """Import of another engine's rollouts: samples of dumps become tables, one step after the other."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,18 +31,12 @@ from cocal_study.policy.objectives import PROMPT_FORMATS, step_rewards
 from cocal_study.policy.recorder import Outputs, RolloutRecorder
 from cocal_study.questions.prompts import Prompts
 
-_WORDS = 3
-"""Number of first words by which questions are looked up, without the last word, which may run into what follows."""
-
 
 class QuestionIndex:
-    """Finds the questions of a set.
+    """Finds the questions of a set (cocal.store.contracts.QUESTIONS).
 
     A prompt may hold more than the question, such as a chat template or an instruction. The question that was asked is
     the longest one whose normalised text occurs in the prompt and starts at the beginning of a word.
-
-    Args:
-        questions: Table in the contract of cocal.store.contracts.QUESTIONS.
     """
 
     def __init__(self, questions: pd.DataFrame):
@@ -51,17 +46,11 @@ class QuestionIndex:
         self._texts: dict[str, list[int]] = defaultdict(list)
         for place, text in enumerate(questions["question"]):
             self._texts[normalised(text)].append(place)
-        self._beginnings: dict[str, list[str]] = defaultdict(list)
-        for text in self._texts:
-            self._beginnings[" ".join(text.split(" ")[:-1][:_WORDS])].append(text)
         self._known: dict[str, Sequence[int]] = {}
 
     def find(self, sample: Sample) -> int:
-        """Row of the question that a sample answers.
-
-        Raises:
-            ContractError: if there is none, or several of the same text with different answers.
-        """
+        """Row of the question that a sample answers. Raises ContractError if there is none, or several of the same
+        text with different answers."""
         if sample.question_id is not None:
             if sample.question_id not in self._place:
                 raise ContractError(f"{sample.where}: question {sample.question_id!r} is not in the question set")
@@ -82,16 +71,10 @@ class QuestionIndex:
 
     def _search(self, prompt: str) -> Sequence[int]:
         text = normalised(prompt)
-        words = text.split(" ")
-        best, at = "", 0
-        for place, word in enumerate(words):
-            for count in range(_WORDS + 1):
-                for question in self._beginnings.get(" ".join(words[place : place + count]), ()):
-                    after = text[at + len(question) : at + len(question) + 1]
-                    if len(question) > len(best) and text.startswith(question, at) and not after.isalnum():
-                        best = question
-            at += len(word) + 1
-        return self._texts[best] if best else ()
+        for question in sorted((one for one in self._texts if one in text), key=len, reverse=True):
+            if re.search(rf"(?<!\S){re.escape(question)}(?![^\W_])", text):
+                return self._texts[question]
+        return ()
 
 
 Scorer = Callable[[int, list[Sequence[int]], list[Sequence[int]]], list[np.ndarray]]
@@ -100,25 +83,19 @@ Scorer = Callable[[int, list[Sequence[int]], list[Sequence[int]]], list[np.ndarr
 
 @dataclass(frozen=True)
 class StepTables:
-    """Makes the tables of rollout steps.
-
-    Attributes:
-        settings: Settings of the training that made the rollouts.
-        algorithm: Algorithm of that training.
-        questions: Training set (cocal.store.contracts.QUESTIONS).
-        vocabulary: Vocabulary of the policy.
-        judge: Judge of correctness; if None, the dump's reward is the correctness.
-        scorer: Computes log-probabilities that a dump lacks; if None, such a dump is refused.
-        prompts: Prompt set for tokenising a dump that has only text; if None, such a dump is refused.
-    """
+    """Makes the tables of the rollout steps of a training."""
 
     settings: PolicySettings
     algorithm: Algorithm
     questions: pd.DataFrame
+    """Training set (cocal.store.contracts.QUESTIONS)."""
     vocabulary: Vocabulary
     judge: Judge | None
+    """Judge of correctness; if None, the dump's reward is the correctness."""
     scorer: Scorer | None = None
+    """Computes log-probabilities that a dump lacks; if None, such a dump is refused."""
     prompts: Prompts | None = None
+    """Prompt set for tokenising a dump that has only text; if None, such a dump is refused."""
 
     @cached_property
     def _index(self) -> QuestionIndex:
@@ -129,17 +106,9 @@ class StepTables:
         return self.settings.max_response_length[self.algorithm]
 
     def table(self, step: int, samples: list[Sample], source: str) -> pd.DataFrame:
-        """The rollouts of one step in the contract of cocal.store.contracts.RESPONSES, group by group.
-
-        Group accuracies need whole groups, so a dump that leaves responses out is refused.
-
-        Args:
-            step: Rollout step, counted from 1.
-            samples: Samples of the step's dump.
-            source: File name for error messages.
-
-        Raises:
-            ContractError: if a sample or a group is invalid; the message names file and sample.
+        """The rollouts of one step, counted from 1, in the contract of cocal.store.contracts.RESPONSES, group by
+        group. Raises ContractError if a sample or a group is invalid, or if responses are left out; the message
+        names `source` and the sample.
         """
         groups = self._groups(samples, source)
         samples = [sample for group in groups for sample in group]
@@ -251,50 +220,30 @@ FORMATS: dict[str, ModuleType] = {"slime": slime, "trl": trl, "jsonl": jsonl}
 """Module of each dump format: its `files` finds the file of every rollout step, its `read` returns a file's samples."""
 
 
-@dataclass(frozen=True)
-class Dumps:
-    """Rollout dumps of a training by another engine, one file per step.
-
-    Attributes:
-        format: Key of FORMATS.
-        files: File of each rollout step, from 1 to n.
-        reward_key: Name of the reward where a sample has several.
-    """
-
-    format: str
-    files: Mapping[int, Path]
-    reward_key: str
-
-    @classmethod
-    def of(cls, format: str, folder: Path, steps: int, reward_key: str) -> "Dumps":
-        """The dumps of the first `steps` steps in a folder.
-
-        Raises:
-            ContractError: if one is missing.
-        """
-        found = FORMATS[format].files(folder)
-        missing = [step for step in range(1, steps + 1) if step not in found]
-        if missing:
-            raise ContractError(f"{folder}: no dump of rollout step {missing[0]}; steps 1 to {steps} are needed")
-        return cls(format, {step: found[step] for step in range(1, steps + 1)}, reward_key)
+def dump_files(format: str, folder: Path, steps: int) -> dict[int, Path]:
+    """The dumps of the first `steps` rollout steps of a training by another engine, whose format is one of FORMATS.
+    Raises ContractError if one is missing."""
+    found = FORMATS[format].files(folder)
+    for step in range(1, steps + 1):
+        if step not in found:
+            raise ContractError(f"{folder}: no dump of rollout step {step}; steps 1 to {steps} are needed")
+    return {step: found[step] for step in range(1, steps + 1)}
 
 
-def import_rollouts(dumps: Dumps, tables: StepTables, run: RunFolder, outputs: Outputs) -> None:
-    """Write a table `step-00001.parquet` and so on for each step, and publish them.
-
-    Only one step is in memory at a time; a killed import resumes.
-
-    Raises:
-        ContractError: if a dump is invalid; the message names file and sample.
-    """
-    steps, read = len(dumps.files), FORMATS[dumps.format].read
+def import_rollouts(
+    format: str, dumps: Mapping[int, Path], reward_key: str, tables: StepTables, run: RunFolder, outputs: Outputs
+) -> None:
+    """Write a table `step-00001.parquet` and so on of the dump of each step, and publish them; `reward_key` names the
+    reward where a sample has several. A killed import resumes. Raises ContractError if a dump is invalid; the message
+    names file and sample."""
+    steps, read = len(dumps), FORMATS[format].read
     recorder = RolloutRecorder(run, steps, outputs.attributes)
     todo = recorder.missing()
     progress = Progress("step", steps, done=steps - len(todo))
     with recorder:
         for step in todo:
-            path = dumps.files[step]
-            frame = tables.table(step, read(path, dumps.reward_key), str(path))
+            path = dumps[step]
+            frame = tables.table(step, read(path, reward_key), str(path))
             recorder.write(frame)
             accuracy, truncated = frame["correct"].mean(), frame["truncated"].mean()
             progress.add(detail=f"accuracy {accuracy:.3f}, truncated {100 * truncated:.1f} %")

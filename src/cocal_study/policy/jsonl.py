@@ -24,16 +24,12 @@ _FIELDS = {name: name for name in (*_NEEDED, "question_id", "logprobs", "prompt"
 
 
 def files(folder: Path) -> dict[int, Path]:
-    """Files by step."""
     return numbered(folder, r"\D*(\d+)\.jsonl", "step-00001.jsonl")
 
 
 def read(path: Path, reward_key: str) -> list[Sample]:
-    """The samples of a file whose reward has this name.
-
-    Raises:
-        ContractError: if a line is invalid; the message names file, line and field.
-    """
+    """The samples of a file whose reward has this name. Raises ContractError if a line is invalid; the message names
+    file, line and field."""
     taken = _FIELDS | {"reward": reward_key}
     fields = Fields(taken, {meaning: (name,) for meaning, name in taken.items()})
     samples = []

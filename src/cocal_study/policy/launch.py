@@ -14,22 +14,16 @@ stages are ordinary checkpoints (`cocal_study.policy.trainer`)."""
 
 
 def on_each_node(nodes: int, per_node: str) -> list[str]:
-    """The words in front of a command that SLURM starts once on each node of a job.
-
-    Args:
-        per_node: A script beside `each_node.sh`, which calls SLURM.
-    """
+    """The words in front of a command that SLURM starts once on each node of a job, by the `each_node.sh` that lies
+    beside the script `per_node`."""
     return ["bash", str(Path(per_node).with_name("each_node.sh")), str(nodes)]
 
 
 def train_command(settings: TrlSettings, per_node: str) -> list[str]:
     """The command in front of the flags of `cocal train`.
 
-    One process needs no launcher. On several nodes, SLURM starts the script `per_node` once on each; the script adds
-    the flags that differ between nodes. The trainer itself chooses the precision.
-
-    Args:
-        per_node: Script that calls `accelerate launch` with the node's rank and the first node's address.
+    One process needs no launcher. On several nodes, SLURM starts the script `per_node` once on each, which calls
+    `accelerate launch` with the node's rank and the first node's address. The trainer itself chooses the precision.
     """
     processes = settings.nodes * settings.devices
     if processes == 1:

@@ -48,11 +48,8 @@ def step_advantages(
 
     GRPO and RLCR apply one advantage to the whole response; RLCR's is that of the sum of both rewards. DCPO
     normalises its two rewards separately: the task advantage goes to the tokens before `starts`, the calibration
-    advantage to the rest. Every token belongs to exactly one of the two.
-
-    Args:
-        starts: Index of each response's first confidence token; at least its length if it has none.
-        length: Padded length of the responses.
+    advantage to the rest. Every token belongs to exactly one of the two. A start is the index of the response's first
+    confidence token, at least its length if it has none; `length` is the padded length of the responses.
     """
     how = settings.responses_per_question, settings.advantage_scale
     if algorithm == "grpo":

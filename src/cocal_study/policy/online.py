@@ -23,8 +23,6 @@ def learn_online(
 ) -> Iterator[int]:
     """Let online companions learn from stored rollouts; yield each step when all have learnt from it.
 
-    Memory is constant, since a step's states are read when it is due.
-
     Args:
         learners: Companions with one split; they read the states of the deepest block stored.
         features, rollouts, questions: See `cocal.companion.fit.fit_companions`.

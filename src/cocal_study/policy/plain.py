@@ -57,8 +57,6 @@ def step(
     """Sample responses, verify them, and update the policy on them; returns the rollouts and their correctness.
 
     Args:
-        model: The policy, a causal language model of transformers.
-        optimiser: Optimiser of its parameters.
         prompts: The step's questions as lists of token ids.
         sample: Function of a prompt that returns `settings.responses_per_question` responses of the policy, lists of
             token ids.

@@ -22,13 +22,9 @@ if TYPE_CHECKING:
 
 
 class StepSeconds:
-    """Wall-clock seconds of each step of a run. If a resumed run repeats a step, only the repetition counts.
-
-    Args:
-        path: JSON file in the run's working folder, rewritten after every step.
-
-    Raises:
-        ContractError: if the file cannot be read, or has changed since it was written.
+    """Wall-clock seconds of each step of a run, in a JSON file of its working folder. If a resumed run repeats a
+    step, only the repetition counts. Raises ContractError if the file cannot be read, or has changed since it was
+    written.
     """
 
     def __init__(self, path: Path):
@@ -36,21 +32,13 @@ class StepSeconds:
         self._seconds: dict[str, tuple[float, ...]] = read_document(path) if path.exists() else {}
 
     def record(self, step: int, seconds: float, states: float = 0.0, difference: Sequence[float] = ()) -> None:
-        """Record the seconds that `step` took, and those of its passes over states, which are not among them.
-
-        Args:
-            difference: Mean and largest difference of log-probabilities
-            (`cocal_study.planning.costs.Cost.vllm_differences`).
-        """
+        """Record the seconds that a step took, those of its passes over states, which are not among them, and the mean
+        and largest difference of log-probabilities (`cocal_study.planning.costs.Cost.vllm_differences`)."""
         self._seconds[str(step)] = seconds, states, *difference
         write_document(self._path, self._seconds, {})
 
     def cost(self, items: int) -> Cost:
-        """Cost of all steps, which processed this number of items.
-
-        Raises:
-            ContractError: if no step was recorded, because the file was lost.
-        """
+        """Cost of all steps, which processed this number of items. A file that was lost is a ContractError."""
         if not self._seconds:
             raise ContractError(f"{self._path}: the times of all steps are lost; {remedy(self._path)}")
         rows = [self._seconds[step] for step in sorted(self._seconds, key=int)]
@@ -64,21 +52,18 @@ class StepSeconds:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where a run's results go.
-
-    Attributes:
-        stages: Checkpoint folder by rollout step; empty where no policy is trained.
-        rollouts: Folder of the rollout tables, one per step.
-        features: Feature store of all rollouts; None where no companion learns from them later.
-        cost: File for the time of all steps; None if it is not wanted.
-        attributes: Provenance of all results; see `of`.
-    """
+    """Where a run's results go."""
 
     stages: Mapping[int, Path]
+    """Checkpoint folder by rollout step; empty where no policy is trained."""
     rollouts: Path
+    """Folder of the rollout tables, one per step."""
     features: Path | None = None
+    """Feature store of all rollouts; None where no companion learns from them later."""
     cost: Path | None = None
+    """File for the time of all steps; None if it is not wanted."""
     attributes: Mapping[str, str] = field(default_factory=dict)
+    """Provenance of all results; see `of`."""
 
     def of(self, output: Path, **facts: str) -> dict[str, str]:
         """Provenance of one of the results, with its own place and these further facts."""
@@ -86,14 +71,10 @@ class Outputs:
 
 
 class RolloutRecorder(StepWriter):
-    """Writes the rollouts of a run, and publishes them with its other results.
+    """Writes the rollouts of a run and its `seconds.json`, and publishes them with its other results.
 
     As a context manager it waits at the end for the last write, after an error too, so that the steps given before it
     are there when the work is resumed.
-
-    Args:
-        run: Working folder; it gets what `StepWriter` writes, and `seconds.json`.
-        features: Writer of a store that holds all steps; None where no companion learns from the rollouts.
     """
 
     def __init__(
@@ -115,15 +96,9 @@ class RolloutRecorder(StepWriter):
         return [step for step in self._steps if not self.table(step).exists()]
 
     def publish(self, outputs: Outputs, items: int) -> None:
-        """Move all results to their places, and remove the working folder.
-
-        Args:
-            outputs: Places of the results; the working folder holds a policy `step-N` for each of the stages.
-            items: Number of items that all steps processed, for the cost.
-
-        Raises:
-            ContractError: if rollouts or features of a step are missing, or the last step could not be written.
-        """
+        """Move all results to their places, `step-N` to that of each stage, and remove the working folder. The cost is
+        that of so many items. Raises ContractError if rollouts or features of a step are missing, or the last step
+        could not be written."""
         self.wait()
         if missing := self.missing():
             raise ContractError(f"{self._folder}: rollouts of step {missing[0]} are missing; {remedy(self._folder)}")
@@ -139,10 +114,9 @@ class RolloutRecorder(StepWriter):
 def open_recorder(
     run: RunFolder, training: PolicySettings, config: "PretrainedConfig", features: FeatureSettings, outputs: Outputs
 ) -> RolloutRecorder:
-    """Open the recorder of a new or a resumed run.
+    """Open the recorder of a new or a resumed run, whose folder gets `features.zarr` where the outputs name a store.
 
     Args:
-        run: Working folder; it also gets `features.zarr` where the outputs name a feature store.
         training: Settings of the training, for the number and size of the steps.
         config: The policy's configuration (`cocal.models.loading.text_config`).
         features: Layers and number format of the store.

@@ -52,8 +52,6 @@ def resample(
         identity: Name of backbone and policy, from which the sampling seeds are derived.
         questions: Training set (cocal.store.contracts.QUESTIONS).
         schedule: Indices of the questions that each step of the training asked, int64 (steps, questions per step).
-        features: Layers and number format of the store, and the batch size.
-        outputs: Places of tables, features and the times of sampling and of passes over states; there are no stages.
     """
     recorder = open_recorder(run, training, config, features, outputs)
     size = training.responses_per_question

@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 
 from cocal.errors import ContractError
-from cocal.store.content import PROVENANCE, check_folder, label_folder, listed_files
+from cocal.store.content import PROVENANCE, check_folder, listed_files
 
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
@@ -22,16 +22,15 @@ _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 def last_resumable(folder: Path) -> Path | None:
     """The newest whole trainer checkpoint in `folder`; newer ones, which are damaged or incomplete, are deleted."""
     for checkpoint in _newest_first(folder):
-        if _is_whole(checkpoint):
-            return checkpoint
+        try:
+            check_folder(checkpoint)
+            if listed_files(checkpoint):
+                return checkpoint
+        except (ContractError, OSError, KeyError, TypeError):  # no list or file, or not ours
+            pass
         logging.warning("%s: deleted, because it is damaged, or was not written or deleted completely", checkpoint)
         _delete(checkpoint)
     return None
-
-
-def complete(checkpoint: Path) -> None:
-    """Mark a checkpoint whose files are all written."""
-    label_folder(checkpoint, {})
 
 
 def make_room(folder: Path) -> None:
@@ -49,14 +48,6 @@ def make_room(folder: Path) -> None:
 def _newest_first(folder: Path) -> list[Path]:
     found = {int(match[1]): entry for entry in folder.glob("*") if (match := _CHECKPOINT.fullmatch(entry.name))}
     return [found[step] for step in sorted(found, reverse=True)]
-
-
-def _is_whole(checkpoint: Path) -> bool:
-    try:
-        check_folder(checkpoint)
-        return bool(listed_files(checkpoint))
-    except (ContractError, OSError, KeyError, TypeError):  # no list or file, or not ours
-        return False
 
 
 def _delete(checkpoint: Path, ignore_errors: bool = False) -> None:

@@ -11,14 +11,7 @@ def question_schedule(questions: int, steps: int, per_step: int, seed: int) -> n
 
     The set is permuted anew for each epoch. The schedule is computed in advance instead of by a data loader, so that
     every engine, every algorithm and PostCal's resampling see the same questions, and a resumed run continues where it
-    stopped.
-
-    Args:
-        per_step: Questions per step; at most `questions`, so that a step holds no question twice unless an epoch ends
-            inside it.
-
-    Raises:
-        ValueError: if the set is smaller than one step.
+    stopped. Raises ValueError if the set is smaller than one step.
     """
     if questions < per_step:
         raise ValueError(f"{questions} training questions are fewer than the {per_step} of one step")
@@ -31,13 +24,8 @@ def question_schedule(questions: int, steps: int, per_step: int, seed: int) -> n
 def asked_questions(rollouts: pd.DataFrame, questions: pd.DataFrame, steps: int, group_size: int) -> np.ndarray:
     """Indices of the questions that each step of a training asked, int64 (steps, questions per step), in their order.
 
-    Args:
-        rollouts: Columns step, question_id and response_id of the training's rollouts; the responses of a group follow
-            one another.
-        questions: Training set (cocal.store.contracts.QUESTIONS).
-
-    Raises:
-        ContractError: if steps or groups are incomplete, or a question is not in the training set.
+    They come from the columns step, question_id and response_id of its rollouts, in which the responses of a group
+    follow one another. Raises ContractError if steps or groups are incomplete, or if the training set lacks a question.
     """
     ordered = rollouts.sort_values("response_id")
     if len(ordered) % (steps * group_size) or ordered["step"].nunique() != steps:

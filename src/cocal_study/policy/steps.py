@@ -10,11 +10,8 @@ from transformers import TrainerCallback
 
 from cocal.runtime.progress import Progress
 from cocal.store import label_folder, write_text
-from cocal_study.policy.resumable import complete
 
 if TYPE_CHECKING:
-    import torch
-
     from cocal_study.policy.trainer import RecordingGRPOTrainer
 
 
@@ -64,7 +61,9 @@ class StepCallback(TrainerCallback):
             tied, dtype = trainer.accelerator.unwrap_model(trainer.model).all_tied_weights_keys, trainer._stage_dtype
             weights = {name: tensor.to("cpu", dtype) for name, tensor in weights.items() if name not in tied}
             trainer._save(str(partial), state_dict=weights)
-            _state_dtype(partial, dtype)
+            config = json.loads((partial / "config.json").read_text(encoding="utf-8"))
+            config["dtype"] = str(dtype).removeprefix("torch.")  # transformers states the model's
+            write_text(partial / "config.json", json.dumps(config, indent=2) + "\n")
             label_folder(partial, trainer._stage_attributes[step])
             shutil.rmtree(folder, ignore_errors=True)
             partial.rename(folder)
@@ -76,11 +75,4 @@ class StepCallback(TrainerCallback):
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             if self._trainer._recorder is not None:
                 self._trainer._recorder.wait()  # a run that resumes after these rollouts does not sample them again
-            self._trainer.behind.start(lambda: complete(folder))
-
-
-def _state_dtype(folder: Path, dtype: "torch.dtype") -> None:
-    """State the number format of a checkpoint's weights in its settings, where transformers states the model's."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    config["dtype"] = str(dtype).removeprefix("torch.")
-    write_text(folder / "config.json", json.dumps(config, indent=2) + "\n")
+            self._trainer.behind.start(lambda: label_folder(folder, {}))

@@ -106,11 +106,8 @@ def train_policy(
 
 
 def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) -> GRPOConfig:
-    """The settings as TRL's arguments. TRL counts optimiser updates where the paper counts rollout steps.
-
-    Raises:
-        ConfigError: if the processes cannot share the rollouts of a step evenly.
-    """
+    """The settings as TRL's arguments. TRL counts optimiser updates where the paper counts rollout steps. Raises
+    ConfigError if the processes cannot share the rollouts of a step evenly."""
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     rollouts = settings.questions_per_step * settings.responses_per_question
     if rollouts % (settings.micro_batch * processes * settings.updates_per_step):

@@ -46,9 +46,8 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
             generation, recording and update, but no checkpoints; the passes over states are timed apart.
         layers: Zero-based indices of the blocks whose states are kept; empty if no companion learns from the rollouts.
         states_dtype: Number format in which these states are stored.
-        stages: Checkpoint folder of each policy that is kept, by rollout step.
+        stages, attributes: Checkpoint folder of each policy that is kept, and its provenance, by rollout step.
         dtype: Number format of the weights in these checkpoints.
-        attributes: Provenance of each of these checkpoints, by rollout step.
         **kwargs: Arguments of GRPOTrainer. The data set must hold the scheduled questions in order, with columns
             `prompt` and `question_id`; the single reward function returns correctness.
     """
@@ -91,7 +90,7 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
 
     @property
     def _rollout_step(self) -> int:
-        """Number of the present rollout step, counted from 1."""
+        """Number of the present step, counted from 1."""
         return self.state.global_step // self._policy.updates_per_step + 1
 
     @property
@@ -112,7 +111,6 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         return self.use_vllm and self._policy.temperature == 1
 
     def _given_logprobs(self, batch):
-        """Those of our engine, or vLLM's."""
         return batch["sampling_per_token_logps"] if self._own_engine or self._trusts_vllm else None
 
     def create_optimizer(self, model=None):
@@ -239,14 +237,8 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         ]
 
     def _record(self, rows: list[dict], verdicts: Verdicts, rewards: Rewards) -> None:
-        frame = self._recorded(
-            rows,
-            verdicts,
-            rewards,
-            step=self._rollout_step,
-            dataset=self._policy.dataset,
-            prompt_format=PROMPT_FORMATS[self._algorithm],
-        )
+        step, dataset, prompt_format = self._rollout_step, self._policy.dataset, PROMPT_FORMATS[self._algorithm]
+        frame = self._recorded(rows, verdicts, rewards, step=step, dataset=dataset, prompt_format=prompt_format)
         self.summary = (
             f"reward {(frame['reward_task'] + frame['reward_calibration'].fillna(0)).mean():.3f}, "
             f"accuracy {verdicts.values.mean():.3f}, "

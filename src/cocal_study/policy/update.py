@@ -11,12 +11,9 @@ Batch = Mapping[str, torch.Tensor]
 def sorted_by_length(batches: Sequence[Batch]) -> list[dict[str, torch.Tensor]]:
     """Sort the rows of some micro-batches by length, into the same number of micro-batches, and trim the padding.
 
-    The mean of the micro-batches' losses stays the same, since padding has no loss and every row keeps its weight.
-
-    Args:
-        batches: Micro-batches in TRL's form. `prompt_ids` and `prompt_mask` (rows, prompt length) are padded on the
-            left; all other tensors of two dimensions, such as `completion_ids` (rows, response length or 1), are
-            padded on the right. Tensors of one dimension hold a value per row; scalars belong to the whole update.
+    The mean of the micro-batches' losses stays the same, since padding has no loss and every row keeps its weight. In
+    TRL's form, `prompt_ids` and `prompt_mask` (rows, prompt length) are padded on the left; all other tensors of two
+    dimensions, such as `completion_ids` (rows, response length or 1), on the right. Scalars belong to the whole update.
     """
     whole = {key: torch.cat([b[key] for b in batches]) if value.dim() else value for key, value in batches[0].items()}
     prompts, responses = whole["prompt_mask"].sum(dim=1), whole["completion_mask"].sum(dim=1)

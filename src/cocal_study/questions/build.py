@@ -36,8 +36,6 @@ def build_questions(
     across all sets. Questions that given sets share with others are treated later (cocal_study.questions.overlap).
 
     Args:
-        datasets: Settings by name.
-        world: Settings of the facts world.
         seed: Seed of the questions and the world.
         given: All questions of each set that is registered or in a file.
         taken: Texts of the sets that were built before these; they are not drawn again.
@@ -54,39 +52,31 @@ def build_questions(
         if isinstance(dataset.source, GivenSettings):
             rows = _given(name, dataset.source, (given or {})[name])
         else:
-            rows = _drawn(name, dataset.source, people, seed, known)
+            draw = random.Random(f"{seed}/{name}")
+            if isinstance(dataset.source, SyntheticFactsSettings):
+                drawn = _facts(dataset.source, people, draw)
+            else:
+                drawn = _mathematics(dataset.source, draw)
+            rows = _distinct(name, drawn, dataset.source.questions, known)
         frames[name] = pd.DataFrame(rows).assign(dataset=name, domain=dataset.domain, split=dataset.role)
         known |= set(frames[name]["question"].map(normalised))
     return frames
 
 
-def _drawn(
-    name: str,
-    source: SyntheticMathematicsSettings | SyntheticFactsSettings,
-    people: World,
-    seed: int,
-    taken: Collection[str],
-) -> list[dict]:
-    """Distinct questions of a synthetic set, none of which is `taken`."""
-    draw = random.Random(f"{seed}/{name}")
-    drawn = (
-        _mathematics(source, draw) if isinstance(source, SyntheticMathematicsSettings) else _facts(source, people, draw)
-    )
+def _distinct(name: str, drawn: Iterable[dict], count: int, taken: Collection[str]) -> list[dict]:
+    """The first questions that are drawn, without repetitions and those that are `taken`."""
     rows: dict[str, dict] = {}
-    misses = 0
-    for row in drawn:
+    for number, row in enumerate(drawn):
         text = normalised(row["question"])
-        if text in taken or text in rows:
-            misses += 1
-            if misses > _TRIES * source.questions:
-                raise ConfigError(
-                    f"datasets.{name}: only {len(rows)} of {source.questions} distinct questions were found; "
-                    "ask for fewer, or for more levels, families or people"
-                )
-            continue
-        rows[text] = row | {"question_id": f"{name}-{len(rows):05d}", "aliases": []}
-        if len(rows) == source.questions:
-            break
+        if text not in taken and text not in rows:
+            rows[text] = row | {"question_id": f"{name}-{len(rows):05d}", "aliases": []}
+            if len(rows) == count:
+                break
+        elif number - len(rows) >= _TRIES * count:
+            raise ConfigError(
+                f"datasets.{name}: only {len(rows)} of {count} distinct questions were found; "
+                "ask for fewer, or for more levels, families or people"
+            )
     return list(rows.values())
 
 
@@ -133,10 +123,7 @@ def texts_digest(questions: pd.DataFrame) -> str:
 
 
 def golds_digest(questions: pd.DataFrame) -> str:
-    """Digest of the ids, answers and aliases, in the order of the rows of a QUESTIONS table.
-
-    A run that resumed after a correction of the answers would mix two kinds of verdicts.
-    """
+    """Digest of the ids, answers and aliases: a run that resumed after a correction would mix two kinds of verdicts."""
     aliases = [list(some) for some in questions["aliases"]]
     return digest([questions["question_id"].tolist(), questions["answer"].tolist(), aliases])
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,12 +34,8 @@ class Question:
 def load_registered(
     sources: Mapping[str, RegisteredSettings], registry: Registry, cache: str | Path
 ) -> dict[str, list[Question]]:
-    """The questions of the registered sets of a study, by data set, from verified files in the cache.
-
-    Raises:
-        ConfigError: if a set is not registered.
-        ContractError: in the cases of `load` and `stored`.
-    """
+    """The questions of the registered sets of a study, by data set, from verified files in the cache; it raises what
+    `Registry.slice`, `load` and `stored` raise."""
     loaded = {}
     for dataset, source in sources.items():
         entry = registry.slice([source.name]).sets[source.name]
@@ -48,13 +45,8 @@ def load_registered(
 
 
 def load(name: str, entry: Entry, files: Sequence[Path], corrections: bool = False) -> list[Question]:
-    """The questions of a registered set, in the order of its source.
-
-    Args:
-        name: Name of the set, for errors.
-        entry: Entry of the set in the registry.
-        files: Verified source files in the order of the entry.
-        corrections: Whether rows that are known to be wrong are corrected.
+    """The questions of a registered set, in the order of its verified source files. Rows that are known to be wrong are
+    corrected if `corrections` are wanted.
 
     Raises:
         ContractError: if a file does not have its format, a record lacks a field, a correction does not fit, or the
@@ -74,11 +66,8 @@ def load(name: str, entry: Entry, files: Sequence[Path], corrections: bool = Fal
 
 
 def records_of(file: Path, loader: str) -> list[Any]:
-    """The records of a file: of JSON lines ("jsonl", without blank ones), a JSON list ("json") or Parquet ("parquet").
-
-    Raises:
-        ContractError: if the file does not have its format.
-    """
+    """The records of a file: of JSON lines ("jsonl", without blank ones), a JSON list ("json") or Parquet
+    ("parquet"). Raises ContractError if the file does not have its format."""
     try:
         if loader == "jsonl":
             return [entry for _, _, entry in entries(file)]
@@ -100,18 +89,16 @@ def _registered(name: str, entry: Entry, records: Iterable[Any]) -> Iterator[Que
     """The questions in the records; records without an answer are left out."""
     fields = entry.fields
     for row, record in enumerate(records):
-
-        def value(field: str, row: int = row, record: Any = record) -> Any:
-            return _value(record, field, f"{name}, record {row}")
-
+        where = f"{name}, record {row}"
+        value = partial(_value, where, record)
         answers = accepted_answers(value(fields.answer))
         if not answers:
             continue
         text = value(fields.question)
         if not isinstance(text, str) or not text.strip():
-            raise ContractError(f"{name}, record {row}: field {fields.question!r} holds no text")
+            raise ContractError(f"{where}: field {fields.question!r} holds no text")
         if not text.endswith(entry.suffix):
-            raise ContractError(f"{name}, record {row}: the question does not end with {entry.suffix!r}")
+            raise ContractError(f"{where}: the question does not end with {entry.suffix!r}")
         main = answers[-1 if entry.main_answer == "last" else 0]
         distinct = dict.fromkeys(answers)
         yield Question(
@@ -124,8 +111,7 @@ def _registered(name: str, entry: Entry, records: Iterable[Any]) -> Iterator[Que
         )
 
 
-def _value(record: Any, field: str, where: str) -> Any:
-    """The value of a field such as `a.0.b` in a record."""
+def _value(where: str, record: Any, field: str) -> Any:
     found = record
     for step in field.split("."):
         try:
@@ -195,7 +181,7 @@ Answer = Annotated[str | int | float, PlainValidator(_answer)]
 
 
 class _Record(BaseModel):
-    """The fields of a record; further fields are ignored. A null value of an optional field counts as missing."""
+    """The fields of a record; further fields are ignored, and null counts as missing in an optional field."""
 
     question: Text
     answer: Answer

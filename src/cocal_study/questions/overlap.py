@@ -27,14 +27,8 @@ def fingerprint(question: str) -> str:
 
 
 def overlaps(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Evaluation questions that are also asked in training.
-
-    Args:
-        frames: Question sets; their column split tells training from evaluation.
-
-    Returns:
-        One row for each pair, with dataset, question_id and question of evaluation, training_set and training_id.
-    """
+    """Evaluation questions of these sets that are also asked in training: one row for each pair, with dataset,
+    question_id and question of evaluation, training_set and training_id."""
     asked = pd.concat(frames, ignore_index=True)[["split", "dataset", "question_id", "question"]]
     asked["print"] = asked["question"].map(fingerprint)
     training = asked["split"] == "training"
@@ -46,9 +40,7 @@ def overlaps(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
 def settle(
     training: pd.DataFrame, evaluation: Sequence[pd.DataFrame], source: QuestionSourceSettings, policy: Overlap
 ) -> pd.DataFrame:
-    """The training set after `policy` was applied to the questions that it shares with the evaluation sets.
-
-    `source` holds the settings of the source of the training set.
+    """The training set of this source after `policy` was applied to the questions that it shares with evaluation sets.
 
     Raises:
         ContractError: if there are shared questions and the policy is "refuse" or the training set is synthetic.
@@ -71,16 +63,9 @@ def settle(
 def excluded_or_kept(
     built: Mapping[str, pd.DataFrame], sources: Mapping[str, pd.DataFrame], policy: Overlap, folder: Path
 ) -> pd.DataFrame:
-    """`overlaps` of the sources with the column action: "kept" if the built training set asks the question, else
-    "excluded".
-
-    Args:
-        built: All question sets after `settle`, from `folder`.
-        sources: The given training sets before `settle`.
-        policy: The study's policy on overlap.
-
-    Raises:
-        ContractError: if a training question is kept that the policy excludes.
+    """`overlaps` of the given training sets before `settle` with the column action: "kept" if the set that was built
+    of one and lies in `folder` asks the question, else "excluded". Raises ContractError if a training question is
+    kept that the policy excludes.
     """
     shared = overlaps((dict(built) | dict(sources)).values())
     asked = {name: set(frame["question_id"]) for name, frame in built.items()}

@@ -13,13 +13,8 @@ _HOSTS = {"github": "https://github.com/{0}/tree/{1}", "huggingface": "https://h
 
 
 def question_sets(study: Study, registry: Registry, questions: Path) -> dict[str, dict[str, Any]]:
-    """Name, description, source, licence and digests of each question set of a study, by its key.
-
-    Args:
-        study: The study.
-        registry: The entries of its registered sets.
-        questions: Folder of the question tables, for their digests.
-    """
+    """Name, description, source, licence and digests of each question set of a study, by its key; `questions` is the
+    folder of the tables."""
     found = {}
     for name, dataset in study.datasets.items():
         said: dict[str, Any] = {"name": dataset.label, "description": f"{dataset.role}, {dataset.domain}"}

@@ -111,11 +111,6 @@ class Entry(Model):
             raise ValueError("a field of a row is corrected twice")
         return corrections
 
-    def content(self) -> "Entry":
-        """The entry without the texts on which no question depends."""
-        corrections = tuple(c.model_copy(update={"reason": ""}) for c in self.corrections)
-        return self.model_copy(update={"title": "", "licence": "", "note": "", "corrections": corrections})
-
 
 class Registry(Model):
     """The content of config/datasets.yaml, or the slice of it that a study needs."""
@@ -123,11 +118,7 @@ class Registry(Model):
     sets: dict[Name, Entry] = {}
 
     def slice(self, names: Iterable[str]) -> "Registry":
-        """The registry with these sets alone.
-
-        Raises:
-            ConfigError: if a set is not registered.
-        """
+        """The registry with these sets alone. Raises ConfigError if a set is not registered."""
         names = list(names)
         for name in names:
             if name not in self.sets:
@@ -138,7 +129,12 @@ class Registry(Model):
 
     def content(self) -> "Registry":
         """The registry without titles, licences, notes and reasons, on which no question depends."""
-        return Registry(sets={name: entry.content() for name, entry in self.sets.items()})
+        found = {}
+        for name, entry in self.sets.items():
+            corrections = tuple(one.model_copy(update={"reason": ""}) for one in entry.corrections)
+            texts = {"title": "", "licence": "", "note": ""}
+            found[name] = entry.model_copy(update=texts | {"corrections": corrections})
+        return Registry(sets=found)
 
 
 def known_wrong(sources: Mapping[str, RegisteredSettings], registry: Registry) -> dict[str, int]:
@@ -148,11 +144,9 @@ def known_wrong(sources: Mapping[str, RegisteredSettings], registry: Registry) -
 
 
 def registry_of(sources: Mapping[str, RegisteredSettings], path: str | Path) -> Registry:
-    """The slice of the registry at `path` that a study needs; without registered sets, the file is not read.
-
-    Raises:
-        ConfigError: if the file is missing or not valid, a set is not in it, or the study gives another number of
-            questions.
+    """The slice of the registry at `path` that a study needs; without registered sets, the file is not read. Raises
+    ConfigError if the file is missing or not valid, a set is not in it, or the study gives another number of
+    questions.
     """
     if not sources:
         return Registry()

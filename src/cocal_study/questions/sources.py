@@ -27,32 +27,22 @@ _TIMEOUT = 60.0
 def fetch(source: Source, file: File, cache: str | Path, mirror: str | None = None, again: int = _AGAIN) -> Path:
     """The path of the verified file in the cache; the file is downloaded if it is not there.
 
-    Sets may share a file, and studies the cache: two processes may download it at once, and either copy is whole.
-
-    Args:
-        cache: Folder of all sources.
-        mirror: Base URL that replaces the host: `https://...`, `http://...`, or a folder as `file://...`.
-        again: Number of further attempts.
+    Sets may share a file, and studies the cache: two processes may download it at once, and either copy is whole. The
+    base URL of a mirror replaces the host: `https://...`, `http://...`, or a folder as `file://...`.
 
     Raises:
         ConfigError: if the file cannot be downloaded.
         ContractError: if its checksum or size is wrong.
     """
-    target = Path(cache) / source.place(file)
-    if not target.exists():
-        _fetch(mirror or HOSTS[source.host], source.place(file), file, target, again)
-    return stored(source, file, cache)
-
-
-def _fetch(base: str, place: str, file: File, target: Path, again: int) -> None:
-    """Download a file, which takes its place once it is verified."""
+    place = source.place(file)
+    target, base = Path(cache) / place, (mirror or HOSTS[source.host]).rstrip("/") + "/"
+    if target.exists():
+        return stored(source, file, cache)
     import pooch  # loads requests
     from requests.exceptions import RequestException
 
-    base = base.rstrip("/") + "/"
     url, registry = base + place, {place: file.sha256 and f"sha256:{file.sha256}"}
-    folder = target.parents[place.count("/")]
-    found = pooch.create(folder, base, registry=registry, retry_if_failed=again)
+    found = pooch.create(cache, base, registry=registry, retry_if_failed=again)
     download = _copy if base.startswith("file://") else pooch.HTTPDownloader(timeout=_TIMEOUT)
     pooch.get_logger().setLevel(logging.ERROR)
     logger.info("%s: downloading from %s", target, base)
@@ -66,11 +56,7 @@ def _fetch(base: str, place: str, file: File, target: Path, again: int) -> None:
         ) from None
     except ValueError as error:
         raise ContractError(f"{url}: {first_line(error)}") from None
-    try:
-        _verify(target, file, url)
-    except ContractError:
-        target.unlink()
-        raise
+    return stored(source, file, cache)
 
 
 def _copy(url: str, output: str, _: Any) -> None:
@@ -79,38 +65,25 @@ def _copy(url: str, output: str, _: Any) -> None:
 
 
 def stored(source: Source, file: File, cache: str | Path) -> Path:
-    """The path of the verified file in the cache; nothing is downloaded.
-
-    Raises:
-        ContractError: if it is missing, or its checksum or size is wrong.
-    """
+    """The path of the verified file in the cache; nothing is downloaded. Raises ContractError if it is missing, or
+    its checksum or size is wrong."""
     target = Path(cache) / source.place(file)
     if not target.exists():
         raise ContractError(f"{target}: no such file; `cocal sources` downloads it")
-    found = _verify(target, file, str(target), f"; {remedy(target, 'delete it and run `cocal sources` again')}")
+    found, size = file_digest(target), target.stat().st_size
+    advice = remedy(target, "delete it and run `cocal sources` again")
+    if file.sha256 not in (None, found):
+        raise ContractError(f"{target}: sha256 is {found}, expected {file.sha256} ({size} bytes); {advice}")
+    if file.bytes not in (None, size):
+        raise ContractError(f"{target}: {size} bytes, expected {file.bytes}; {advice}")
     if file.sha256 is None:
-        if not _record(target).exists():
-            write_text(_record(target), found + "\n")
-        recorded = _record(target).read_text(encoding="utf-8", errors="replace").strip()
+        record = target.with_name(f"{target.name}.sha256")
+        if not record.exists():
+            write_text(record, found + "\n")
+        recorded = record.read_text(encoding="utf-8", errors="replace").strip()
         if recorded != found:
             raise ContractError(
-                f"{target}: sha256 {found}, but {recorded} was recorded when it came ({_record(target)}); "
+                f"{target}: sha256 {found}, but {recorded} was recorded when it came ({record}); "
                 + remedy(target, "delete both and run `cocal sources` again")
             )
     return target
-
-
-def _record(target: Path) -> Path:
-    """Path of the checksum of a file for which the registry has none."""
-    return target.with_name(f"{target.name}.sha256")
-
-
-def _verify(path: Path, file: File, name: str, remedy: str = "") -> str:
-    """The SHA-256 of a file whose checksum and size are those of the registry, where it has them."""
-    size = path.stat().st_size
-    found = file_digest(path)
-    if file.sha256 not in (None, found):
-        raise ContractError(f"{name}: sha256 is {found}, expected {file.sha256} ({size} bytes){remedy}")
-    if file.bytes not in (None, size):
-        raise ContractError(f"{name}: {size} bytes, expected {file.bytes}{remedy}")
-    return found

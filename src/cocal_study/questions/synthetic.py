@@ -13,8 +13,8 @@ questions share neither words nor answer type with the mathematics that companio
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 _STARTS = ("Ba", "Ce", "Do", "Fi", "Ga", "Hu", "Jo", "Ka", "Le", "Mi", "No", "Pa", "Ri", "Su", "Te", "Va")
 _ENDS = ("dan", "fer", "gul", "kin", "lor", "mas", "nel", "pim", "rak", "sev", "tov", "wyn", "zed", "bri", "cam")
@@ -23,17 +23,8 @@ _JOBS = ("baker", "carver", "diver", "farmer", "glazier", "hunter", "judge", "ma
 RELATIONS = ("city", "job", "mentor")
 
 
-@dataclass(frozen=True)
-class Fact:
-    """A question about the world.
-
-    Attributes:
-        question: Text of the question.
-        answer: A name or a noun.
-        steps: The chain of facts that leads to the answer, each as a sentence.
-        relation: Relation that the question asks for.
-        hops: Length of the chain.
-    """
+class Fact(NamedTuple):
+    """A question about the world, with the chain of facts that leads to the answer, each as a sentence."""
 
     question: str
     answer: str
@@ -103,18 +94,11 @@ _QUESTIONS = {
 }
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A question with its worked solution.
+class Problem(NamedTuple):
+    """A question with its worked solution, whose last value is the answer, a plain integer.
 
-    Attributes:
-        question: Text of the question.
-        answer: Last value of the solution, a plain integer.
-        steps: Equations of the solution.
-        family: Problem family.
-        level: Difficulty level, from 1 (easiest) to 5.
-        seed: Seed from which it was drawn.
-    spread: Standard deviation of the logarithm of the number of steps within a level.
+    Levels go from 1 (easiest) to 5. The spread is the standard deviation of the logarithm of the number of steps within
+    a level.
     """
 
     question: str

@@ -31,8 +31,6 @@ ENVIRONMENT = "COCAL_SLIME"
 
 
 class HookSettings(Model):
-    """Settings of the hooks."""
-
     policy: PolicySettings
     algorithm: Algorithm
     verifier: VerifierSettings
@@ -62,9 +60,7 @@ def normalised(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[flo
     """Correctness of each sample of a step, and the advantage that slime's estimator takes.
 
     Cut responses are marked to be removed from the loss where the settings say so; slime has dumped the samples before.
-
-    Raises:
-        ValueError: if a group is incomplete.
+    Raises ValueError if a group is incomplete.
     """
     settings = _settings()
     size = settings.policy.responses_per_question

@@ -26,7 +26,7 @@ from cocal.store.run_folder import RunFolder
 from cocal_study.backbones.importing import import_checkpoint
 from cocal_study.config.backbone import BackboneSettings
 from cocal_study.config.policy import PolicySettings
-from cocal_study.policy.importing import FORMATS, Dumps, StepTables, import_rollouts
+from cocal_study.policy.importing import FORMATS, StepTables, dump_files, import_rollouts
 from cocal_study.policy.launch import on_each_node
 from cocal_study.policy.objectives import PROMPT_FORMATS
 from cocal_study.policy.recorder import Outputs, RolloutRecorder, StepSeconds
@@ -39,27 +39,19 @@ _HOOKS = "cocal_study.slime.hooks"
 
 @dataclass(frozen=True)
 class SlimePaths:
-    """Paths of a run's files.
-
-    Attributes:
-        base: Hugging Face checkpoint to start from.
-        torch_dist: The same weights, converted by slime's tools/convert_hf_to_torch_dist.py.
-        run: Working folder; absolute, since slime runs in a folder of its own.
-    """
+    """Paths of a run's files."""
 
     base: Path
+    """Hugging Face checkpoint to start from."""
     torch_dist: Path
+    """The same weights, converted by slime's tools/convert_hf_to_torch_dist.py."""
     run: Path
+    """Working folder; absolute, since slime runs in a folder of its own."""
 
     @property
     def prompts(self) -> Path:
         """File of the questions, in the order of the schedule."""
         return self.run / "questions.jsonl"
-
-    @property
-    def hooks(self) -> Path:
-        """File of the hooks' settings."""
-        return self.run / "hooks.json"
 
     @property
     def dumps(self) -> Path:
@@ -77,10 +69,8 @@ def slime_command(
     """`python3 train.py` with all its arguments, for a model with this content of its config.json.
 
     slime saves and exports the policy at every stage: rollout ids 39, 79 and 119 for the paper's steps 40, 80 and 120.
-    A killed run resumes from its last save, since `--load` and `--save` name the same folder.
-
-    Raises:
-        ConfigError: if the model is not a dense Qwen3.
+    A killed run resumes from its last save, since `--load` and `--save` name the same folder. Raises ConfigError if the
+    model is not a dense Qwen3.
     """
     slime = settings.slime
     saves = str(paths.run / "checkpoints")
@@ -137,11 +127,7 @@ def slime_command(
 
 
 def model_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Megatron's description of a dense Qwen3, from its config.json.
-
-    Raises:
-        ConfigError: if it is another model.
-    """
+    """Megatron's description of a dense Qwen3, from its config.json. Raises ConfigError if it is another model."""
     if config.get("model_type") != "qwen3":
         raise ConfigError(
             f"policy.engine: slime's arguments are known only for dense Qwen3, not for {config.get('model_type')}"
@@ -197,7 +183,6 @@ def train_with_slime(
         backbone: For the depth and width that the checkpoints must have.
         questions: Training set (cocal.store.contracts.QUESTIONS).
         per_node: Script that joins several nodes.
-        run: Working folder, the same as that of `paths`.
         outputs: Places of stages, rollouts and the time of all attempts, and their provenance.
 
     Raises:
@@ -205,7 +190,9 @@ def train_with_slime(
     """
     _write_questions(settings, algorithm, questions, prompts, paths.prompts)
     policy = settings.rollout_settings(algorithm)
-    write_text(paths.hooks, HookSettings(policy=policy, algorithm=algorithm, verifier=verifier).model_dump_json())
+    write_text(
+        paths.run / "hooks.json", HookSettings(policy=policy, algorithm=algorithm, verifier=verifier).model_dump_json()
+    )
     if not _finished(settings, paths):
         _run_slime(settings, algorithm, paths, per_node)
     for step in outputs.stages:
@@ -219,12 +206,9 @@ def train_with_slime(
         )
     with Verifier(verifier) as judge:
         tables = StepTables(policy, algorithm, questions=questions, vocabulary=read_vocabulary(paths.base), judge=judge)
-        import_rollouts(
-            Dumps.of("slime", paths.dumps, settings.steps, "acc"),
-            tables,
-            RunFolder(run.path / "import", run.settings_digest),
-            Outputs({}, run.path / "rollouts", attributes=outputs.attributes),
-        )
+        dumps = dump_files("slime", paths.dumps, settings.steps)
+        imported = Outputs({}, run.path / "rollouts", attributes=outputs.attributes)
+        import_rollouts("slime", dumps, "acc", tables, RunFolder(run.path / "import", run.settings_digest), imported)
     RolloutRecorder(run, settings.steps, outputs.attributes).publish(outputs, items=settings.steps)
 
 
@@ -237,7 +221,7 @@ def _run_slime(settings: PolicySettings, algorithm: Algorithm, paths: SlimePaths
     environment = {
         "PYTHONPATH": f"{settings.slime.megatron}:{settings.slime.home}:{Path(cocal.__file__).parents[1]}",
         "CUDA_DEVICE_MAX_CONNECTIONS": "1",
-        ENVIRONMENT: str(paths.hooks),
+        ENVIRONMENT: str(paths.run / "hooks.json"),
     }
     logging.info("slime in %s: %s", settings.slime.home, shlex.join(command))
     seconds, attempt, began = StepSeconds(paths.run / "seconds.json"), time.time_ns(), time.monotonic()

@@ -59,14 +59,14 @@ class ImportRollouts(ReadByCheckpoints):
         from cocal.models.loading import read_vocabulary
         from cocal.store.contracts import QUESTIONS
         from cocal_study.generation.replay import Rescorer, StepCheckpoints
-        from cocal_study.policy.importing import Dumps, StepTables, import_rollouts
+        from cocal_study.policy.importing import StepTables, dump_files, import_rollouts
         from cocal_study.policy.recorder import Outputs
         from cocal_study.questions.build import questions_digests
 
         fix_threads()
         questions = read_frame(self.questions, QUESTIONS)
         prompts = Prompts(self.tokenise) if self.tokenise else None
-        dumps = Dumps.of(self.format, self.dumps, self.settings.steps, self.reward_key)
+        dumps = dump_files(self.format, self.dumps, self.settings.steps)
         checkpoints = StepCheckpoints(self.checkpoints, self.exact) if self.readers else None
         depends_on = {
             "policy": self.settings,
@@ -78,7 +78,7 @@ class ImportRollouts(ReadByCheckpoints):
             "missing_logprobs": "computed" if checkpoints else "refused",
         }
         inputs = {
-            "dumps": file_states(dumps.files.values()),
+            "dumps": file_states(dumps.values()),
             "checkpoints": checkpoints and checkpoints.state(),
         } | questions_digests(questions)
         facts = inherited(self.policy, "backbone") | {"algorithm": self.algorithm, "experience": "rollouts"}
@@ -94,7 +94,8 @@ class ImportRollouts(ReadByCheckpoints):
                 prompts=prompts,
             )
             run_folder = RunFolder(self.run_folder, digest(depends_on | inputs | {"parents": identities(attributes)}))
-            import_rollouts(dumps, tables, run_folder, Outputs({}, self.output, attributes=attributes))
+            outputs = Outputs({}, self.output, attributes=attributes)
+            import_rollouts(self.format, dumps, self.reward_key, tables, run_folder, outputs)
 
 
 class ImportCost(Stage):

@@ -108,8 +108,20 @@ def test_routes_give_the_evaluated_confidences(engine, routes, folders, micro_po
 
 
 def test_a_number_is_the_mean_without_the_warm_up(slow, routes):
-    """Planted: every response takes a second, everything else a tick; a warm-up within a time would add to it."""
-    times = measure(slow, routes)
+    """Planted: every response takes a second, everything else a tick; a warm-up within a time would add to it. Single
+    questions go to the pipeline, and batches of the largest set to the generator."""
+    pipeline = SlowEngine(slow.clock)
+    times = measure(slow, routes, pipeline=pipeline)
+    # a warm-up and three questions of each set, one response in a submission
+    assert [len(prompts) for prompts, _, _ in pipeline.asked] == [1] * 12
+    assert [sampling.max_tokens for _, sampling, _ in pipeline.asked] == [15] * 4 + [22] * 4 + [17] * 4
+    # a batch of four responses to warm up, then every question, with one response and with three
+    assert [len(prompts) for prompts, _, _ in slow.asked] == [4, 12, 2, 12]
+    expected = [Sampling.of(GenerationSettings(), 22, samples) for samples in (1, 1, 3, 3)]
+    assert [sampling for _, sampling, _ in slow.asked] == expected
+    for prompts, sampling, seeds in slow.asked:
+        assert prompts == PROMPTS[: len(prompts)]
+        assert len({seed + j for seed in seeds for j in range(sampling.samples)}) == len(seeds) * sampling.samples
     assert [time.dataset for time in times.time_to_confidence] == ["set5", "set12", "set7"]
     for time in times.time_to_confidence:
         assert time.pre_ms == pytest.approx(1000 * TICK)
@@ -148,30 +160,6 @@ def test_a_gpu_is_idle_when_the_clock_is_read(monkeypatch):
     monkeypatch.setattr(latency.time, "perf_counter", lambda: events.append("clock") or len(events))
     assert latency._seconds(lambda: events.append("work"), torch.device("cuda")) == 3
     assert events == ["idle", "clock", "work", "idle", "clock"]
-
-
-def test_the_largest_set_is_generated_at_once(slow, routes):
-    measure(slow, routes)
-    single, batches = slow.asked[:-4], slow.asked[-4:]
-    # a warm-up and three questions of each set, one response in a submission
-    assert [len(prompts) for prompts, _, _ in single] == [1] * 12
-    assert [sampling.max_tokens for _, sampling, _ in single] == [15] * 4 + [22] * 4 + [17] * 4
-    # a batch of four responses to warm up, then every question, with one response and with three
-    assert [len(prompts) for prompts, _, _ in batches] == [4, 12, 2, 12]
-    assert [sampling.samples for _, sampling, _ in batches] == [1, 1, 3, 3]
-    for prompts, sampling, seeds in batches:
-        assert sampling.max_tokens == 22
-        assert prompts == PROMPTS[: len(prompts)]
-        assert len({seed + j for seed in seeds for j in range(sampling.samples)}) == len(seeds) * sampling.samples
-    default = GenerationSettings()
-    for _, sampling, _ in slow.asked:
-        for name in ("temperature", "top_k", "top_p", "presence_penalty"):
-            assert getattr(sampling, name) == getattr(default, name)
-    slow.asked.clear()
-    pipeline = SlowEngine(slow.clock)  # single questions go to the pipeline, batches to the generator
-    assert measure(slow, routes, pipeline=pipeline).engine == "slow 1.0"
-    assert [len(prompts) for prompts, _, _ in pipeline.asked] == [1] * 12
-    assert [len(prompts) for prompts, _, _ in slow.asked] == [4, 12, 2, 12]
 
 
 def test_the_choice_of_questions_is_seeded(slow, routes):

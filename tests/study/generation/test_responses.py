@@ -1,4 +1,4 @@
-"""Rules of sampling that need no policy: identities of seeds, the presence penalty, prompts without thinking."""
+"""Rules of sampling that need no policy: noise that no two responses share, prompts, rows of completions."""
 
 from itertools import product
 
@@ -11,9 +11,9 @@ from cocal.integrations.recorded import sampled_rows, stated_confidences
 from cocal.models.text import chat_ids, plain_texts
 from cocal_study.backbones.pretraining import CHAT_TEMPLATE, train_tokenizer
 from cocal_study.config.evaluation import GenerationSettings
-from cocal_study.generation.responses import Sampler, sampling_seeds
+from cocal_study.generation.responses import Sampler, sample_responses, sampling_seeds
 from cocal_study.generation.sampling import Evaluated
-from cocal_study.planning.plan import ResponsePlan
+from cocal_study.planning.plan import ResponsePlan, SetPlan
 from cocal_study.questions.prompts import Prompts
 
 
@@ -27,27 +27,36 @@ def test_every_set_format_and_checkpoint_has_its_own_noise():
     assert max(streams) < 2**63
 
 
+class Silent:
+    """An engine that ends every response at once and notes the seed of each."""
+
+    def __init__(self):
+        self.noise = []
+
+    def generate(self, prompts, sampling, seeds):
+        self.noise += [seed + j for seed in seeds for j in range(sampling.samples)]
+        end = Completion([2], np.zeros(1, dtype=np.float32), "stop")
+        return [[end] * sampling.samples for _ in prompts]
+
+
+@pytest.mark.parametrize(("samples", "sampled"), [(2, 7), (1, 10), (5, 5)])
+def test_questions_share_no_noise_and_are_asked_in_the_words_of_their_domain(tokenizer, samples, sampled):
+    """More responses are sampled than are evaluated, and each has a stream of its own."""
+    count, engine, prompts = 9, Silent(), Prompts("qwen")
+    questions = pd.DataFrame({"question": "Why?", "question_id": list("abcdefghi"), "dataset": "d"})
+    questions["domain"] = ["mathematics", "factual", "factual"] * 3
+    plan = SetPlan(samples=samples, sampled=sampled, max_response_length=9, pool=True)
+    given = Sampler(engine, tokenizer, prompts), GenerationSettings()
+    found, _ = sample_responses(questions, "answer", plan, *given, identity="a/grpo/4", step=4)
+    assert len(found) == len(engine.noise) == len({*engine.noise}) == count * sampled
+    words = [prompts.message("answer", "Why?", domain=domain) for domain in questions["domain"]]
+    assert found["prompt_ids"].tolist()[::sampled] == chat_ids(tokenizer, words)
+    assert words[0] != words[1]
+
+
 def test_the_settings_of_sampling_are_all_taken():
     settings = GenerationSettings(temperature=0.3, top_k=7, top_p=0.4, presence_penalty=1.25)
     assert Sampling.of(settings, 99, 5) == Sampling(0.3, 7, 0.4, 1.25, 99, 5)
-
-
-class Silent:
-    """An engine that ends every response at once."""
-
-    def generate(self, prompts, sampling, seeds):
-        return [[Completion([2], np.zeros(1, dtype=np.float32), "stop")] for _ in prompts]
-
-
-def test_questions_are_asked_in_the_words_of_their_domain(tokenizer):
-    questions = pd.DataFrame({"question": ["Why?"] * 2, "domain": ["mathematics", "factual"]})
-    prompts = Prompts("qwen")
-    questions = questions.assign(dataset="d", question_id=["p", "q"])
-    sampler = Sampler(Silent(), tokenizer, prompts)
-    found, _ = sampler.sample(questions, "answer", Sampling(1.0, 0, 1.0, 0.0, 9), [0, 1], step=3)
-    words = [prompts.message("answer", "Why?", domain=domain) for domain in questions["domain"]]
-    assert found["prompt_ids"].tolist() == chat_ids(tokenizer, words)
-    assert words[0] != words[1]
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,26 +90,6 @@ def test_budget_and_questions_are_those_of_the_rollouts(resampled, questions):
     assert frame["response_id"].tolist() == list(range(120))
     groups = frame["correct"].to_numpy().reshape(-1, 4).mean(axis=1)
     np.testing.assert_array_equal(frame["group_accuracy"], groups.repeat(4))
-
-
-def test_answers_are_verified_while_the_next_step_is_sampled(tmp_path, micro_policy, questions, monkeypatch, resampled):
-    """Verification of the first two of three steps ends only once the sampling of the step after it has begun."""
-    begun = [threading.Event() for _ in range(3)]
-    sampled, verified = iter(begun), iter([*begun[1:], begun[2]])
-
-    class Engine(TransformersEngine):
-        def generate(self, *arguments, **options):
-            next(sampled).set()
-            return super().generate(*arguments, **options)
-
-    class Patient(Verifier):
-        def correct(self, golds, answers, questions=()):
-            assert next(verified).wait(60)
-            return super().correct(golds, answers, questions)
-
-    monkeypatch.setitem(globals(), "Verifier", Patient)
-    again, _ = _resample(tmp_path, micro_policy, questions, Engine.of(micro_policy, 32))
-    pd.testing.assert_frame_equal(again, resampled[0])
 
 
 def test_states_that_the_engine_keeps_need_no_pass(tmp_path, micro_policy, questions, monkeypatch, resampled):

@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 from transformers.trainer_pt_utils import safe_globals
 from trl import GRPOTrainer
 
-from cocal.store.content import PROVENANCE
+from cocal.store.content import PROVENANCE, label_folder
 from cocal.store.run_folder import WriteBehind
 from cocal_study.config.policy import PolicySettings
 from cocal_study.policy import steps
-from cocal_study.policy.resumable import complete, last_resumable
+from cocal_study.policy.resumable import last_resumable
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from kills import killed_at_each_operation
 from micro_trainer import micro_trainer
@@ -97,13 +97,13 @@ def test_checkpoints_are_marked_while_the_training_goes_on(trainer, tmp_path, mo
     """And nothing is deleted before: what has no mark yet would be taken for what a killed run has left."""
     run, ended = tmp_path / "run", threading.Event()
 
-    def late(checkpoint):
+    def late(checkpoint, attributes):
         assert ended.wait(60)
-        complete(checkpoint)
+        label_folder(checkpoint, attributes)
 
     for step in (1, 2):
         _save(trainer, step)
-    monkeypatch.setattr(steps, "complete", late)
+    monkeypatch.setattr(steps, "label_folder", late)
     state = SimpleNamespace(global_step=3, is_world_process_zero=True)
     shutil.copytree(run / "checkpoint-2", run / "checkpoint-3", ignore=shutil.ignore_patterns(PROVENANCE))
     steps.StepCallback(trainer).on_save(trainer.args, state, trainer.control)
@@ -135,7 +135,7 @@ def checkpoints(tmp_path) -> Path:
         (folder / "part").mkdir(parents=True)
         (folder / "weights").write_bytes(b"0123456789")
         (folder / "part" / "state").write_bytes(b"012")
-        complete(folder)
+        label_folder(folder, {})
         shutil.move(folder, tmp_path / folder.name)
     for step in (4, 10):
         shutil.move(tmp_path / f"checkpoint-{step}", tmp_path / "run")

@@ -1,8 +1,6 @@
 """Settings of policy training in TRL's terms, the schedule of its questions, and the command that starts it."""
 
-import json
 import os
-from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,14 +14,11 @@ from trl.generation import vllm_generation
 
 from cocal import cli
 from cocal.errors import ConfigError
-from cocal.models.loading import load_policy
 from cocal_study.config.load import load_study
 from cocal_study.config.policy import OwnSettings, PolicySettings, TrlSettings
-from cocal_study.policy import train
 from cocal_study.policy.launch import train_command
 from cocal_study.policy.schedule import question_schedule
 from cocal_study.policy.train import opening_vllm, set_precision, trl_arguments
-from micro import own_copy
 from micro_trainer import train_words
 
 SHARDED = {"shard": True, "vllm": True}
@@ -38,7 +33,7 @@ def test_every_setting_reaches_trl_under_its_own_name(tmp_path):
         **{"max_response_length": lengths, "temperature": 0.7, "clip_low": 0.11, "clip_high": 0.37, "loss": "dapo"},
         **{"kl_coefficient": 0.013, "learning_rate": 3e-5, "adam_betas": (0.81, 0.97), "weight_decay": 0.023},
         **{"max_gradient_norm": 1.7, "gradient_checkpointing": True, "warm_up": 0.3, "rate_decay": "linear"},
-        **{"mask_truncated": True},
+        **{"mask_truncated": True, "trl": SHARDED | {"vllm_memory_share": 0.4, "vllm_max_length": 99}},
     )
     expected = {"seed": 1234, "max_steps": 18, "save_steps": 6, "steps_per_generation": 18, "num_generations": 6}
     expected |= {"per_device_train_batch_size": 5, "gradient_accumulation_steps": 9, "loss_type": "dapo"}
@@ -48,20 +43,26 @@ def test_every_setting_reaches_trl_under_its_own_name(tmp_path):
     expected |= {"gradient_checkpointing": True, "shuffle_dataset": False, "output_dir": str(tmp_path)}
     expected |= {"scale_rewards": "group", "generation_batch_size": 15 * 6}
     expected |= {"chat_template_kwargs": {"enable_thinking": False}}
+    expected |= {"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.4}
+    expected |= {"vllm_max_model_length": 99, "generation_kwargs": {"detokenize": False}}
+    expected |= {"vllm_importance_sampling_correction": False}  # slime has none
     for algorithm, length in lengths.items():
         found = trl_arguments(settings, algorithm, tmp_path)
         assert {name: getattr(found, name) for name in expected} == expected
         assert found.max_completion_length == length
+        # or each GPU would hold the gradients of all weights
+        assert found.accelerator_config.gradient_accumulation_kwargs == {"sync_each_batch": True}
+    plain = trl_arguments(PolicySettings(dataset="deepscaler"), "grpo", tmp_path)
+    assert (plain.use_vllm, plain.generation_kwargs) == (False, None)
+    assert plain.accelerator_config.gradient_accumulation_kwargs == {}
 
 
 def test_an_algorithm_trains_with_its_own_settings(tmp_path):
-    """The original settings of RLCR and DCPO are those of the paper study; the smoke study shares those of GRPO."""
+    """The original settings of RLCR and DCPO are those of the paper study."""
     study = load_study(Path(__file__).parents[3] / "config/paper.yaml").policy
     for algorithm, rate, updates in (("grpo", 1e-6, 1), ("rlcr", 5e-6, 1), ("dcpo", 2e-6, 4)):
         arguments = trl_arguments(study.for_training(algorithm), algorithm, tmp_path)
         assert (arguments.learning_rate, arguments.max_steps) == (rate, 120 * updates)
-    shared = load_study(Path(__file__).parents[3] / "config/smoke.yaml").policy
-    assert len({shared.for_training(name).learning_rate for name in shared.algorithms}) == 1
     with pytest.raises(ValueError, match="updates_per_step = 3 must divide the 2048 rollouts"):
         PolicySettings(dataset="deepscaler", own={"dcpo": {"updates_per_step": 3}})
     plain = PolicySettings(dataset="deepscaler")
@@ -77,21 +78,6 @@ def test_a_batch_that_does_not_divide_the_rollouts_is_refused_when_the_study_is_
     with pytest.raises(ValueError, match=f"micro_batch = {batch} with {updates} update.* must divide the 512 rollouts"):
         PolicySettings(**keys, micro_batch=batch)
     assert PolicySettings(**keys, micro_batch=batch, engine="slime"), "which has batches of its own"
-
-
-def test_vllm_samples_without_a_correction_of_its_own_and_no_gpu_holds_the_gradients_of_all_weights(tmp_path):
-    """Slime has no such correction. Sharded gradients are summed after every micro-batch."""
-    trl = {"vllm": True, "vllm_memory_share": 0.4, "vllm_max_length": 99, "shard": True}
-    found = trl_arguments(PolicySettings(dataset="deepscaler", trl=trl), "grpo", tmp_path)
-    expected = {"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.4}
-    expected |= {"vllm_max_model_length": 99, "vllm_importance_sampling_correction": False}
-    expected |= {"generation_kwargs": {"detokenize": False}}  # of vLLM alone
-    assert {name: getattr(found, name) for name in expected} == expected
-    assert found.accelerator_config.gradient_accumulation_kwargs == {"sync_each_batch": True}
-    plain = trl_arguments(PolicySettings(dataset="deepscaler"), "grpo", tmp_path)
-    assert not plain.use_vllm
-    assert plain.generation_kwargs is None
-    assert plain.accelerator_config.gradient_accumulation_kwargs == {}
 
 
 def test_trls_vllm_gets_what_trl_has_no_arguments_for(monkeypatch):
@@ -160,40 +146,3 @@ def test_gradients_are_summed_in_the_format_of_the_key(dtype):
     assert plugin.mixed_precision_policy.param_dtype == torch.bfloat16
     assert plugin.mixed_precision_policy.output_dtype is None, "log-probabilities stay float32"
     set_precision(Accelerator(cpu=True), TrlSettings())  # nothing is summed without sharding
-
-
-def test_weights_that_will_be_sharded_are_loaded_as_they_are_stored(monkeypatch, micro_checkpoint, tmp_path):
-    """Float32 weights of 14B and vLLM's share are more than 80 GB; accelerate makes them float32 as it shards them."""
-    stored = own_copy(micro_checkpoint, tmp_path / "stored")
-    config = json.loads((stored / "config.json").read_text()) | {"dtype": "bfloat16"}
-    (stored / "config.json").write_text(json.dumps(config))
-    loaded = []
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-
-    def load(*_, dtype, **__):
-        loaded.append(dtype)
-        return torch.nn.Identity(), {"missing_keys": [], "unexpected_keys": [], "mismatched_keys": []}
-
-    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", load)
-    for flags in ({}, {"training": True}, {"training": True, "sharded": True}):
-        load_policy(stored, **flags)
-    assert loaded == [torch.bfloat16, torch.float32, torch.bfloat16]
-    (stored / "config.json").write_text(json.dumps(config | {"dtype": "float32"}))
-    load_policy(stored, training=True, sharded=True)
-    assert loaded[-1] == torch.float32
-
-
-def test_processes_wait_longer_for_each_other_than_a_stage_takes_to_write(monkeypatch):
-    """NCCL's own patience is ten minutes; TRL's `ddp_timeout` comes too late, for the group is made before."""
-    asked = {}
-
-    def state(**arguments):
-        asked.update(arguments)
-        raise InterruptedError
-
-    monkeypatch.setattr(train, "PartialState", state)
-    nothing = dict.fromkeys(("base", "questions", "prompts", "features", "verifier", "run_folder", "outputs"))
-    with pytest.raises(InterruptedError):
-        train.train_policy(PolicySettings(dataset="d"), "grpo", **nothing, run_digest="")
-    assert asked["timeout"] >= timedelta(hours=1)

@@ -1,14 +1,12 @@
 """Registered question sets: the real loaders over the real bytes, and what is done about known errors and overlap."""
 
 import json
-import os
 from collections import Counter
 
 import pandas as pd
 import pytest
 import yaml
 
-import started
 from cocal import cli
 from cocal.answers.spelling import canonical_integer
 from cocal.errors import ConfigError, ContractError
@@ -18,7 +16,7 @@ from cocal_study.config.data import RegisteredSettings
 from cocal_study.questions.loaders import load
 from cocal_study.questions.overlap import fingerprint
 from cocal_study.questions.registry import Entry, registry_of
-from raw_data import MATHEMATICS, RAW, cleaned, needs_raw, questions, registry
+from raw_data import MATHEMATICS, cleaned, needs_raw, questions, registry
 
 NAMES = [name for name in registry().sets if name not in ("deepscaler", "deepscaler-easy")]
 """Sets that others have read too."""
@@ -53,38 +51,6 @@ def test_loaders_read_what_others_read(name):
     different = [row for row, other in pairs if row.answer != other["answer"].strip()]
     # ComplexWebQuestions: the answer stands last, a second time, in 59 lists; the cleaned file lost it there
     assert len(different) == (59 if name == "cwq" else 0)
-
-
-@needs_raw
-@pytest.mark.parametrize(("name", "count"), [("aime25", 1), ("amc24", 8)])
-def test_sets_are_as_distributed_unless_corrections_are_asked_for(name, count):
-    assert not RegisteredSettings(kind="registered", name=name).corrections
-    mended, raw = questions(name, corrections=True), questions(name)
-    entry = registry().sets[name]
-    (file,) = entry.source.files
-    records = [json.loads(line) for line in (RAW / entry.source.place(file)).read_text(encoding="utf-8").splitlines()]
-    distributed = [(r[entry.fields.question].strip(), str(r["answer"]).strip()) for r in records]
-    assert [(row.question, row.answer) for row in raw] == distributed
-    assert len(entry.corrections) == count
-    different = {
-        (a.id, field) for a, b in zip(raw, mended, strict=True) for field in ("question", "answer")
-        if getattr(a, field) != getattr(b, field)
-    }  # fmt: skip
-    assert different == {(c.id, c.field) for c in entry.corrections}
-    known = {row.id: row for row in raw}
-    assert all(getattr(known[c.id], c.field) == c.old and len(c.reason) > 20 for c in entry.corrections)
-
-
-@needs_raw
-def test_questions_of_evaluation_that_read_alike_stay_apart():
-    """PopQA asks about two men named Will Smith."""
-    rows = questions("popqa")
-    texts = Counter(row.question for row in rows)
-    assert len(rows) - len(texts) == 1199
-    smiths = [row for row in rows if row.question == "What is Will Smith's occupation?"]
-    assert len(smiths) == 2
-    assert "screenwriter" not in {smiths[0].answer, *smiths[0].aliases}
-    assert "screenwriter" in {smiths[1].answer, *smiths[1].aliases}
 
 
 @pytest.mark.slow
@@ -262,28 +228,3 @@ def test_limit_and_corrections_of_a_study(planted):
     assert _built(planted, limit=3, spread=True) == 0
     thinned = read_frame(planted / "questions/eval.parquet", QUESTIONS)["question_id"].tolist()
     assert thinned == ["eval-00000", "eval-00003", "eval-00007"], "three of eleven, evenly"
-
-
-def _workflow(repository, folder, study, *flags):
-    (folder / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
-    command = ["--snakefile", str(repository / "Snakefile"), "--directory", str(folder), "--cores", "1"]
-    command += ["--workflow-profile", str(repository / "profiles/default"), "--configfile", str(folder / "study.yaml")]
-    return started.snakemake([*command, *flags], environment={**os.environ})
-
-
-def _study(repository, registry, **sources):
-    study = yaml.safe_load((repository / "config/smoke.yaml").read_text())
-    study["datasets"] = {"smoke-small": study["datasets"]["smoke-small"], **_datasets()}
-    study["policy"]["dataset"] = "train"
-    return study | {"sources": {"registry": str(registry), **sources}}
-
-
-@pytest.mark.slow
-def test_the_workflow_downloads_builds_and_checks(repository, planted):
-    study = _study(repository, planted / "datasets.yaml", mirror=f"file://{planted}/mirror")
-    done = _workflow(repository, planted, study, "--", "results/checks/overlap.csv")
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "excluded: eval-00002" in (planted / "logs/overlap/overlap.log").read_text()
-    study["datasets"]["eval"]["source"]["questions"] = 12
-    done = _workflow(repository, planted, study, "--dry-run")
-    assert "datasets.eval: source.questions = 12, but eval-set has 11" in done.stdout + done.stderr

@@ -80,22 +80,16 @@ def test_a_spread_varies_the_number_of_steps_within_a_level():
         assert min(counts) >= 1
         assert max(counts) == 8
         assert sorted(counts)[200] == pytest.approx(count, abs=1)
-    draw = random.Random(2)
-    for seed in range(40):
-        for family in ("sums", "products", "equations", "remainders", "sequences", "stories"):
-            right = problem(family, 1 + seed % 5, seed, 0.8)
-            wrong = wrong_solution(right, draw)
-            assert wrong.question == right.question
-            assert len(wrong.steps) == len(right.steps)
 
 
 def test_a_wrong_solution_keeps_the_question_and_carries_its_slip():
     draw = random.Random(0)
     changed = 0
     for seed in range(100):
-        right = problem("stories", 4, seed)
+        right = problem("stories", 4, seed, 0.8 * (seed % 2))
         wrong = wrong_solution(right, draw)
         assert wrong.question == right.question
+        assert len(wrong.steps) == len(right.steps)
         broken = [step for step in wrong.steps if len(set(_sides(step))) == 2]
         assert len(broken) == 1
         changed += wrong.answer != right.answer

@@ -1,9 +1,8 @@
-"""Source files: verified, cached, tried again, from hosts that fail in every way. A local server plays the host."""
+"""Source files: downloaded once, verified and cached. A folder plays the host."""
 
 import hashlib
 import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal_study.questions.registry import Source
 from cocal_study.questions.sources import fetch, stored
 
-CONTENT = bytes(range(256)) * 40_000
+CONTENT = bytes(range(256)) * 40
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
@@ -24,102 +23,61 @@ PINNED = source(sha256=SHA256, bytes=len(CONTENT))
 PLACE = f"owner/name/{'0' * 40}/data/set.jsonl"
 
 
-class _Host(ThreadingHTTPServer):
-    """Serves CONTENT; `cuts` says after how many bytes each connection breaks, `statuses` what is answered first."""
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), _Answer)
-        self.cuts, self.statuses, self.asked = [], [], []
-        self.content = CONTENT
-
-    @property
-    def base(self):
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class _Answer(BaseHTTPRequestHandler):
-    def do_GET(self):
-        host = self.server
-        host.asked.append(self.path)
-        if host.statuses:
-            self.send_error(host.statuses.pop(0))
-            return
-        body = host.content
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body[: host.cuts.pop(0)] if host.cuts else body)
-
-    def log_message(self, *_):
-        pass
+@pytest.fixture
+def host(tmp_path) -> Path:
+    """The file in a folder that is a mirror."""
+    placed = tmp_path / "mirror" / PLACE
+    placed.parent.mkdir(parents=True)
+    placed.write_bytes(CONTENT)
+    return placed
 
 
 @pytest.fixture
-def host():
-    with _Host() as host:
-        threading.Thread(target=host.serve_forever, daemon=True).start()
-        yield host
-        host.shutdown()
+def get(tmp_path, host):
+    """Fetches a source from the mirror into a cache."""
+    return lambda of=PINNED, cache="cache": fetch(of, of.files[0], tmp_path / cache, f"file://{tmp_path}/mirror")
 
 
-def get(host, cache, of=PINNED):
-    return fetch(of, of.files[0], cache, host.base, again=1)
-
-
-def test_a_file_is_downloaded_once_to_the_place_it_has_on_the_host(host, tmp_path):
-    path = get(host, tmp_path)
-    assert path == tmp_path / PLACE
+def test_a_file_is_taken_once_to_the_place_it_has_on_the_host(host, get, tmp_path):
+    path = get()
+    assert path == tmp_path / "cache" / PLACE
     assert path.read_bytes() == CONTENT
-    assert get(host, tmp_path) == stored(PINNED, PINNED.files[0], tmp_path) == path
-    assert host.asked == [f"/{PLACE}"]
-
-
-def test_a_broken_connection_is_tried_again_and_leaves_no_part(host, tmp_path):
-    host.cuts = [3_000_000]
-    assert get(host, tmp_path).read_bytes() == CONTENT
-    assert [path.name for path in (tmp_path / PLACE).parent.iterdir()] == ["set.jsonl"]
-    host.cuts = [1_000_000, 0]
-    with pytest.raises(ConfigError, match=r"IncompleteRead.*or copy the file to"):
-        get(host, tmp_path / "other", source())
+    assert stored(PINNED, PINNED.files[0], tmp_path / "mirror") == host, "a cache and a mirror have one layout"
+    host.unlink()
+    assert get() == stored(PINNED, PINNED.files[0], tmp_path / "cache") == path
+    with pytest.raises(ConfigError, match=r"No such file.*or copy the file to"):
+        get(cache="other")
     assert [path for path in (tmp_path / "other").rglob("*") if path.is_file()] == []
+    with pytest.raises(ContractError, match="no such file; `cocal sources` downloads it"):
+        stored(PINNED, PINNED.files[0], tmp_path / "other")
 
 
-def test_a_busy_server_is_asked_again_and_a_missing_file_is_told(host, tmp_path):
-    host.statuses = [503]
-    assert get(host, tmp_path).read_bytes() == CONTENT
-    assert len(host.asked) == 2
-    host.statuses = [404] * 9
-    with pytest.raises(ConfigError, match="404 Client Error"):
-        get(host, tmp_path / "other")
-
-
-def test_a_wrong_checksum_names_expected_and_found_and_leaves_nothing(host, tmp_path):
-    host.content = CONTENT[:-1] + b"?"
-    found = hashlib.sha256(host.content).hexdigest()
+def test_a_wrong_checksum_names_expected_and_found_and_leaves_nothing(host, get, tmp_path):
+    host.write_bytes(CONTENT[:-1] + b"?")
+    found = hashlib.sha256(host.read_bytes()).hexdigest()
     with pytest.raises(ContractError, match=rf"set\.jsonl: SHA256 .* expected sha256:{SHA256} but got {found}"):
-        get(host, tmp_path)
-    assert not list((tmp_path / PLACE).parent.iterdir())
+        get()
+    assert not list((tmp_path / "cache" / PLACE).parent.iterdir())
 
 
-def test_a_wrong_size_is_an_error_where_no_checksum_is_known(host, tmp_path):
+def test_a_wrong_size_is_an_error_where_no_checksum_is_known(get):
     with pytest.raises(ContractError, match=rf"{len(CONTENT)} bytes, expected 7"):
-        get(host, tmp_path, source(bytes=7))
+        get(source(bytes=7))
 
 
-def test_a_damaged_cache_is_an_error_and_is_not_replaced(host, tmp_path):
-    get(host, tmp_path).write_bytes(b"damaged")
+def test_a_damaged_cache_is_an_error_and_is_not_replaced(get):
+    get().write_bytes(b"damaged")
     with pytest.raises(ContractError, match=rf"{PLACE}: sha256 is .*, expected {SHA256} .*; it lies outside results/"):
-        get(host, tmp_path)
+        get()
 
 
-def test_an_unknown_checksum_is_recorded_and_holds_from_then_on(host, tmp_path):
-    free = source()
-    path = get(host, tmp_path, free)
+def test_an_unknown_checksum_is_recorded_and_holds_from_then_on(get):
+    path = get(source())
     assert path.with_name("set.jsonl.sha256").read_text() == f"{SHA256}\n"
-    assert stored(free, free.files[0], tmp_path) == path
+    assert get(source()) == path
     path.write_bytes(CONTENT + b"!")
     with pytest.raises(ContractError, match=f"but {SHA256} was recorded"):
-        stored(free, free.files[0], tmp_path)
+        get(source())
 
 
 def test_an_unreachable_host_says_what_can_be_done(tmp_path):
@@ -131,19 +89,6 @@ def test_an_unreachable_host_says_what_can_be_done(tmp_path):
         assert part in str(caught.value)
 
 
-def test_a_folder_is_a_mirror_and_a_file_put_by_hand_is_verified(tmp_path):
-    placed = tmp_path / "mirror" / PLACE
-    placed.parent.mkdir(parents=True)
-    placed.write_bytes(CONTENT)
-    copied = fetch(PINNED, PINNED.files[0], tmp_path / "cache", f"file://{tmp_path}/mirror")
-    assert copied.read_bytes() == CONTENT
-    assert stored(PINNED, PINNED.files[0], tmp_path / "mirror") == placed
-    with pytest.raises(ConfigError, match="No such file"):
-        fetch(PINNED, PINNED.files[0], tmp_path / "other", f"file://{tmp_path}/nowhere")
-    with pytest.raises(ContractError, match="no such file; `cocal sources` downloads it"):
-        stored(PINNED, PINNED.files[0], tmp_path / "other")
-
-
 def test_command_takes_the_mirror_from_the_environment(host, tmp_path, monkeypatch, capsys):
     registry = tmp_path / "datasets.yaml"
     registry.write_text(
@@ -152,7 +97,7 @@ def test_command_takes_the_mirror_from_the_environment(host, tmp_path, monkeypat
         f"      files: [{{path: data/set.jsonl, sha256: {SHA256}}}]\n"
     )
     command = ["sources", "--registry", str(registry), "--cache", str(tmp_path / "cache")]
-    monkeypatch.setenv("COCAL_MIRROR", host.base)
+    monkeypatch.setenv("COCAL_MIRROR", f"file://{tmp_path}/mirror")
     assert cli.main([*command, "--output", str(tmp_path / "sources.json")]) == 0
     assert SHA256 in (tmp_path / "sources.json").read_text()
     assert cli.main([*command, "--sets", "tinny"]) == 2

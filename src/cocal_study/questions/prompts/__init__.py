@@ -16,14 +16,8 @@ PROMPT_FORMATS = ("answer", "verbal", "rlcr", "dcpo", "p_true")
 
 
 class Prompts:
-    """The user messages of a prompt set.
-
-    Args:
-        name: Name of the set, which is a folder of this package.
-
-    Raises:
-        ConfigError: if there is no such set.
-    """
+    """The user messages of a prompt set, which is a folder of this package. Raises ConfigError if there is no such
+    set."""
 
     def __init__(self, name: str):
         known = sorted(entry.name for entry in files(__name__).iterdir() if (entry / "answer.txt").is_file())
