@@ -9,7 +9,6 @@ longer at paper widths. The benchmark times one pass over the data, which fits r
 those of the paper for one companion on a B200 (table of costs).
 """
 
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -25,6 +24,7 @@ from cocal.companion.model import Training, matmul_precision
 from cocal.companion.plain import mlp
 from cocal.companion.settings import CompanionSettings
 from cocal_study.generation.latency import SingleMember
+from timing import best, gpu_clock, row, timed
 from untrained import untrained
 from written_out import WrittenOut
 
@@ -88,10 +88,12 @@ def _fits(case: str, settings: CompanionSettings, inputs: int, responses: int, r
         "ten MLPRegressors of scikit-learn": sklearn,
     }
     steps = -(-responses // settings.batch_size)
-    return [
-        _row("companions, a pass of training", case, peer, *_paired(batched, make, repeats), items=steps, of="step")
-        for peer, make in peers.items()
-    ]
+    rows = []
+    for peer, make in peers.items():
+        seconds, theirs = _paired(batched, make, repeats)
+        note = _each(seconds, steps, "step")
+        rows.append(row("companions, a pass of training", case, seconds, peer, theirs, note))
+    return rows
 
 
 def _predictions(name: str, settings: CompanionSettings, inputs: int, responses: int) -> list[dict]:
@@ -99,7 +101,7 @@ def _predictions(name: str, settings: CompanionSettings, inputs: int, responses:
     features, _ = _data(inputs, responses, _CPU)
     companions = untrained(settings, inputs)
     members = [_plain(settings, inputs, seed).eval() for _ in range(2) for seed in settings.seeds]
-    alone, one = SingleMember(companions, 0, _CPU), features[:1]
+    member, one = SingleMember(companions, 0, _CPU), features[:1]
 
     @torch.inference_mode()
     def plainly() -> None:
@@ -114,26 +116,16 @@ def _predictions(name: str, settings: CompanionSettings, inputs: int, responses:
 
     def one_by_one(count: int) -> None:
         for _ in range(count):
-            alone.predict(one)
+            member.predict(one)
 
     count = 2000 if inputs == EMBEDDED[2] else 20
-    ours, theirs = _paired(lambda: lambda: one_by_one(count), lambda: lambda: one_plainly(count), 5)
+    ours, theirs = best(lambda: companions.predict(features), plainly, 3)
+    own, plain = best(lambda: one_by_one(count), lambda: one_plainly(count), 5)
+    case = f"{name}: {responses:,} responses by ten companions"
+    peer, alone = "ten plain PyTorch modules, batches of 4,096", f"{name}: one response by one companion"
     return [
-        _row(
-            "companions, scoring",
-            f"{name}: {responses:,} responses by ten companions",
-            "ten plain PyTorch modules, batches of 4,096",
-            *_paired(lambda: lambda: companions.predict(features), lambda: plainly, 3),
-            items=responses,
-            of="response",
-        ),
-        _row(
-            "companions, scoring",
-            f"{name}: one response by one companion",
-            "plain PyTorch module",
-            ours / count,
-            theirs / count,
-        ),
+        row("companions, scoring", case, ours, peer, theirs, _each(ours, responses, "response")),
+        row("companions, scoring", alone, own / count, "plain PyTorch module", plain / count),
     ]
 
 
@@ -158,19 +150,20 @@ def _on_gpu(responses: int) -> list[dict]:
 
         torch.cuda.reset_peak_memory_stats()
         case = f"{name}: {responses:,} responses, ten companions, {settings.passes} passes, products in {precision}"
-        row = _row("companions on GPU", case, "the paper's one companion, B200", _seconds(fit, device), PAPER_FIT)
+        seconds = timed(fit, gpu_clock)
         peak = f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB on the GPU, features included"
-        rows.append(row | {"note": peak})
+        rows.append(row("companions on GPU", case, seconds, "the paper's one companion, B200", PAPER_FIT, peak))
     steps = {}
     for kind in (Training, WrittenOut):
         trainer = kind(build_model(settings, inputs).to(device), settings)
         for _ in range(2):  # the first pass warms up
             work = partial(trainer.run, _slices(features[:25_600], wanted[:, :, :25_600], settings.batch_size))
-            steps[kind] = _seconds(work, device)
+            steps[kind] = timed(work, gpu_clock)
         del trainer
     case = f"{name}: 25,600 responses, ten companions, one pass"
     peer = "the same steps without autograd"
-    rows.append(_row("companions on GPU", case, peer, steps[Training], steps[WrittenOut], items=100, of="step"))
+    note = _each(steps[Training], 100, "step")
+    rows.append(row("companions on GPU", case, steps[Training], peer, steps[WrittenOut], note))
     alone, one = SingleMember(untrained(settings, inputs), 0, device), features[:1].float()
 
     def predict() -> None:
@@ -179,10 +172,8 @@ def _on_gpu(responses: int) -> list[dict]:
 
     predict()
     case = f"{name}: one response by one companion"
-    rows.append(
-        _row("companions on GPU", case, "the paper's, B200", _seconds(predict, device) / 1000, PAPER_PREDICTION)
-    )
-    return rows
+    seconds = timed(predict, gpu_clock) / 1000
+    return [*rows, row("companions on GPU", case, seconds, "the paper's, B200", PAPER_PREDICTION)]
 
 
 def _data(inputs: int, responses: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -232,33 +223,9 @@ def _paired(
     ours: Callable[[], Callable[[], object]], theirs: Callable[[], Callable[[], object]], repeats: int
 ) -> tuple[float, float]:
     """Best times of both, which are set up anew for each run and run in turns."""
-    times = [(_seconds(ours(), _CPU), _seconds(theirs(), _CPU)) for _ in range(repeats)]
+    times = [(timed(ours()), timed(theirs())) for _ in range(repeats)]
     return min(mine for mine, _ in times), min(other for _, other in times)
 
 
-def _seconds(work: Callable[[], object], device: torch.device) -> float:
-    started = _clock(device)
-    work()
-    return _clock(device) - started
-
-
-def _clock(device: torch.device) -> float:
-    """Time in seconds after all queued work is done; processor time on a CPU."""
-    if device.type == "cpu":
-        return time.process_time()
-    torch.cuda.synchronize()
-    return time.perf_counter()
-
-
-def _row(
-    benchmark: str, case: str, peer: str, ours: float, theirs: float, items: int | None = None, of: str = ""
-) -> dict:
-    return {
-        "benchmark": benchmark,
-        "case": case,
-        "seconds": ours,
-        "peer": peer,
-        "peer_seconds": theirs,
-        "ratio": theirs / ours,
-        "note": "" if items is None else f"{ours / items * 1e6:,.3g} µs per {of}",
-    }
+def _each(seconds: float, items: int, of: str) -> str:
+    return f"{seconds / items * 1e6:,.3g} µs per {of}"

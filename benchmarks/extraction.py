@@ -9,9 +9,7 @@ all have one thread, and times are processor time, which does not depend on othe
 import resource
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 
 import numpy as np
 import psutil
@@ -21,6 +19,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config
 from cocal.features.forward import score
 from cocal.models.attention import GROUPED
 from cocal.models.text import batches_of_tokens
+from timing import alone, gpu_clock, row, timed
 
 _CHECKED = 4
 """Number of responses for which both variants must give the same states of the first block."""
@@ -64,12 +63,10 @@ class Case:
         with torch.device(self.device):
             return AutoModelForCausalLM.from_config(config, dtype=self.dtype, attn_implementation=attention).eval()
 
-    def clock(self) -> float:
-        """Time in seconds after all queued work is done; processor time on a CPU."""
-        if self.device == "cpu":
-            return time.process_time()
-        torch.cuda.synchronize()
-        return time.perf_counter()
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Processor time on a CPU."""
+        return time.process_time if self.device == "cpu" else gpu_clock
 
     def texts(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Token ids of prompts and responses, with eight responses per prompt, as in a rollout."""
@@ -106,11 +103,11 @@ def measure(quick: bool) -> list[dict]:
 
 def _compared(case: Case, responses: int) -> list[dict]:
     case = Case(**{**vars(case), "responses": responses})
-    naive = _alone(_naive, case)
-    rate = _alone(_dense_rate, case)
+    naive = alone(_naive, case)
+    rate = alone(_dense_rate, case)
     rows = []
     for name, layers in (("all layers", range(case.layers)), ("final layer", [case.layers - 1])):
-        ours = _alone(_pooled, case, layers)
+        ours = alone(_pooled, case, layers)
         if 0 in layers:
             apart = np.linalg.norm(ours["states"] - naive["states"]) / np.linalg.norm(naive["states"])
             assert apart < 0.02, f"the states differ by {apart:.1%} of their norm"
@@ -120,24 +117,10 @@ def _compared(case: Case, responses: int) -> list[dict]:
             f"{tokens / ours['seconds']:,.0f} tokens/s, {share:.0%} of the dense rate of {_flops(rate)}; memory beyond "
             f"the weights {_memory(ours['peak'])}, peer's {_memory(naive['peak'])}; {_padding(case.batch_tokens)}"
         )
-        rows.append(
-            {
-                "benchmark": case.benchmark,
-                "case": f"{case.name}, {name}: {responses} responses, {tokens:,} tokens",
-                "seconds": ours["seconds"],
-                "peer": "output_hidden_states=True, responses as they come",
-                "peer_seconds": naive["seconds"],
-                "ratio": naive["seconds"] / ours["seconds"],
-                "note": note,
-            }
-        )
+        what = f"{case.name}, {name}: {responses} responses, {tokens:,} tokens"
+        peer = "output_hidden_states=True, responses as they come"
+        rows.append(row(case.benchmark, what, ours["seconds"], peer, naive["seconds"], note))
     return rows
-
-
-def _alone(function: Callable, *arguments):
-    """The function's result, from a process of its own."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        return pool.submit(function, *arguments).result()
 
 
 def _pooled(case: Case, layers: range | list[int]) -> dict:
@@ -206,12 +189,8 @@ def _dense_rate(case: Case) -> float:
     """Operations per second of the widest product of a block over one batch, the best of ten runs."""
     left = torch.randn(case.batch_tokens, case.hidden, dtype=case.dtype, device=case.device)
     right = torch.randn(case.hidden, case.intermediate, dtype=case.dtype, device=case.device)
-    seconds = []
-    for _ in range(10):
-        started = case.clock()
-        left @ right
-        seconds.append(case.clock() - started)
-    return 2 * left.numel() * case.intermediate / min(seconds)
+    seconds = min(timed(lambda: left @ right, case.clock) for _ in range(10))
+    return 2 * left.numel() * case.intermediate / seconds
 
 
 def _padding(batch_tokens: int) -> str:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -51,22 +51,18 @@ class Step:
     vllm: bool = False
 
 
-def _measured(name: str) -> Step:
+def _measured(title: str, name: str, vllm: bool = False) -> Step:
     words = (str(HERE / "run.py"), "--only", name)
-    titles = {
-        "companions": "Companions at the paper's size, beside the paper's figures",
-        "extraction": "Extraction of states at Qwen3-8B's shape, with random weights",
-        "serving": "vLLM's server with confidences, without them, and with a second pass",
-    }
-    return Step(titles[name], words, (*words, "--quick"))
+    return Step(title, words, (*words, "--quick"), vllm=vllm)
 
 
-def _tested(title: str, *words: str) -> Step:
-    return Step(title, ("-m", "pytest", "-rs", *words), vllm="vllm" in words)
+def _tested(title: str, *words: str, vllm: bool = False, **environment: str) -> Step:
+    return Step(title, ("-m", "pytest", "-rs", *words), None, environment, vllm or "vllm" in words)
 
 
 _VLLM = [f"tests/{name}.py" for name in ("cocal/engines/test_vllm_engine", "study/generation/test_judge_commands")]
 _VLLM += ["tests/study/generation/test_latency.py"]
+_ENGINES = ("-m", "vllm", "tests/study/generation/test_engines.py")
 _TRAINING = ("tests/study/policy/test_gpu_training.py", "-k")
 _LIBRARY = [f"tests/cocal/{room}" for room in ("features", "companion", "models", "own_policy", "integrations")]
 
@@ -80,25 +76,20 @@ STEPS = {
     "device": _own("Device, driver and rates", "device"),
     "tests": _tested("Tests of what runs otherwise on a GPU", "tests/study/policy/test_gpu.py"),
     "training": _tested("Training, killed and resumed, with vLLM where it is", *_TRAINING, "not FSDP2"),
-    "sharded": replace(
-        _tested("Training with vLLM and sharded weights, killed and resumed", *_TRAINING, "FSDP2"), vllm=True
-    ),
+    "sharded": _tested("Training with vLLM and sharded weights, killed and resumed", *_TRAINING, "FSDP2", vllm=True),
     "rollouts": _own("Two steps of GRPO at Qwen3-1.7B's shape in 23.5 GiB, beside the plan's memory", "rollouts"),
     "own": _own("A companion for one's own policy at Qwen3-0.6B's shape, by the two commands", "own"),
     "library": _tested("The library's tests on a machine with a GPU", "-m", "not slow", "-n", "4", *_LIBRARY),
-    "engine": _tested("Tests of vLLM", "-m", "vllm", "tests/study/generation/test_engines.py"),
+    "engine": _tested("Tests of vLLM", *_ENGINES),
     # every job of ours chooses the first runner, unless this variable says otherwise
-    "second-runner": replace(
-        _tested("Tests of vLLM with its second model runner", "-m", "vllm", "tests/study/generation/test_engines.py"),
-        environment={SECOND_RUNNER: "1"},
-    ),
+    "second-runner": _tested("Tests of vLLM with its second model runner", *_ENGINES, **{SECOND_RUNNER: "1"}),
     "commands": _tested("Tests of commands with vLLM", "-m", "vllm", *_VLLM),
     "sampling": Step(
         "Tokens that vLLM samples at Qwen3-8B's shape", (str(HERE / "gpu_steps.py"), "sampling"), vllm=True
     ),
-    "companions": _measured("companions"),
-    "extraction": _measured("extraction"),
-    "serving": replace(_measured("serving"), vllm=True),
+    "companions": _measured("Companions at the paper's size, beside the paper's figures", "companions"),
+    "extraction": _measured("Extraction of states at Qwen3-8B's shape, with random weights", "extraction"),
+    "serving": _measured("vLLM's server with confidences, without them, and with a second pass", "serving", vllm=True),
     "profile": _own("Profile of an update at Qwen3-1.7B's shape, with random weights", "profile"),
 }
 """All steps; those that teach most come first."""

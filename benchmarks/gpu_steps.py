@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +30,7 @@ from cocal_study.policy.train import opening_vllm, set_precision, trl_arguments
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from cocal_study.policy.update import HostAdamW
 from cocal_study.resources.memory import GIB, least_memory
+from timing import gpu_clock, timed
 
 STUDY = Path(__file__).resolve().parents[1] / "config/single-gpu.yaml"
 CARD = 23.5
@@ -177,7 +179,7 @@ def update(layers: int, width: int, inner: int, vocabulary: int, rows: int, toke
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if place.type == "cuda" else [])]
     with profile(activities=kinds) as found:
         step()
-        _wait()
+        gpu_clock()  # waits for its end
     key = "self_cuda_time_total" if place.type == "cuda" else "self_cpu_time_total"
     print(found.key_averages().table(sort_by=key, row_limit=20, max_name_column_width=48))
 
@@ -201,9 +203,8 @@ def own(layers: int, width: int, inner: int, vocabulary: int, rollouts: int, tok
             ["fit", "--model", "policy", "--rollouts", "rollouts.jsonl", "--output", "companion"],
             ["score", "--companion", "companion", "--model", "policy", "rollouts.jsonl", "scored.jsonl"],
         ):
-            began = time.perf_counter()
-            subprocess.run([sys.executable, "-m", "cocal", *words], cwd=folder, check=True)
-            print(f"cocal {words[0]}, {rollouts} rollouts of {tokens} tokens: {time.perf_counter() - began:.0f} s")
+            run = partial(subprocess.run, [sys.executable, "-m", "cocal", *words], cwd=folder, check=True)
+            print(f"cocal {words[0]}, {rollouts} rollouts of {tokens} tokens: {timed(run, time.perf_counter):.0f} s")
 
 
 def _shape(layers: int, width: int, inner: int, vocabulary: int, tied: bool) -> Qwen3Config:
@@ -259,21 +260,10 @@ def _device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
 def _seconds(work) -> float:
     """The best of three runs after one that warms up."""
-    times = []
-    for _ in range(4):
-        _wait()
-        began = time.perf_counter()
-        work()
-        _wait()
-        times.append(time.perf_counter() - began)
-    return min(times[1:])
+    work()
+    return min(timed(work, gpu_clock) for _ in range(3))
 
 
 def main() -> None:

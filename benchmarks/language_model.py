@@ -14,8 +14,6 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 
@@ -43,6 +41,7 @@ from cocal_study.policy.train import correctness, scheduled, train_policy, trl_a
 from cocal_study.questions.build import build_questions
 from cocal_study.questions.prompts import Prompts
 from cocal_study.questions.synthetic import World
+from timing import alone, row, timed
 
 STUDY = Path(__file__).resolve().parents[1] / "config/laptop.yaml"
 
@@ -61,25 +60,12 @@ def measure(quick: bool) -> list[dict]:
 
 
 def _row(case: str, model: Path, ours: Callable, peer: Callable, size: int, what: str, pairs: int) -> dict:
-    runs = [(_alone(ours, model, size), _alone(peer, model, size)) for _ in range(pairs)]
+    runs = [[alone(_prepared, one, model, size) for one in (ours, peer)] for _ in range(pairs)]
     seconds, theirs = (median(times) for times in zip(*runs, strict=True))
     ratios = ", ".join(f"{other / own:.2f}" for own, other in runs)
     dtype = "bfloat16" if computes_bfloat16() else "float32"
-    return {
-        "benchmark": "a language model of 135 million parameters",
-        "case": case,
-        "seconds": seconds,
-        "peer": what,
-        "peer_seconds": theirs,
-        "ratio": theirs / seconds,
-        "note": f"{dtype}, {processors()} threads; single pairs {ratios}",
-    }
-
-
-def _alone(function: Callable, model: Path, size: int) -> float:
-    """The seconds that a function measures, in a process of its own."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        return pool.submit(_prepared, function, model, size).result()
+    note = f"{dtype}, {processors()} threads; single pairs {ratios}"
+    return row("a language model of 135 million parameters", case, seconds, what, theirs, note)
 
 
 def _prepared(function: Callable, model: Path, size: int) -> float:
@@ -177,16 +163,14 @@ def _answers(study: Study, count: int) -> pd.DataFrame:
 def _scored(model: Path, count: int) -> float:
     rows, policy = _answers(load_study(STUDY), count), load_policy(model)
     companion = Companion.fit(*policy, rows[:64], settings=_settings(passes=1))
-    began = time.monotonic()
-    companion.score(*policy, rows["prompt"].tolist(), rows["response"].tolist(), batch_tokens=2048)
-    return time.monotonic() - began
+    texts = rows["prompt"].tolist(), rows["response"].tolist()
+    return timed(lambda: companion.score(*policy, *texts, batch_tokens=2048), time.monotonic)
 
 
 def _fitted(model: Path, count: int) -> float:
     rows, policy = _answers(load_study(STUDY), count), load_policy(model)
-    began = time.monotonic()
-    Companion.fit(*policy, rows, settings=_settings(passes=30), batch_tokens=2048)
-    return time.monotonic() - began
+    settings = _settings(passes=30)
+    return timed(lambda: Companion.fit(*policy, rows, settings=settings, batch_tokens=2048), time.monotonic)
 
 
 def _settings(passes: int) -> CompanionSettings:

@@ -22,6 +22,7 @@ from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.planning.plan import macro_averages
 from paper import Cell, cubes, paper_study, predictions, runs_of
+from timing import row
 
 _LOOPED = 10
 """Number of resamples on which the loop is timed, for one cell of each set."""
@@ -35,8 +36,8 @@ def measure(quick: bool) -> list[dict]:
     looped = _loop_seconds(study, next(iter(wanted.values()))[0])
     with tempfile.TemporaryDirectory() as folder:
         rows = [_timed(study, name, *found, resamples, looped, Path(folder)) for name, found in wanted.items()]
-    whole = {name: sum(row[name] for row in rows) for name in ("seconds", "waited", "peer_seconds", "samples")}
-    return [_finished(row, resamples) for row in (*rows, rows[0] | whole | {"case": "all of these"})]
+    whole = {name: sum(one[name] for one in rows) for name in ("seconds", "waited", "peer_seconds", "samples")}
+    return [_finished(one, resamples) for one in (*rows, rows[0] | whole | {"case": "all of these"})]
 
 
 def _timed(
@@ -63,24 +64,22 @@ def _timed(
     if main(command):
         raise RuntimeError(f"cocal {' '.join(command)} failed")
     return {
-        "benchmark": "metrics",
         "case": name,
         "seconds": time.process_time() - worked,
         "waited": time.perf_counter() - started,
-        "peer": "loop with sklearn.metrics.roc_auc_score",
         "peer_seconds": resamples * sum(looped[dataset] * number for dataset, number in samples.items()),
         "samples": samples.total(),
     }
 
 
-def _finished(row: dict, resamples: int) -> dict:
-    case = f"{row['case']}: {row['samples']:,} samples x {resamples:,} resamples"
+def _finished(found: dict, resamples: int) -> dict:
+    case = f"{found['case']}: {found['samples']:,} samples x {resamples:,} resamples"
     note = (
-        f"processor time of one process, {row['waited']:.1f} s by the clock, files read and written; "
+        f"processor time of one process, {found['waited']:.1f} s by the clock, files read and written; "
         f"peer extrapolated from {_LOOPED} resamples of one sample of each set"
     )
-    kept = {name: value for name, value in row.items() if name not in {"waited", "samples"}}
-    return kept | {"case": case, "ratio": row["peer_seconds"] / row["seconds"], "note": note}
+    peer = "loop with sklearn.metrics.roc_auc_score"
+    return row("metrics", case, found["seconds"], peer, found["peer_seconds"], note)
 
 
 def _loop_seconds(study: Study, cells: list[Cell]) -> dict[str, float]:

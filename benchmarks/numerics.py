@@ -6,13 +6,11 @@ thread, and times are processor time, the best of several runs.
 """
 
 import os
-import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from types import SimpleNamespace
 
 from cocal.runtime import numerics
+from timing import alone, row, timed
 
 _PEERS = {"native numerics": "native", "portable numerics, products by MKL": "mkl"}
 
@@ -21,15 +19,7 @@ def measure(quick: bool) -> list[dict]:
     """Time a training step and a decoding step of the embedded policy, and a pass of companions."""
     ours, *theirs = (_alone(variant, quick) for variant in ("portable", *_PEERS.values()))
     return [
-        {
-            "benchmark": "portable numerics",
-            "case": case,
-            "seconds": seconds,
-            "peer": peer,
-            "peer_seconds": times[case],
-            "ratio": times[case] / seconds,
-            "note": "",
-        }
+        row("portable numerics", case, seconds, peer, times[case])
         for case, seconds in ours.items()
         for peer, times in zip(_PEERS, theirs, strict=True)
     ]
@@ -42,8 +32,7 @@ def _alone(variant: str, quick: bool) -> dict[str, float]:
         os.environ.pop(name, None)
     os.environ.update(numerics.environment("native" if variant == "native" else "portable"))
     try:
-        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-            return pool.submit(_times, variant, quick).result()
+        return alone(_times, variant, quick)
     finally:
         os.environ.clear()
         os.environ.update(before)
@@ -69,13 +58,7 @@ def _times(variant: str, quick: bool) -> dict[str, float]:
 def _best(work: Callable[[], object], count: int, repeats: int) -> float:
     """Seconds of one call: the best of several means over `count` calls."""
     work()
-    times = []
-    for _ in range(repeats):
-        started = time.process_time()
-        for _ in range(count):
-            work()
-        times.append((time.process_time() - started) / count)
-    return min(times)
+    return min(timed(lambda: [work() for _ in range(count)]) / count for _ in range(repeats))
 
 
 def _policy():

@@ -2,7 +2,7 @@
 
     python benchmarks/run.py [--quick] [--only NAME ...] [--output docs/benchmarks.md]
 
-A benchmark is a module with `measure(quick: bool) -> list[dict]`, which returns one row per case:
+A benchmark is a module with `measure(quick: bool) -> list[dict]`, which returns one row (`timing.row`) per case:
 
 - benchmark: what is measured; rows whose name contains "GPU" come last;
 - case: sizes;
@@ -22,37 +22,18 @@ import platform
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 from cocal.runtime.numerics import processor
 from cocal.store import write_text
+from timing import alone
 
 HERE = Path(__file__).resolve().parent
-KEYS = ("benchmark", "case", "seconds", "peer", "peer_seconds", "ratio", "note")
 
 
 def found(folder: Path) -> list[str]:
     """Names of the benchmark modules in `folder`."""
     return [file.stem for file in sorted(folder.glob("*.py")) if "\ndef measure(" in file.read_text(encoding="utf-8")]
-
-
-def measured(folder: Path, name: str, quick: bool) -> list[dict]:
-    """Rows of one module, run in a new process.
-
-    Raises:
-        ValueError: if a row lacks a key, has an unknown one, or has a time that is not positive.
-        Exception: if the module raises one.
-    """
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        rows = pool.submit(_measure, str(folder), name, quick).result()
-    for row in rows:
-        if set(row) != set(KEYS):
-            raise ValueError(f"{name}: a row has the keys {', '.join(row)}; needed are {', '.join(KEYS)}")
-        if not row["seconds"] > 0:
-            raise ValueError(f"{name}: {row['case']} took {row['seconds']} s")
-    return rows
 
 
 def _measure(folder: str, name: str, quick: bool) -> list[dict]:
@@ -138,7 +119,7 @@ def main(arguments: Sequence[str] | None = None, folder: Path = HERE) -> int:
     rows = []
     for name in options.only or found(folder):
         try:
-            new = measured(folder, name, options.quick)
+            new = alone(_measure, str(folder), name, options.quick)
         except Exception as error:
             print(f"benchmark {name} failed: {type(error).__name__}: {error}", file=sys.stderr)
             if error.__cause__ is not None:

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http.client import HTTPConnection
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,6 +41,7 @@ from cocal.own_policy.about import About, BaseModelFacts
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.saved import write
 from cocal_study.backbones.pretraining import train_tokenizer
+from timing import row, timed
 from untrained import untrained
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -169,7 +171,9 @@ def _compared(case: Case, servers: Sequence[tuple[int, psutil.Process]], folder:
     size = f"{case.requests} requests, {case.together} at a time, {ours.tokens / case.requests:.0f} tokens in the mean"
     name = f"serving with confidences on {'a GPU' if GPU else 'a processor'}"
 
-    def row(what: str, peer: str, rounds: tuple[list[Round], list[Round]], added: float = 0, note: str = "") -> dict:
+    def compared(
+        what: str, peer: str, rounds: tuple[list[Round], list[Round]], added: float = 0, note: str = ""
+    ) -> dict:
         theirs, own = ([one.seconds / one.tokens for one in half] for half in rounds)
         extra = added / plain.tokens
         ratios = [(a + extra) / b for a, b in zip(theirs, own, strict=True)]
@@ -177,31 +181,16 @@ def _compared(case: Case, servers: Sequence[tuple[int, psutil.Process]], folder:
             f"median {np.median(ratios):.3f} of {len(ratios)} pairs in turns, {min(ratios):.3f} to {max(ratios):.3f}"
         )
         times = [float(np.median(values)) * ours.tokens for values in (own, np.array(theirs) + extra)]
-        found = (name, what, times[0], peer, times[1], float(np.median(ratios)), f"{spread}{note}")
-        return dict(zip(_KEYS, found, strict=True))
+        return row(name, what, times[0], peer, times[1], f"{spread}{note}", float(np.median(ratios)))
 
     firsts = [float(np.median([one.first for one in half])) for half in ended]
     told = f"; {scored} responses scored; {same} of {case.requests} answers are the same tokens"
     limit = "; nothing is scored, so this is what summing the states costs"
     return [
-        row(size, "vLLM without confidences", ended, note=told),
-        row("the same requests up to the length limit", "vLLM without confidences", kept, note=limit),
-        row(size, "vLLM, then a pass of transformers", ended, second, f"; the pass: {second:.3g} s"),
-        dict(
-            zip(
-                _KEYS,
-                (
-                    name,
-                    "first token",
-                    firsts[1],
-                    "vLLM without confidences",
-                    firsts[0],
-                    firsts[0] / firsts[1],
-                    "median",
-                ),
-                strict=True,
-            )
-        ),
+        compared(size, "vLLM without confidences", ended, note=told),
+        compared("the same requests up to the length limit", "vLLM without confidences", kept, note=limit),
+        compared(size, "vLLM, then a pass of transformers", ended, second, f"; the pass: {second:.3g} s"),
+        row(name, "first token", firsts[1], "vLLM without confidences", firsts[0], "median"),
     ]
 
 
@@ -219,20 +208,13 @@ def _pairs(
     return found[0][1:], found[1][1:]
 
 
-_KEYS = ("benchmark", "case", "seconds", "peer", "peer_seconds", "ratio", "note")
-
-
 def _second_pass(answers: Sequence[Answer], folder: Path) -> float:
     """Time of the scores by transformers, with the model loaded."""
     companion, policy = Companion.from_pretrained(folder / "companion"), load_policy(folder / "model", plain=True)
     whole = [one for one in answers if one.finish == "stop"]
     prompts, responses = [np.array(one.prompt) for one in whole], [np.array(one.response) for one in whole]
-    times = []
-    for _ in range(3):
-        began = time.perf_counter()
-        companion.score(policy.model, policy.tokenizer, prompts, responses)
-        times.append(time.perf_counter() - began)
-    return min(times)
+    work = partial(companion.score, policy.model, policy.tokenizer, prompts, responses)
+    return min(timed(work, time.perf_counter) for _ in range(3))
 
 
 def _round(case: Case, prompts: list[list[int]], port: int, ignore: bool) -> Round:

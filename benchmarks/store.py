@@ -7,10 +7,7 @@ its peer copy the rows into memory.
 
 import re
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +19,7 @@ from cocal.companion.fit import fit_companions
 from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import Prefix
 from cocal.features.store import FeatureReader, create_features, open_features
+from timing import alone, best, row, timed
 
 HIDDEN, POOLINGS = 4096, 2
 _CODECS = {
@@ -51,7 +49,7 @@ def _reading(folder: Path, rows: int) -> Iterator[dict]:
     for chunk in (256, 512, 1024, 2048):
         path = folder / f"{chunk}.zarr"
         writer = create_features(path, responses=rows, layers=[35], hidden=HIDDEN, rows_per_chunk=chunk)
-        writing = _seconds(lambda chunk=chunk, writer=writer: _write(writer, states, chunk))
+        writing = timed(lambda chunk=chunk, writer=writer: _write(writer, states, chunk))
         reader = open_features(path)
         raw[:] = reader.take(np.arange(rows))
         note = f"written at {raw.nbytes / writing / 1e9:.2g} GB/s"
@@ -74,11 +72,11 @@ def _compared(
         for part in parts:
             np.array(raw[part[0] : part[-1] + 1]) if in_order else raw[part]
 
-    ours, theirs = _paired(lambda: [reader.take(part) for part in parts], from_memmap)
+    ours, theirs = best(lambda: [reader.take(part) for part in parts], from_memmap, 5)
     size = len(chosen) * raw.shape[1] * raw.itemsize / 1e9
     rates = f"{size / ours:.2g} GB/s, numpy.memmap {size / theirs:.2g}"
-    case = f"{name}: {size:.2g} GB, chunks of {reader.layout.rows_per_chunk} rows"
-    return _row("feature store, reading", case, ours, "numpy.memmap", theirs, f"{rates}; {note}" if note else rates)
+    case = f"{name}: {size:.2g} GB, chunks of {reader.path.stem} rows"
+    return row("feature store, reading", case, ours, "numpy.memmap", theirs, f"{rates}; {note}" if note else rates)
 
 
 def _codecs(folder: Path, rows: int) -> Iterator[dict]:
@@ -93,24 +91,23 @@ def _codecs(folder: Path, rows: int) -> Iterator[dict]:
             stored = zarr.create_array(
                 path, shape=array.shape, chunks=(2048, HIDDEN), dtype=array.dtype, compressors=codecs
             )
-            writing = _seconds(lambda array=array, stored=stored: stored.__setitem__(slice(None), array))
+            writing = timed(lambda array=array, stored=stored: stored.__setitem__(slice(None), array))
             size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / array.nbytes
-            ours, theirs = _paired(lambda stored=stored: stored[:], lambda raw=raw: np.array(raw))
+            ours, theirs = best(lambda stored=stored: stored[:], lambda raw=raw: np.array(raw), 5)
             note = (
                 f"{size:.2f} of the raw size; written at {array.nbytes / writing / 1e9:.2g} GB/s, "
                 f"read at {array.nbytes / ours / 1e9:.2g}"
             )
-            yield _row("feature store, codecs", f"{form}, {name}", ours, "numpy.memmap", theirs, note)
+            yield row("feature store, codecs", f"{form}, {name}", ours, "numpy.memmap", theirs, note)
 
 
 def _streaming(folder: Path, rows: int) -> Iterator[dict]:
     """Time a pass of training over features that are streamed, then over ten times as many."""
     for count in (rows, 10 * rows):
-        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-            seconds, growth = pool.submit(_streamed, folder / f"{count}.zarr", count).result()
+        seconds, growth = alone(_streamed, folder / f"{count}.zarr", count)
         size = count * POOLINGS * 256 * 2 / 2**20
         case = f"a pass over {count:,} responses, {size:,.0f} MiB, none held"
-        yield _row("feature store, streaming", case, seconds, None, None, f"peak {growth / 2**20:,.0f} MiB above start")
+        yield row("feature store, streaming", case, seconds, note=f"peak {growth / 2**20:,.0f} MiB above start")
 
 
 def _streamed(path: Path, count: int) -> tuple[float, int]:
@@ -128,7 +125,7 @@ def _streamed(path: Path, count: int) -> tuple[float, int]:
     features = open_features(path)
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak memory
     before = _peak()
-    seconds = _seconds(lambda: list(fit_companions(settings, features, rollouts, questions, [Prefix(1, 1)], memory=0)))
+    seconds = timed(lambda: list(fit_companions(settings, features, rollouts, questions, [Prefix(1, 1)], memory=0)))
     return seconds, _peak() - before
 
 
@@ -153,27 +150,3 @@ def _write(writer, states: np.ndarray, chunk: int) -> None:
 
 def _labels(start: int, count: int) -> dict[str, list]:
     return {"response_id": list(range(start, start + count)), "question_id": ["q"] * count, "length": [1] * count}
-
-
-def _paired(ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[float, float]:
-    """Best times of both out of five runs, in turns."""
-    times = [(_seconds(ours), _seconds(theirs)) for _ in range(5)]
-    return min(mine for mine, _ in times), min(other for _, other in times)
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    started = time.process_time()
-    work()
-    return time.process_time() - started
-
-
-def _row(benchmark: str, case: str, ours: float, peer: str | None, theirs: float | None, note: str) -> dict:
-    return {
-        "benchmark": benchmark,
-        "case": case,
-        "seconds": ours,
-        "peer": peer,
-        "peer_seconds": theirs,
-        "ratio": theirs / ours if theirs else None,
-        "note": note,
-    }

@@ -1,11 +1,16 @@
-"""Verdicts on ordinary answers: spelling, notation and exact comparison, against math-verify's `parse` and `verify`."""
+"""Verdicts on ordinary answers against math-verify's `parse` and `verify`; and a thousand answers that computer algebra
+cannot evaluate against a thousand ordinary ones.
 
-import time
-from collections.abc import Callable
+All times are processor time. Ordinary answers are judged as the verifier does, by spelling, notation and exact
+comparison, without its processes. The others are judged by the verifier, which keeps them from its processes.
+"""
 
 from cocal.answers.comparison import compare
+from cocal.answers.equivalence import Verifier
 from cocal.answers.notation import aligned, decided
+from cocal.answers.settings import VerifierSettings
 from cocal.answers.spelling import plain_answer
+from timing import row, timed
 
 KINDS = {
     "fractions": lambda n: (rf"\frac{{{n}}}{{{2 * n + 1}}}", rf"\frac{{{3 * n}}}{{{6 * n + 3}}}"),
@@ -14,27 +19,33 @@ KINDS = {
     "intervals": lambda n: (rf"[{n},\infty)", rf"x \ge {n}"),
     "wrong sets": lambda n: (f"{n}, {n + 1}", f"{n}, {n + 2}"),
 }
+HOSTILE = {
+    "towers of exponents": lambda n: f"9^{{9^{{9^{{{n + 2}}}}}}}",
+    "factorials": lambda n: f"{10**6 + n}!",
+    "factorials of factorials": lambda n: f"{n + 4}!!!!",
+    "binomials": lambda n: rf"\binom{{10^{{9}}}}{{{10**8 + n}}}",
+}
 
 
 def measure(quick: bool) -> list[dict]:
-    """Time pairs of each kind in this process, by processor time; the peer judges the same pairs."""
-    count = 20 if quick else 300
+    """Time the verdicts on answers of each kind."""
+    count, many = (20, 30) if quick else (300, 1000)
     ours("1/2", "0.5"), peers("1/2", "0.5")  # imports
     rows = []
     for kind, pair in KINDS.items():
         pairs = [pair(n) for n in range(2, count + 2)]
-        seconds, theirs = _timed(ours, pairs), _timed(peers, pairs)
-        rows.append(
-            {
-                "benchmark": "Verdicts",
-                "case": f"{count} pairs of {kind}",
-                "seconds": seconds,
-                "peer": "math-verify's parse and verify",
-                "peer_seconds": theirs,
-                "ratio": theirs / seconds,
-                "note": f"{1e3 * seconds / count:.1f} ms a verdict",
-            }
+        seconds, theirs = (
+            timed(lambda judge=judge, pairs=pairs: [judge(*pair) for pair in pairs]) for judge in (ours, peers)
         )
+        note = f"{1e3 * seconds / count:.1f} ms a verdict"
+        rows.append(
+            row("Verdicts", f"{count} pairs of {kind}", seconds, "math-verify's parse and verify", theirs, note)
+        )
+    ordinary = timed(lambda: [compare("1/2", rf"\frac{{{n}}}{{{2 * n + 1}}}") for n in range(1, many + 1)])
+    for kind, answer in HOSTILE.items():
+        answers = [answer(n) for n in range(many)]
+        seconds = timed(lambda answers=answers: undecided(answers))
+        rows.append(row("Hostile answers", f"{many} {kind}", seconds, f"{many} fractions by math-verify", ordinary))
     return rows
 
 
@@ -53,8 +64,7 @@ def peers(gold: str, answer: str) -> bool:
     return verify(expected, given, timeout_seconds=None)
 
 
-def _timed(judge: Callable[[str, str], bool | None], pairs: list[tuple[str, str]]) -> float:
-    begun = time.process_time()
-    for pair in pairs:
-        judge(*pair)
-    return time.process_time() - begun
+def undecided(answers: list[str]) -> None:
+    """The verifier decides none of these answers, and starts no process for them."""
+    with Verifier(VerifierSettings(max_timeouts=1.0)) as verifier:
+        assert not verifier.correct([["1/2"]] * len(answers), answers).decided.any()

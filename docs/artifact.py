@@ -146,15 +146,6 @@ def shown(exhibits: list[Exhibit], claims: Iterable[Claim], jobs: list[Job], dig
     return "\n".join([*lines, "", "The claims, by the table or figure that shows their numbers:", "", *told])
 
 
-def with_block(text: str, name: str, block: str) -> str:
-    """The page with another text between two marks."""
-    marks = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
-    new, count = re.subn(rf"(?<={marks[0]}).*?(?={marks[1]})", lambda _: block, text, flags=re.DOTALL)
-    if count != 1:
-        raise SystemExit(f"{PAGE}: the marks of {name!r} are missing; restore them from the repository")
-    return new
-
-
 def _minutes(jobs: list[Job]) -> str:
     return f"{sum(job.seconds for job in jobs) / 60:.1f} min"
 
@@ -177,6 +168,8 @@ def _size(path: Path) -> int:
 
 def main() -> None:
     """Write both blocks of the page."""
+    from gallery import with_section  # beside this file, which tests load by its path
+
     results = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "results").resolve()
     if owner_of(results) != "embedded":
         raise SystemExit(f"{results} is not that of the embedded study: `make clean reproduce` first")
@@ -184,8 +177,8 @@ def main() -> None:
     claims, known = read_claims(ROOT / "config/paper/claims.yaml"), json.loads(DIGESTS.read_text(encoding="utf-8"))
     digests = {name: value for stage in known["digests"].values() for name, value in stage.items()}
     jobs = jobs_of(planned(), results)
-    page = with_block(PAGE.read_text(encoding="utf-8"), "measured", measured(jobs))
-    PAGE.write_text(with_block(page, "shown", shown(exhibits, claims, jobs, digests)), encoding="utf-8")
+    page = with_section(PAGE.read_text(encoding="utf-8"), "measured", measured(jobs))
+    PAGE.write_text(with_section(page, "shown", shown(exhibits, claims, jobs, digests)), encoding="utf-8")
 
 
 if __name__ == "__main__":

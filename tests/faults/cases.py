@@ -24,21 +24,14 @@ Prepare = Callable[[Path], object]
 
 @dataclass(frozen=True)
 class Case:
-    """One fault and the command that meets it.
-
-    Attributes:
-        kind: Row of the report.
-        name: The fault in words.
-        command: The command that runs.
-        prepare: Makes the fault.
-        given: True of a user's own file, which nobody can tell from the one that was meant if it is readable.
-    """
+    """One fault in words, the row of the report to which it belongs, and the command that meets it."""
 
     kind: str
     name: str
     command: Command
     prepare: Prepare
     given: bool = False
+    """True of a user's own file, which nobody can tell from the one that was meant if it is readable."""
 
 
 def _flipped(content: bytes, share: float) -> bytes:

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/support")]
 
 import started  # noqa: E402 (its folder is in the path only now)
+from smoke_study import CONFIG, flags_of  # noqa: E402
 
 SMALL = "--widths 16 8 --seeds 42 137 --passes 2"
 """Flags of a small companion."""
@@ -24,13 +25,7 @@ WRITTEN = ("--output", "--run-folder", "--cost", "--resamples")
 
 @dataclass(frozen=True)
 class Command:
-    """A command that reads files, and what it writes.
-
-    Attributes:
-        words: Its words; paths are relative to the folder of the world.
-        reads: Files and folders that it reads.
-        writes: Files and folders that it writes.
-    """
+    """A command, and the files and folders that it reads and writes, relative to the folder of the world."""
 
     words: tuple[str, ...]
     reads: tuple[str, ...]
@@ -100,8 +95,7 @@ def _cocal(folder: Path, *words: object) -> None:
 
 def make_study(folder: Path, finished: Path | None) -> dict[str, Command]:
     """The smoke study, made here or copied from where it is finished; its light jobs by what they write."""
-    snakemake = ["snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder, "--cores", "2"]
-    snakemake += ["--workflow-profile", ROOT / "profiles/default", "--configfile", ROOT / "config/smoke.yaml"]
+    snakemake = ["snakemake", *flags_of(folder, CONFIG)]
     if finished:
         shutil.copytree(finished, folder, symlinks=True)
     else:

@@ -5,17 +5,6 @@ import sys
 
 import pytest
 
-ROW = {
-    "benchmark": "sums",
-    "case": "100 rows",
-    "seconds": 0.0025,
-    "peer": "a loop",
-    "peer_seconds": 0.5,
-    "ratio": 200.0,
-    "note": "",
-}
-ALONE = {"peer": None, "peer_seconds": None, "ratio": None}
-
 
 @pytest.fixture
 def runner(repository, monkeypatch):
@@ -26,15 +15,15 @@ def runner(repository, monkeypatch):
 
 
 def add(folder, name: str, body: str) -> None:
-    (folder / f"{name}.py").write_text(f'"""A benchmark."""\n\n\ndef measure(quick):\n    {body}\n')
+    (folder / f"{name}.py").write_text(f"from timing import row\n\n\ndef measure(quick):\n    {body}\n")
 
 
 def test_a_run_writes_what_it_measured_those_on_a_gpu_last(runner, repository, tmp_path, capsys):
     names = set(runner.found(repository / "benchmarks"))
-    assert ({"metrics", "extraction"} <= names, {"run", "paper", "startup"} & names) == (True, set())
-    add(tmp_path, "first", f"return [{ROW | ALONE | {'benchmark': 'fits on GPU'}} | {{'note': str(quick)}}]")
-    add(tmp_path, "second", f"return [{ROW}, {ROW | {'case': '200 rows', 'seconds': 75.0, 'ratio': 0.5}}]")
-    (tmp_path / "helper.py").write_text("raise RuntimeError('not a benchmark')")
+    assert ({"metrics", "extraction"} <= names, {"run", "paper", "timing"} & names) == (True, set())
+    add(tmp_path, "first", "return [row('fits on GPU', '100 rows', 0.0025, note=str(quick))]")
+    second = "row('sums', '100 rows', 0.0025, 'a loop', 0.5), row('sums', '200 rows', 75.0, 'a loop', 3.0, ratio=0.5)"
+    add(tmp_path, "second", f"return [{second}]")
     output = tmp_path / "summary.md"
     assert runner.main(["--quick", "--output", str(output)], tmp_path) == 0
     written = output.read_text()
@@ -52,8 +41,6 @@ def test_a_run_writes_what_it_measured_those_on_a_gpu_last(runner, repository, t
     ("body", "message"),
     [
         ("return [1 / 0]", "benchmark broken failed: ZeroDivisionError: division by zero"),
-        ("return [{'case': 'x'}]", "a row has the keys case; needed are benchmark, case, "),
-        (f"return [{ROW | {'seconds': 0.0}}]", "100 rows took 0.0 s"),
         ("import os; os._exit(3)", "benchmark broken failed: BrokenProcessPool"),
     ],
 )

@@ -11,28 +11,20 @@ import cocal
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = {*re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()}
-PAGES = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "config/README.md", "docs/artifact.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "config/README.md", "docs/artifact.md")
 
 
 def _read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def _ci() -> dict:
-    return yaml.safe_load(_read(".github/workflows/ci.yml"))["jobs"]["make"]
-
-
 def test_workflows_and_hooks_call_targets_that_there_are():
-    job = _ci()
+    """The workflow tries what the project's own script tries."""
+    job, own = yaml.safe_load(_read(".github/workflows/ci.yml"))["jobs"]["make"], _read(".ci/run")
     assert job["steps"][-1]["run"] == "make ${{ matrix.target }}"
-    assert {*job["strategy"]["matrix"]["target"]} <= TARGETS
+    assert {*re.findall(r"^make (\S+)$", own, re.MULTILINE)} <= {*job["strategy"]["matrix"]["target"]} <= TARGETS
     hooks = [hook for repo in yaml.safe_load(_read(".pre-commit-config.yaml"))["repos"] for hook in repo["hooks"]]
     assert [hook["entry"] for hook in hooks] == ["make lint"]
-
-
-def test_the_workflow_tries_what_the_project_s_own_script_tries():
-    own = re.findall(r"^make (\S+)$", _read(".ci/run"), re.MULTILINE)
-    assert {*own} <= {*_ci()["strategy"]["matrix"]["target"]}
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,4 +1,4 @@
-"""README and documentation: every command is known, one of each kind is run, and the site is built."""
+"""README and documentation: every command is known, and the site is built."""
 
 import re
 import shlex
@@ -39,9 +39,9 @@ def _commands(text: str) -> list[str]:
     return list(dict.fromkeys(filter(None, found)))
 
 
-def _said(*words: str, fails: bool = False, cwd: Path = ROOT) -> str:
+def _said(*words: str, cwd: Path = ROOT) -> str:
     done = started.run(words, cwd)
-    assert (done.returncode != 0) == fails, (done.stdout + done.stderr)[-3000:]
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     return done.stdout + done.stderr
 
 
@@ -97,61 +97,16 @@ def _pip(words: list[str]) -> None:
     assert {*filter(None, re.fullmatch(r"\.(?:\[(.*)\])?", place).groups())} <= {*extras}
 
 
-RUNNERS = {
-    "snakemake": _snakemake,
-    "cocal": _cocal,
-    "make": _make,
-    "pip": _pip,
-    "export": _shell,
-    "source": _shell,
-}
+RUNNERS = {"snakemake": _snakemake, "cocal": _cocal, "make": _make, "pip": _pip, "export": _shell, "source": _shell}
 
 
-def _try(command: str) -> None:
+@pytest.mark.parametrize("command", _commands(PAGES))
+def test_every_command_is_known(command):
     program, *words = shlex.split(command)
     if program.startswith("--"):
         return _flag([program, *words])
     assert program in RUNNERS, f"README.md or docs: no test knows how to run {command!r}"
     RUNNERS[program](words)
-
-
-@pytest.mark.parametrize("command", _commands(PAGES))
-def test_every_command_is_known(command):
-    _try(command)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["", "--profile", "--report", "--unlock"])
-def test_commands_of_each_kind_run(kind, tmp_path):
-    """A dry-run into an empty folder; a report comes as far as the missing files."""
-    kinds = {"--profile", "--report", "--unlock"}
-    given = (shlex.split(command) for command in _commands(PAGES) if command.startswith("snakemake "))
-    words = next(words for words in given if kinds & {*words} == {*kind.split()})
-    if "--directory" in words:  # a folder of this test's instead
-        del words[words.index("--directory") : words.index("--directory") + 2]
-    command = [*words, "--directory", tmp_path]
-    if kind == "--report":
-        assert "verdict.html marked for report but does not exist" in _said(*command, fails=True)
-    else:
-        flags = [] if kind == "--unlock" else ["--dry-run"]
-        assert ("Job stats:" if flags else "Unlocked") in _said(*command, *flags)
-
-
-@pytest.mark.slow
-def test_a_plan_prints_the_costs(tmp_path):
-    command = next(command for command in _commands(PAGES) if command.startswith("cocal plan "))
-    assert "GPU-hours" in _said(*command.split(), "--directory", tmp_path)
-
-
-def test_a_wrong_command_would_be_noticed():
-    text = "Type `cocal plan --studie x`, `make\nnothing-of-that-name` or `--confg a=b` and `--config\na`; "
-    text += "`results/` is no command.\n\n"
-    text += '```\nsnakemake --config \'{"companion": {"passes": 10}}\'   # JSON\n  trainer --fast\n```\n'
-    commands = _commands(text)
-    assert len(commands) == 6
-    for command in commands:
-        with pytest.raises((AssertionError, SystemExit, ValueError)):
-            _try(command)
 
 
 @pytest.mark.slow
@@ -176,12 +131,6 @@ def test_the_readme_is_short():
     assert len(README.split()) <= 1200
 
 
-def test_links_and_images_of_the_readme_exist():
-    targets = re.findall(r"\]\((?!https?:)([^)#]+)", README)
-    assert "docs/what-holds.md" in targets
-    assert [target for target in targets if not (ROOT / target).exists()] == []
-
-
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path):
     """Links between pages are checked. A key, a command and a column of a table have found their way into it."""
@@ -189,9 +138,6 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     (tmp_path / "README.md").write_text(README, encoding="utf-8")
     said = _said(sys.executable, "-m", "sphinx", "-W", "--keep-going", "-b", "html", pages, tmp_path / "site")
     assert "build succeeded" in said
-    for page, held in {
-        "configuration": "advantage_scale",
-        "commands": "--max-risk",
-        "contracts": "group_accuracy",
-    }.items():
+    held_by = {"configuration": "advantage_scale", "commands": "--max-risk", "contracts": "group_accuracy"}
+    for page, held in held_by.items():
         assert held in (tmp_path / f"site/reference/{page}.html").read_text(encoding="utf-8")

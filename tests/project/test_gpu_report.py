@@ -2,7 +2,6 @@
 
 import importlib
 import re
-import shutil
 import sys
 import time
 from contextlib import suppress
@@ -54,11 +53,3 @@ def _runs(number: str) -> bool:
     with suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{number}/stat").read_text().rpartition(") ")[2][0] != "Z"
     return False
-
-
-@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="a GPU is there")
-def test_a_machine_without_a_gpu_is_told_so(repository, tmp_path):
-    done = started.run([sys.executable, repository / "benchmarks/gpu.py", "--output", tmp_path / "gpu.md"])
-    assert done.returncode == 2
-    assert "there is no GPU to try: run `make gpu` on a machine with one" in done.stderr
-    assert not (tmp_path / "gpu.md").exists()

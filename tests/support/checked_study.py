@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+import sample_predictions
 from cocal.cli import main
-from cocal.companion.supervision import in_validation
 from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
 from cocal_study.checks.training import Fit, read_table
@@ -22,30 +22,12 @@ COMPANIONS += ["resampled=companions/postcal/steps-1-validation-3", "resampled=c
 def predicted(method: str, seed: int = -1, source_step: int = -1, **changes) -> pd.DataFrame:
     """Predictions of one method and seed on ten responses; equal for equal arguments."""
     outcome = np.random.default_rng(0)
-    draw = np.random.default_rng([seed + 1, source_step + 1, *method.encode()])
-    columns = {
-        "backbone": "tiny",
-        "algorithm": "grpo",
-        "step": 3,
-        "dataset": "sums",
-        "question_id": [f"q-{i}" for i in range(10)],
-        "response_id": np.arange(10),
-        "method": method,
-        "seed": seed,
-        "source_step": source_step,
-        "validation_step": -1 if source_step < 0 else 3,
-        "layer": -1 if source_step < 0 else 2,
-        "pooling": "" if source_step < 0 else "last+mean",
-        "confidence": draw.random(10),
-        "valid": True,
-        "correct": outcome.random(10) < 0.5,
-        "truncated": outcome.random(10) < 0.2,
-        "answered": True,
-        "decided": True,
-        "exact_match": None,
-        "p_true_mass": np.nan,
-    }
-    return pd.DataFrame(columns | changes)
+    correct, truncated = outcome.random(10) < 0.5, outcome.random(10) < 0.2
+    correct = changes.pop("correct", correct)
+    confidence = np.random.default_rng([seed + 1, source_step + 1, *method.encode()]).random(10)
+    place = {"backbone": "tiny", "step": 3, "dataset": "sums", "question_id": [f"q-{i}" for i in range(10)]}
+    place |= {"validation_step": -1 if seed < 0 else 3, "truncated": truncated}
+    return sample_predictions.predicted(method, seed, confidence, correct, source_step, **(place | changes))
 
 
 def main_predictions() -> pd.DataFrame:
@@ -83,25 +65,15 @@ class Study:
 
     def command(self, companions: list[str] = COMPANIONS) -> list[str]:
         folder = self.folder
-        return [
-            "checks",
-            "--settings",
-            SETTINGS.model_dump_json(),
-            "--backbone=tiny",
-            f"--rollouts={folder / 'grpo/rollouts'}",
-            f"--resampled={folder / 'postcal/rollouts'}",
-            f"--questions={folder / 'grpo/questions.parquet'}",
-            "--companions",
-            *(word.replace("=", f"={folder}/") for word in companions),
-            "--predictions",
-            *(str(folder / f"{name}.parquet") for name in ("base", "main", "sweep")),
-            f"--output={folder / 'checks.json'}",
-        ]
+        words = ["checks", "--settings", SETTINGS.model_dump_json(), "--backbone=tiny"]
+        words += [f"--rollouts={folder / 'grpo/rollouts'}", f"--resampled={folder / 'postcal/rollouts'}"]
+        words += [f"--questions={folder / 'grpo/questions.parquet'}", f"--output={folder / 'checks.json'}"]
+        words += ["--companions", *(word.replace("=", f"={folder}/") for word in companions)]
+        return [*words, "--predictions", *(str(folder / f"{name}.parquet") for name in ("base", "main", "sweep"))]
 
 
 def held_out_of(table: pd.DataFrame) -> np.ndarray:
-    texts = small_run(Path()).questions["question"]
-    return in_validation(table["question"], texts, SETTINGS.validation_share, SETTINGS.split_seed)
+    return small_run(Path()).held_out(table)
 
 
 def sound_study(folder: Path) -> Study:

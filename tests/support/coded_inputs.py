@@ -105,20 +105,14 @@ def coded_scores(windows, steps: int) -> pd.DataFrame:
 
 def coded_rollouts() -> dict[str, pd.DataFrame]:
     """Rollouts of GRPO, RLCR and DCPO in the paper's number; each algorithm, step and level has shares of its own."""
-    return {name: _rollouts(place) for place, name in enumerate(("grpo", "rlcr", "dcpo"))}
-
-
-def _rollouts(place: int) -> pd.DataFrame:
-    draw = np.random.default_rng(place)
-    step, question = np.repeat(np.arange(1, 121), 2048), draw.integers(60, size=245_760)
-    return pd.DataFrame(
-        {
-            "question_id": [f"q-{number}" for number in question],
-            "step": step,
-            "truncated": draw.random(len(step)) < 0.1 + 0.04 * (question % 6) + 0.03 * place,
-            "correct": draw.random(len(step)) < 0.4 + 0.05 * place + step / 400,
-        }
-    )
+    found = {}
+    for place, name in enumerate(("grpo", "rlcr", "dcpo")):
+        draw = np.random.default_rng(place)
+        step, question = np.repeat(np.arange(1, 121), 2048), draw.integers(60, size=245_760)
+        found[name] = pd.DataFrame({"question_id": [f"q-{number}" for number in question], "step": step})
+        found[name]["truncated"] = draw.random(len(step)) < 0.1 + 0.04 * (question % 6) + 0.03 * place
+        found[name]["correct"] = draw.random(len(step)) < 0.4 + 0.05 * place + step / 400
+    return found
 
 
 def coded_questions() -> pd.DataFrame:

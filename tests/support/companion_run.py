@@ -34,16 +34,8 @@ class Run:
         for step, rows in self.responses.groupby("step"):
             write_frame(self.folder / "rollouts" / f"step-{step:05d}.parquet", rows, RESPONSES, {})
         write_frame(self.folder / "questions.parquet", self.questions, QUESTIONS, {})
-        writer = create_features(
-            self.folder / "features.zarr",
-            responses=len(self.responses),
-            layers=LAYERS,
-            hidden=HIDDEN,
-            rows_per_chunk=PER_STEP,
-            dtype=dtype,
-            attributes={"digest": "abc"},
-        )
-        writer.write(0, self.responses, self.features)
+        options = {"rows_per_chunk": PER_STEP, "dtype": dtype, "attributes": {"digest": "abc"}}
+        write_states(self.folder / "features.zarr", self.responses, self.features, LAYERS, **options)
         return self
 
     def read(self, steps: int = STEPS) -> pd.DataFrame:
@@ -68,6 +60,13 @@ class Run:
         inputs = [f"--{name.split('.')[0]}={self.folder / name}" for name in places]
         settings = SETTINGS.model_dump_json()
         return ["companions", "--settings", settings, *inputs, "--steps", "2", f"--output={output}", *flags]
+
+
+def write_states(path: Path, rows: pd.DataFrame, states: np.ndarray, layers: list[int], **options) -> None:
+    """A store of features (rows, layers, poolings, hidden), float32 unless the options of `create_features` differ."""
+    options = {"rows_per_chunk": len(rows), "dtype": "float32"} | options
+    writer = create_features(path, responses=len(rows), layers=layers, hidden=states.shape[-1], **options)
+    writer.write(0, rows, states)
 
 
 def small_run(folder: Path, seed: int = 0) -> Run:
@@ -96,16 +95,12 @@ def small_run(folder: Path, seed: int = 0) -> Run:
             "truncated": truncated,
             "mean_logprob": -(1 + np.arange(count) % 7) / 8,
             "answer": "1",
-            "answer_class": np.nan,
             "correct": correct,
             "exact_match": None,
             "decided": True,
             "group_accuracy": np.repeat(correct.reshape(-1, GROUP).mean(axis=1), GROUP),
             "reward_task": correct.astype(float),
-            "reward_calibration": np.nan,
-            "confidence": np.nan,
-            "p_true": np.nan,
-            "p_true_mass": np.nan,
+            **dict.fromkeys(("answer_class", "reward_calibration", "confidence", "p_true", "p_true_mass"), np.nan),
         }
     )
     texts = {f"q-{k}": f"What is {k} + {k}?" for k in range(45)}

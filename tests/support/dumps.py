@@ -1,6 +1,7 @@
 """Rollouts of the micro policy, and the same rollouts as other engines dump them."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -48,32 +49,40 @@ def sampled(policy: Policy, questions: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def slime_samples(frame: pd.DataFrame, tokenizer) -> list[dict]:
-    """One step as slime's samples (`Sample.to_dict`): the fields that are read, and some of the others."""
-    return [
-        {
-            "group_index": place // GROUP,
-            "index": place,
-            "prompt": tokenizer.decode(row.prompt_ids),
-            "tokens": [*row.prompt_ids, *row.response_ids],
-            "response": tokenizer.decode(row.response_ids),
-            "response_length": row.length,
-            "label": "unused",
-            "reward": {"acc": float(row.correct)},
-            "loss_mask": [1] * row.length,
-            "rollout_log_probs": [float(value) for value in row.logprobs],
-            "status": "truncated" if row.truncated else "completed",
-            "metadata": {},
-        }
-        for place, row in enumerate(frame.itertuples())
-    ]
+def json_lines(path: Path, rows: list[dict]) -> None:
+    """Write JSON lines, whose lists and numbers may be NumPy's; folders above are made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = (json.dumps(row, ensure_ascii=False, default=lambda found: found.tolist()) for row in rows)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def steps_of(rollouts: pd.DataFrame) -> Iterator[tuple[int, list]]:
+    """Each step with its rows, whose indices count within the step."""
+    for step, frame in rollouts.groupby("step"):
+        yield int(step), list(frame.reset_index(drop=True).itertuples())
 
 
 def write_slime(folder: Path, rollouts: pd.DataFrame, tokenizer) -> Path:
-    """slime's dumps; a step's groups lie as they were finished, not as they were asked."""
+    """slime's dumps (`Sample.to_dict`); a step's groups lie as they were finished, not as they were asked."""
     folder.mkdir(parents=True)
-    for step, frame in rollouts.groupby("step"):
-        samples = slime_samples(frame, tokenizer)
+    for step, rows in steps_of(rollouts):
+        samples = [
+            {
+                "group_index": row.Index // GROUP,
+                "index": row.Index,
+                "prompt": tokenizer.decode(row.prompt_ids),
+                "tokens": [*row.prompt_ids, *row.response_ids],
+                "response": tokenizer.decode(row.response_ids),
+                "response_length": row.length,
+                "label": "unused",
+                "reward": {"acc": float(row.correct)},
+                "loss_mask": [1] * row.length,
+                "rollout_log_probs": [float(value) for value in row.logprobs],
+                "status": "truncated" if row.truncated else "completed",
+                "metadata": {},
+            }
+            for row in rows
+        ]
         torch.save({"rollout_id": step - 1, "samples": samples}, folder / f"{step - 1}.pt")
     torch.save({"samples": []}, folder / "eval_0.pt")
     return folder
@@ -81,86 +90,65 @@ def write_slime(folder: Path, rollouts: pd.DataFrame, tokenizer) -> Path:
 
 def write_jsonl(folder: Path, rollouts: pd.DataFrame, logprobs: bool = True) -> Path:
     """JSON lines that name their questions."""
-    folder.mkdir(parents=True)
-    for step, frame in rollouts.groupby("step"):
-        rows = [
-            {
-                "group": place // GROUP,
-                "question_id": row.question_id,
-                "prompt_ids": list(row.prompt_ids),
-                "response_ids": list(row.response_ids),
-                "truncated": row.truncated,
-                "reward": int(row.correct),
-            }
-            | ({"logprobs": [float(value) for value in row.logprobs]} if logprobs else {})
-            for place, row in enumerate(frame.itertuples())
-        ]
-        (folder / f"step-{step:05d}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    names = ["question_id", "prompt_ids", "response_ids", "truncated", *(["logprobs"] if logprobs else [])]
+    for step, rows in steps_of(rollouts):
+        lines = [{name: getattr(row, name) for name in names} for row in rows]
+        more = [{"group": row.Index // GROUP, "reward": int(row.correct)} for row in rows]
+        json_lines(folder / f"step-{step:05d}.jsonl", [one | other for one, other in zip(lines, more, strict=True)])
     return folder
 
 
 def write_traces(folder: Path, rollouts: pd.DataFrame) -> Path:
     """open-instruct's traces (`_save_rollouts` of `rl_utils.py`): all steps in one file, beside one about the run."""
-    folder.mkdir(parents=True)
-    (folder / "run__1_metadata.jsonl").write_text(json.dumps({"run_name": "run", "git_commit": "1"}) + "\n")
-    rows = [
+    json_lines(folder / "run__1_metadata.jsonl", [{"run_name": "run", "git_commit": "1"}])
+    lines = [
         {
-            "step": int(step),
-            "sample_idx": place,
-            "prompt_idx": place // GROUP,
-            "prompt_tokens": [int(one) for one in row.prompt_ids],
-            "response_tokens": [int(one) for one in row.response_ids],
+            "step": step,
+            "sample_idx": row.Index,
+            "prompt_idx": row.Index // GROUP,
+            "prompt_tokens": row.prompt_ids,
+            "response_tokens": row.response_ids,
             "reward": 10.0 * row.correct,
             "advantage": 0.0,
             "finish_reason": row.finish_reason,
             "logprobs": None,
         }
-        for step, frame in rollouts.groupby("step")
-        for place, row in enumerate(frame.itertuples())
+        for step, rows in steps_of(rollouts)
+        for row in rows
     ]
-    (folder / "run__1_rollouts_000000.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    json_lines(folder / "run__1_rollouts_000000.jsonl", lines)
     return folder
 
 
 def write_episodes(folder: Path, rollouts: pd.DataFrame, subset: str = "all") -> Path:
     """prime-rl's traces (`FileMonitor.log_episodes`, and `Episode.to_record` of verifiers 0.4) of an environment of one
     turn: all fields that are read, and some of the others."""
-    for step, frame in rollouts.groupby("step"):
-        path = folder / f"rollouts/step_{step}/train/{subset}/traces.jsonl"
-        path.parent.mkdir(parents=True)
-        records = [_episode(row, f"group-{step}-{place // GROUP}") for place, row in enumerate(frame.itertuples())]
-        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    for step, rows in steps_of(rollouts):
+        records = [_episode(row, f"group-{step}-{row.Index // GROUP}") for row in rows]
+        json_lines(folder / f"rollouts/step_{step}/train/{subset}/traces.jsonl", records)
     return folder
 
 
 def _episode(row, group: str) -> dict:
-    prompt, response = ([int(one) for one in ids] for ids in (row.prompt_ids, row.response_ids))
+    *before, last = row.prompt_ids
     task = {"type": "Sums", "data": {"prompt": "1 + 1"}, "key": row.question_id, "hash": "f00d"}
-    question = {
-        "message": {"role": "user", "content": "1 + 1"},
-        "sampled": False,
-        "token_ids": prompt[:-1],
-        "mask": [False] * (len(prompt) - 1),
-    }
+    question = {"message": {"role": "user", "content": "1 + 1"}, "sampled": False, "token_ids": before}
     answer = {  # the generation prompt goes before the response
         "parent": 0,
         "message": {"role": "assistant", "content": row.text},
         "sampled": True,
-        "token_ids": [prompt[-1], *response],
-        "mask": [False, *[True] * len(response)],
-        "is_content": [],
-        "logprobs": [float(one) for one in row.logprobs],
+        "token_ids": [last, *row.response_ids],
+        "mask": [False, *[True] * row.length],
+        "logprobs": row.logprobs,
     }
     trace = {
-        "id": f"trace-{row.response_id}",
         "task": task,
         "agent": {"config": {}, "name": "agent", "trainable": True},
-        "nodes": [question, answer],
+        "nodes": [question | {"mask": [False] * len(before)}, answer],
         "calls": [{"node": 1, "finish_reason": row.finish_reason, "time": {"start": 1.5, "end": 2.5}}],
         "rewards": {"correct": {"score": float(row.correct), "weight": 1.0}},
         "ok": True,
         "stop_condition": "agent_completed",
-        "errors": [],
     }
     return {"id": f"e-{row.response_id}", "task": task, "group": {"id": group}, "ok": True, "traces": [trace]}
 
@@ -168,18 +156,16 @@ def _episode(row, group: str) -> dict:
 def write_completions(folder: Path, rollouts: pd.DataFrame, questions: pd.DataFrame, spacing: int) -> Path:
     """TRL's `log_completions` of a training with `spacing` updates a step."""
     folder.mkdir(parents=True)
-    texts = questions.set_index("question_id")["question"]
+    texts, prompts = questions.set_index("question_id")["question"], Prompts("tiny")
     for step, frame in rollouts.groupby("step"):
+        asked = [prompts.message("answer", texts[name]) for name in frame["question_id"]]
         table = pd.DataFrame(
             {
                 "step": step * spacing,
-                "prompt": [
-                    [{"role": "user", "content": Prompts("tiny").message("answer", texts[name])}]
-                    for name in frame["question_id"]
-                ],
+                "prompt": [[{"role": "user", "content": text}] for text in asked],
                 "completion": [[{"role": "assistant", "content": text}] for text in frame["text"]],
                 "correctness": frame["correct"].astype(float).to_numpy(),
-                "advantage": np.zeros(len(frame)),
+                "advantage": 0.0,
             }
         )
         table.to_parquet(folder / f"completions_{step * spacing:05d}.parquet")

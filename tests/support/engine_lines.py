@@ -5,101 +5,88 @@ from pathlib import Path
 
 import pandas as pd
 
-from dumps import GROUP
-
-
-def _lines(path: Path, rows: list[dict]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+from dumps import GROUP, json_lines, steps_of
 
 
 def write_nemo(folder: Path, rollouts: pd.DataFrame, pad: int) -> Path:
     """NeMo-RL's `log_batched_dict_as_jsonl` of `train_data_step1.jsonl` (`grpo.py`): slices of one sample, whose ids
     are padded on the right to the longest of the step."""
-    for step, frame in rollouts.groupby("step"):
-        whole = [[*map(int, row.prompt_ids), *map(int, row.response_ids)] for row in frame.itertuples()]
+    for step, rows in steps_of(rollouts):
+        whole = [[*row.prompt_ids, *row.response_ids] for row in rows]
         longest = max(map(len, whole))
-        rows = []
-        for place, (ids, row) in enumerate(zip(whole, frame.itertuples(), strict=True)):
-            mask = [0] * len(row.prompt_ids) + [1] * row.length + [0] * (longest - len(ids))
-            rows.append(
-                {
-                    "content": ["1 + 1" + row.text],
-                    "rewards": [float(row.correct)],
-                    "input_lengths": [len(ids)],
-                    "token_ids": [ids + [pad] * (longest - len(ids))],
-                    "token_loss_mask": [mask],
-                    "sample_loss_mask": [1.0],
-                    "advantages": [[0.5 * one for one in mask]],
-                    "generation_logprobs": [[-0.25 * one for one in mask]],
-                    "prev_logprobs": [[-0.25 * one for one in mask]],
-                    "idx": place,
-                }
-            )
-        _lines(folder / f"train_data_step{step}.jsonl", rows)
+        lines = [
+            {
+                "content": ["1 + 1" + row.text],
+                "rewards": [float(row.correct)],
+                "input_lengths": [len(ids)],
+                "token_ids": [ids + [pad] * (longest - len(ids))],
+                "token_loss_mask": [[0] * len(row.prompt_ids) + [1] * row.length + [0] * (longest - len(ids))],
+                "sample_loss_mask": [1.0],
+                "generation_logprobs": [[-0.25] * longest],
+                "idx": row.Index,
+            }
+            for ids, row in zip(whole, rows, strict=True)
+        ]
+        json_lines(folder / f"train_data_step{step}.jsonl", lines)
     return folder
 
 
 def write_roll(folder: Path, rollouts: pd.DataFrame, questions: pd.Series) -> Path:
     """ROLL's `dump_rollout_to_specific_path` (`roll/pipeline/rlvr/utils.py`): a line with a column for every field."""
-    for step, frame in rollouts.groupby("step"):
-        asked = [questions[name] for name in frame["question_id"]]
+    for step, rows in steps_of(rollouts):
+        asked = [questions[row.question_id] for row in rows]
         columns = {
-            "id": frame["question_id"].tolist(),
-            "domain": ["math_rule"] * len(frame),
+            "id": [row.question_id for row in rows],
+            "domain": ["math_rule"] * len(rows),
             "prompt": asked,
             "messages": [json.dumps([{"role": "user", "content": text}]) for text in asked],
-            "ground_truth": ["?"] * len(frame),
-            "responses": frame["text"].tolist(),
-            "scores": frame["correct"].astype(float).tolist(),
-            "sampling_params": [json.dumps({"generation_config": {"temperature": 0.99}})] * len(frame),
-            "global_step": [int(step) - 1] * len(frame),
+            "responses": [row.text for row in rows],
+            "scores": [float(row.correct) for row in rows],
+            "global_step": [step - 1] * len(rows),
         }
-        _lines(folder / f"rollout_dump_data.step_{step - 1}.jsonl", [columns])
+        json_lines(folder / f"rollout_dump_data.step_{step - 1}.jsonl", [columns])
     return folder
 
 
 def write_areal(folder: Path, rollouts: pd.DataFrame, tokenizer) -> Path:
     """AReaL's `_dump_trajectory` (`areal/infra/workflow_executor.py`): a file for each task in a folder for the version
     of the weights; texts have their special tokens."""
-    for step, frame in rollouts.groupby("step"):
-        rows = list(frame.itertuples())
+    for step, rows in steps_of(rollouts):
         for task in range(0, len(rows), GROUP):
-            number = 100 * int(step) + task // GROUP
+            number = 100 * step + task // GROUP
             records = [
                 {
                     "task_id": number,
                     "sample_idx": place,
                     "seqlen": len(row.prompt_ids) + row.length,
                     "prompt_len": len(row.prompt_ids),
-                    "head_version": max(0, int(step) - 2),
-                    "tail_version": int(step) - 1,
+                    "head_version": max(0, step - 2),
+                    "tail_version": step - 1,
                     "reward": float(row.correct),
                     "prompt": tokenizer.decode(row.prompt_ids),
                     "completion": tokenizer.decode(row.response_ids),
                 }
                 for place, row in enumerate(rows[task : task + GROUP])
             ]
-            _lines(folder / str(step - 1) / f"{number}.jsonl", records)
+            json_lines(folder / str(step - 1) / f"{number}.jsonl", records)
     return folder
 
 
 def write_skyrl(folder: Path, rollouts: pd.DataFrame, tokenizer) -> Path:
     """SkyRL's `dump_per_dataset_eval_results` (`skyrl/train/utils/trainer_utils.py`): a file for each data source
     beside one of metrics; a score may be that of every token."""
-    for step, frame in rollouts.groupby("step"):
-        rows = [
+    for step, rows in steps_of(rollouts):
+        lines = [
             {
                 "input_prompt": tokenizer.decode(row.prompt_ids),
                 "output_response": tokenizer.decode(row.response_ids),
                 "score": [0.0] * (row.length - 1) + [float(row.correct)] if step > 1 else float(row.correct),
                 "stop_reason": row.finish_reason,
                 "env_class": "gsm8k",
-                "env_extras": {"data_source": "sums"},
                 "data_source": "sums",
             }
-            for row in frame.itertuples()
+            for row in rows
         ]
-        _lines(folder / f"global_step_{5 * step}_evals/sums.jsonl", rows)
-        _lines(folder / f"global_step_{5 * step}_evals/aggregated_results.jsonl", [{"eval/all/avg_score": 0.5}])
+        json_lines(folder / f"global_step_{5 * step}_evals/sums.jsonl", lines)
+        json_lines(folder / f"global_step_{5 * step}_evals/aggregated_results.jsonl", [{"eval/all/avg_score": 0.5}])
     return folder

@@ -6,8 +6,6 @@ import torch
 
 from cocal.companion.companions import Companions, build_model, save_companions
 from cocal.companion.settings import CompanionSettings
-from cocal.companion.spec import CompanionSpec
-from cocal.features.store import create_features
 from cocal.store import atomic_path, write_frame
 from cocal.store.contracts import PREDICTIONS, RESPONSES
 from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
@@ -16,6 +14,8 @@ from cocal_study.methods.companion_scores import load_experiences
 from cocal_study.methods.predictions import Checkpoint, predict
 from cocal_study.methods.responses import Inputs
 from cocal_study.planning.orders import ORDERS
+from coded_inputs import coded_specs
+from companion_run import write_states
 
 POOL = 10
 QUESTIONS = 4
@@ -58,9 +58,7 @@ def responses(pool=POOL, seed=0):
             "exact_match": None,
             "decided": True,
             "group_accuracy": correct.reshape(QUESTIONS, pool).mean(axis=1).repeat(pool),
-            "reward_task": np.nan,
-            "reward_calibration": np.nan,
-            "confidence": np.nan,
+            **dict.fromkeys(("reward_task", "reward_calibration", "confidence"), np.nan),
             "p_true": np.where(asked := np.tile(np.arange(pool), QUESTIONS) < SAMPLES, rng.random(n), np.nan),
             "p_true_mass": np.where(asked, 0.7 + 0.3 * rng.random(n), np.nan),
         }
@@ -79,19 +77,9 @@ def write_responses(folder, frame):
 def write_features(folder, frame, task_response=False):
     """Features of the evaluated responses, in an order of their own; poolings last, mean, prompt."""
     evaluated = frame[frame["sample"] < SAMPLES].iloc[::-1]
-    n = len(evaluated)
-    values = np.random.default_rng(1).normal(size=(n, 2, 3, HIDDEN)).astype(np.float32)
-    writer = create_features(
-        folder / "sums.zarr",
-        responses=n,
-        layers=[0, 1],
-        hidden=HIDDEN,
-        rows_per_chunk=n,
-        dtype="float32",
-        poolings=("last", "mean", "prompt"),
-        attributes={"task_response": str(task_response)},
-    )
-    writer.write(0, evaluated, values)
+    values = np.random.default_rng(1).normal(size=(len(evaluated), 2, 3, HIDDEN)).astype(np.float32)
+    options = {"poolings": ("last", "mean", "prompt"), "attributes": {"task_response": str(task_response)}}
+    write_states(folder / "sums.zarr", evaluated, values, [0, 1], **options)
     by_response = pd.Series(list(values), index=evaluated["response_id"])
     return folder, by_response
 
@@ -104,20 +92,10 @@ def write_companions(
     targets = targets or (("question",) if experience == "prompts" else ("group", "binary"))
     poolings = poolings or (("prompt",) if experience == "prompts" else ("last", "mean"))
     settings = CompanionSettings(widths=(4, 3), dropout=(), targets=targets, seeds=SEEDS)
-    spec = CompanionSpec(
-        settings=settings,
-        inputs=len(poolings) * hidden,
-        layer=layer,
-        poolings=poolings,
-        steps=prefix[0],
-        validation_steps=prefix[1],
-        order=ORDERS[experience],
-        shuffle_seed=1 if experience == "resampled" else None,
-        training_responses=1,
-        validation_responses=1,
-        training_error_share=0.5,
-        best_pass=(1,) * len(targets) * len(SEEDS),
-    )
+    changes = {"settings": settings, "inputs": len(poolings) * hidden, "layer": layer, "poolings": poolings}
+    changes |= {"order": ORDERS[experience], "best_pass": (1,) * len(targets) * len(SEEDS)}
+    own, shuffled = coded_specs(prefix[:1], last=prefix[1])
+    spec = (shuffled if experience == "resampled" else own).model_copy(update=changes)
     model = build_model(settings, spec.inputs)
     model.initialise()
     model.output.bias.data += torch.arange(len(spec.members))[:, None] / 2  # members of one seed start equal
@@ -159,16 +137,6 @@ class EvaluatedStudy:
 
 
 def command(tmp_path, output, *extra):
-    return [
-        "predictions",
-        "--samples",
-        SETS.model_dump_json(),
-        "--backbone=tiny",
-        "--algorithm=grpo",
-        f"--step={STEP}",
-        "--responses",
-        f"answer={tmp_path / 'answer'}",
-        f"verbal={tmp_path / 'verbal'}",
-        f"--output={output}",
-        *extra,
-    ]
+    words = ["predictions", "--samples", SETS.model_dump_json(), "--backbone=tiny", "--algorithm=grpo"]
+    words += [f"--step={STEP}", "--responses", f"answer={tmp_path / 'answer'}", f"verbal={tmp_path / 'verbal'}"]
+    return [*words, f"--output={output}", *extra]

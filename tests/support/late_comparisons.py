@@ -7,11 +7,8 @@ from cocal.answers import comparison
 
 
 def waiting(times: int, tries: Path, pairs: list, *bounds: float) -> list[bool]:
-    """`compare_all` in a process that gets the processor late: at the first `times` attempts it waits for 3 s.
-
-    Args:
-        tries: file that holds a character for each attempt.
-    """
+    """`compare_all` in a process that gets the processor late: at the first `times` attempts it waits for 3 s. The file
+    `tries` holds a character for each."""
     real = comparison.compare
 
     def late(gold: str, answer: str) -> bool:

@@ -40,15 +40,8 @@ def micro_trainer(folder: Path, checkpoint: Path, settings: PolicySettings) -> R
 
 
 def train_words(folder: Path, settings: dict, checkpoint: Path, questions: Path, **flags: object) -> list[str]:
-    """The flags of `cocal train` for a run with results in a folder.
-
-    Args:
-        folder: Folder of the results.
-        settings: Settings that differ from the defaults.
-        checkpoint: Base policy.
-        questions: File of the training set.
-        **flags: Further flags, such as `algorithm`; `states` stores those of all blocks.
-    """
+    """The flags of `cocal train` for a run with results in a folder and settings that differ from the defaults; of the
+    further flags, `states` stores those of all blocks."""
     flags = {"algorithm": "grpo", **flags}
     if flags.pop("states", False):
         flags |= {"features": '{"layers": "all", "dtype": "float32"}', "output_features": folder / "rollouts.zarr"}
@@ -68,17 +61,8 @@ def train(
     verifier: Verifier | None = None,
     states: bool = False,
 ) -> pd.DataFrame:
-    """Train in this process, with results in a folder; returns the rollouts.
-
-    Args:
-        folder: Folder of the results: step-N, rollouts and features.zarr.
-        settings: Settings of the training.
-        checkpoint: Base policy.
-        questions: Folder of the training set.
-        algorithm: Algorithm of the training.
-        verifier: Verifier in place of the usual one.
-        states: If true, states of the final block are stored.
-    """
+    """Train in this process on the set in the folder `questions`; returns the rollouts. The results are step-N,
+    rollouts and, with `states`, features.zarr with those of the final block."""
     store = folder / "features.zarr" if states else None
     stages = {step: folder / f"step-{step}" for step in settings.stages}
     with verifier or Verifier(VerifierSettings()) as judge:

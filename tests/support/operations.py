@@ -25,14 +25,6 @@ from torch.nn import functional  # noqa: E402
 
 from cocal.runtime.machine import fix_threads  # noqa: E402
 
-OPERATIONS = {}
-
-
-def operation(function):
-    """Adds a function without arguments to the operations."""
-    OPERATIONS[function.__name__] = function
-    return function
-
 
 def digest(results):
     """Digest of types, shapes and bytes of nested arrays and tensors."""
@@ -63,7 +55,6 @@ def generator():
     return torch.Generator().manual_seed(5)
 
 
-@operation
 def linear():
     """Forward and backward passes of the policies' layers: few and many rows, narrow and wide."""
     found = []
@@ -75,7 +66,6 @@ def linear():
     return found
 
 
-@operation
 def batched_products():
     weight, hidden = tensor(10, 32, 64, seed=1, gradient=True), tensor(10, 64, 50, seed=2, gradient=True)
     y = torch.baddbmm(torch.zeros(10, 32, 1), weight, hidden)
@@ -94,12 +84,10 @@ def _attention(queries, masked):
     return y, q.grad, k.grad, v.grad
 
 
-@operation
 def attention():
     return _attention(40, masked=False), _attention(40, masked=True), _attention(1, masked=True)
 
 
-@operation
 def activations():
     found = []
     for function in (functional.gelu, functional.silu, torch.sigmoid, torch.exp, torch.tanh, torch.sin, torch.cos):
@@ -111,7 +99,6 @@ def activations():
     return found, positive.log(), positive.sqrt(), positive.rsqrt(), positive**0.37, torch.erf(tensor(503))
 
 
-@operation
 def reductions():
     found = []
     for dtype in (np.float32, np.float64):
@@ -123,7 +110,6 @@ def reductions():
     return found
 
 
-@operation
 def normalisations():
     x, weight, bias = tensor(40, 96, gradient=True), tensor(96, seed=1, gradient=True), tensor(96, gradient=True)
     y = functional.layer_norm(x, (96,), weight, bias) + weight * (
@@ -133,7 +119,6 @@ def normalisations():
     return y, x.grad, weight.grad, bias.grad
 
 
-@operation
 def losses():
     logits, weight = tensor(60, 512, gradient=True), tensor(512, 32, gradient=True)
     labels = torch.from_numpy(np.random.default_rng(0).integers(0, 512, 60))
@@ -143,7 +128,6 @@ def losses():
     return loss, logits.grad, weight.grad, torch.zeros(512).index_add(0, labels.clamp(min=0), tensor(60))
 
 
-@operation
 def draws():
     cumulative = (tensor(20, 512) / 0.7).double().softmax(dim=1).cumsum(dim=1)
     torch.manual_seed(3)
@@ -173,7 +157,6 @@ def _optimised(make, shapes):
     return parameters
 
 
-@operation
 def optimisers():
     shapes = [(32, 48), (48,), (5,), (2, 16, 24)]
     return (
@@ -184,7 +167,6 @@ def optimisers():
     )
 
 
-@operation
 def numpy_functions():
     found = []
     for dtype in (np.float32, np.float64):
@@ -194,7 +176,6 @@ def numpy_functions():
     return found
 
 
-@operation
 def numpy_reductions():
     found = []
     for dtype in (np.float32, np.float64):
@@ -205,7 +186,6 @@ def numpy_reductions():
     return found, np.bincount(index, weights=numbers(503, dtype=np.float64)), np.einsum("ij,ij->i", *numbers(2, 20, 31))
 
 
-@operation
 def numpy_products():
     shapes = ((70, 130, 50), (200, 45, 1), (1, 45, 200), (3, 4, 5))
     pairs = [
@@ -214,7 +194,6 @@ def numpy_products():
     return [one @ other for one, other in pairs], np.dot(numbers(503), numbers(503, seed=1))
 
 
-@operation
 def numpy_orders():
     """Sorting, with ties whose order depends on the algorithm."""
     x, ties = numbers(3000, dtype=np.float64), np.random.default_rng(0).integers(0, 7, 3000)
@@ -223,41 +202,18 @@ def numpy_orders():
     return np.sort(x), orders, values, places, counts, np.partition(x, 50)[50]
 
 
-@operation
 def numpy_draws():
     draw = np.random.default_rng(7)
     return draw.random(100), draw.standard_normal(503), draw.integers(0, 9, 50), draw.permutation(100)
 
 
-@operation
-def training_step():
-    """Three steps of the pre-training of a micro Qwen3, and its logits afterwards."""
-    from types import SimpleNamespace
-
-    from cocal_study.backbones.pretraining import new_policy
-    from cocal_study.config.backbone import ArchitectureSettings
-
-    shape = ArchitectureSettings(
-        hidden_size=64, layers=2, heads=2, key_value_heads=1, intermediate_size=96, vocabulary=384, max_length=128
+OPERATIONS = {
+    one.__name__: one
+    for one in (
+        *(linear, batched_products, attention, activations, reductions, normalisations, losses, draws, optimisers),
+        *(numpy_functions, numpy_reductions, numpy_products, numpy_orders, numpy_draws),
     )
-    model = new_policy(shape, SimpleNamespace(eos_token_id=1, pad_token_id=0), seed=0).train()
-    matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
-    others = [p for p in model.parameters() if not any(p is matrix for matrix in matrices)]
-    optimisers = torch.optim.Muon(matrices, lr=0.02, weight_decay=0.0), torch.optim.AdamW(others, lr=1e-2)
-    losses = []
-    for step in range(3):
-        ids = torch.from_numpy(np.random.default_rng(step).integers(2, 384, (8, 40)))
-        ids[:3, 30:] = 0
-        loss = model(input_ids=ids, attention_mask=ids != 0, labels=torch.where(ids == 0, -100, ids)).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimiser in optimisers:
-            optimiser.step()
-            optimiser.zero_grad()
-        losses.append(loss)
-    with torch.inference_mode():
-        logits = model.eval()(input_ids=ids).logits.clone()
-    return losses, logits, list(model.parameters())
+}
 
 
 def main(file, *names):

@@ -21,14 +21,8 @@ SMALL = ["--recipe", "paper", "--widths", "16", "8", "--seeds", "42", "137", "--
 
 @dataclass(frozen=True)
 class OwnPolicy:
-    """The micro policy, as somebody who has trained it.
-
-    Attributes:
-        checkpoint: Its folder.
-        policy: The loaded checkpoint.
-        training_set: Question table of its training.
-        folder: Folder for what is made.
-    """
+    """The micro policy with the question table of its training, as somebody who has trained it; what is made goes into
+    `folder`."""
 
     checkpoint: Path
     policy: Policy
@@ -91,18 +85,20 @@ def read_lines(path: Path) -> list[dict]:
 def write_verl(folder: Path, rollouts: pd.DataFrame, tokenizer) -> Path:
     """`RayPPOTrainer._log_rollout_data` of verl 0.5 to 0.8 (`trainer.rollout_data_dir`): a file a step, whose rows lie
     as the batch was balanced; texts are decoded without special tokens."""
-    folder.mkdir(parents=True)
     for step, frame in rollouts.groupby("step"):
-        rows = frame.sample(frac=1, random_state=int(step))
-        prompts, responses = rows["prompt_ids"].map(list).tolist(), rows["response_ids"].map(list).tolist()
-        inputs = tokenizer.batch_decode(prompts, skip_special_tokens=True)
-        outputs = tokenizer.batch_decode(responses, skip_special_tokens=True)
-        scores = rows["correct"].astype(float).tolist()
-        base = {"input": inputs, "output": outputs, "gts": ["?"] * len(rows), "score": scores}
-        base |= {"step": [int(step)] * len(rows), "acc": rows["correct"].tolist(), "request_id": ["r"] * len(rows)}
-        given = (dict(zip(base, values, strict=True)) for values in zip(*base.values(), strict=True))
-        lines = [json.dumps(one, ensure_ascii=False) for one in given]
-        (folder / f"{step}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        lines = [
+            {
+                "input": tokenizer.decode(row.prompt_ids, skip_special_tokens=True),
+                "output": tokenizer.decode(row.response_ids, skip_special_tokens=True),
+                "gts": "?",
+                "score": float(row.correct),
+                "step": step,
+                "acc": row.correct,
+                "request_id": "r",
+            }
+            for row in frame.sample(frac=1, random_state=int(step)).itertuples()
+        ]
+        dumps.json_lines(folder / f"{step}.jsonl", lines)
     return folder
 
 
@@ -113,20 +109,10 @@ def write_lines(path: Path, rollouts: pd.DataFrame, questions: pd.Series, **more
         questions: Text of each question by its id.
         more: Further fields, a value for each row.
     """
-    rows = [
-        {
-            "question_id": row.question_id,
-            "prompt": questions[row.question_id],
-            "prompt_ids": [int(token) for token in row.prompt_ids],
-            "response_ids": [int(token) for token in row.response_ids],
-            "correct": bool(row.correct),
-            "step": int(row.step),
-            "truncated": bool(row.truncated),
-            **{name: values[place] for name, values in more.items()},
-        }
-        for place, row in enumerate(rollouts.itertuples())
-    ]
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    names = ["question_id", "prompt_ids", "response_ids", "correct", "step", "truncated"]
+    columns = {name: list(rollouts[name]) for name in names} | more
+    columns["prompt"] = [questions[name] for name in rollouts["question_id"]]
+    dumps.json_lines(path, [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
     return path
 
 

@@ -2,17 +2,17 @@
 
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import RootModel
+from snakemake.io import regex_from_filepattern
 
 from cocal_study.config.load import configured_study
 from cocal_study.config.paths import located
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import Exhibit, Files, TableExhibit
+from cocal_study.exhibits.base.exhibit import Exhibit, TableExhibit
 from cocal_study.exhibits.base.registry import exhibit_code, exhibits_of
 from cocal_study.generation.judge_prompts import JudgePrompts
 from cocal_study.planning import results
@@ -20,7 +20,7 @@ from cocal_study.policy.objectives import PROMPT_FORMATS
 from cocal_study.questions.loaders import counted
 from cocal_study.questions.prompts import Prompts
 from cocal_study.questions.registry import known_wrong, registry_of
-from cocal_study.stages.jobs import either
+from cocal_study.stages.jobs import Rule, either
 from cocal_study.stages.rules import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,9 +63,7 @@ def jobs_of(configured: Study, prompts: Any = None, judge_texts: str | None = No
     )
     shown = exhibits_of(configured, known_wrong(study.question_sets.registered, registry), os.path.relpath(ROOT))
     found = {output: job for job in map(_of_exhibit, shown) for output in job.outputs}
-    patterns = [
-        (rule, _pattern(path, plan.wildcards, rule.limits)) for rule in plan.rules.values() for path in rule.paths
-    ]
+    patterns = [(rule, _pattern(path, plan, rule)) for rule in plan.rules.values() for path in rule.paths]
     todo = [results.checks_file(backbone) for backbone in study.backbones]
     todo += [file for job in found.values() for file in job.inputs]
     while todo:
@@ -94,11 +92,6 @@ def jobs_of(configured: Study, prompts: Any = None, judge_texts: str | None = No
     return found
 
 
-def flat(files: Iterable[Files]) -> list[str]:
-    """All paths, of which some are in lists."""
-    return [path for one in files for path in ([one] if isinstance(one, str) else one)]
-
-
 def _plain(value: Any) -> Any:
     """A setting without its wrapping: paths as text, and choices of one kind as what was chosen."""
     if isinstance(value, RootModel):
@@ -109,20 +102,15 @@ def _plain(value: Any) -> Any:
 def _of_exhibit(exhibit: Exhibit) -> PlannedJob:
     place = results.table_file if isinstance(exhibit, TableExhibit) else results.figure_file
     name = f"{'table' if isinstance(exhibit, TableExhibit) else 'figure'}_{exhibit.name}"
-    inputs = flat(exhibit.waits_for.values())
+    inputs = tuple(
+        path for files in exhibit.waits_for.values() for path in ([files] if isinstance(files, str) else files)
+    )
     parameters = str([exhibit.arguments, exhibit.caption, exhibit_code(exhibit)])
-    words = tuple(exhibit.arguments)
-    return PlannedJob(name, name, (place(exhibit.name),), tuple(inputs), {}, words, "", parameters)
+    return PlannedJob(name, name, (place(exhibit.name),), inputs, {}, tuple(exhibit.arguments), "", parameters)
 
 
-def _pattern(path: str, wildcards: dict[str, str], limits: dict) -> re.Pattern:
-    """The regular expression of an output; a wildcard that occurs twice has one value."""
-    allowed, seen, parts = {**wildcards, **{name: either(values) for name, values in limits.items()}}, set(), []
-    for part in re.split(r"(\{\w+\})", path):
-        name = part[1:-1]
-        if not part.startswith("{"):
-            parts.append(re.escape(part))
-        else:
-            parts.append(f"(?P={name})" if name in seen else f"(?P<{name}>{allowed[name]})")
-            seen.add(name)
-    return re.compile("".join(parts))
+def _pattern(path: str, plan: Plan, rule: Rule) -> re.Pattern:
+    """The regular expression of an output, as Snakemake makes it."""
+    for name, allowed in (plan.wildcards | {name: either(values) for name, values in rule.limits.items()}).items():
+        path = path.replace(f"{{{name}}}", f"{{{name},{allowed}}}", 1)
+    return re.compile(regex_from_filepattern(path))

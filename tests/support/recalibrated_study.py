@@ -8,11 +8,10 @@ import pandas as pd
 
 from cocal.cli import main
 from cocal.companion.settings import CompanionSettings
-from cocal.features.store import create_features
 from cocal.store import read_frame, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
 from cocal_study.planning.rivals import RIVALS
-from companion_run import HIDDEN, LAYERS, SETTINGS, STEPS, Run, question_table, small_run
+from companion_run import HIDDEN, LAYERS, SETTINGS, STEPS, Run, question_table, small_run, write_states
 from evaluated_study import POOL, SAMPLES, responses
 
 ONE_LAYER = SETTINGS.model_copy(update={"widths": SETTINGS.widths[:1], "dropout": SETTINGS.dropout[:1]})
@@ -42,16 +41,7 @@ class Recalibrated:
         write_frame(self.folder / "answer/sums.parquet", self.responses, RESPONSES, {})
         evaluated = self.responses[self.responses["sample"] < SAMPLES]
         states = np.random.default_rng(2).normal(size=(len(evaluated), len(LAYERS), 2, HIDDEN)).astype(np.float32)
-        writer = create_features(
-            self.folder / "states/sums.zarr",
-            responses=len(evaluated),
-            layers=LAYERS,
-            hidden=HIDDEN,
-            rows_per_chunk=len(evaluated),
-            dtype="float32",
-            attributes={},
-        )
-        writer.write(0, evaluated, states)
+        write_states(self.folder / "states/sums.zarr", evaluated, states, LAYERS)
         return self
 
     def command(self, *flags: str, rivals=OF_GRPO, settings: CompanionSettings = SETTINGS) -> list[str]:
@@ -67,12 +57,8 @@ class Recalibrated:
             words += [f"--features={folder / 'states'}", f"--rollout-features={place / 'features.zarr'}"]
             kinds = dict.fromkeys(RIVALS[name].reader for name in rivals)
             words += ["--companions", *(f"{k}={folder / k}/steps-{STEPS}" for k in kinds if k not in (None, "linear"))]
-        return [
-            *words,
-            f"--output-calibrators={folder / 'calibrators.json'}",
-            f"--output={folder / 'out.parquet'}",
-            *flags,
-        ]
+        words += [f"--output-calibrators={folder / 'calibrators.json'}", f"--output={folder / 'out.parquet'}"]
+        return [*words, *flags]
 
     def predictions(self) -> pd.DataFrame:
         return read_frame(self.folder / "out.parquet", PREDICTIONS)

@@ -28,8 +28,6 @@ class Job(NamedTuple):
     state: str
     what: str
     """Rule and wildcards, e.g. rule_train_grpo_wildcards_stand-in-14b."""
-    seconds: int
-    """Time that it has run."""
 
 
 class Study:
@@ -73,23 +71,14 @@ class Study:
     def _command(self, *words: str) -> list[str]:
         targets = ["--", *(w for w in words if w.startswith("results/"))]
         flags = [w for w in words if not w.startswith("results/")]
-        return [
-            "snakemake",
-            "--profile",
-            "slurm",
-            "--configfile",
-            "config/rehearsal.yaml",
-            "--directory",
-            ".",
-            *flags,
-            *targets,
-        ]
+        study = ["--configfile", "config/rehearsal.yaml", "--directory", "."]
+        return ["snakemake", "--profile", "slurm", *study, *flags, *targets]
 
     def jobs(self, what: str = "") -> list[Job]:
         """Jobs of this folder, those that have ended too; by the beginning of their comment."""
-        lines = _slurm("squeue", "--noheader", "--states=all", "--sort=i", "--format=%i|%T|%k|%M|%Z").splitlines()
+        lines = _slurm("squeue", "--noheader", "--states=all", "--sort=i", "--format=%i|%T|%k|%Z").splitlines()
         rows = [line.split("|") for line in lines]
-        mine = [Job(i, state, k, _seconds(ran)) for i, state, k, ran, folder in rows if Path(folder) == self.folder]
+        mine = [Job(*words) for *words, folder in rows if Path(folder) == self.folder]
         return [job for job in mine if job.what.startswith(what)]
 
     def wait_for_job(self, what: str, state: str, besides: set[str] = frozenset(), minutes: float = 4) -> Job:
@@ -119,14 +108,6 @@ def stop(job: Job) -> None:
     """Stop the processes of a running job, as if they hung."""
     _slurm("scancel", "--signal=STOP", job.id)
     wait(lambda: "STOPPED" in _slurm("squeue", "--noheader", "--format=%T", f"--jobs={job.id}"), "not stopped")
-
-
-def _seconds(text: str) -> int:
-    days, _, clock = text.rpartition("-")
-    seconds = 0
-    for part in clock.split(":"):
-        seconds = 60 * seconds + int(part)
-    return seconds + 86400 * int(days or 0)
 
 
 def _slurm(*words: str) -> str:

@@ -1,7 +1,6 @@
 """The smoke study through the real workflow: run once a session, planned as often as a test likes."""
 
 import os
-from copy import deepcopy
 from itertools import takewhile
 from pathlib import Path
 
@@ -45,30 +44,17 @@ def finished(folder):
     return folder
 
 
-class Planner:
-    """Plans variants of the smoke study over its finished files.
-
-    Args:
-        folder: of the finished study.
-        scratch: for configurations.
-    """
-
-    def __init__(self, folder, scratch):
-        self._folder, self._scratch = folder, scratch
-        self._content = yaml.safe_load(CONFIG.read_text())
-
-    def rules(self, changes):
-        """Rules that would run after `changes`: dotted key -> new value."""
-        study = deepcopy(self._content)
-        for key, value in changes.items():
-            *path, last = key.split(".")
-            place = study
-            for part in path:
-                place = place.setdefault(part, {})
-            place[last] = value
-        config = self._scratch / "study.yaml"
-        config.write_text(yaml.safe_dump(study, sort_keys=False))
-        done = snakemake(self._folder, "--dry-run", "--quiet", "rules", config=config)
-        text = done.stdout + done.stderr
-        assert "Job stats:" in text or "Nothing to be done" in text, f"{changes}: {text[-3000:]}"
-        return {*planned(text)} - {"all"}
+def rules_after(changes, folder, scratch):
+    """Rules that would run in the folder of the finished study after `changes`: dotted key -> new value."""
+    study = yaml.safe_load(CONFIG.read_text())
+    for key, value in changes.items():
+        *path, last = key.split(".")
+        place = study
+        for part in path:
+            place = place.setdefault(part, {})
+        place[last] = value
+    (scratch / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
+    done = snakemake(folder, "--dry-run", "--quiet", "rules", config=scratch / "study.yaml")
+    text = done.stdout + done.stderr
+    assert "Job stats:" in text or "Nothing to be done" in text, f"{changes}: {text[-3000:]}"
+    return {*planned(text)} - {"all"}

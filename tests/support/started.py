@@ -15,13 +15,7 @@ slow_left_out = False
 
 
 def run(words: Sequence[object], cwd: Path = ROOT, environment: Mapping[str, str] | None = None):
-    """The finished process of a command, as `subprocess.run` gives it with captured text.
-
-    Args:
-        words: The command.
-        cwd: Folder in which it runs.
-        environment: All of its variables; by default those of this process.
-    """
+    """The finished process of a command, with captured text; its variables are those of this process by default."""
     return subprocess.run(
         list(map(str, words)), check=False, capture_output=True, text=True, cwd=cwd, env=environment and {**environment}
     )

@@ -4,26 +4,19 @@ import numpy as np
 import pandas as pd
 import torch
 
-GROUP_EPSILON = 1e-4
+from cocal_study.policy import plain
 
 
 def normalised(rewards: np.ndarray, group: int) -> np.ndarray:
-    """Equation 1: (r - mean) / std within each group, (n, 1)."""
-    groups = rewards.reshape(-1, group)
-    std = np.sqrt(((groups - groups.mean(axis=1, keepdims=True)) ** 2).sum(axis=1, keepdims=True) / (group - 1))
-    return ((groups - groups.mean(axis=1, keepdims=True)) / (std + GROUP_EPSILON)).reshape(-1, 1)
+    """Equation 1 (n, 1)."""
+    return plain.advantages(torch.from_numpy(rewards), group).numpy()[:, None]
 
 
 def advantages(algorithm: str, rollouts: pd.DataFrame, decode, group: int, missing: float, weight: float) -> np.ndarray:
     """The advantage of each token, (responses, longest response), by appendix B.2.
 
-    Args:
-        algorithm: "grpo", "rlcr" or "dcpo".
-        rollouts: Recorded rollouts; the responses of a group are consecutive.
-        decode: Function that returns the text of token ids.
-        group: Responses per question.
-        missing: Confidence error of a response without a confidence.
-        weight: DCPO's weight of the group accuracy.
+    The responses of a group are consecutive rollouts; `decode` returns the text of token ids; `missing` is the
+    confidence error of a response without a confidence, `weight` DCPO's weight of the group accuracy.
     """
     longest = rollouts["length"].max()
     correct = rollouts["correct"].to_numpy(dtype=float)
@@ -51,23 +44,17 @@ def gradients(
     """Gradient of the clipped loss at the policy that sampled the rollouts, by name of the parameter.
 
     Args:
-        model: That policy.
-        rollouts: Recorded rollouts of one update.
         of_tokens: Advantages (responses, longest response).
         loss: "grpo", the mean over responses of the mean over tokens, or "dapo", the mean over all tokens.
-        temperature: Temperature of the rollouts.
         cut_teach: If false, cut rollouts have no loss, and none of their tokens counts among all tokens.
     """
     model.zero_grad()
     taught = rollouts["length"].where(cut_teach | ~rollouts["truncated"], 0).to_numpy()
-    every = taught.sum()
     for row, (prompt, ids) in enumerate(zip(rollouts["prompt_ids"], rollouts["response_ids"], strict=True)):
-        whole = torch.tensor([[*prompt, *ids]])
-        logits = model(whole).logits[0, len(prompt) - 1 : -1] / temperature
-        logprobs = logits.log_softmax(dim=1)[range(len(ids)), list(ids)]
-        ratio = (logprobs - logprobs.detach()).exp()  # 1 at the first update, so that no clipping takes place
-        gains = (ratio * torch.as_tensor(of_tokens[row, : len(ids)], dtype=torch.float32))[: taught[row]].sum()
-        (-gains / (len(ids) * len(rollouts) if loss == "grpo" else every)).backward()
+        logprobs = plain.log_probabilities(model, list(prompt), list(ids), temperature)
+        # the ratio to the policy that sampled is 1 at the first update, so that no clipping takes place
+        gains = (logprobs * torch.as_tensor(of_tokens[row, : len(ids)], dtype=torch.float32))[: taught[row]].sum()
+        (-gains / (len(ids) * len(rollouts) if loss == "grpo" else taught.sum())).backward()
     found = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
     model.zero_grad()
     return found

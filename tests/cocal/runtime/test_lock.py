@@ -18,7 +18,6 @@ from cocal.errors import BusyError
 from cocal.runtime import lock
 from cocal.store.run_folder import RunFolder
 from micro import MICRO_SETS
-from other_process import writer_of
 
 FORK = "import os, time; child = os.fork(); child or (time.sleep(60), os._exit(0)); print(child, flush=True)"
 START = "import subprocess; print(subprocess.Popen(['sleep', '60']).pid, flush=True)"
@@ -26,6 +25,31 @@ START_WRITER = (
     "import subprocess; fds = lock.held(Path(sys.argv[1])); "
     "print(subprocess.Popen(['sleep', '60'], pass_fds=fds).pid, flush=True)"
 )
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from cocal.runtime import lock
+
+lock.hold(Path(sys.argv[1]))
+{between}
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def writer_of(folder, between=""):
+    """A process that holds the lock of a folder, and then runs some code, until the block ends, when it is killed."""
+    command = [sys.executable, "-c", HOLD.format(between=between), str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            if not between:
+                assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
 
 
 @contextmanager

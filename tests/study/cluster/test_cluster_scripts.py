@@ -1,12 +1,12 @@
 """The scripts that start a training on several nodes, with stand-ins for the commands of SLURM and Ray."""
 
 import os
-import subprocess
-from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).parents[3] / "workflow/scripts"
+import started
+
+SCRIPTS = started.ROOT / "workflow/scripts"
 SAID = 'printf "%s\\n" "$(basename "$0") $*" >> "$SAID"\n'
 
 
@@ -22,8 +22,7 @@ def run(tmp_path):
         said = tmp_path / "said.txt"
         said.write_text("")
         variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SAID": str(said), "SLURM_JOB_NODELIST": "gpu[1-2]"}
-        command = ["bash", str(SCRIPTS / script), *words]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, env=variables | environment)
+        done = started.run(["bash", SCRIPTS / script, *words], environment=variables | environment)
         return done, said.read_text().splitlines()
 
     return run

@@ -1,18 +1,67 @@
 """The language model as judge: what it is asked, what its replies mean, what is kept of them."""
 
 import logging
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from cocal.answers.judge import LONGEST
+from cocal.engines.engine import Completion
 from cocal.errors import ConfigError, ContractError
 from cocal.models.text import chat_ids
+from cocal_study.config.evaluation import LlmJudgeSettings
+from cocal_study.generation.judge import Judgements, LlmJudge, asking
 from cocal_study.generation.judge_prompts import JudgePrompts, parse_reply
-from scripted_judge import IDENTITY, ScriptedJudge, named
 
 CAPITAL = "Which city is the capital of France?"
+IDENTITY = {"checkpoint": "scripted", "revision": "1"}
+
+
+class ScriptedEngine:
+    """Replies to each message with what `script` says; keeps the batches that it was asked."""
+
+    label = "script 1.0"
+
+    def __init__(self, tokenizer, script):
+        self._tokenizer, self._script = tokenizer, script
+        self.batches = []
+
+    def generate(self, prompts, sampling, seeds):
+        assert (sampling.top_k, sampling.samples, len(seeds)) == (1, 1, len(prompts))
+        self.batches.append([self._tokenizer.decode(ids) for ids in prompts])
+        replies = [self._tokenizer(self._script(text))["input_ids"] for text in self.batches[-1]]
+        end = self._tokenizer.eos_token_id
+        return [[Completion([*ids, end], np.zeros(len(ids) + 1, np.float32), "stop")] for ids in replies]
+
+    @property
+    def asked(self):
+        """All messages, in order."""
+        return [message for batch in self.batches for message in batch]
+
+
+class ScriptedJudge:
+    """An `LlmJudge` over a scripted engine; `opened` counts how often the engine was loaded."""
+
+    def __init__(self, tokenizer, cache, script, identity=None, **settings):
+        self.engine = ScriptedEngine(tokenizer, script)
+        self.opened = 0
+        self.settings = LlmJudgeSettings(kind="llm", checkpoint="/scripted", **settings)
+        self._ask = asking(self.engine, tokenizer, self.settings.max_tokens)
+        self.judgements = Judgements(self._open, identity or IDENTITY, cache)
+        self.judge = LlmJudge(self.settings, self.judgements, JudgePrompts())
+
+    @contextmanager
+    def _open(self):
+        self.opened += 1
+        yield self._ask, self.engine.label
+
+
+def named(message, *fields):
+    """The texts of a message after `Generated answer: ` and the like."""
+    lines = dict(line.split(": ", 1) for line in message.splitlines() if ": " in line)
+    return [lines[field] for field in fields]
 
 
 @pytest.fixture

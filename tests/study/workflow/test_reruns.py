@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 import started
-from smoke_study import CONFIG, ROOT, Planner, planned, snakemake
+from smoke_study import CONFIG, ROOT, planned, rules_after, snakemake
 
 
 def test_results_that_lack_snakemake_s_record_say_so(tmp_path):
@@ -30,7 +30,7 @@ def test_results_that_lack_snakemake_s_record_say_so(tmp_path):
     ],
 )
 def test_an_edit_of_the_study_reruns_what_depends_on_it(smoke, tmp_path, changes, first, without):
-    again = Planner(smoke, tmp_path).rules(changes)
+    again = rules_after(changes, smoke, tmp_path)
     assert first <= again
     assert not without & again
     assert bool(again) == bool(changes)
