@@ -16,7 +16,6 @@ from cocal_study.exhibits.base.exhibit import Exhibit, TableExhibit
 from cocal_study.exhibits.base.registry import exhibit_code, exhibits_of
 from cocal_study.generation.judge_prompts import JudgePrompts
 from cocal_study.planning import results
-from cocal_study.policy.objectives import PROMPT_FORMATS
 from cocal_study.questions.loaders import counted
 from cocal_study.questions.prompts import Prompts
 from cocal_study.questions.registry import known_wrong, registry_of
@@ -57,7 +56,6 @@ def jobs_of(configured: Study, prompts: Any = None, judge_texts: str | None = No
         study,
         numerics=study.numerics,
         prompts=prompts or Prompts(study.prompts),
-        formats=PROMPT_FORMATS,
         registry=registry,
         judge_texts=judge_texts,
     )

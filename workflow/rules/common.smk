@@ -7,7 +7,6 @@ from pathlib import Path
 import snakemake_logger_plugin_cocal
 from snakemake.logging import logger
 
-from cocal_study.policy.objectives import PROMPT_FORMATS
 from cocal.runtime import numerics
 from cocal_study.config.load import configured_study
 from cocal_study.config.paths import located
@@ -90,7 +89,6 @@ PLAN = Plan(
     STUDY,
     numerics=NUMERICS,
     prompts=Prompts(STUDY.prompts),
-    formats=PROMPT_FORMATS,
     registry=REGISTRY,
     judge_texts=JUDGE_TEXTS,
     scripts=f"{workflow.basedir}/workflow/scripts",

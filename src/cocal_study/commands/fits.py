@@ -15,11 +15,7 @@ from cocal_study.config import load_study
 
 def run_fits(options: argparse.Namespace) -> None:
     """Write the rows of the study into the output, beside those of other studies that it holds, and print which of the
-    three explanations hold.
-
-    Raises:
-        ContractError: if a file of the study is missing or damaged.
-    """
+    three explanations hold."""
     from cocal_study.evidence.fits import COLUMNS, explanations, measured
 
     rows = measured(load_study(options.study), options.directory, options.seeds)
@@ -28,11 +24,7 @@ def run_fits(options: argparse.Namespace) -> None:
 
 
 def run_prefixes(options: argparse.Namespace) -> None:
-    """Write the rows of the study into the output, beside those of other studies that it holds.
-
-    Raises:
-        ContractError: if a file of the study is missing or damaged.
-    """
+    """Write the rows of the study into the output, beside those of other studies that it holds."""
     from cocal_study.evidence.prefixes import COLUMNS, measured
 
     _write(measured(load_study(options.study), options.directory, options.every), options.output, COLUMNS)

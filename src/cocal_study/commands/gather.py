@@ -1,19 +1,57 @@
-"""What was measured at the points of regimes."""
+"""What replicates of a study, or of the points of regimes, have found, gathered in a folder that may hold others."""
 
 import argparse
 import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pandas as pd
 
-from cocal.errors import ConfigError
+from cocal.drawing.style import paper_style, save_figure
+from cocal.errors import ConfigError, ContractError
 from cocal.metrics.shown import csv_text
 from cocal.store import write_text
 from cocal.store.files import read_numbers
 from cocal_study.config import parse_settings
 from cocal_study.evidence.regimes import measured, together
+from cocal_study.exhibits.base.exhibit import MATHEMATICS
+from cocal_study.exhibits.drawing.curves import draw_replicates
 from cocal_study.planning.digests import maker_of
-from cocal_study.planning.replicates import Gathered
+from cocal_study.planning.replicates import Gathered, refusals, spread
 from cocal_study.provenance.owner import owner_of
+
+_GATHERED = "gathered.json"
+
+
+def run_spread(options: argparse.Namespace) -> None:
+    """Write mean, standard deviation and range of every number of every table and figure, and draw the main table's.
+
+    Replicates take part whose required conditions lie between their bounds (`refusals`). Their numbers are those of the
+    folders that hold their results, or else their places.
+
+    Raises:
+        ContractError: if a replicate is not finished, or is of another study than the first, or if fewer than two take
+            part.
+    """
+    names = [folder.resolve().parent.name for folder in options.results]
+    numbers = map(int, names) if all(name.isdecimal() for name in names) else range(1, len(names) + 1)
+    folders = dict(zip(numbers, options.results, strict=True))
+    gathered = _joined(folders, options.output, refusals)
+    if len(gathered.replicates) < 2:
+        why = "; ".join(f"replicate {number}: {reasons[0]}" for number, reasons in gathered.refused.items())
+        raise ContractError(
+            "a spread needs two replicates at least that have the required conditions (tables/conditions), and there "
+            f"are {len(gathered.replicates)}{why and f' ({why})'}"
+        )
+    admitted = {number: folder for number, folder in folders.items() if number in gathered.replicates}
+    before = options.output if (options.output / _GATHERED).exists() else None
+    found = spread(admitted, before, gathered.replicates.keys() - folders.keys())
+    _write(found, gathered, options.output)
+    if "tables/main.csv" in found:
+        figure = options.output / "figures/replications.pdf"
+        with paper_style():
+            drawn = draw_replicates(found["tables/main.csv"], MATHEMATICS)
+            save_figure(drawn, figure, {"study": gathered.study or ""})
 
 
 def run_gather(options: argparse.Namespace) -> None:
@@ -26,15 +64,41 @@ def run_gather(options: argparse.Namespace) -> None:
     for folder in options.folders:
         if not folder.name.isdecimal():
             raise ConfigError(f"{folder}: the folder of a replicate is called by its number")
-    points_file, makers_file = (options.output / name for name in ("points.csv", "gathered.json"))
-    makers = {int(folder.name): maker_of(folder / "base/results") for folder in options.folders}
+    gathered = _joined({int(one.name): one / "base/results" for one in options.folders}, options.output)
     points = pd.concat([measured(options.regimes, int(one.name), one) for one in options.folders], ignore_index=True)
-    if makers_file.exists():
-        points = together(points, read_numbers(points_file, dtype={"level": str}))
-        makers = parse_settings(Gathered, str(makers_file)).replicates | makers
-    write_text(points_file, csv_text(points))
-    gathered = Gathered(study=owner_of(options.folders[0] / "base/results"), replicates=dict(sorted(makers.items())))
-    write_text(makers_file, gathered.model_dump_json(indent=1) + "\n")
-    logging.info(
-        "%d replicates of %d points in %s", len(makers), points.groupby(["axis", "level"]).ngroups, points_file
-    )
+    if (before := options.output / "points.csv").exists():
+        points = together(points, read_numbers(before, dtype={"level": str}))
+    _write({"points.csv": points}, gathered, options.output)
+
+
+def _joined(
+    folders: Mapping[int, Path], output: Path, refusing: Callable[[Path], tuple[str, ...]] = lambda results: ()
+) -> Gathered:
+    """Who gathers each replicate, of these results and of those that the output holds already, which give way where
+    both have one. It is asked before anything is written: the gathered numbers may be tracked, and would count as
+    changes since the commit."""
+    studies = {results: owner_of(results) for results in folders.values()}
+    (first, study), *_ = studies.items()
+    before = Gathered(study=study, replicates={})
+    if (file := output / _GATHERED).exists():
+        before = parse_settings(Gathered, str(file))
+        studies[output] = before.study
+    for results, owner in studies.items():
+        if owner != study:
+            raise ContractError(f"{results}: holds study {owner}, but {first} holds study {study}")
+    makers = {number: one for number, one in before.replicates.items() if number not in folders}
+    refused = {number: one for number, one in before.refused.items() if number not in folders}
+    for number, results in folders.items():
+        if reasons := refusing(results):
+            refused[number] = reasons
+            logging.warning("%s takes no part, by its conditions: %s", results, "; ".join(reasons))
+        else:
+            makers[number] = maker_of(results)
+    return Gathered(study=study, replicates=dict(sorted(makers.items())), refused=refused)
+
+
+def _write(tables: Mapping[str, pd.DataFrame], gathered: Gathered, output: Path) -> None:
+    for name, table in tables.items():
+        write_text(output / name, csv_text(table))
+    write_text(output / _GATHERED, gathered.model_dump_json(indent=1) + "\n")
+    logging.info("%d table(s) of %d replicates gathered in %s", len(tables), len(gathered.replicates), output)

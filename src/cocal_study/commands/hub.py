@@ -29,12 +29,7 @@ _ROLLOUTS = 512
 
 
 def save_companions(study: Study, given: Path, folder: Path) -> None:
-    """Save the companions of the final policies, each kind in a folder of its own.
-
-    Args:
-        study: The study.
-        given: Folder of its results.
-        folder: Folder to be made.
+    """Save the companions of the final policies of a study, whose results are given, each kind in a folder of its own.
 
     Raises:
         ContractError: if a policy or its companions are missing.
@@ -47,12 +42,6 @@ def save_companions(study: Study, given: Path, folder: Path) -> None:
 def publish_companion(study: Study, given: Path, folder: Path, licence: str) -> None:
     """Save the main policy's companion with its confidences in the evaluated mathematical responses, on which its card
     says how good it is, and with the last of the rollouts that it learnt from.
-
-    Args:
-        study: The study.
-        given: Folder of its results.
-        folder: Folder to be made.
-        licence: Address of the licence.
 
     Raises:
         ContractError: if a file of the study is missing or damaged.
@@ -89,7 +78,7 @@ def _companions(study: Study, given: Path, backbone: str, experience: str) -> tu
 
     checkpoint = results.policy_folder(backbone, "grpo", study.policy.steps)
     policy = given / _within(checkpoint)
-    place = f"{results.companion_folder(backbone, experience)}/{plan.restricted(study.policy.steps).folder}"
+    (place,) = plan.fitted(backbone, experience, plan.restricted(study.policy.steps))
     companions = load_companions(given / _within(place))
     if not policy.exists():
         raise ContractError(absent(policy))

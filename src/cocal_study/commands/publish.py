@@ -20,7 +20,7 @@ from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import OF_REPOSITORY, Exhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.planning import results
-from cocal_study.planning.bundle import STAGE, STUDY_FILE, WITHHELD, cube_jobs
+from cocal_study.planning.bundle import STAGE, STUDY_FILE, WITHHELD, cube_jobs, cube_outputs
 from cocal_study.planning.crate import WORKFLOW, write_crate, write_croissant
 from cocal_study.planning.digests import Maker, maker_of
 from cocal_study.planning.replicates import write_study
@@ -78,8 +78,8 @@ def _places(study: Study, exhibits: Sequence[Exhibit]) -> list[str]:
     """The files and folders of a study that its bundle holds, in its results/."""
     apart = {*WITHHELD, *OF_REPOSITORY}
     read = [file for one in exhibits for kind, files in one.read.items() if kind not in apart for file in files]
-    jobs = cube_jobs(study, read)
-    found = [f"{RESULTS}/{OWNER}", *read, *(place for job in jobs for place in (*job.predictions, *job.outputs))]
+    found = [f"{RESULTS}/{OWNER}", *read]
+    found += [place for job in cube_jobs(study, read) for place in (*job["predictions"], *cube_outputs(job))]
     found += [place for one in exhibits for place in one.outputs]
     return list(dict.fromkeys([*found, results.table_file("all"), *map(results.checks_file, study.backbones)]))
 
@@ -97,11 +97,7 @@ def _of_repository(exhibits: Sequence[Exhibit], repository: Path) -> Iterator[Pa
 
 
 def _check_study(study: Study, family: Sequence[Product], file: Path) -> None:
-    """Refuse a study of the same name whose seeds or metrics are not those that the results were made with.
-
-    Raises:
-        ConfigError: if it is another one.
-    """
+    """Refuse a study of the same name whose seeds or metrics are not those that the results were made with."""
     wanted = {
         "questions": lambda made: made["seed"] == study.seed,
         "train": lambda made: made["policy"]["seed"] == study.policy.seed,
@@ -114,11 +110,7 @@ def _check_study(study: Study, family: Sequence[Product], file: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file, or those of a folder, whose seals are compared.
-
-    Raises:
-        ContractError: if it is missing or has changed since it was written.
-    """
+    """Copy a file, or those of a folder; a ContractError if one is missing, or has changed since it was written."""
     if not source.exists():
         raise ContractError(absent(source))
     for file in sorted(source.rglob("*")) if source.is_dir() else [source]:

@@ -3,10 +3,9 @@
 import argparse
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import chdir, contextmanager
-from functools import partial
+from contextlib import chdir
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,7 +22,15 @@ from cocal_study.commands.catalogue.stages import STAGES
 from cocal_study.config import load_study
 from cocal_study.exhibits.base.exhibit import Exhibit
 from cocal_study.exhibits.base.registry import exhibits_of
-from cocal_study.planning.bundle import STUDY_FILE, WITHHELD, Bundle, check_parents, cube_jobs, open_bundle
+from cocal_study.planning.bundle import (
+    STUDY_FILE,
+    WITHHELD,
+    Bundle,
+    check_parents,
+    cube_jobs,
+    cube_outputs,
+    open_bundle,
+)
 from cocal_study.planning.digests import causes, maker_of
 from cocal_study.stages.metrics import Metrics
 
@@ -42,8 +49,13 @@ def run_reanalyse(options: argparse.Namespace) -> None:
     bundle = open_bundle(options.bundle)
     if not bundle.holds(STUDY_FILE):
         raise ContractError(f"{options.bundle / STUDY_FILE}: the bundle lists no study; get it again")
-    with _place(options.output) as folder:
-        for place in filter(_is_read, bundle.files):
+    made_in = atomic_path(options.output) if options.output else TemporaryDirectory(prefix="cocal-reanalyse-")
+    with made_in as place_of_all:
+        folder = Path(place_of_all)
+        folder.mkdir(exist_ok=True)
+        for place in bundle.files:
+            if place != STUDY_FILE and ("/" not in place or place.startswith(_APART) or place == RECORD):
+                continue
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(options.bundle / place, folder / place)
             if place.startswith("results/"):
@@ -52,22 +64,23 @@ def run_reanalyse(options: argparse.Namespace) -> None:
         with chdir(folder):  # the exhibits ask there for what was gathered
             exhibits = exhibits_of(study, bundle.wrong)
         read = [file for one in exhibits for files in one.read.values() for file in files]
-        jobs = [job for job in cube_jobs(study, read) if all(map(bundle.holds, job.predictions))]
-        made = [place for job in jobs for place in job.outputs]
+        jobs = [job for job in cube_jobs(study, read) if all(map(bundle.holds, job["predictions"]))]
+        made = [place for job in jobs for place in cube_outputs(job)]
         reasons = {_name(one): _reason(one, bundle, made) for one in exhibits}
         rebuilt = [one for one in exhibits if not reasons[_name(one)]]
         count = options.processes or processors()
         numerics = "native" if obstacle() else bundle.maker.numerics
         os.environ.update({**environment(numerics), "OMP_NUM_THREADS": "1"})  # as Snakemake does for its jobs
         with ProcessPoolExecutor(count, get_context("spawn"), os.chdir, (folder.absolute(),)) as pool:
-            for failure in pool.map(_measure, [job.fields for job in jobs]):
+            for failure in pool.map(_made, jobs):
                 if failure:
                     raise ContractError(f"{options.bundle}: {failure}")
             words = [[*one.arguments, "--output", one.outputs[0]] for one in rebuilt]
-            for one, failure in zip(rebuilt, pool.map(_show, words), strict=True):
+            for one, failure in zip(rebuilt, pool.map(_made, words), strict=True):
                 reasons[_name(one)] = failure
         outputs = {_name(one): one.outputs for one in rebuilt if not reasons[_name(one)]}
-        other = [place for files in (made, *outputs.values()) for place in files if not _same(folder, place, bundle)]
+        places = [place for files in (made, *outputs.values()) for place in files]
+        other = [place for place in places if bundle.files.get(place) != file_digest(folder / place)]
         print("\n".join(_verdict(made, outputs, other, reasons)))
         if other:
             print("\n".join(causes(maker_of(folder / "results"), bundle.maker)))
@@ -75,23 +88,6 @@ def run_reanalyse(options: argparse.Namespace) -> None:
             for sealed in (folder / "results").rglob(f"*{BESIDE}"):  # the list of the folder seals all of it
                 sealed.unlink()
             label_folder(folder, provenance("reanalyse", {"bundle": bundle.files}, study=study.study))
-
-
-@contextmanager
-def _place(output: Path | None) -> Iterator[Path]:
-    """A new folder that becomes the output, or is deleted at the end."""
-    if output is None:
-        with TemporaryDirectory(prefix="cocal-reanalyse-") as folder:
-            yield Path(folder)
-    else:
-        with atomic_path(output) as folder:
-            folder.mkdir()
-            yield folder
-
-
-def _is_read(place: str) -> bool:
-    """True if a file of the bundle takes part in the reanalysis; the record of ancestors does not."""
-    return place == STUDY_FILE or ("/" in place and not place.startswith(_APART) and place != RECORD)
 
 
 def _name(exhibit: Exhibit) -> str:
@@ -109,43 +105,27 @@ def _reason(exhibit: Exhibit, bundle: Bundle, made: Iterable[str]) -> str:
     return f"needs {missing[0]}, which this bundle does not hold" if missing else ""
 
 
-def _measure(fields: dict[str, Any]) -> str:
-    """Make a metric cube in this process; the error message, or nothing."""
-    return _failure(Metrics(**fields).run)
-
-
-def _show(words: Sequence[str]) -> str:
-    """Run `cocal exhibit` in this process; the error message, or nothing."""
+def _made(job: dict[str, Any] | Sequence[str]) -> str:
+    """Make a metric cube of its fields, or an exhibit of its words, in this process; the error message, or nothing."""
     from cocal_study.commands.exhibits import run_exhibit
 
-    parser = argparse.ArgumentParser()
-    STAGES["exhibit"].add_to(parser)
-    return _failure(partial(run_exhibit, parser.parse_args(words)))
-
-
-def _failure(work: Callable[[], None]) -> str:
     try:
-        work()
+        if isinstance(job, dict):
+            Metrics(**job).run()
+        else:
+            parser = argparse.ArgumentParser()
+            STAGES["exhibit"].add_to(parser)
+            run_exhibit(parser.parse_args(job))
     except (ConfigError, ContractError) as error:
         return str(error)
     return ""
 
 
-def _same(folder: Path, place: str, bundle: Bundle) -> bool:
-    return bundle.files.get(place) == file_digest(folder / place)
-
-
 def _verdict(
     made: Sequence[str], outputs: Mapping[str, Sequence[str]], other: Sequence[str], reasons: Mapping[str, str]
 ) -> Iterator[str]:
-    """Sentences about what was rebuilt, to which bytes, and what was not.
-
-    Args:
-        made: Files of the metric cubes.
-        outputs: Files of the exhibits that were rebuilt, by their names.
-        other: Those of all these files that have other bytes than in the bundle.
-        reasons: By the name of every exhibit, why it was not rebuilt; empty if it was.
-    """
+    """Sentences about what was rebuilt, metric cubes (`made`) and the outputs of exhibits by their names, which of
+    these files have other bytes, and for which reasons an exhibit was not rebuilt."""
     files = len(made) + sum(map(len, outputs.values()))
     yield f"Rebuilt {len(outputs)} of {len(reasons)} tables and figures, and {len(made)} files of metrics before them."
     yield f"{files - len(other)} of {files} files have the same bytes as in the bundle."

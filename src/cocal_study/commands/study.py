@@ -11,11 +11,11 @@ from cocal.store.atomic import write_text
 from cocal.store.lineage import trace
 from cocal_study.commands.catalogue.stages import STAGES
 from cocal_study.config import load_study, parse_settings
-from cocal_study.config.parse import read_yaml, validate
+from cocal_study.config.parse import merged, read_yaml, validate
 from cocal_study.config.study import Study, study_schema
 from cocal_study.planning.bundle import commit_of
 from cocal_study.planning.digests import StudyDigests, digests_of, maker_of, verdict
-from cocal_study.planning.regimes import merged, write_studies
+from cocal_study.planning.regimes import studies_of
 from cocal_study.planning.replicates import replicate, write_study
 from cocal_study.provenance.owner import owner_of
 from cocal_study.questions.loaders import counted
@@ -42,12 +42,7 @@ def run_plan(options: argparse.Namespace) -> None:
 
 def run_trace(options: argparse.Namespace) -> None:
     """Print each ancestor once, below what was made from it, with its digest and what it says of itself; of a cell, the
-    way back of its number.
-
-    Raises:
-        ConfigError: if there is no such cell.
-        ContractError: if an ancestor is not the one that the result was made from.
-    """
+    way back of its number."""
     if not options.result.exists() and (inside := Path("results", options.result)).exists():
         options.result = inside
     if options.cell:
@@ -66,14 +61,9 @@ def run_trace(options: argparse.Namespace) -> None:
 
 
 def run_digests(options: argparse.Namespace) -> None:
-    """Print the digests, write them, or print a verdict, which is no error if the bytes differ.
-
-    Raises:
-        ContractError: if outputs are missing or damaged, or if FILE is no such file or belongs to another study.
-    """
-    digests = digests_of(options.results)
-    maker = maker_of(options.results)
-    here = StudyDigests(study=owner_of(options.results) or "unknown", made_by=maker, digests=digests)
+    """Print the digests, write them, or print a verdict, which is no error if the bytes differ."""
+    digests, study = digests_of(options.results), owner_of(options.results) or "unknown"
+    here = StudyDigests(study=study, made_by=maker_of(options.results), digests=digests)
     if options.compare is not None:
         there = parse_settings(StudyDigests, str(options.compare))
         print(verdict(here, there, str(options.compare)))
@@ -87,25 +77,18 @@ def run_digests(options: argparse.Namespace) -> None:
 
 
 def run_replicate(options: argparse.Namespace) -> None:
-    """Write the study.
-
-    Raises:
-        ConfigError: if the study is invalid.
-    """
+    """Write the study."""
     study = load_study(options.study)
     if options.keys is not None:
-        keys = read_yaml(options.keys)
-        study = validate(Study, merged(read_yaml(options.study), keys), f"{options.study} with {options.keys}")
+        content = merged(read_yaml(options.study), read_yaml(options.keys))
+        study = validate(Study, content, f"{options.study} with {options.keys}")
     write_study(replicate(study, options.number), options.output)
 
 
 def run_regimes(options: argparse.Namespace) -> None:
-    """Write the study of every point.
-
-    Raises:
-        ConfigError: if the file of regimes, or a study that follows from it, is invalid.
-    """
-    write_studies(options.regimes, options.number, options.output)
+    """Write the study of every point as NAME.yaml, for `snakemake --configfile`."""
+    for name, study in studies_of(options.regimes, options.number).items():
+        write_study(study, options.output / f"{name}.yaml")
 
 
 def run_schema(options: argparse.Namespace) -> None:

@@ -201,13 +201,9 @@ class PretrainingSettings(Model):
     @model_validator(mode="after")
     def _one_shape(self) -> "PretrainingSettings":
         if self.start and self.architecture != ArchitectureSettings():
-            raise ValueError(
-                "architecture is the shape of a policy that starts from random weights: leave it out, or from"
-            )
+            raise ValueError("architecture is the shape of a policy that starts from random weights: drop it, or from")
         if self.start and self.start.imported:
-            raise ValueError(
-                "from: imported trainings belong to the backbone, not to what its pre-training starts from"
-            )
+            raise ValueError("from: imported trainings belong to the backbone, not to what it starts from")
         return self
 
 

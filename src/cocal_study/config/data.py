@@ -168,11 +168,11 @@ class QuestionSetsSettings(Model):
 
     def bare(self) -> "QuestionSetsSettings":
         """These settings without labels, numbers of responses and response lengths, on which no question depends."""
-        datasets = {
-            name: DatasetSettings(label=name, role=dataset.role, domain=dataset.domain, source=dataset.source)
-            for name, dataset in self.datasets.items()
+        bare = {
+            name: DatasetSettings(label=name, role=one.role, domain=one.domain, source=one.source)
+            for name, one in self.datasets.items()
         }
-        return self.model_copy(update={"datasets": datasets})
+        return self.model_copy(update={"datasets": bare})
 
     def of(self, name: str) -> "QuestionSetsSettings":
         """The slice that one set depends on, apart from the sets that are built before it."""
@@ -185,11 +185,9 @@ class QuestionSetsSettings(Model):
         return settings.model_copy(update={"world": world, "seed": self.seed})
 
     def built_before(self, name: str) -> list[str]:
-        """Names of the sets that must exist when this set is built, because its questions are compared with theirs.
-
-        A synthetic set draws no question that an earlier set of its domain asks. A training set that is read from files
-        leaves out the questions of evaluation sets, unless `overlap` is "report".
-        """
+        """Names of the sets with whose questions those of this set are compared when it is built: a synthetic set draws
+        none that an earlier set of its domain asks, and a training set that is read from files leaves out those of
+        evaluation sets, unless `overlap` is "report"."""
         dataset, order = self.datasets[name], drawing_order(self.datasets)
         earlier = [other for other in order[: order.index(name)] if self.datasets[other].domain == dataset.domain]
         if not isinstance(dataset.source, GivenSettings):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cocal.errors import ConfigError
-from cocal_study.config.parse import read_yaml, validate
+from cocal_study.config.parse import merged, read_yaml, validate
 
 if TYPE_CHECKING:
     from cocal_study.config.study import Study
@@ -17,22 +17,18 @@ _SINGLE_KEYS = "--config 'companion={passes: 10}'"
 
 
 def load_study(path: str | Path, overrides: Mapping[str, Any] | None = None) -> "Study":
-    """The study in a YAML file, with `overrides` merged into it key by key.
+    """The study in a YAML file, with `overrides` merged into it key by key; None removes a key.
 
     Raises:
         ConfigError: if the file or the merged result is not a valid study.
     """
     from cocal_study.config.study import Study
 
-    return validate(Study, _merge(read_yaml(path), overrides or {}), str(path))
+    return validate(Study, merged(read_yaml(path), overrides or {}), str(path))
 
 
 def configured_study(files: Sequence[str | Path], changes: Mapping[str, Any]) -> "Study":
-    """The study of a run of the workflow.
-
-    Args:
-        files: Files that --configfile names; only one is allowed.
-        changes: Values that --config gives for some keys; nested mappings are merged into the study key by key.
+    """The study of a run of the workflow: the file that --configfile names, with the values that --config gives.
 
     Raises:
         ConfigError: if there are several files, the file is not a whole study, or the result is not a valid study.
@@ -48,11 +44,3 @@ def configured_study(files: Sequence[str | Path], changes: Mapping[str, Any]) ->
             f"change single keys of a study with {_SINGLE_KEYS}"
         )
     return load_study(files[0], changes)
-
-
-def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in over.items():
-        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = _merge(merged[key], value) if both else value
-    return merged

@@ -21,11 +21,7 @@ Function = Annotated[str, Field(pattern=r"^\w+(\.\w+)*:\w+$")]
 @dataclass(frozen=True, kw_only=True)
 class Rival:
     """A score in [0, 1] of a method's responses that may learn from the same rollouts as the companions
-    (tables/recalibrated). A module declares some by an attribute `RIVALS`, a tuple.
-
-    Raises:
-        ValidationError: if a value is not allowed, or if there is not one way in which it gets its scores.
-    """
+    (tables/recalibrated). A module declares some by an attribute `RIVALS`, a tuple."""
 
     name: str
     """Name of its confidences in files, together with what was done to them (`cocal_study.planning.rivals.named`)."""
@@ -65,9 +61,6 @@ class Method:
 
     A module declares a method by an attribute `METHOD` of this class. The registry (`cocal_study.config.methods`)
     imports such modules in every short process, so they must not import heavy libraries at their top.
-
-    Raises:
-        ValidationError: if a value is not allowed.
     """
 
     name: Name

@@ -66,11 +66,7 @@ def declarations(names: Iterable[str]) -> list[str]:
 
 
 def declared_rivals() -> list[Rival]:
-    """All rivals in the order of their positions.
-
-    Raises:
-        ConfigError: as `METHODS` does, and if a rival is of a method that no module declares.
-    """
+    """All rivals in the order of their positions; a ConfigError, too, if one is of a method that no module declares."""
     rivals = _found().rivals.values()
     for module, rival in rivals:
         if rival.method not in METHODS:
@@ -97,9 +93,8 @@ def _found() -> _Found:
             declared = list(_declared(place))
         except Exception as error:  # the code of another package may raise anything
             text = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
-            raise ConfigError(
-                f"{source}: the methods of {place} cannot be loaded; repair or uninstall it ({text})"
-            ) from error
+            remedy = f"cannot be loaded; repair or uninstall it ({text})"
+            raise ConfigError(f"{source}: the methods of {place} {remedy}") from error
         for module, one in declared:
             known = found[type(one)]
             if one.name in known:
@@ -127,9 +122,8 @@ def _declared(place: str) -> Iterator[tuple[str, Method | Rival]]:
             declared = getattr(loaded, name, ())
             for one in declared if isinstance(declared, tuple) else (declared,):
                 if not isinstance(one, kind):
-                    raise ConfigError(
-                        f"{module}: {name} is not a cocal_study.config.method.{kind.__name__} but {one!r}"
-                    )
+                    wanted = f"cocal_study.config.method.{kind.__name__}"
+                    raise ConfigError(f"{module}: {name} is not a {wanted} but {one!r}")
                 yield module, one
 
 

@@ -47,6 +47,19 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     return content
 
 
+def merged(content: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The content with other values of some keys, in mappings key by key; a key with the value None is removed."""
+    found = dict(content)
+    for key, value in keys.items():
+        if value is None:
+            found.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(found.get(key), Mapping):
+            found[key] = merged(found[key], value)
+        else:
+            found[key] = value
+    return found
+
+
 def validate(model: type[M], content: Mapping[str, Any], source: str) -> M:
     """Validate `content` as `model`.
 
@@ -75,10 +88,8 @@ def _suggestion(model: type[BaseModel], location: tuple[Any, ...]) -> str:
     def alternatives(node: dict[str, Any]) -> list[dict[str, Any]]:
         while "$ref" in node:
             node = schema["$defs"][node["$ref"].rpartition("/")[2]]
-        return [
-            node,
-            *(one for kind in ("oneOf", "anyOf") for part in node.get(kind, ()) for one in alternatives(part)),
-        ]
+        below = (part for kind in ("oneOf", "anyOf") for part in node.get(kind, ()))
+        return [node, *(one for part in below for one in alternatives(part))]
 
     nodes = alternatives(schema)
     for part in location[:-1]:
@@ -91,10 +102,8 @@ def _suggestion(model: type[BaseModel], location: tuple[Any, ...]) -> str:
 
 
 def parse_settings(model: type[M], text: str | None, flag: str = "--settings") -> M:
-    """Settings of one command: JSON text, the path of a YAML or JSON file, or None for the defaults.
-
-    Args:
-        flag: Command-line flag of the text, for errors.
+    """Settings of one command: JSON text, the path of a YAML or JSON file, or None for the defaults. Errors name the
+    flag of the text.
 
     Raises:
         ConfigError: if they are not valid for `model`.

@@ -26,12 +26,8 @@ _PLACES = {
 
 
 def located(study: Study, root: str | Path, folder: str | Path) -> Study:
-    """The study with its relative paths rewritten so that they start at another folder.
-
-    Args:
-        root: Folder at which relative paths start.
-        folder: Folder in which the workflow runs (`snakemake --directory`).
-    """
+    """The study with its relative paths, which start at `root`, rewritten so that they start at the folder in which the
+    workflow runs (`snakemake --directory`)."""
     root, folder = Path(root).resolve(), Path(folder).resolve()  # `..` after a symbolic link leads elsewhere
 
     def seen(value: Any, is_path: bool) -> Any:

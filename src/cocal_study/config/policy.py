@@ -175,10 +175,8 @@ class PolicySettings(Model):
             if rollouts % updates:
                 raise ValueError(f"updates_per_step = {updates} must divide the {rollouts} rollouts of a step")
             if self.engine == "trl" and rollouts % (self.micro_batch * updates):
-                raise ValueError(
-                    f"micro_batch = {self.micro_batch} with {updates} update(s) per step must divide the {rollouts} "
-                    "rollouts of a step"
-                )
+                batch = f"micro_batch = {self.micro_batch} with {updates} update(s) per step"
+                raise ValueError(f"{batch} must divide the {rollouts} rollouts of a step")
         return self
 
     def rollout_settings(self, algorithm: Algorithm) -> "PolicySettings":

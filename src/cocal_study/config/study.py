@@ -39,10 +39,7 @@ class CardSettings(Model):
 
 
 def with_card(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a study with those that its card decides.
-
-    Args:
-        content: Keys of a study, not yet validated. Without the key `card` they stay as they are.
+    """The keys of a study, not yet validated, with those that its card decides; without a card they stay as they are.
 
     Raises:
         ValueError: if the card is not in `cards`, or decides a key to which the study itself gives another value.
@@ -121,26 +118,17 @@ class Study(Model):
     def _references(self) -> "Study":
         if not self.backbones:
             raise ValueError("backbones is empty")
-        training = self.datasets.get(self.policy.dataset)
-        if training is None or training.role != "training":
-            raise ValueError(f"policy.dataset = {self.policy.dataset!r} is not a dataset with role: training")
-        if training.domain != "mathematics":
-            raise ValueError(
-                f"policy.dataset = {self.policy.dataset!r} is {training.domain}: only mathematics has rewards"
-            )
-        shown = self.datasets.get(self.reports.reliability_dataset)
-        if shown is None or shown.role != "evaluation":
-            raise ValueError(
-                f"reports.reliability_dataset = {self.reports.reliability_dataset!r} "
-                "is not a dataset with role: evaluation"
-            )
+        roles = {"training": ("policy", "dataset"), "evaluation": ("reports", "reliability_dataset")}
+        for role, (part, key) in roles.items():
+            name = getattr(getattr(self, part), key)
+            if name not in self.datasets or self.datasets[name].role != role:
+                raise ValueError(f"{part}.{key} = {name!r} is not a dataset with role: {role}")
+        if (domain := self.datasets[self.policy.dataset].domain) != "mathematics":
+            raise ValueError(f"policy.dataset = {self.policy.dataset!r} is {domain}: only mathematics has rewards")
         if self.reports.reliability_seed not in self.companion.seeds:
             raise ValueError(f"reports.reliability_seed = {self.reports.reliability_seed} is not in companion.seeds")
-        early, budgets = self.reports.early_steps, self.reports.budgets
-        for key, steps, last in (
-            ("early_steps", early, self.policy.stages[0]),
-            ("budgets", budgets, self.policy.steps),
-        ):
+        for key, last in (("early_steps", self.policy.stages[0]), ("budgets", self.policy.steps)):
+            steps = getattr(self.reports, key)
             if list(steps) != sorted(set(steps)) or steps[-1] != last:
                 raise ValueError(f"reports.{key} must rise and end with step {last}, not {list(steps)}")
         return self

@@ -108,7 +108,6 @@ def compare(
     these are the same, and on the questions otherwise. Accuracies of the same responses are not compared.
 
     Args:
-        resamples: Metrics of every resample.
         pairs: A method and its rival, as cells of one dataset.
         rivals: Where the rivals are found, if elsewhere; their responses are taken as others then.
         metrics: Names among `COMPARED`.
@@ -145,10 +144,7 @@ def separable_from_best(
     call a little too many of the others separable.
 
     Args:
-        resamples: Metrics of every resample.
-        values: Columns dataset, method, metric, value.
-        step: Step of the policies of the table.
-        level: Level of the tests.
+        values: The table, with the columns dataset, method, metric, value.
 
     Returns:
         By dataset, method and metric of `COMPARED`: "best", which equal values share, "yes" or "no". Undefined values
@@ -192,9 +188,5 @@ def with_holm(compared: pd.DataFrame, family: Sequence[str] = ("dataset", "metri
 
     B resamples give no p-value below 2 / (B + 1), so that one family of a whole table, with several hundred
     comparisons, could reject nothing. A family is therefore a column of a table.
-
-    Args:
-        compared: What `compare` returns.
-        family: Columns whose values name the family of a row.
     """
     return compared.assign(p_holm=compared.groupby(list(family), sort=False)["p"].transform(holm))

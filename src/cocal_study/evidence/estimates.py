@@ -18,20 +18,16 @@ _NONE = np.empty(0)
 @dataclass(frozen=True)
 class Estimate:
     """A number with its two kinds of variance, that of the questions and that of the seeds, which are kept apart until
-    an interval is asked for.
-
-    Attributes:
-        value: The number; for a method with seeds, the mean over them.
-        resampled: float64 [resamples], the number on each resample of the questions; empty if it has none, such as a
-            published number or a count.
-        by_seed: float64 [seeds], the number of each companion seed; empty without seeds.
-        questions: Digest of the questions of the resamples; empty without resamples.
-    """
+    an interval is asked for."""
 
     value: float
+    """The number; for a method with seeds, the mean over them."""
     resampled: np.ndarray = field(default_factory=lambda: _NONE)
+    """float64 [resamples], the number on each resample of the questions; empty for a published number or a count."""
     by_seed: np.ndarray = field(default_factory=lambda: _NONE)
+    """float64 [seeds], the number of each companion seed; empty without seeds."""
     questions: str = ""
+    """Digest of the questions of the resamples; empty without resamples."""
 
     def __sub__(self, other: "Estimate | float") -> "Estimate":
         """The paired difference.

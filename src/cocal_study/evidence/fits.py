@@ -7,7 +7,6 @@ scale of the states, and states that do not hold more. The rule was written befo
 
 import logging
 import math
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -42,23 +41,12 @@ _NEAR = 0.01
 
 
 def measured(study: Study, folder: Path, seeds: int) -> pd.DataFrame:
-    """Fit every arm on the states of a finished study, and score it on the study's evaluated responses.
-
-    Args:
-        study: The study.
-        folder: Folder that holds its results.
-        seeds: Number of the companion seeds of the study to fit with.
-
-    Returns:
-        The columns `COLUMNS`.
+    """Fit every arm on the states of a finished study, whose results a folder holds, with so many of its companion
+    seeds, and score it on the evaluated responses: the columns `COLUMNS`.
 
     Raises:
         ContractError: if a file of the study is missing or damaged.
     """
-    return pd.DataFrame(_rows(study, folder, seeds), columns=list(COLUMNS))
-
-
-def _rows(study: Study, folder: Path, seeds: int) -> Iterator[tuple]:
     from cocal_study.methods.companion_scores import match_features  # these load torch, which the plan does without
     from cocal_study.methods.linear_probe import LinearProbe
     from cocal_study.methods.responses import LabelledStates
@@ -74,7 +62,7 @@ def _rows(study: Study, folder: Path, seeds: int) -> Iterator[tuple]:
     correct = {name: one.evaluated["correct"].to_numpy(np.float64) for name, one in answered.items()}
     own = {name: np.exp(one.evaluated["mean_logprob"].to_numpy()) for name, one in answered.items()}
     head = (study.study, backbone)
-    yield (*head, "", "", "", OWN, 0, math.nan, math.nan, *_scores([own], correct))
+    rows = [(*head, "", "", "", OWN, 0, math.nan, math.nan, *_scores([own], correct))]
     for method, algorithm in METHODS.items():
         states, learnt, held_out = _experience(study, folder, algorithm)
         for pooling, names in POOLINGS.items():
@@ -90,20 +78,20 @@ def _rows(study: Study, folder: Path, seeds: int) -> Iterator[tuple]:
                 parts = (LabelledStates(training[rows], label[rows] > 0, label[rows]) for rows in (~held_out, held_out))
                 probe = LinearProbe.fit("binary", *parts)
                 found = {name: probe.apply(one) for name, one in tested.items()}
-                yield (*head, STANDARDISED, pooling, "", PROBE, 1, *scale, *_scores([found], correct))
+                rows.append((*head, STANDARDISED, pooling, "", PROBE, 1, *scale, *_scores([found], correct)))
             for given, updates in product((RAW, STANDARDISED), (FEW, PAPER)):
                 shift, unit = (middle, deviation) if given == STANDARDISED else (0.0, 1.0)
                 inputs = ((training - shift) / unit).astype(np.float32)
-                fitted = [
-                    _fitted(inputs, label, held_out, settings, seed, updates, method == "postcal-binary")
-                    for seed in settings.seeds[:seeds]
-                ]
+                how = settings, updates, method == "postcal-binary"
+                fitted = [_fitted(inputs, label, held_out, seed, *how) for seed in settings.seeds[:seeds]]
                 found = [
                     {name: model(((one - shift) / unit).astype(np.float32)) for name, one in tested.items()}
                     for model in fitted
                 ]
                 logging.info("%s, %s states, %s, %s updates", method, given, pooling, updates)
-                yield (*head, given, pooling, updates, method, len(fitted), *scale, *_scores(found, correct))
+                scores = _scores(found, correct)
+                rows.append((*head, given, pooling, updates, method, len(fitted), *scale, *scores))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def _experience(study: Study, folder: Path, algorithm: str) -> tuple[FeatureReader, pd.DataFrame, np.ndarray]:
@@ -126,8 +114,8 @@ def _fitted(
     states: np.ndarray,
     label: np.ndarray,
     held_out: np.ndarray,
-    settings: CompanionSettings,
     seed: int,
+    settings: CompanionSettings,
     updates: str,
     shuffled: bool,
 ):

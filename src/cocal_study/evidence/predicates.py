@@ -88,35 +88,25 @@ class Reader(ABC):
         """True if the confidence of a method is constant or at chance."""
         return False
 
-    def all_of(self, names: Sequence[str], case: Case) -> list[str]:
-        """The methods that some names stand for."""
-        return [method for name in names for method in self.variants(name, case)]
-
     def difference(self, metric: str, method: str, rival: str, case: Case) -> Estimate:
         """The number of a method less that of its rival."""
         return self.read(Quantity(metric, method, case)) - self.read(Quantity(metric, rival, case))
 
 
 class Margin(NamedTuple):
-    """A number that is positive where a claim is true.
-
-    Attributes:
-        value: The number.
-        lower: Lower end of its interval; the number itself if it has none.
-        upper: Upper end.
-        p: Two-sided p-value of the hypothesis that it is zero; NaN without an interval.
-        label: The methods, metric and case whose margin it is.
-        at_chance: The methods in it whose confidence is constant or at chance, separated by commas.
-        detectable: Of replicates, the margin that as many would find in four of five cases; otherwise NaN.
-    """
+    """A number that is positive where a claim is true, with its interval, whose ends are the number if it has none."""
 
     value: float
     lower: float
     upper: float
     p: float = math.nan
+    """Two-sided p-value of the hypothesis that it is zero; NaN without an interval."""
     label: str = ""
+    """The methods, metric and case whose margin it is."""
     at_chance: str = ""
+    """The methods in it whose confidence is constant or at chance, separated by commas."""
     detectable: float = math.nan
+    """Of replicates, the margin that as many would find in four of five cases; otherwise NaN."""
 
     def excludes(self, other: float) -> bool:
         """True if another number lies outside of the interval; a number without one has none to tell."""
@@ -153,6 +143,16 @@ class _Predicate(Model):
     """In how many cases it is true; by default, in as many as `share` says."""
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """In which share of the cases it is true."""
+
+    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
+        """The margins of each case; each of them is a case of its own where they need not be true together."""
+        for case in cases:
+            margins = self.margins(case, reader)
+            yield from [margins] if getattr(self, "together", True) else [[margin] for margin in margins]
+
+    def margins(self, case: Case, reader: Reader) -> list[Margin]:
+        """The margins of a case of the scope, of predicates that need no other case."""
+        raise NotImplementedError
 
     def needed(self, cases: int) -> int:
         return self.at_least or math.ceil(self.share * cases - _ROUNDING)
@@ -199,13 +199,13 @@ class _OfPairs(_Predicate):
     """True if the first method is compared with the first rival, the second with the second."""
 
     def advantages(self, case: Case, reader: Reader) -> list[tuple[Estimate, dict]]:
-        """The differences of methods to their rivals, positive where the method is better: higher, or lower for ECE and
-        proper scores; with the other fields of their margins."""
-        if self.paired:
-            pairs = list(zip(self.methods, self.than, strict=True))
-        else:
-            rivals = reader.all_of(self.than, case)
-            pairs = [(one, rival) for one in reader.all_of(self.methods, case) for rival in rivals if one != rival]
+        """The differences of methods to their rivals, positive where the method is better, with the other fields of
+        their margins."""
+        pairs = list(zip(self.methods, self.than, strict=self.paired))
+        if not self.paired:
+            rivals = [rival for name in self.than for rival in reader.variants(name, case)]
+            methods = [one for name in self.methods for one in reader.variants(name, case)]
+            pairs = [(one, rival) for one in methods for rival in rivals if one != rival]
         found = []
         for one, rival in pairs:
             for metric in self.metrics:
@@ -233,11 +233,8 @@ class Better(_OfPairs):
     together: bool = True
     """True if a case needs all of methods, rivals and metrics; otherwise each of them is a case."""
 
-    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
-        """Margins in the direction in which the metric is better."""
-        for case in cases:
-            margins = [directed(one, reader.level, **fields) for one, fields in self.advantages(case, reader)]
-            yield from [margins] if self.together else [[margin] for margin in margins]
+    def margins(self, case: Case, reader: Reader) -> list[Margin]:
+        return [directed(one, reader.level, **fields) for one, fields in self.advantages(case, reader)]
 
 
 class Greater(_Predicate):
@@ -252,19 +249,17 @@ class Greater(_Predicate):
     together: bool = True
     """True if a case needs all methods and rivals; otherwise each of them is a case."""
 
-    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
-        """Margins of the greater number."""
-        for case in cases:
-            margins = []
-            for method in self.methods:
-                for rival in self.than or (method,):
-                    left = reader.read(Quantity(self.metric, method, case))
-                    right = reader.read(Quantity(self.than_metric or self.metric, rival, case))
-                    fields = {"label": f"{method}, {self.metric} and {self.than_metric}, {case.said()}"}
-                    if self.than:
-                        fields = _fields(self.metric, method, rival, case, reader)
-                    margins.append(directed(left - right, reader.level, **fields))
-            yield from [margins] if self.together else [[margin] for margin in margins]
+    def margins(self, case: Case, reader: Reader) -> list[Margin]:
+        found = []
+        for method in self.methods:
+            for rival in self.than or (method,):
+                left = reader.read(Quantity(self.metric, method, case))
+                right = reader.read(Quantity(self.than_metric or self.metric, rival, case))
+                fields = {"label": f"{method}, {self.metric} and {self.than_metric}, {case.said()}"}
+                if self.than:
+                    fields = _fields(self.metric, method, rival, case, reader)
+                found.append(directed(left - right, reader.level, **fields))
+        return found
 
 
 class Changes(_Predicate):
@@ -276,7 +271,6 @@ class Changes(_Predicate):
     falls: tuple[str, ...] = ()
 
     def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
-        """Margins of the changes from each case to the next one; each such change is a case."""
         for before, after in pairwise(cases):
             margins = []
             for method in self.methods:
@@ -294,12 +288,10 @@ class Widens(_OfPairs):
     predicate: Literal["widens"]
 
     def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
-        """Margins of the differences between the advantages."""
         before, after = cases
         margins = []
-        for (later, fields), (sooner, others) in zip(
-            self.advantages(after, reader), self.advantages(before, reader), strict=True
-        ):
+        advantages = self.advantages(after, reader), self.advantages(before, reader)
+        for (later, fields), (sooner, others) in zip(*advantages, strict=True):
             fields |= {"at_chance": fields["at_chance"] or others["at_chance"]}
             margins.append(directed(later.unpaired(sooner), reader.level, **fields))
         yield margins
@@ -314,8 +306,6 @@ class Steadier(_Predicate):
     than: tuple[str, ...]
 
     def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
-        """Margins between the ranges."""
-
         def span(method: str) -> Estimate:
             found = [reader.read(Quantity(self.metric, method, case)) for case in cases]
             resampled = np.ptp([one.resampled for one in found], axis=0)
@@ -336,11 +326,9 @@ class Above(_Predicate):
     methods: tuple[str, ...]
     number: float
 
-    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
-        """Margins above the number."""
-        for case in cases:
-            found = _of_methods(self.metric, self.methods, case, reader)
-            yield [directed(one - self.number, reader.level, label) for one, label in found]
+    def margins(self, case: Case, reader: Reader) -> list[Margin]:
+        found = _of_methods(self.metric, self.methods, case, reader)
+        return [directed(one - self.number, reader.level, label) for one, label in found]
 
 
 class Alike(_OfPairs):
@@ -351,13 +339,9 @@ class Alike(_OfPairs):
     predicate: Literal["alike"]
     tolerance: Annotated[float, Field(gt=0)]
 
-    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
-        """Margins within the tolerance."""
-        for case in cases:
-            yield [
-                within(one, -self.tolerance, self.tolerance, reader.level, **fields)
-                for one, fields in self.advantages(case, reader)
-            ]
+    def margins(self, case: Case, reader: Reader) -> list[Margin]:
+        found = self.advantages(case, reader)
+        return [within(one, -self.tolerance, self.tolerance, reader.level, **fields) for one, fields in found]
 
 
 class Between(_Predicate):
@@ -371,10 +355,9 @@ class Between(_Predicate):
     low: float
     high: float
 
-    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
-        for case in cases:
-            found = _of_methods(self.metric, self.methods, case, reader)
-            yield [within(one, self.low, self.high, reader.level, label) for one, label in found]
+    def margins(self, case: Case, reader: Reader) -> list[Margin]:
+        found = _of_methods(self.metric, self.methods, case, reader)
+        return [within(one, self.low, self.high, reader.level, label) for one, label in found]
 
     def _verdict(self, margin: Margin, p: float, significant: float) -> str:
         return super()._verdict(margin, math.nan, significant)

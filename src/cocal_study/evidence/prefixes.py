@@ -34,18 +34,14 @@ LOST = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1)
 
 
 class Grown(NamedTuple):
-    """Confidences in the responses to one question set while they grow.
-
-    Attributes:
-        until: Of each response, the numbers of its tokens after which there is a confidence, int (k,); the last one is
-            its length.
-        courses: Of each response, these confidences, float64 (k,).
-        correct: Whether each response is right, bool (n,).
-    """
+    """Confidences in the responses to one question set while they grow."""
 
     until: Sequence[np.ndarray]
+    """Of each response, the numbers of its tokens after which there is a confidence, int (k,), up to its length."""
     courses: Sequence[np.ndarray]
+    """Of each response, these confidences, float64 (k,)."""
     correct: np.ndarray
+    """Whether each response is right, bool (n,)."""
 
     def auroc(self, share: float) -> float:
         """AUROC after this share of each response's tokens, at the last place that has a confidence."""
@@ -70,15 +66,8 @@ class Grown(NamedTuple):
 
 
 def measured(study: Study, folder: Path, every: int) -> pd.DataFrame:
-    """Fit the companions on the rollouts of a finished study, and follow its evaluated responses.
-
-    Args:
-        study: The study.
-        folder: Folder that holds its results.
-        every: Number of tokens after each of which a confidence is asked for, and learnt from.
-
-    Returns:
-        The columns `COLUMNS`.
+    """Fit the companions on the rollouts of a finished study, whose results a folder holds, and follow its evaluated
+    responses: the columns `COLUMNS`.
 
     Raises:
         ContractError: if a file of the study is missing or damaged.

@@ -29,30 +29,18 @@ _NUMBER = r"≈?(\d[\d,]*(?:\.\d+)?)×?"
 
 
 class Printed(NamedTuple):
-    """One printed value.
-
-    Attributes:
-        table: Name of the table's file.
-        row: Title of its row.
-        column: Title of its column.
-        text: Its text without the mark.
-        mark: "best", "second" or "".
-        value: The number, in percent for accuracies; NaN if the text is not a single number.
-        backbone: Backbone in a table of accuracy and confidence quality. In other tables step is -1, and this and what
-            follows are "".
-        step: Step of its policies.
-        dataset: Its data set or macro average.
-        method: Its method.
-        metric: One of the values of `METRICS`.
-    """
+    """One printed value: the name of its table's file, the titles of row and column, and the text without its mark."""
 
     table: str
     row: str
     column: str
     text: str
     mark: str
+    """ "best", "second" or ""."""
     value: float
+    """The number, in percent for accuracies; NaN if the text is not a single number."""
     backbone: str = ""
+    """Backbone in a table of accuracy and confidence quality; "", as what follows, in others."""
     step: int = -1
     dataset: str = ""
     method: str = ""
@@ -80,33 +68,20 @@ class _Tables(Model):
     tables: dict[str, PublishedTable]
 
 
-class Place(Model):
-    """A cell of a table."""
-
-    table: str
-    row: str
-    column: str
-
-
 class TextNumber(Model):
-    """A number of the running text."""
+    """A number of the running text as printed, and the cell that holds it or the two cells whose difference it is."""
 
     text: str
-    """The number as printed."""
     meaning: str
-    cell: Place | None = None
-    """Cell that holds the same number, perhaps with more decimals."""
-    difference: tuple[Place, Place] | None = None
-    """Two cells whose difference it is."""
+    cell: dict[str, str] | None = None
+    difference: tuple[dict[str, str], dict[str, str]] | None = None
 
 
 class Sentence(Model):
-    """A sentence, or a part of one, that states numbers."""
+    """A sentence, or a part of one, that states numbers, as the source of a section, subsection or paragraph has it."""
 
     section: str
-    """Title of its section, subsection or paragraph."""
     sentence: str
-    """Its text as the paper's source writes it."""
     numbers: Annotated[tuple[TextNumber, ...], Field(min_length=1)]
 
 
@@ -116,17 +91,14 @@ class _Text(Model):
 
 @dataclass(frozen=True)
 class Published:
-    """The numbers that the paper publishes.
-
-    Attributes:
-        tables: The tables by the names of their files.
-        cells: All values of all tables, table by table and row by row, with the columns of `Printed`.
-        sentences: Sentences of the running text that state numbers.
-    """
+    """The numbers that the paper publishes."""
 
     tables: dict[str, PublishedTable]
+    """The tables by the names of their files."""
     cells: pd.DataFrame
+    """All values of all tables, table by table and row by row, with the columns of `Printed`."""
     sentences: tuple[Sentence, ...]
+    """Sentences of the running text that state numbers."""
 
     def cell(self, table: str, row: str, column: str) -> tuple[float, str]:
         """The number in a cell of a table, and its place: the table's label, row and column.
@@ -177,17 +149,14 @@ def read_published(folder: Path) -> Published:
 
 def _cells(path: Path, table: str, numbers: Numbers | None, sets: dict[str, str]) -> Iterator[Printed]:
     if not path.is_file():
-        raise ContractError(
-            f"{path}: no such table; tables.yaml beside it names it: restore the file from the repository"
-        )
+        raise ContractError(f"{path}: no such table, but tables.yaml names it: restore it from the repository")
     methods = {METHODS[name].label: name for name in built_in()}
     with path.open(encoding="utf-8", newline="") as file:
         (_, *columns), *rows = csv.reader(file)
     for row, *texts in rows:
         for column, printed in zip(columns, texts, strict=True):
-            ((mark, text),) = (
-                (mark, found[1]) for mark, one in _MARKED.items() if (found := re.fullmatch(one, printed))
-            )
+            matches = ((mark, re.fullmatch(one, printed)) for mark, one in _MARKED.items())
+            ((mark, text),) = ((mark, found[1]) for mark, found in matches if found)
             cell = Printed(table, row, column, text, mark, _value(text))
             if numbers:
                 dataset, _, title = column.partition(": ")

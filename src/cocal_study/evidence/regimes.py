@@ -40,15 +40,8 @@ method's metrics."""
 
 
 def measured(regimes: Path, number: int, folder: Path) -> pd.DataFrame:
-    """The measured points of a replicate.
-
-    Args:
-        regimes: File of regimes.
-        number: Number of the replicate.
-        folder: Folder of the replicate, with a folder of results for every point.
-
-    Returns:
-        The columns `COLUMNS`, in the order of the axes and their levels; the unchanged point is on every axis.
+    """The measured points of a replicate of a file of regimes, whose folder has one of results for every point: the
+    columns `COLUMNS`, in the order of the axes and their levels; the unchanged point is on every axis.
 
     Raises:
         ContractError: if a point is not finished.
@@ -98,25 +91,17 @@ def together(points: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
         ContractError: if the others have other conditions, so that they are of another file of regimes.
     """
     kept = others[~others["replicate"].isin(points["replicate"].unique())]
-    order = points[_PLACE[:2]].drop_duplicates()
-    if len(kept) and not kept[_PLACE[:2]].drop_duplicates().reset_index(drop=True).equals(order.reset_index(drop=True)):
+    order, before = (one[_PLACE[:2]].drop_duplicates(ignore_index=True) for one in (points, kept))
+    if len(kept) and not before.equals(order):
         raise ContractError(
             "replicates that were gathered before have other conditions than these: gather into an empty folder, and "
             "run all replicates with one file of regimes"
         )
-    rank = {place: number for number, place in enumerate(order.itertuples(index=False, name=None))}
-    every = pd.concat([kept, points], ignore_index=True)
-    ranks = [rank[place] for place in every[_PLACE[:2]].itertuples(index=False, name=None)]
-    every = every.assign(rank=ranks).sort_values(["rank", "replicate"], kind="stable")
-    return every.drop(columns="rank").reset_index(drop=True)
+    return order.merge(pd.concat([kept, points]).sort_values("replicate", kind="stable"), on=_PLACE[:2])
 
 
 def margins(points: pd.DataFrame, target: str = "binary") -> pd.DataFrame:
-    """CoCal's margins over PostCal in every replicate, positive where CoCal is better.
-
-    Args:
-        points: Measured points of all replicates.
-        target: Target of both companions.
+    """CoCal's margins over PostCal in every replicate of the measured points, positive where CoCal is better.
 
     Returns:
         Columns axis, level, replicate, accuracy, final_accuracy, gap (accuracy of the final policy on the training
@@ -134,11 +119,7 @@ def margins(points: pd.DataFrame, target: str = "binary") -> pd.DataFrame:
 
 
 def over_points(margins: pd.DataFrame, level: float) -> pd.DataFrame:
-    """The margins of every point over the replicates.
-
-    Args:
-        margins: Result of `margins`.
-        level: Level of the intervals.
+    """The margins of every point (`margins`) over the replicates, with intervals of a level.
 
     Returns:
         Columns axis, level, metric, value (mean), lower, upper, p (of Student's t), p_holm (adjusted over the distinct

@@ -64,7 +64,6 @@ class PublishedSource(Reader):
             self._values[cell.backbone, cell.step, dataset, cell.method, cell.metric] = value
 
     def read(self, quantity: Quantity) -> Estimate:
-        """A published number."""
         metric, method, case = quantity
         if metric in MEASURED:
             return Estimate(self._time(metric, method, case))
@@ -72,11 +71,9 @@ class PublishedSource(Reader):
         if case.comparison != MAIN or (at and states not in _STATES) or metric not in METRICS:
             raise NotAssessableError("the paper shows these numbers in a figure or in this sentence alone")
         if at or method == "cocal-pre-generation":
-            table, row, columns = (
-                ("token_aggregation", _STATES[states], _BACKBONES[case.backbone])
-                if at
-                else ("pre_generation", "Pre-generation", _DOMAINS[case.dataset])
-            )
+            table, row, columns = "pre_generation", "Pre-generation", _DOMAINS.get(case.dataset)
+            if at:
+                table, row, columns = "token_aggregation", _STATES[states], _BACKBONES[case.backbone]
             title = {"ece": "ECE", "auroc": "AUROC"}[metric]
             return Estimate(self._published.cell(table, row, f"{columns}: {title}")[0])
         key = (PAPER_BACKBONES[case.backbone], case.step, case.dataset, method, metric)
@@ -113,24 +110,19 @@ class StudyScope(Model):
 
 @dataclass(frozen=True)
 class StudySource(Reader):
-    """A study's metric resamples, counts and times; what it lacks is empty.
-
-    Attributes:
-        scope: What of the study stands for what of the paper.
-        resamples: The resampled metrics of every comparison.
-        companions: Specs of the companions of all budgets, of CoCal and PostCal.
-        predictions: Tables of predictions at the end of training, in the contract `PREDICTIONS`.
-        sampling: Time of PostCal's sampling.
-        fit: Time of the fit of CoCal's companions.
-        latency: Inference times.
-    """
+    """A study's metric resamples, counts and times; what it lacks is empty."""
 
     scope: StudyScope
     resamples: Sequence[Resamples]
+    """The resampled metrics of every comparison."""
     companions: Sequence[CompanionSpec] = ()
+    """Specs of the companions of all budgets, of CoCal and PostCal."""
     predictions: Sequence[pd.DataFrame] = ()
+    """Tables of predictions at the end of training, in the contract `PREDICTIONS`."""
     sampling: Cost | None = None
+    """Time of PostCal's sampling."""
     fit: Cost | None = None
+    """Time of the fit of CoCal's companions."""
     latency: Latency | None = None
 
     @property
@@ -138,32 +130,24 @@ class StudySource(Reader):
         return self.resamples[0].level if self.resamples else Reader.level
 
     def variants(self, method: str, case: Case) -> list[str]:
-        """The methods of a name: of a group of layers, one for each of them.
-
-        Early layers lie in the first quarter of the blocks, middle-to-late ones in the second half.
-
-        Raises:
-            NotAssessableError: if the backbone has too few blocks for that.
-        """
+        """The methods of a name: of a group of layers, one for each of them. Early layers lie in the first quarter of
+        the blocks, middle-to-late ones in the second half."""
         name, _, states = method.partition("@")
         if states not in _LAYERS:
             return [method]
         layers, (least, most) = self.scope.layers[self._backbone(case)], _LAYERS[states]
         if max(layers) + 1 < _LEAST_BLOCKS:
-            raise NotAssessableError(
-                f"a backbone of {max(layers) + 1} blocks has no early and no middle-to-late layers"
-            )
+            blocks = max(layers) + 1
+            raise NotAssessableError(f"a backbone of {blocks} blocks has no early and no middle-to-late layers")
         return [f"{name}@layer-{layer}" for layer in layers if least <= layer / max(layers) < most]
 
     def degenerate(self, method: str, case: Case) -> bool:
-        """True if the confidence of a method is constant or at chance."""
         try:
             return at_chance(*self._cell(method, case))
         except NotAssessableError:
             return False
 
     def read(self, quantity: Quantity) -> Estimate:
-        """A number of the study."""
         metric, method, case = quantity
         if metric in PAIRED:
             return self._metric(metric, method, case)

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -40,8 +41,20 @@ _TESTS = ("zero_excluded", "published", "paper_excluded")
 COLUMNS = (*_PLACE, *_NUMBERS, *_TESTS, "verdict", "positive", "replicates", "reason")
 COLUMNS += ("title", "family", "kind", "combined", "section", "quotation")
 _NOTHING = Margin(math.nan, math.nan, math.nan)
-_Judged = tuple[Margin, str, str, list[tuple[int, Margin, str]]]
-"""The deciding margin, the verdict, the reason where there is none, and every margin with its case and its verdict."""
+
+
+class Judged(NamedTuple):
+    """What a source says of a claim."""
+
+    margin: Margin
+    """The deciding margin, positive where the claim is true."""
+    verdict: str
+    reason: str
+    """Why there is no verdict by numbers, or what there is to say about it."""
+    every: Sequence[tuple[int, Margin, str]] = ()
+    """Every margin with the number of its case and its own verdict."""
+    values: pd.DataFrame | None = None
+    """Values of every margin in every replicate, by case and label, if these are the source."""
 
 
 def cases_of(claim: Claim) -> list[Case]:
@@ -61,27 +74,20 @@ def is_measured(claim: Claim) -> bool:
     return any(name in MEASURED for name in names)
 
 
-def judge(claim: Claim, reader: Reader) -> _Judged:
-    """The deciding margin of a claim, positive where the claim is true, its verdict, what there is to say about it, and
-    all of its margins with the numbers of their cases and their own verdicts.
-
-    Args:
-        claim: The claim.
-        reader: What the source tells.
-    """
+def judge(claim: Claim, reader: Reader) -> Judged:
+    """What a source says of a claim."""
     if claim.predicate is None:
-        verdict = UNDER_SPECIFIED if claim.reason else NOT_ASSESSABLE
-        return _NOTHING, verdict, claim.reason or claim.cannot_fail, []
+        return Judged(_NOTHING, UNDER_SPECIFIED if claim.reason else NOT_ASSESSABLE, claim.reason or claim.cannot_fail)
     try:
         cases = list(claim.predicate.cases(cases_of(claim), reader))
     except NotAssessableError as error:
-        return _NOTHING, NOT_ASSESSABLE, str(error), []
+        return Judged(_NOTHING, NOT_ASSESSABLE, str(error))
     return _decided(claim.predicate, cases, reader.level)
 
 
-def _decided(predicate: Predicate, cases: Sequence[Sequence[Margin]], level: float) -> _Judged:
+def _decided(predicate: Predicate, cases: Sequence[Sequence[Margin]], level: float) -> Judged:
     if any(math.isnan(number) for case in cases for margin in case for number in margin[:2]):
-        return _NOTHING, NOT_ASSESSABLE, "a number is undefined on all resamples", []
+        return Judged(_NOTHING, NOT_ASSESSABLE, "a number is undefined on all resamples")
     verdicts = predicate.verdicts(cases, level)
     every = [
         (number, *one)
@@ -91,7 +97,7 @@ def _decided(predicate: Predicate, cases: Sequence[Sequence[Margin]], level: flo
     chance = [name for _, margin, _ in every for name in margin.at_chance.split(", ") if name]
     names = dict.fromkeys(name.partition("@")[0] for name in chance)  # of several layers or states, the method
     reason = f"constant or at chance: {', '.join(METHODS[name].label for name in names)}" if names else ""
-    return (*predicate.decide(cases, level), reason, every)
+    return Judged(*predicate.decide(cases, level), reason, every)
 
 
 def judge_all(
@@ -101,14 +107,8 @@ def judge_all(
     replicates: pd.DataFrame | None = None,
     language_model: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Judge every claim by every source.
-
-    Args:
-        claims: The ledger.
-        paper: The paper's published numbers.
-        study: The study.
-        replicates: What `cocal spread` has gathered of tables/claims.csv, if replicates were run.
-        language_model: The result of this function in a study of a language model, whose own verdicts are shown.
+    """Judge every claim of the ledger by the paper's published numbers, by a study, by what `cocal spread` has gathered
+    of the tables/claims.csv of its replicates, and by the result of this function in a study of a language model.
 
     Returns:
         The columns `COLUMNS`, with a row for each claim and source, whose case is 0 and whose margin is "", and one for
@@ -126,42 +126,36 @@ def judge_all(
     for claim in claims:
         kind = COST if is_measured(claim) else claim.kind
         said = (claim.title, claim.family, kind, _combined(claim), claim.section, claim.quotation.strip())
+        published = judge(claim, paper)
         for score in SCORES:
             scored = claim.scored_by(score) if score else claim
             if scored is None:
                 continue
-            stated = {} if score else {(number, one.label): one.value for number, one, _ in judge(claim, paper)[3]}
-            found = {} if score else {PAPER: (*_of_paper(claim, paper), [], None)}
-            found[STUDY] = (*_of_study(scored, study), None)
-            found[REPLICATES] = (_NOTHING, *found[STUDY][1:3], [], None)
-            if found[STUDY][1] not in (NOT_ASSESSABLE, UNDER_SPECIFIED):
+            stated = {} if score else {(number, one.label): one.value for number, one, _ in published.every}
+            found = {} if score else {PAPER: _of_paper(published)}
+            own = judge(scored, study)
+            found[STUDY] = own._replace(margin=_NOTHING) if is_measured(claim) else own
+            found[REPLICATES] = Judged(_NOTHING, own.verdict, own.reason)
+            if own.verdict not in (NOT_ASSESSABLE, UNDER_SPECIFIED):
                 found[REPLICATES] = _of_replicates(scored, score, replicates, study.level)
             if language_model is not None:
-                found[LANGUAGE_MODEL] = (*_of_other_study(claim.id, score, language_model), [], None)
-            for source, (deciding, verdict, reason, every, values) in found.items():
-                place = next((one[:2] for one in every if one[1] == deciding), (0, deciding))
-                shown = _shown(source, deciding, place[0], stated, values)
-                rows.append((claim.id, source, score, 0, "", *shown[0], verdict, *shown[1], reason, *said))
-                if not is_measured(claim):
-                    for number, one, own in every:
-                        shown = _shown(source, one, number, stated, values)
-                        place = (claim.id, source, score, number, one.label)
-                        rows.append((*place, *shown[0], own, *shown[1], "", *said[:3], "", "", ""))
+                found[LANGUAGE_MODEL] = _of_other_study(claim.id, score, language_model)
+            for source, one in found.items():
+                case = next((number for number, margin, _ in one.every if margin == one.margin), 0)
+                shown = _shown(source, one.margin, case, stated, one.values)
+                rows.append((claim.id, source, score, 0, "", *shown[0], one.verdict, *shown[1], one.reason, *said))
+                for number, margin, verdict in () if is_measured(claim) else one.every:
+                    shown = _shown(source, margin, number, stated, one.values)
+                    place = (claim.id, source, score, number, margin.label)
+                    rows.append((*place, *shown[0], verdict, *shown[1], "", *said[:3], "", "", ""))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def _shown(
     source: str, margin: Margin, case: int, stated: Mapping[tuple[int, str], float], replicates: pd.DataFrame | None
 ) -> tuple[tuple, tuple[float, float]]:
-    """The numbers of a margin and its tests, and in how many of how many replicates it is positive.
-
-    Args:
-        source: Who tells it; the paper has no intervals, and only this study and its replicates are tested.
-        margin: The margin.
-        case: Number of its case.
-        stated: The paper's margins of the claim.
-        replicates: Values of every margin of the replicates, by case and label, if these are the source.
-    """
+    """The numbers of a margin and its tests beside the paper's margins of the claim (`stated`), and in how many of how
+    many replicates it is positive. The paper has no intervals, and only this study and its replicates are tested."""
     tested = source in (STUDY, REPLICATES) and margin.lower < margin.upper
     published = stated.get((case, margin.label), math.nan) if tested else math.nan
     zero = _YES_NO[margin.excludes(0.0)] if tested else ""
@@ -207,49 +201,38 @@ def _combined(claim: Claim) -> str:
     return "in all cases" if predicate.share == 1 else f"in {predicate.share:.0%} of the cases".replace("%", " %")
 
 
-def _of_paper(claim: Claim, paper: Reader) -> tuple[Margin, str, str]:
-    margin, verdict, reason, _ = judge(claim, paper)
-    if abs(margin.value) < CLOSE:
-        reason = f"the published difference is below {CLOSE}"
-    return margin, _STATED.get(verdict, verdict), reason
+def _of_paper(judged: Judged) -> Judged:
+    close = abs(judged.margin.value) < CLOSE
+    reason = f"the published difference is below {CLOSE}" if close else judged.reason
+    return Judged(judged.margin, _STATED.get(judged.verdict, judged.verdict), reason)
 
 
-def _of_study(claim: Claim, study: Reader) -> _Judged:
-    margin, verdict, reason, every = judge(claim, study)
-    return (_NOTHING if is_measured(claim) else margin), verdict, reason, every
-
-
-def _of_other_study(claim: str, score: str, judged: pd.DataFrame) -> tuple[Margin, str, str]:
-    """What another study has found of a claim."""
+def _of_other_study(claim: str, score: str, judged: pd.DataFrame) -> Judged:
     own = of_claims(judged, score)
     found = own[(own["claim"] == claim) & (own["source"] == STUDY)]
     if found.empty:
-        return _NOTHING, NOT_GATHERED, "that study was gathered without this claim: gather it anew"
+        return Judged(_NOTHING, NOT_GATHERED, "that study was gathered without this claim: gather it anew")
     row = found.iloc[0]
-    return Margin(row["value"], row["lower"], row["upper"], row["p"]), row["verdict"], row["reason"]
+    return Judged(Margin(row["value"], row["lower"], row["upper"], row["p"]), row["verdict"], row["reason"])
 
 
-def _of_replicates(
-    claim: Claim, score: str, replicates: pd.DataFrame | None, level: float
-) -> tuple[Margin, str, str, list[tuple[int, Margin, str]], pd.DataFrame | None]:
-    """The verdict of the replicates together: the rule of a study, with replicates as the unit.
-
-    Returns:
-        The deciding margin as mean of the replicates with the interval of Student's t, the verdict, the reason if there
-        is none, all margins in the same way, and their values in every replicate, by case and label.
-    """
+def _of_replicates(claim: Claim, score: str, replicates: pd.DataFrame | None, level: float) -> Judged:
+    """The verdict of the replicates together: the rule of a study, with replicates as the unit, and so with means of
+    the replicates and intervals of Student's t."""
     if replicates is None:
-        return _NOTHING, NOT_GATHERED, "no replicates of the study have been gathered", [], None
+        return Judged(_NOTHING, NOT_GATHERED, "no replicates of the study have been gathered")
     every = _gathered(claim, score, replicates)
     if every.empty:
         why = "the replicates were gathered without this claim: run `cocal spread` anew"
-        return _NOTHING, NOT_GATHERED, why, [], None
+        return Judged(_NOTHING, NOT_GATHERED, why)
     values = _numbers(every)
     if claim.predicate is None or not values.size or np.isnan(values).any():
         what = "measured times are not gathered" if is_measured(claim) else "not every replicate could assess it"
-        return _NOTHING, NOT_ASSESSABLE, what, [], None
-    found = _decided(claim.predicate, _joint(every, level), level)
-    return *found, pd.DataFrame(values, index=pd.MultiIndex.from_frame(every[["case", "margin"]])).sort_index()
+        return Judged(_NOTHING, NOT_ASSESSABLE, what)
+    place = pd.MultiIndex.from_frame(every[["case", "margin"]])
+    return _decided(claim.predicate, _joint(every, level), level)._replace(
+        values=pd.DataFrame(values, index=place).sort_index()
+    )
 
 
 def joined(replicates: pd.DataFrame | None, central: pd.DataFrame | None) -> pd.DataFrame | None:
@@ -288,13 +271,8 @@ def by_unit(
 ) -> pd.DataFrame:
     """The margin that decides each claim in each unit: of ECE, of AUROC, and of shares of the responses.
 
-    All sources show one comparison: that which decides for the replicates, or else for the study.
-
-    Args:
-        claims: Claims about such metrics.
-        paper: The paper's published numbers.
-        study: The study.
-        replicates: What `cocal spread` has gathered of tables/claims.csv, if replicates were run.
+    All sources show one comparison: that which decides for the replicates, or else for the study. The sources are given
+    as to `judge_all`, and the claims are about such metrics.
 
     Returns:
         Columns of `COLUMNS`: the place, the margin up to its p-value, the verdict, title and family; `margin` is one of
@@ -303,10 +281,10 @@ def by_unit(
     """
     rows = []
     for claim in claims:
-        found = {source: judge(claim, reader)[3] for source, reader in ((PAPER, paper), (STUDY, study))}
+        found = {source: judge(claim, reader).every for source, reader in ((PAPER, paper), (STUDY, study))}
         every = pd.DataFrame() if replicates is None else _gathered(claim, "", replicates)
         if claim.predicate and found[STUDY] and len(every) and not np.isnan(_numbers(every)).any():
-            found[REPLICATES] = _decided(claim.predicate, _joint(every, study.level), study.level)[3]
+            found[REPLICATES] = _decided(claim.predicate, _joint(every, study.level), study.level).every
         decides = next((name for name in (REPLICATES, STUDY) if found.get(name)), PAPER)
         for unit, source in product(UNITS, found):
             shown = _deciding(claim, found[decides], unit)
@@ -317,11 +295,9 @@ def by_unit(
             decided: dict[str, tuple] = {source: (*margin[:4], said)}
             if source == REPLICATES:
                 one = every[every["margin"] == margin.label].iloc[0]
-                for number in (
-                    name.removeprefix("replicate_") for name in one.filter(regex="^replicate_").dropna().index
-                ):
-                    own = one[f"replicate_{number}"], *[math.nan] * 3, one[f"verdict_{number}"]
-                    decided[f"replicate {number}"] = own
+                for name, value in one.filter(regex="^replicate_").dropna().items():
+                    own = value, *[math.nan] * 3, one[name.replace("replicate", "verdict")]
+                    decided[name.replace("_", " ")] = own
             rows += [(claim.id, name, "", 0, unit, *own, claim.title, claim.family) for name, own in decided.items()]
     return pd.DataFrame(rows, columns=[*_PLACE, *_NUMBERS[:4], "verdict", "title", "family"])
 

@@ -15,55 +15,34 @@ from cocal.store.files import PARENTS, read_provenance
 from cocal.store.listing import is_inside, whole_files
 from cocal.store.provenance import commit
 from cocal_study.config.study import Study
-from cocal_study.planning.comparisons import CUBES, RECALIBRATED, cube_settings, predictions_of
+from cocal_study.planning.comparisons import CUBES, cube_fields
 from cocal_study.planning.digests import Maker
-from cocal_study.planning.results import metrics_file, resamples_file
 
 STAGE, STUDY_FILE = "publish", "study.yaml"
 WITHHELD = ("responses", "rollouts", "questions", "answered")
 """Kinds of an exhibit's inputs that a bundle leaves out: texts of questions and of responses, and what is too large."""
 
 
-class CubeJob(NamedTuple):
-    """The job of one metric cube.
-
-    Attributes:
-        predictions: The tables that it reads.
-        outputs: The cube, and its resamples if it has them.
-        fields: What its stage is made of (`cocal_study.stages.metrics.Metrics`).
-    """
-
-    predictions: list[str]
-    outputs: list[str]
-    fields: dict[str, Any]
+def cube_jobs(study: Study, wanted: Iterable[str]) -> list[dict[str, Any]]:
+    """The jobs of all cubes that are among the wanted files, or whose resamples are, as `cube_fields` gives them."""
+    jobs = [cube_fields(study, backbone, kind) for backbone in study.backbones for kind in CUBES]
+    return [job for job in jobs if not {*wanted}.isdisjoint(cube_outputs(job))]
 
 
-def cube_jobs(study: Study, wanted: Iterable[str]) -> list[CubeJob]:
-    """The jobs of all cubes that are among the wanted files, or whose resamples are."""
-    wanted, found = {*wanted}, []
-    for backbone in study.backbones:
-        for kind, cube in CUBES.items():
-            outputs = [metrics_file(backbone, kind)] + [resamples_file(backbone, kind)] * (kind != RECALIBRATED)
-            if wanted.isdisjoint(outputs):
-                continue
-            predictions = predictions_of(study, backbone, cube)
-            places = {"predictions": predictions, **dict(zip(("output", "resamples"), outputs, strict=False))}
-            found.append(CubeJob(predictions, outputs, cube_settings(study, backbone, cube) | places))
-    return found
+def cube_outputs(job: dict[str, Any]) -> list[str]:
+    """A cube, and its resamples if it has them."""
+    return [job[name] for name in ("output", "resamples") if name in job]
 
 
 class Bundle(NamedTuple):
-    """A bundle whose files are whole.
-
-    Attributes:
-        files: SHA-256 of each file by its place.
-        maker: Who published it.
-        wrong: By question set, how many of its rows are known to be wrong.
-    """
+    """A bundle whose files are whole."""
 
     files: dict[str, str]
+    """SHA-256 of each file by its place."""
     maker: Maker
+    """Who published it."""
     wrong: dict[str, int]
+    """By question set, how many of its rows are known to be wrong."""
 
     def holds(self, place: str) -> bool:
         """True if the bundle has a file or folder at a place."""
@@ -82,9 +61,8 @@ def open_bundle(folder: Path) -> Bundle:
         settings = json.loads(stated["settings"])
         return Bundle(files, Maker.model_validate(settings["made_by"]), {**settings["wrong"]})
     except (KeyError, TypeError, ValueError) as error:
-        raise ContractError(
-            f"{folder / PROVENANCE}: does not say who made it ({error}); get the bundle again"
-        ) from None
+        why = f"does not say who made it ({error}); get the bundle again"
+        raise ContractError(f"{folder / PROVENANCE}: {why}") from None
 
 
 def check_parents(file: Path) -> None:

@@ -40,9 +40,6 @@ def write_crate(
     """Write `ro-crate-metadata.json` about a folder that holds all files of a bundle but this one and its list.
 
     Args:
-        folder: The bundle.
-        study: The study that it holds.
-        made_by: Who publishes it.
         sets: What `cocal_study.questions.references` says of the question sets.
         licence: Address of the licence.
         date: Day of the publication, as YYYY-MM-DD.
@@ -59,7 +56,8 @@ def write_crate(
     entities = {}
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         place = str(file.relative_to(folder))
-        said = {"encodingFormat": _media_type(file), "contentSize": str(file.stat().st_size)}
+        media_type = _TYPES.get(file.suffix) or mimetypes.guess_type(file.name)[0] or "text/plain"
+        said = {"encodingFormat": media_type, "contentSize": str(file.stat().st_size)}
         said["sha256"] = file_digest(file)
         if place == WORKFLOW:
             entity = workflow = crate.add_workflow(file, place, main=True, lang="snakemake", properties=said)
@@ -100,20 +98,8 @@ def write_crate(
     crate.metadata.write(folder)
 
 
-def _media_type(file: Path) -> str:
-    return _TYPES.get(file.suffix) or mimetypes.guess_type(file.name)[0] or "text/plain"
-
-
 def write_croissant(folder: Path, study: Study, predictions: Iterable[str], licence: str, date: str) -> None:
-    """Write `croissant.json`, which describes the tables of predictions, each as a set of records.
-
-    Args:
-        folder: The bundle.
-        study: The study that it holds.
-        predictions: Places of the tables.
-        licence: Address of the licence.
-        date: Day of the publication, as YYYY-MM-DD.
-    """
+    """Write `croissant.json`, which describes the tables of predictions at these places, each as a set of records."""
     tables = list(predictions)
     files = [{"@type": "cr:FileObject", "@id": place, "name": place, "contentUrl": place} for place in tables]
     for one in files:

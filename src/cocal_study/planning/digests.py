@@ -91,12 +91,8 @@ def maker_of(results: Path) -> Maker:
 
 
 def verdict(here: StudyDigests, there: StudyDigests, source: str) -> str:
-    """Say whether two machines computed the same bytes, what differs by stage, why, and what to expect.
-
-    Args:
-        here: Digests of the present results.
-        there: Digests that were made elsewhere or earlier.
-        source: File of these.
+    """Say whether two machines computed the same bytes, what differs by stage, why, and what to expect: of the present
+    results, and of those that were made elsewhere or earlier, whose digests are in the file `source`.
 
     Raises:
         ContractError: if `there` belongs to another study, or lists outputs that are missing here.
@@ -119,21 +115,18 @@ def verdict(here: StudyDigests, there: StudyDigests, source: str) -> str:
         for stage in STAGES
         if (names := [name for name, value in there.digests.get(stage, {}).items() if found[name] != value])
     }
-    more = sorted(found.keys() - known.keys())
-    lines = [f"{_listed(more)} of these results stand in no line of {source}; they were not compared."] if more else []
-    if not changed:
-        return "\n".join(
-            [f"This machine computed the same bytes: all {len(known)} outputs are those of {origin}.", *lines]
-        )
-    count, first = sum(map(len, changed.values())), next(iter(changed))
-    lines.insert(0, f"This machine computed other bytes: {count} of {len(known)} outputs differ from {origin}.")
-    lines += [
-        f"  {stage}: {len(names)} of {len(there.digests[stage])} differ: {_listed(names)}"
-        for stage, names in changed.items()
-    ]
-    lines.append(f"The first stage that differs is {first}; what is computed from its outputs differs in consequence.")
-    lines += causes(here.made_by, maker)
-    lines.append(_EXPECTATIONS[first])
+    lines = [f"This machine computed the same bytes: all {len(known)} outputs are those of {origin}."]
+    if changed:
+        count = sum(map(len, changed.values()))
+        lines = [f"This machine computed other bytes: {count} of {len(known)} outputs differ from {origin}."]
+    if more := sorted(found.keys() - known.keys()):
+        lines.append(f"{_listed(more)} of these results stand in no line of {source}; they were not compared.")
+    for stage, names in changed.items():
+        lines.append(f"  {stage}: {len(names)} of {len(there.digests[stage])} differ: {_listed(names)}")
+    if changed:
+        first = next(iter(changed))
+        lines.append(f"The first stage that differs is {first}; what is computed from it differs in consequence.")
+        lines += [*causes(here.made_by, maker), _EXPECTATIONS[first]]
     return "\n".join(lines)
 
 

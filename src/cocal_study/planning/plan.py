@@ -7,11 +7,11 @@ the end of training only, for tables/scale, tables/token_aggregation and figures
 from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import Prefix
 from cocal.settings.base import Count, Model, Name
-from cocal_study.config.evaluation import EstimatorSettings, PostCalSettings
+from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.features import FeatureSettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.planning.results import predictions_file
+from cocal_study.planning.results import companion_folder, predictions_file
 
 
 class SetPlan(Model):
@@ -95,6 +95,11 @@ def companion_prefixes(study: Study, backbone: str, experience: str) -> list[Pre
     return sorted(prefixes)
 
 
+def fitted(backbone: str, experience: str, *prefixes: Prefix) -> list[str]:
+    """Folders of the companions of a kind of experience that are fitted on these prefixes."""
+    return [f"{companion_folder(backbone, experience)}/{prefix.folder}" for prefix in prefixes]
+
+
 def restricted(steps: int) -> Prefix:
     """The prefix of a companion that is trained and validated on the same steps: of a stage, or of the early steps."""
     return Prefix(steps, steps)
@@ -140,11 +145,6 @@ def ablation_states(study: Study, backbone: str) -> list[str]:
     return [*(f"{layer}/last+mean" for layer in earlier), f"{final}/last", f"{final}/mean"]
 
 
-def ablation_companion(study: Study) -> CompanionSettings:
-    """Settings of the companions of the ablations, which have binary supervision (appendices F.2 and F.3)."""
-    return study.companion.model_copy(update={"targets": ("binary",)})
-
-
 def prompt_companion(study: Study) -> CompanionSettings:
     """Settings of the pre-generation companions. Each row stands for a group, and a batch for as many rollouts as
     CoCal's batches hold."""
@@ -156,16 +156,6 @@ def pass_features(study: Study) -> FeatureSettings:
     """Settings of features that a pass reads in any case, which are all but those of evaluation responses and of
     PostCal's."""
     return study.features.model_copy(update={"source": FeatureSettings().source})
-
-
-def live_features(study: Study) -> FeatureSettings:
-    """Settings of the features that are stored while a policy trains; training has its own batch size."""
-    return pass_features(study).model_copy(update={"batch_tokens": FeatureSettings().batch_tokens})
-
-
-def resampling(study: Study) -> PostCalSettings:
-    """Settings of the sampling of PostCal's responses, without the seed that orders them for its companions."""
-    return study.postcal.model_copy(update={"shuffle_seed": PostCalSettings().shuffle_seed})
 
 
 def estimator_settings(study: Study, methods: list[str]) -> EstimatorSettings:
@@ -193,37 +183,31 @@ def response_plan(
     study: Study, backbone: str, algorithm: str, step: int, prompt_format: str, datasets: list[str]
 ) -> ResponsePlan:
     """The plan for sampling `datasets` from a checkpoint under one prompt format."""
-    methods = [
-        METHODS[m] for m in methods_of(study, backbone, algorithm, step) if METHODS[m].prompt_format == prompt_format
-    ]
+    methods = [METHODS[name] for name in methods_of(study, backbone, algorithm, step)]
+    methods = [method for method in methods if method.prompt_format == prompt_format]
     pool = any(method.needs_pool for method in methods)
     asked = any(method.asks_p_true for method in methods)
-
-    def plan(name: str) -> SetPlan:
-        dataset = study.datasets[name]
-        return SetPlan(
-            samples=dataset.samples,
-            sampled=study.generation.pool if pool else dataset.samples,
-            max_response_length=dataset.max_response_length,
-            pool=pool,
-            p_true=asked,
-        )
-
-    return ResponsePlan(sets={name: plan(name) for name in datasets})
+    sets = {}
+    for name in datasets:
+        samples, length = study.datasets[name].samples, study.datasets[name].max_response_length
+        sampled = study.generation.pool if pool else samples
+        sets[name] = SetPlan(samples=samples, sampled=sampled, max_response_length=length, pool=pool, p_true=asked)
+    return ResponsePlan(sets=sets)
 
 
 def final_predictions(study: Study, backbone: str) -> list[str]:
     """The tables of predictions that compare methods at the end of training, with those of the pre-RL model."""
-    ends = (0, study.policy.steps)
-    return [predictions_file(backbone, name, step) for name, step in evaluated_cells(study, backbone) if step in ends]
+    return [predictions_file(backbone, *cell) for cell in _final_cells(study, backbone)]
 
 
 def final_methods(study: Study, backbone: str) -> list[str]:
     """The methods that are compared at the end of training, with those of the pre-RL model, in their order."""
-    ends = (0, study.policy.steps)
-    cells = [cell for cell in evaluated_cells(study, backbone) if cell[1] in ends]
-    found = {name for cell in cells for name in methods_of(study, backbone, *cell)}
+    found = {name for cell in _final_cells(study, backbone) for name in methods_of(study, backbone, *cell)}
     return [name for name in study.estimators.methods if name in found]
+
+
+def _final_cells(study: Study, backbone: str) -> list[tuple[str, int]]:
+    return [cell for cell in evaluated_cells(study, backbone) if cell[1] in (0, study.policy.steps)]
 
 
 def macro_averages(study: Study, backbone: str) -> dict[str, list[str]]:

@@ -1,16 +1,15 @@
 """Regimes: a study under conditions that are changed one at a time, in several replicates of each."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from cocal.settings.base import Model
-from cocal_study.config.parse import read_yaml, validate
+from cocal_study.config.parse import merged, read_yaml, validate
 from cocal_study.config.study import Study
-from cocal_study.planning.replicates import replicate, write_study
+from cocal_study.planning.replicates import replicate
 
 BASE = "base"
 """Name of the point at which no condition is changed."""
@@ -39,8 +38,9 @@ class Axis(Model):
         return self
 
     def point(self, level: Level) -> str:
-        """Name of the folder of a level."""
-        return slug(f"{self.name} {level.name}") if level.keys else BASE
+        """Name of the folder of a level: its words in lower case with hyphens."""
+        words = f"{self.name} {level.name}".lower()
+        return re.sub(r"[^a-z0-9]+", "-", words).strip("-") if level.keys else BASE
 
 
 class Regimes(Model):
@@ -53,22 +53,17 @@ class Regimes(Model):
     axes: Annotated[tuple[Axis, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
-    def _points(self) -> "Regimes":
-        names = [axis.point(level) for axis in self.axes for level in axis.levels if level.keys]
+    def _distinct(self) -> "Regimes":
+        names = [name for name, _ in self.points]
         if repeated := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"several levels have the folder {min(repeated)}: give them other names")
         return self
 
     @property
-    def points(self) -> dict[str, dict[str, Any]]:
-        """The keys of every point by the name of its folder, the unchanged one first."""
-        changed = {axis.point(level): level.keys for axis in self.axes for level in axis.levels if level.keys}
-        return {BASE: {}, **changed}
-
-
-def slug(words: str) -> str:
-    """The words in lower case with hyphens, as the name of a folder."""
-    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+    def points(self) -> list[tuple[str, dict[str, Any]]]:
+        """Every point by the name of its folder, with its keys; the unchanged one comes first."""
+        changed = [(axis.point(level), level.keys) for axis in self.axes for level in axis.levels if level.keys]
+        return [(BASE, {}), *changed]
 
 
 def read_regimes(path: Path) -> Regimes:
@@ -81,11 +76,7 @@ def read_regimes(path: Path) -> Regimes:
 
 
 def studies_of(path: Path, number: int) -> dict[str, Study]:
-    """The study of every point, by the name of its folder.
-
-    Args:
-        path: File of regimes.
-        number: Number of the replicate, counted from 1, whose seeds the studies have.
+    """The study of every point of a file of regimes, by the name of its folder, with the seeds of a replicate.
 
     Raises:
         ConfigError: if the file, the study that it names, or the study of a point is wrong.
@@ -94,24 +85,5 @@ def studies_of(path: Path, number: int) -> dict[str, Study]:
     shared = merged(read_yaml(path.parent / regimes.study), regimes.keys)
     return {
         name: replicate(validate(Study, merged(shared, keys), f"{path}, {name}"), number)
-        for name, keys in regimes.points.items()
+        for name, keys in regimes.points
     }
-
-
-def merged(content: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    """The content with other values of some keys, in mappings key by key; a key with the value None is removed."""
-    found = dict(content)
-    for key, value in keys.items():
-        if value is None:
-            found.pop(key, None)
-        elif isinstance(value, Mapping) and isinstance(found.get(key), Mapping):
-            found[key] = merged(found[key], value)
-        else:
-            found[key] = value
-    return found
-
-
-def write_studies(path: Path, number: int, folder: Path) -> None:
-    """Write the study of every point as FOLDER/NAME.yaml, for `snakemake --configfile`."""
-    for name, study in studies_of(path, number).items():
-        write_study(study, folder / f"{name}.yaml")

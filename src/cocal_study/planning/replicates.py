@@ -39,15 +39,9 @@ class Gathered(Model):
 
 
 def replicate(study: Study, number: int) -> Study:
-    """The study with the seeds of a replicate.
-
-    `number` is added to the seeds of questions and facts, of pre-training, of policy training and of all sampling. The
-    seeds of companions, of the split and of the bootstrap stay, because every replicate shows their spread itself.
-
-    Args:
-        study: The study as its file has it.
-        number: Number of the replicate, counted from 1.
-    """
+    """The study with the seeds of a replicate, whose number, counted from 1, is added to the seeds of questions and
+    facts, of pre-training, of policy training and of all sampling. The seeds of companions, of the split and of the
+    bootstrap stay, because every replicate shows their spread itself."""
     changes: dict[str, Any] = {
         name: part.model_copy(update={"seed": part.seed + number})
         for name, part in (("policy", study.policy), ("generation", study.generation), ("postcal", study.postcal))
@@ -118,12 +112,11 @@ def spread(
     for name in sorted(
         {str(path.relative_to(folder)) for folder in folders for p in EXHIBITS for path in folder.glob(p)}
     ):
-        read = {number: _numbers(folder / name) for number, folder in results.items()}
-        given = {number: frame for number, frame in read.items() if frame is not None}
-        if len(given) < len(read):
+        given = {number: _numbers(folder / name) for number, folder in results.items()}
+        if any(frame is None for frame in given.values()):
             continue
         earlier = _gathered(before / name, kept) if before else {}
-        frames = dict(sorted((earlier | given).items()))
+        frames: dict[int, pd.DataFrame] = dict(sorted((earlier | given).items()))
         values = {f"replicate_{number}": frame[_VALUE] for number, frame in frames.items()}
         table = pd.concat(values.values(), axis=1, keys=values)
         judged = all(_VERDICT in frame for frame in frames.values())

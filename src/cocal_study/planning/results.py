@@ -15,39 +15,36 @@ LANDING = "results/verdict.html"
 VERDICT = "results/verdict.txt"
 """The verdict on the paper in a few lines, of which the first one answers whether it reproduces."""
 
-
-BENCHMARKS = "results/benchmarks"
-"""Times of jobs, as Snakemake measures them, in a folder for each rule."""
-
-
-def benchmark_file(rule: str, job: str) -> str:
-    """Time of a job."""
-    return f"{BENCHMARKS}/{rule}/{job}.tsv"
-
-
-def source_file(source: str) -> str:
-    """The file that is written when a registered source has been downloaded."""
-    return f"{SOURCES}/{source}.json"
-
-
-def questions_file(dataset: str) -> str:
-    """The questions of a set."""
-    return f"{QUESTIONS}/{dataset}.parquet"
-
-
-def training_folder(backbone: str, algorithm: str) -> str:
-    """Folder of the policies of one training, or of the backbone itself under the algorithm "base"."""
-    return f"results/policies/{backbone}/{algorithm}"
-
-
-def policy_folder(backbone: str, algorithm: str, step: int | str) -> str:
-    """A checkpoint."""
-    return f"{training_folder(backbone, algorithm)}/step-{step}"
-
-
-def rollouts_folder(backbone: str, algorithm: str) -> str:
-    """Rollouts of a training, or PostCal's responses under "postcal"."""
-    return f"results/rollouts/{backbone}/{algorithm}"
+benchmark_file = "results/benchmarks/{}/{}.tsv".format
+"""Time of a job, as Snakemake measures it, by its rule and its own name."""
+source_file = "results/sources/{}.json".format
+"""The file that is written when a registered source has been downloaded, by the name of the source."""
+questions_file = "results/questions/{}.parquet".format
+"""The questions of a set, by its name."""
+training_folder = "results/policies/{}/{}".format
+"""Policies of one training, by backbone and algorithm, or under the algorithm "base" the backbone itself."""
+policy_folder = "results/policies/{}/{}/step-{}".format
+"""A checkpoint, by backbone, algorithm and step."""
+rollouts_folder = "results/rollouts/{}/{}".format
+"""Rollouts of a training, by backbone and algorithm, or PostCal's responses under "postcal"."""
+responses_folder = "results/responses/{}/{}/step-{}/{}".format
+"""Evaluation responses, by backbone, algorithm, step and prompt format; those to one set lie in `responses_file`."""
+responses_file = "results/responses/{}/{}/step-{}/{}/{}.parquet".format
+kept_folder = "results/kept/{}/{}/step-{}/{}/{}".format
+"""Hidden states of evaluation responses that the engine kept while it generated them, in the same way and by domain."""
+features_folder = "results/features/{}/{}/step-{}/{}".format
+"""Hidden states of evaluation responses, named as these are; those of one set lie in `features_file`."""
+features_file = "results/features/{}/{}/step-{}/{}/{}.zarr".format
+variant_folder = "results/companions/{}/{}".format
+"""Companions by backbone and variant (`cocal_study.planning.variants`), or the online ones."""
+online_file = "results/online/{}.parquet".format
+"""Scores of a backbone's online and replayed companions on the step after those that they have learnt from."""
+calibrators_file = "results/recalibration/{}/{}/step-{}.json".format
+"""The fitted calibrators of the rivals on a policy, by backbone, algorithm and step."""
+cost_file = "results/costs/{}/{}.json".format
+"""Measured costs, by backbone and kind of work."""
+checks_file = "results/checks/{}.json".format
+"""The report of the checks that a backbone kept the protocol."""
 
 
 def states_file(backbone: str, algorithm: str, of: str = "rollouts") -> str:
@@ -55,54 +52,14 @@ def states_file(backbone: str, algorithm: str, of: str = "rollouts") -> str:
     return f"results/features/{backbone}/{algorithm}/{of}.zarr"
 
 
-def responses_folder(backbone: str, algorithm: str, step: int | str, prompt_format: str) -> str:
-    """Evaluation responses of a checkpoint in a prompt format."""
-    return f"results/responses/{backbone}/{algorithm}/step-{step}/{prompt_format}"
-
-
-def responses_file(backbone: str, algorithm: str, step: int | str, prompt_format: str, dataset: str) -> str:
-    """Evaluation responses of a checkpoint to one question set."""
-    return f"{responses_folder(backbone, algorithm, step, prompt_format)}/{dataset}.parquet"
-
-
-def kept_folder(backbone: str, algorithm: str, step: int | str, prompt_format: str, domain: str) -> str:
-    """Hidden states of evaluation responses that the engine kept while it generated them."""
-    return f"results/kept/{backbone}/{algorithm}/step-{step}/{prompt_format}/{domain}"
-
-
-def features_folder(backbone: str, algorithm: str, step: int | str, prompt_format: str) -> str:
-    """Hidden states of evaluation responses in a prompt format."""
-    return f"results/features/{backbone}/{algorithm}/step-{step}/{prompt_format}"
-
-
-def features_file(backbone: str, algorithm: str, step: int | str, prompt_format: str, dataset: str) -> str:
-    """Hidden states of the evaluation responses to one question set."""
-    return f"{features_folder(backbone, algorithm, step, prompt_format)}/{dataset}.zarr"
-
-
-def variant_folder(backbone: str, variant: str) -> str:
-    """Folder of the companions of a variant (`cocal_study.planning.variants`), or of the online ones."""
-    return f"results/companions/{backbone}/{variant}"
-
-
 def companion_folder(backbone: str, experience: str) -> str:
     """Folder of the companions that learnt from "rollouts", "resampled" responses, "prompts" or "online"."""
     return variant_folder(backbone, COMPANIONS[experience])
 
 
-def online_file(backbone: str) -> str:
-    """Scores of the online and of the replayed companions on the step after those that they have learnt from."""
-    return f"results/online/{backbone}.parquet"
-
-
 def predictions_file(backbone: str, algorithm: str, step: int | str, kind: str = "") -> str:
     """Predictions on the responses of a checkpoint, or of a comparison on it such as "-sweep"."""
     return f"results/predictions/{backbone}/{algorithm}/step-{step}{kind}.parquet"
-
-
-def calibrators_file(backbone: str, algorithm: str, step: int | str) -> str:
-    """The fitted calibrators of the rivals on a policy."""
-    return f"results/recalibration/{backbone}/{algorithm}/step-{step}.json"
 
 
 def metrics_file(backbone: str, kind: str = "") -> str:
@@ -113,16 +70,6 @@ def metrics_file(backbone: str, kind: str = "") -> str:
 def resamples_file(backbone: str, kind: str = "") -> str:
     """Metrics of every resample behind the cube `metrics_file`."""
     return f"results/resamples/{backbone}{kind}.nc"
-
-
-def cost_file(backbone: str, what: str) -> str:
-    """Measured costs of a kind of work."""
-    return f"results/costs/{backbone}/{what}.json"
-
-
-def checks_file(backbone: str) -> str:
-    """The report of the checks that a backbone kept the protocol."""
-    return f"results/checks/{backbone}.json"
 
 
 def table_file(name: str, ending: str = "tex") -> str:

@@ -6,12 +6,11 @@ Each rival is shown as it is, and after Platt scaling and isotonic regression on
 from collections.abc import Collection
 from typing import Literal, get_args
 
-from cocal.companion.settings import CompanionSettings
 from cocal_study.config.method import Reader, Rival
 from cocal_study.config.methods import METHODS, declared_rivals
 from cocal_study.config.study import Study
 from cocal_study.planning.plan import available_methods, restricted, trainer_of
-from cocal_study.planning.results import companion_folder, variant_folder
+from cocal_study.planning.results import COMPANIONS, variant_folder
 
 ONE_LAYER: Reader = "one-layer"
 """Name of the companions of one hidden layer, as a reader and as a variant."""
@@ -75,18 +74,11 @@ def calibrated(study: Study) -> dict[str, list[str]]:
     return {"raw": names} | {how: some for how, some in found.items() if some}
 
 
-def one_layer_companion(study: Study) -> CompanionSettings:
-    """Settings of companions that differ from CoCal's in their depth alone: they have its first hidden layer."""
-    first = {"widths": study.companion.widths[:1], "dropout": study.companion.dropout[:1]}
-    return study.companion.model_copy(update=first)
-
-
 def reader_folders(study: Study, algorithm: str) -> dict[Reader, str]:
     """Folders of the companions of all steps that score rivals on the policy of an algorithm, by their kind; none where
     no rival reads states."""
-    backbone, steps = study.main_backbone, restricted(study.policy.steps).folder
-    folders: dict[Reader, str]
-    folders = {name: companion_folder(backbone, name) for name in ("rollouts", "resampled")}
-    folders[ONE_LAYER] = variant_folder(backbone, ONE_LAYER)
-    kinds = {one.reader for one in rivals_of(study, algorithm)}
-    return {kind: f"{folder}/{steps}" for kind, folder in folders.items() if kind in kinds}
+    variants: dict[Reader, str] = {name: COMPANIONS[name] for name in ("rollouts", "resampled")}
+    variants[ONE_LAYER] = ONE_LAYER
+    kinds, steps = {one.reader for one in rivals_of(study, algorithm)}, restricted(study.policy.steps).folder
+    kept = ((kind, variant_folder(study.main_backbone, name)) for kind, name in variants.items() if kind in kinds)
+    return {kind: f"{folder}/{steps}" for kind, folder in kept}

@@ -4,8 +4,8 @@ from typing import Any
 
 from cocal_study.config.study import Study
 from cocal_study.planning import plan
-from cocal_study.planning.results import COMPANIONS, companion_folder, rollouts_folder, states_file
-from cocal_study.planning.rivals import ONE_LAYER, one_layer_companion
+from cocal_study.planning.results import COMPANIONS, companion_folder, rollouts_folder, states_file, variant_folder
+from cocal_study.planning.rivals import ONE_LAYER
 
 ABLATIONS = "ablations"
 VARIANTS = (*(COMPANIONS[kind] for kind in ("rollouts", "resampled", "prompts")), ABLATIONS, ONE_LAYER)
@@ -16,16 +16,19 @@ def variant_of(study: Study, backbone: str, name: str) -> dict[str, Any]:
     """The rollouts and states from which one job fits all companions of a variant on a backbone, and how, as fields of
     `cocal_study.stages.companions.Companions`."""
     final = (str(study.policy.steps),)
+    companion = study.companion
+    one_layer = companion.model_copy(update={"widths": companion.widths[:1], "dropout": companion.dropout[:1]})
+    binary = companion.model_copy(update={"targets": ("binary",)})  # appendices F.2 and F.3
     experience = next((kind for kind, folder in COMPANIONS.items() if folder == name), "rollouts")
     learnt_from = "postcal" if experience == "resampled" else "grpo"
     prefixes = tuple(map(str, plan.companion_prefixes(study, backbone, experience)))
     chronological = {"order": "chronological"}
     settings, steps, how = {
-        "grpo": (study.companion, prefixes, chronological),
-        "postcal": (study.companion, prefixes, {"order": "shuffled", "shuffle_seed": study.postcal.shuffle_seed}),
+        "grpo": (companion, prefixes, chronological),
+        "postcal": (companion, prefixes, {"order": "shuffled", "shuffle_seed": study.postcal.shuffle_seed}),
         "prompts": (plan.prompt_companion(study), prefixes, {"prompts": True}),
-        ABLATIONS: (plan.ablation_companion(study), final, {"states": plan.ablation_states(study, backbone)}),
-        ONE_LAYER: (one_layer_companion(study), final, chronological),
+        ABLATIONS: (binary, final, {"states": plan.ablation_states(study, backbone)}),
+        ONE_LAYER: (one_layer, final, chronological),
     }[name]
     states = states_file(backbone, learnt_from, "prompts" if experience == "prompts" else "rollouts")
     learnt = {"rollouts": rollouts_folder(backbone, learnt_from), "features": states}
@@ -41,7 +44,13 @@ def replayed_folders(study: Study) -> list[str]:
     """Folders of CoCal's companions on the first steps of training, validated on the same steps."""
     prefixes = plan.companion_prefixes(study, study.main_backbone, "rollouts")
     own = [one for one in prefixes if one.steps == one.validation_steps < study.policy.steps]
-    return [f"{companion_folder(study.main_backbone, 'rollouts')}/{one.folder}" for one in own]
+    return plan.fitted(study.main_backbone, "rollouts", *own)
+
+
+def ablation_folders(study: Study, backbone: str) -> list[str]:
+    """Folders of the companions of all steps that read other states."""
+    folder, steps = variant_folder(backbone, ABLATIONS), plan.restricted(study.policy.steps).folder
+    return [f"{folder}/{states}/{steps}" for states in plan.ablation_states(study, backbone)]
 
 
 def online_folders(study: Study) -> list[str]:

@@ -22,7 +22,7 @@ from cocal.commands.flags import Flag
 from cocal.commands.outputs import FILE, FOLDER, STEPS, Kind
 from cocal.commands.words import pairs
 from cocal.errors import ConfigError
-from cocal.settings.base import Model
+from cocal.settings.base import Count, Model
 from cocal.store.lineage import Source, descent
 from cocal.store.provenance import canonical
 from cocal_study.config.parse import parse_settings, validate
@@ -43,6 +43,10 @@ OutStores = Annotated[Path, Kind(folder=True, entries="*.zarr")]
 """A folder in which a job makes a feature store for each question set; other jobs make those of other sets."""
 Index = Annotated[int, Field(ge=0)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Unfinished = Annotated[Path, Field(description="working folder; a killed run resumes from it")]
+PromptSet = Annotated[str, Field(description="prompt set: a folder of cocal_study/questions/prompts")]
+TrainingSet = Annotated[In, Field(description="whole training set, with validation questions")]
+Pool = Annotated[Count, Field(description="responses per question in the self-consistency pool (default: 10)")]
 
 
 def from_environment(variable: str, otherwise: Any = None) -> Any:
@@ -63,8 +67,6 @@ class Stage(Model):
     """Its command, which its products name as their stage."""
     computed: ClassVar[bool] = True
     """Whether the numerics of the study change its products."""
-    without: ClassVar[tuple[str, ...]] = ()
-    """Modules whose code changes nothing that a study's job makes (`cocal_study.provenance.code`)."""
 
     def __init_subclass__(cls, **options: Any):
         """Name the command after the class, as products name their stage: import-rollouts after ImportRollouts."""
@@ -117,6 +119,34 @@ class Stage(Model):
             if name in self.model_fields_set and not (value is None or value is False or value in ((), {})):
                 words += [_flag(name), *_words(value)]
         return words
+
+
+class Cell(Stage):
+    """Stages of one checkpoint, whose products name it."""
+
+    backbone: str
+    algorithm: str
+    """algorithm that trained the policy, or base"""
+    step: Index
+
+    @property
+    def cell(self) -> dict[str, Any]:
+        """Backbone, algorithm and step."""
+        return {"backbone": self.backbone, "algorithm": self.algorithm, "step": self.step}
+
+
+class ReadByCheckpoints(Stage):
+    """Stages in which checkpoints read stored rollouts (`cocal_study.generation.replay`)."""
+
+    checkpoints: tuple[Path, ...] = ()
+    """step-N of every stage; each reads the rollout steps after the stage before it, up to N"""
+    exact: Path | None = None
+    """folder of the weights of every step; weight_v000001 (of slime) or step-0 sampled step 1 and reads it"""
+
+    @property
+    def readers(self) -> list[Path]:
+        """The folders that are given."""
+        return [self.exact] if self.exact else list(self.checkpoints)
 
 
 def _words(value: Any) -> Iterator[str]:

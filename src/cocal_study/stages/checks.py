@@ -13,8 +13,7 @@ from cocal.store.lineage import trace
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.method import Experience
 from cocal_study.planning.orders import ORDERS
-from cocal_study.stages.base import In, Out, Stage
-from cocal_study.stages.shared import TrainingSet
+from cocal_study.stages.base import In, Out, Stage, TrainingSet
 
 if TYPE_CHECKING:
     from cocal_study.checks.training import Fit
@@ -77,12 +76,8 @@ class Checks(Stage):
         logging.info("%s: %d checks of %d fits and %d files hold", self.output, *held)
 
     def _protocol(self, tables: dict[str, Any], fits: "list[Fit]", predictions: dict[Path, Any]) -> dict[str, object]:
-        """The names and numbers that each check looked at, ready for JSON. A rate of quality below its floor is a
-        warning, and no violation.
-
-        Raises:
-            ContractError: at the first violation.
-        """
+        """The names and numbers that each check looked at, ready for JSON; a ContractError at the first violation. A
+        rate of quality below its floor is a warning, and no violation."""
         from cocal.companion.supervision import in_validation
         from cocal_study.checks import predictions as predicted
         from cocal_study.checks import training
@@ -90,9 +85,8 @@ class Checks(Stage):
 
         for fit in fits:
             if fit.experience not in tables:
-                raise ContractError(
-                    f"{fit.folder}: no table of {fit.experience} responses is given to check it against"
-                )
+                lacking = f"no table of {fit.experience} responses is given to check it against"
+                raise ContractError(f"{fit.folder}: {lacking}")
         asked, share, seed = question_texts(self.questions), self.settings.validation_share, self.settings.split_seed
         held_out = {name: in_validation(table["question"], asked, share, seed) for name, table in tables.items()}
         given = [(fit, tables[fit.experience], held_out[fit.experience]) for fit in fits]

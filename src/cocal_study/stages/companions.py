@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from cocal.companion.spec import CompanionSpec, Order, Prefix
+from cocal.companion.settings import CompanionSettings
+from cocal.companion.spec import Order, Prefix
 from cocal.errors import ConfigError
 from cocal.runtime.machine import fix_threads
 from cocal.runtime.progress import Progress
@@ -16,15 +17,21 @@ from cocal.store import atomic_path, write_frame
 from cocal.store.lineage import Source, descent, inherited, placed
 from cocal_study.planning.costs import Cost, device_name, write_cost
 from cocal_study.planning.orders import ORDERS
-from cocal_study.stages.base import Out, OutFolder, Seed
-from cocal_study.stages.shared import FromRollouts
+from cocal_study.stages.base import In, Out, OutFolder, Seed, Stage, TrainingSet
 
 
 def _prefix(word: object) -> object:
     return Prefix.parse(word) if isinstance(word, str) else word
 
 
-class Companions(FromRollouts):
+class _FromRollouts(Stage):
+    settings: CompanionSettings = CompanionSettings()
+    rollouts: In
+    questions: TrainingSet
+    features: In
+
+
+class Companions(_FromRollouts):
     """Fits companions for every prefix and every choice of states."""
 
     steps: tuple[Annotated[Prefix, BeforeValidator(_prefix)], ...]
@@ -47,18 +54,16 @@ class Companions(FromRollouts):
     """folder for steps-N and steps-N-validation-M, each with weights, history and spec; with --states, for
     LAYER/POOLINGS/steps-N"""
 
-    @property
-    def experience(self) -> str:
-        """The kind of responses that the companions learn from."""
-        of_order = next(kind for kind, order in ORDERS.items() if order == self.order)
-        return "prompts" if self.prompts else of_order
-
     def writes(self):
         return [self.output]
 
     def sources(self):
-        of_rollouts = "rollouts" if self.prompts else self.experience
-        return [Source(self.rollouts, experience=of_rollouts), Source(self.features), Source(self.questions)]
+        experience = "rollouts" if self.prompts else self._learnt
+        return [Source(self.rollouts, experience=experience), Source(self.features), Source(self.questions)]
+
+    @property
+    def _learnt(self) -> str:
+        return next(kind for kind, order in ORDERS.items() if order == self.order)
 
     def run(self) -> None:
         from cocal.companion.companions import write_companions
@@ -73,7 +78,9 @@ class Companions(FromRollouts):
         rollouts = read(self.rollouts, self.questions, max(map(max, prefixes)))
         questions, features = question_texts(self.questions), open_features(self.features)
         check_features(rollouts, features)
-        facts = inherited(self.rollouts, "backbone", "algorithm") | {"experience": self.experience}
+        facts = inherited(self.rollouts, "backbone", "algorithm") | {
+            "experience": "prompts" if self.prompts else self._learnt
+        }
         attributes = self.attributes(self.output, self.settings, **facts)
         default = None, [PROMPT] if self.prompts else list(RESPONSE_POOLINGS), self.output
         states = [(*_states(words), self.output / words) for words in self.states] or [default]
@@ -99,17 +106,13 @@ class Companions(FromRollouts):
                 steps = {"source_step": str(prefix.steps), "validation_step": str(prefix.validation_steps)}
                 folder = output / prefix.folder
                 write_companions(folder, companions, history, attributes | steps | placed(folder))
-                _log_best(folder, companions.spec)
+                best = zip(companions.spec.members, companions.spec.best_pass, strict=True)
+                said = ", ".join(f"{target} {seed}: {number}" for (target, seed), number in best)
+                logging.info("%s: best of %d passes: %s", folder, self.settings.passes, said)
                 started = time.monotonic()
         if self.cost:
             cost = Cost(seconds=spent, items=len(companions.members), device=device_name())
             write_cost(self.cost, cost, attributes | placed(self.cost))
-
-
-def _log_best(output: Path, spec: CompanionSpec) -> None:
-    """Log the best pass of each member."""
-    best = [f"{target} {seed}: {number}" for (target, seed), number in zip(spec.members, spec.best_pass, strict=True)]
-    logging.info("%s: best of %d passes: %s", output, spec.settings.passes, ", ".join(best))
 
 
 def _states(words: str) -> tuple[int, list[str]]:
@@ -120,7 +123,7 @@ def _states(words: str) -> tuple[int, list[str]]:
     return int(layer), poolings.split("+")
 
 
-class Online(FromRollouts):
+class Online(_FromRollouts):
     """Learns from each step, and scores companions on the step that follows, replayed ones too."""
 
     steps: Count

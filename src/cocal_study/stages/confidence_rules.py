@@ -1,32 +1,26 @@
 """Rules of companions, of confidences, of their metrics, and of the checks of the protocol."""
 
-# pyright: reportArgumentType=false
-# Pydantic makes the fields of stages from the texts of paths and from plain mappings.
-
+from functools import partial
 from typing import Any
 
 from cocal_study.config.methods import METHODS
 from cocal_study.planning import plan, results, rivals, variants
 from cocal_study.planning.comparisons import (
-    CUBES,
     RECALIBRATED,
     comparison_of,
     comparisons,
-    cube_settings,
-    predictions_of,
+    cube_fields,
     recalibrated_files,
     samples_of,
 )
 from cocal_study.planning.variants import ABLATIONS, variant_of
 from cocal_study.stages.checks import Checks
 from cocal_study.stages.companions import Companions, Online
-from cocal_study.stages.jobs import DOMAINS, Job, Rule, Rules
+from cocal_study.stages.jobs import Job, Rule, Rules
 from cocal_study.stages.latency import Latency
 from cocal_study.stages.metrics import Metrics
 from cocal_study.stages.predictions import Predictions
 from cocal_study.stages.recalibrate import Recalibrate
-
-_ON_A_PROCESSOR = {"start": ("env", "CUDA_VISIBLE_DEVICES=", "cocal")}
 
 
 class ConfidenceRules(Rules):
@@ -57,33 +51,31 @@ class ConfidenceRules(Rules):
         timed["run_folder"] = results.run_folder("latency", "{backbone}")
         checked = {"output": results.checks_file("{backbone}")}
         trained = {"algorithm": self.study.policy.algorithms}
-        recalibrate = Rule(
-            name="recalibrate", make=self._recalibrate, places=recalibrated, limits=trained, **_ON_A_PROCESSOR
-        )
+        processor: dict[str, Any] = {"start": ("env", "CUDA_VISIBLE_DEVICES=", "cocal")}
         return [
             Rule(name="companions", make=self._companions, places=companions, gpus=1),
             Rule(name="online", make=self._online, places=online, gpus=1),
-            Rule(name="predictions", make=self._predictions, places=predictions, **_ON_A_PROCESSOR),
-            recalibrate,
+            Rule(name="predictions", make=self._predictions, places=predictions, **processor),
+            Rule(name="recalibrate", make=self._recalibrate, places=recalibrated, limits=trained, **processor),
             Rule(name="metrics", make=self._metrics, places=cube),
-            Rule(name="recalibrated_metrics", make=self._recalibrated_metrics, places=of_rivals),
+            Rule(name="recalibrated_metrics", make=partial(self._metrics, cube=RECALIBRATED), places=of_rivals),
             # all other rules take one thread, so on a machine of two cores nothing runs beside what is timed
             Rule(name="latency", make=self._latency, places=timed, threads=2, **self._sampling),
             Rule(name="checks", make=self._checks, places=checked),
         ]
 
     def _companions(self, backbone: str, variant: str, **made: str) -> Job:
-        return self._job(Companions(**variant_of(self.study, backbone, variant), questions=self._training_set, **made))
+        return self._job(Companions, **variant_of(self.study, backbone, variant), questions=self._training_set, **made)
 
     def _online(self, backbone: str, **made: str) -> Job:
         """Companions that learn from each rollout step when it is produced; the states are those that were kept for
         replay. They are scored on every step before they learn from it, beside the replayed companions."""
         study = self.study
-        learnt = variant_of(study, backbone, results.COMPANIONS["rollouts"])
-        stage = Online(
+        return self._job(
+            Online,
             settings=study.companion,
-            rollouts=learnt["rollouts"],
-            features=learnt["features"],
+            rollouts=results.rollouts_folder(backbone, "grpo"),
+            features=results.states_file(backbone, "grpo"),
             questions=self._training_set,
             windows=variants.windows(study),
             stages=study.policy.stages,
@@ -92,14 +84,14 @@ class ConfidenceRules(Rules):
             bins=study.metrics.bins,
             **made,
         )
-        return self._job(stage)
 
     def _predictions(self, backbone: str, algorithm: str, step: str, comparison: str, **made: str) -> Job:
         one = comparison_of(self.study, backbone, algorithm, int(step), comparison)
         methods, cell = [METHODS[name] for name in one.methods], (backbone, algorithm, one.step)
         formats = dict.fromkeys(method.prompt_format for method in methods)
         read = dict.fromkeys(method.prompt_format for method in methods if method.experience)
-        stage = Predictions(
+        return self._job(
+            Predictions,
             settings=plan.estimator_settings(self.study, one.methods),
             samples=samples_of(self.study, one.domains),
             **({} if comparison else {"pool": self.study.generation.pool}),  # companions compare no answers
@@ -111,7 +103,6 @@ class ConfidenceRules(Rules):
             companions=one.companions,
             **made,
         )
-        return self._job(stage)
 
     def _recalibrate(self, backbone: str, algorithm: str, **made: str) -> Job:
         """Platt scaling and isotonic regression of the rivals on one policy, fitted on its rollouts, all of them and
@@ -133,7 +124,8 @@ class ConfidenceRules(Rules):
         if "resampled" in readers:
             more["resampled"] = results.rollouts_folder(backbone, "postcal")
             more["resampled_features"] = results.states_file(backbone, "postcal")
-        stage = Recalibrate(
+        return self._job(
+            Recalibrate,
             rivals=[rival.name for rival in compared],
             settings=plan.estimator_settings(study, methods),
             split=study.companion,
@@ -145,53 +137,42 @@ class ConfidenceRules(Rules):
             step=self._final,
             rollouts=results.rollouts_folder(backbone, algorithm),
             questions=self._training_set,
-            evaluated=self._questions(*DOMAINS.values()),
+            evaluated=self._evaluated,
             responses=results.responses_folder(*cell, prompt_format),
             **more,
             **made,
         )
-        return self._job(stage)
 
     def _metrics(self, backbone: str, cube: str, **made: str) -> Job:
-        one = CUBES[cube]
-        predictions = predictions_of(self.study, backbone, one)
-        return self._job(Metrics(predictions=predictions, **cube_settings(self.study, backbone, one), **made))
-
-    def _recalibrated_metrics(self, backbone: str, **made: str) -> Job:
-        return self._metrics(backbone, RECALIBRATED, **made)
+        return self._job(Metrics, **cube_fields(self.study, backbone, cube) | made)
 
     def _latency(self, backbone: str, **made: str) -> Job:
         """Inference times of the final policy and its companions, which differ from run to run. Only the tables of
         times depend on them."""
-        study, timing, last = self.study, self.study.timing, plan.restricted(self._final).folder
-        stage = Latency(
+        study, last = self.study, plan.restricted(self._final)
+        (replayed,), (prompted,) = (plan.fitted(backbone, kind, last) for kind in ("rollouts", "prompts"))
+        return self._job(
+            Latency,
             settings=study.generation,
             datasets={name: study.datasets[name].max_response_length for name in self._sets["mathematics"]},
             questions=results.QUESTIONS,
             checkpoint=results.policy_folder(backbone, "grpo", self._final),
-            companions=f"{results.companion_folder(backbone, 'rollouts')}/{last}",
-            prompt_companions=f"{results.companion_folder(backbone, 'prompts')}/{last}",
+            companions=replayed,
+            prompt_companions=prompted,
             prompts=study.prompts,
-            samples=timing.samples,
-            concurrent=timing.concurrent,
-            predictions=timing.predictions,
-            seed=timing.seed,
+            **study.timing.model_dump(),
+            texts=self._texts("answer"),
             **made,
         )
-        return self._job(stage, texts=self._texts("answer"))
 
     def _checks(self, backbone: str, **made: str) -> Job:
         """Checks that the study kept the protocol; a violation fails the run and is named."""
         study, compared = self.study, list(comparisons(self.study, backbone))
         experiences = plan.experiences_of(plan.methods_of(study, backbone, "grpo", self._final))
         companions = {
-            kind: [
-                f"{results.companion_folder(backbone, kind)}/{prefix.folder}"
-                for prefix in plan.companion_prefixes(study, backbone, kind)
-            ]
-            for kind in experiences
+            kind: plan.fitted(backbone, kind, *plan.companion_prefixes(study, backbone, kind)) for kind in experiences
         }
-        companions[ABLATIONS] = [folder for one in compared for _, folder in one.beside]
+        companions[ABLATIONS] = variants.ablation_folders(study, backbone)
         more: dict[str, Any] = {}
         if "resampled" in experiences:
             more["resampled"] = results.rollouts_folder(backbone, "postcal")
@@ -201,13 +182,14 @@ class ConfidenceRules(Rules):
                 "calibrators": {name: results.calibrators_file(backbone, name, self._final) for name in algorithms},
                 "recalibrated": dict(zip(algorithms, files, strict=True)),
                 "coupled": {name: results.rollouts_folder(backbone, name) for name in algorithms if name != "grpo"},
-                "evaluated": self._questions(*DOMAINS.values()),
+                "evaluated": self._evaluated,
             }
             if folder := rivals.reader_folders(study, "grpo").get(rivals.ONE_LAYER):
                 companions[rivals.ONE_LAYER] = [folder]
         if backbone == self._main and plan.has_methods(study, "cocal-binary"):
             companions["online"] = variants.online_folders(study)
-        stage = Checks(
+        return self._job(
+            Checks,
             settings=study.companion,
             quality=study.quality,
             backbone=backbone,
@@ -215,7 +197,11 @@ class ConfidenceRules(Rules):
             questions=self._training_set,
             companions=companions,
             predictions=[one.file for one in compared],
+            beside=[results.OVERLAP],
             **more,
             **made,
         )
-        return self._job(stage, beside=[results.OVERLAP])
+
+    @property
+    def _evaluated(self) -> list[str]:
+        return [results.questions_file(name) for names in self._sets.values() for name in names]

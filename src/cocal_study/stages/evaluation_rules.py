@@ -1,8 +1,5 @@
 """Rules of evaluation responses and of their states, with a job for each checkpoint, prompt format and domain."""
 
-# pyright: reportArgumentType=false
-# Pydantic makes the fields of stages from the texts of paths and from plain mappings.
-
 from functools import partial
 from typing import Any, cast
 
@@ -26,46 +23,39 @@ class EvaluationRules(Rules):
     def _evaluation_rules(self) -> list[Rule]:
         rules, cell = [], ("{backbone}", "{algorithm}", "{step}", "{prompt_format}")
         for begin, domain in DOMAINS.items():
-            if names := self._sets[domain]:
-                kept = {"output_kept": results.kept_folder(*cell, domain)}
-                kept = kept if self.study.features.source == "engine" else {}
-                job = f"{{algorithm}}-{{step}}-{{prompt_format}}-{domain}"
-                sampled = Rule(
-                    name=f"{begin}responses",
-                    make=partial(self._responses, domain),
-                    places={
-                        "output": results.responses_folder(*cell),
-                        "run_folder": results.run_folder("responses", "{backbone}", job),
-                        **kept,
-                    },
-                    files=[*(results.responses_file(*cell, name) for name in names), *kept.values()],
-                    shown=True,
-                    **self._sampling,
-                )
-                read = Rule(
-                    name=f"{begin}features",
-                    make=partial(self._features, domain),
-                    places={"output": results.features_folder(*cell)},
-                    files=[results.features_file(*cell, name) for name in names],
-                    shown=True,
-                    gpus=1,
-                )
-                rules += [sampled, read]
+            if not (names := self._sets[domain]):
+                continue
+            job = f"{{algorithm}}-{{step}}-{{prompt_format}}-{domain}"
+            places = {"output": results.responses_folder(*cell)}
+            places["run_folder"] = results.run_folder("responses", "{backbone}", job)
+            files = [results.responses_file(*cell, name) for name in names]
+            if self.study.features.source == "engine":
+                places["output_kept"] = results.kept_folder(*cell, domain)
+                files.append(places["output_kept"])
+            made: dict[str, Any] = {"places": places, "files": files, "shown": True}
+            rules.append(
+                Rule(name=f"{begin}responses", make=partial(self._responses, domain), **made, **self._sampling)
+            )
+            made["places"] = {"output": results.features_folder(*cell)}
+            made["files"] = [results.features_file(*cell, name) for name in names]
+            rules.append(Rule(name=f"{begin}features", make=partial(self._features, domain), **made, gpus=1))
         if self.judge_from_hub:
             rules.append(Rule(name="judge_checkpoint", make=self._judge, places={"output": results.JUDGE}, local=True))
         return rules
 
     def _judge(self, **made: str) -> Job:
         judge = cast(LlmJudgeSettings, self.study.judge)
-        return self._job(Hub(name=judge.checkpoint, revision=judge.revision, **made))
+        return self._job(Hub, name=judge.checkpoint, revision=judge.revision, **made)
 
     def _responses(self, domain: str, backbone: str, algorithm: str, step: str, prompt_format: str, **made: str) -> Job:
         study, judged = self.study, domain == "factual"
-        planned = plan.response_plan(study, backbone, algorithm, int(step), prompt_format, self._sets[domain])
         cell, read = (backbone, algorithm, int(step), prompt_format), {}
+        planned = plan.response_plan(study, *cell, self._sets[domain])
         if study.features.source == "engine" and plan.reads_states(study, *cell):
             read = {"features": plan.feature_settings(study, algorithm, int(step), domain), **self._read_parts(*cell)}
-        stage = Responses(
+        texts = self._texts(*planned.formats(prompt_format), domain=domain)
+        return self._job(
+            Responses,
             settings=study.generation,
             verifier=study.verifier,
             # the judge of factual answers has no part in mathematics, so another one does not touch these files
@@ -79,18 +69,19 @@ class EvaluationRules(Rules):
             prompts=study.prompts,
             checkpoint=results.policy_folder(backbone, algorithm, step),
             questions=results.QUESTIONS,
+            texts=f"{texts} {self._judge_texts}" if judged else texts,
+            beside=[results.JUDGE] if judged and self.judge_from_hub else [],
             **read,
             **made,
         )
-        texts = self._texts(*planned.formats(prompt_format), domain=domain) + f" {self._judge_texts}" * judged
-        return self._job(stage, texts=texts, beside=[results.JUDGE] if judged and self.judge_from_hub else [])
 
     def _features(self, domain: str, backbone: str, algorithm: str, step: str, prompt_format: str, **made: str) -> Job:
         """Hidden states of responses: RLCR's end before its reason, and those whose prompt has a companion have its
         state, too."""
         study, cell = self.study, (backbone, algorithm, int(step), prompt_format)
         kept = {"kept": results.kept_folder(*cell, domain)} if study.features.source == "engine" else {}
-        stage = Features(
+        return self._job(
+            Features,
             settings=plan.feature_settings(study, algorithm, int(step), domain),
             samples=samples_of(study, [domain]),
             responses=results.responses_folder(*cell),
@@ -99,7 +90,6 @@ class EvaluationRules(Rules):
             **self._read_parts(*cell),
             **made,
         )
-        return self._job(stage)
 
     def _read_parts(self, backbone: str, algorithm: str, step: int, prompt_format: str) -> dict[str, Any]:
         """What is read of responses in this format."""

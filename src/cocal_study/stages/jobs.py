@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from cocal.runtime.numerics import Numerics
 from cocal.store.provenance import canonical, digest
@@ -19,21 +19,17 @@ Environment = Literal["cocal", "gpu"]
 """The conda environments of envs/, in which jobs run where Snakemake is told to make them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """One job.
-
-    Attributes:
-        stage: What it does, with its files and settings. A change of its words reruns it.
-        inputs: Files and folders of the study that it waits for.
-        code: Digest of the code that computes its result. A change reruns it.
-        texts: Digest of the prompt texts that it gives to a policy or a judge. A change reruns it.
-    """
+class Job(NamedTuple):
+    """One job."""
 
     stage: Stage
+    """What it does, with its files and settings. A change of its words reruns it, as one of its code or texts does."""
     inputs: Sequence[str]
+    """Files and folders of the study that it waits for."""
     code: str
+    """Digest of the code that computes its result."""
     texts: str
+    """Digest of the prompt texts that it gives to a policy or a judge."""
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -43,34 +39,30 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """A rule of the workflow.
-
-    Attributes:
-        name: Its name in Snakemake, in the table of resources, and in logs and benchmarks.
-        make: The job of some values of the wildcards, given its places.
-        places: What its stage is told of outputs and of a folder for unfinished work: paths by the names of fields,
-            with wildcards in braces.
-        files: What a job makes, where that is not the places themselves.
-        limits: Values of wildcards to which the rule is limited, beyond those of the study (`Plan.wildcards`).
-        local: True if it runs where Snakemake does: it takes seconds, or needs a network that compute nodes lack.
-        threads: Threads of a job; None for a training, which stands alone in the plan.
-        gpus: GPUs of a job. Without a GPU, the number means nothing.
-        environment: Name of its conda environment in envs/.
-        start: Words before those of the stage.
-        shown: True if its log is printed, too.
-    """
+    """A rule of the workflow."""
 
     name: str
+    """Its name in Snakemake, in the table of resources, and in logs and benchmarks."""
     make: Callable[..., Job]
+    """The job of some values of the wildcards, given its places."""
     places: Mapping[str, str]
+    """What its stage is told of outputs and of a folder for unfinished work: paths by the names of fields, with
+    wildcards in braces."""
     files: Sequence[str] = ()
+    """What a job makes, where that is not the places themselves."""
     limits: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    """Values of wildcards to which it is limited, beyond those of the study (`Plan.wildcards`)."""
     local: bool = False
+    """True if it runs where Snakemake does: it takes seconds, or needs a network that compute nodes lack."""
     threads: int | None = 1
+    """Threads of a job; None for a training, which stands alone in the plan."""
     gpus: int = 0
+    """GPUs of a job. Without a GPU, the number means nothing."""
     environment: Environment = "cocal"
     start: Sequence[str] = ("cocal",)
+    """Words before those of the stage."""
     shown: bool = False
+    """True if its log is printed, too."""
 
     @property
     def paths(self) -> list[str]:
@@ -96,46 +88,33 @@ class Rules:
         study: The study.
         numerics: Numerics of its results; a change reruns what computes.
         prompts: Its prompt texts (`cocal_study.questions.prompts.Prompts`).
-        formats: Prompt format of each algorithm's training.
         registry: The registered sources that it uses (`cocal_study.questions.registry.Registry`).
         judge_texts: Digest of the texts that a judge is given, if it is a language model.
         scripts: Folder of the scripts that start a training on every node.
     """
 
     def __init__(
-        self,
-        study: Study,
-        *,
-        numerics: Numerics,
-        prompts: Any,
-        formats: Mapping[str, str],
-        registry: Any,
-        judge_texts: str = "",
-        scripts: str = "",
+        self, study: Study, *, numerics: Numerics, prompts: Any, registry: Any, judge_texts: str = "", scripts: str = ""
     ):
-        self.study, self._numerics, self._prompts = study, numerics, prompts
-        self._formats, self._registry = formats, registry
+        self.study, self._numerics, self._prompts, self._registry = study, numerics, prompts, registry
         self._judge_texts, self._scripts = judge_texts, scripts
         self._main, self._final = study.main_backbone, study.policy.steps
         self._training_set = results.questions_file(study.policy.dataset)
         self._sets = {domain: study.evaluation_sets(domain) for domain in DOMAINS.values()}
 
-    def _job(self, stage: Stage, *, texts: str = "", beside: Iterable[str] = ()) -> Job:
-        """The job of a stage. It waits for what the stage reads and for what lies beside, and depends on the code of
-        the stage's class and, if its results do, on the study's numerics."""
-        place = type(stage)
-        code = code_digest(f"{place.__module__}:{place.__name__}", *stage.named(), without=stage.without)
+    def _job(self, kind: type[Stage], *, texts: str = "", beside: Iterable[str] = (), **fields: Any) -> Job:
+        """The job of a stage with these fields. It waits for what the stage reads and for what lies beside, and depends
+        on the code of the stage's class and, if its results do, on the study's numerics."""
+        stage = kind(**fields)
+        code = code_digest(f"{kind.__module__}:{kind.__name__}", *stage.named())
         code += f" {canonical({'numerics': self._numerics})}" * stage.computed
         if (declared := stage.declared()) is not None:
             code += f" {digest(declared)}"
         inputs = dict.fromkeys([*map(product_of, stage.reads()), *beside])
-        return Job(stage=stage, inputs=list(inputs), code=code, texts=texts)
+        return Job(stage, list(inputs), code, texts)
 
     def _texts(self, *formats: str, domain: str = "mathematics") -> str:
         return f"prompts:{self._prompts.digest(*formats, domain=domain)}"
-
-    def _questions(self, *domains: str) -> list[str]:
-        return [results.questions_file(name) for domain in domains for name in self._sets[domain]]
 
     @property
     def _sampling(self) -> dict[str, Any]:

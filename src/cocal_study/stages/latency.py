@@ -13,12 +13,11 @@ from cocal_study.config.engine import gpus_of
 from cocal_study.config.evaluation import GenerationSettings, ResponseLengths
 from cocal_study.planning.costs import device_name, write_cost
 from cocal_study.questions.prompts import Prompts
-from cocal_study.stages.base import Out, Seed, Stage
-from cocal_study.stages.shared import PromptSet, Unfinished
+from cocal_study.stages.base import Out, PromptSet, Seed, Stage, Unfinished
 
 
 class Latency(Stage):
-    """Times a policy and its companions."""
+    """Times a policy and its companions; a killed run on the same device keeps the times of whole sets."""
 
     computed: ClassVar[bool] = False
 
@@ -61,13 +60,6 @@ class Latency(Stage):
         return [self.settings.engine.opens]
 
     def run(self) -> None:
-        """Load the models, measure the times, and write them. A killed run on the same device keeps those of whole
-        sets.
-
-        Raises:
-            ConfigError: if a set has too few questions.
-            ContractError: if a file is broken, or companions read other states than the flag asks for.
-        """
         from cocal.companion.companions import load_companions
         from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
         from cocal.models.loading import load_policy

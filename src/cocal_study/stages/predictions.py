@@ -9,8 +9,7 @@ from cocal.store.lineage import Source
 from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
 from cocal_study.config.method import Experience, Method, PromptFormat
 from cocal_study.config.methods import METHODS
-from cocal_study.stages.base import Out
-from cocal_study.stages.shared import Cell, Pool
+from cocal_study.stages.base import Cell, Out, Pool
 
 
 class Predictions(Cell):

@@ -11,14 +11,19 @@ from cocal.store.lineage import descent
 from cocal.store.provenance import file_digest
 from cocal_study.config.data import QuestionSetsSettings
 from cocal_study.config.parse import parse_settings
+from cocal_study.planning.results import SOURCES
 from cocal_study.questions.loaders import load_files, load_registered
 from cocal_study.questions.registry import Registry
 from cocal_study.questions.sources import fetch
-from cocal_study.stages.base import In, Out, OutTables, from_environment
-from cocal_study.stages.shared import Cached
+from cocal_study.stages.base import In, Out, OutTables, Stage, from_environment
 
 
-class Sources(Cached):
+class _Cached(Stage):
+    cache: Path = from_environment("COCAL_SOURCES", SOURCES)
+    """source files, in the layout of their hosts (default: the variable COCAL_SOURCES, else results/sources)"""
+
+
+class Sources(_Cached):
     """Fetches the files that the cache lacks, verifies all files, and reports them."""
 
     computed: ClassVar[bool] = False
@@ -44,7 +49,7 @@ class Sources(Cached):
             write_document(self.output, {"files": report}, provenance("sources", registry))
 
 
-class Questions(Cached):
+class Questions(_Cached):
     """Builds question sets and settles the questions that training and evaluation share."""
 
     computed: ClassVar[bool] = False
@@ -62,12 +67,6 @@ class Questions(Cached):
         return [self.output / f"{name}.parquet" for name in self.settings.datasets]
 
     def run(self) -> None:
-        """Build the sets, settle what is shared, and write them.
-
-        Raises:
-            ContractError: if a source file is missing or differs from its entry in the registry, or if an evaluation
-                question occurs in a training set and the settings refuse that.
-        """
         from cocal.store.contracts import QUESTIONS
         from cocal_study.questions.build import build_questions
         from cocal_study.questions.overlap import settle
@@ -86,7 +85,7 @@ class Questions(Cached):
             logging.info("%s: %d questions", path, len(kept))
 
 
-class Overlap(Cached):
+class Overlap(_Cached):
     """Compares the sources of training with the evaluation sets and with the training sets that were built."""
 
     computed: ClassVar[bool] = False
@@ -102,11 +101,6 @@ class Overlap(Cached):
         return [self.questions / f"{name}.parquet" for name in self.settings.datasets]
 
     def run(self) -> None:
-        """Compare, and write what they share.
-
-        Raises:
-            ContractError: if a training set still has a question that the settings exclude.
-        """
         from cocal.store.contracts import QUESTIONS
         from cocal_study.questions.build import build_questions
         from cocal_study.questions.overlap import excluded_or_kept
@@ -114,15 +108,11 @@ class Overlap(Cached):
         settings = self.settings
         built = {name: read_frame(path, QUESTIONS) for name, path in zip(settings.datasets, self.reads(), strict=True)}
         # training sets are read from their sources, since the built ones lack the questions that were excluded
-        training = {name for name, dataset in settings.datasets.items() if dataset.role == "training"}
-        registered = {name: source for name, source in settings.registered.items() if name in training}
-        files = {name: source for name, source in settings.files.items() if name in training}
-        sources = build_questions(
-            {name: settings.datasets[name] for name in (*registered, *files)},
-            settings.world,
-            settings.seed,
-            load_registered(registered, self.registry, self.cache) | load_files(files),
-        )
+        training = {name: one for name, one in settings.datasets.items() if one.role == "training"}
+        given = settings.model_copy(update={"datasets": training})
+        loaded = load_registered(given.registered, self.registry, self.cache) | load_files(given.files)
+        sets = {name: training[name] for name in loaded}
+        sources = build_questions(sets, settings.world, settings.seed, loaded)
         shared = excluded_or_kept(built, sources, settings.overlap, self.questions)
         write_text(self.output, shared.to_csv(index=False))
         for (name, action), rows in shared.groupby(["dataset", "action"]):

@@ -15,8 +15,7 @@ from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
 from cocal_study.config.method import Rival
 from cocal_study.config.methods import METHODS
 from cocal_study.planning.rivals import RIVALS
-from cocal_study.stages.base import In, Out
-from cocal_study.stages.shared import Cell, Pool, TrainingSet
+from cocal_study.stages.base import Cell, In, Out, Pool, TrainingSet
 
 
 class Recalibrate(Cell):
@@ -52,11 +51,7 @@ class Recalibrate(Cell):
 
     @property
     def compared(self) -> list[Rival]:
-        """The rivals.
-
-        Raises:
-            ConfigError: if there is no such rival.
-        """
+        """The rivals; a ConfigError if there is no such one."""
         if unknown := [name for name in self.rivals if name not in RIVALS]:
             raise ConfigError(f"--rivals: there is no {unknown[0]!r}; there are {', '.join(RIVALS)}")
         return [RIVALS[name] for name in self.rivals]
@@ -129,9 +124,7 @@ class Recalibrate(Cell):
             raise ConfigError(f"--companions: these rivals need one folder of each of {needed}")
         wanted = (bool(reading), any(rival.reader != "resampled" for rival in reading))
         if (self.features is not None, self.rollout_features is not None) != wanted:
-            raise ConfigError(
-                "--features and --rollout-features belong to rivals that read states; PostCal needs the first"
-            )
+            raise ConfigError("--features and --rollout-features belong to rivals of states; PostCal needs the first")
         resampled = (self.resampled is not None, self.resampled_features is not None)
         if len({*resampled}) > 1 or ("resampled" in kinds and not all(resampled)):
             raise ConfigError("--resampled and --resampled-features go together; PostCal needs them")

@@ -3,20 +3,28 @@
 import logging
 from pathlib import Path
 
+from cocal.answers.settings import VerifierSettings
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame, read_provenance, write_frame
 from cocal.store.lineage import FACTS, Source, descent, inherited
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.engine import gpus_of
-from cocal_study.config.evaluation import GenerationSettings
+from cocal_study.config.evaluation import GenerationSettings, JudgeChoice
 from cocal_study.config.features import FeatureSettings
 from cocal_study.planning.plan import ResponsePlan
+from cocal_study.planning.results import JUDGEMENTS
 from cocal_study.questions.prompts import Prompts
-from cocal_study.stages.base import In, Out, OutFolder, OutTables
-from cocal_study.stages.shared import Cell, Judges, PromptSet, Unfinished
+from cocal_study.stages.base import Cell, In, Out, OutFolder, OutTables, PromptSet, Stage, Unfinished
 
 
-class Responses(Cell, Judges):
+class _Judges(Stage):
+    verifier: VerifierSettings = VerifierSettings()
+    judge: JudgeChoice = JudgeChoice.model_validate({"kind": "exact-match"})
+    judgements: Path = Path(JUDGEMENTS)
+    """folder that caches a language model's replies; jobs share it, and it may be deleted"""
+
+
+class Responses(Cell, _Judges):
     """Samples all sets, releases the policy, and judges all sets."""
 
     settings: GenerationSettings = GenerationSettings()
@@ -49,13 +57,14 @@ class Responses(Cell, Judges):
     def run(self) -> None:
         from cocal.models.loading import fingerprint
         from cocal.store.contracts import QUESTIONS
+        from cocal_study.generation.judge import Judging
         from cocal_study.generation.sampling import Evaluated, Kept, judge_sets, sample_sets
         from cocal_study.questions.build import golds_digest, texts_digest
 
         settings, plan, prompt_format = self.settings, self.plan, self.prompt_format
         questions = {name: read_frame(self.questions / f"{name}.parquet", QUESTIONS) for name in plan.sets}
         domains = sorted({of_set["domain"].iloc[0] for of_set in questions.values()})
-        judging = self.judging(domains)
+        judging = Judging.of(self.verifier, self.judge.root, domains)
         prompts = Prompts(self.prompts)
         fix_threads(gpus_of(settings.engine, *judging.engines))
         kept = Kept(self.features, self.prompt, self.task_response) if self.features else None
@@ -93,7 +102,7 @@ class Responses(Cell, Judges):
         folder.publish(outputs)
 
 
-class Judge(Judges):
+class Judge(_Judges):
     """Judges existing responses."""
 
     questions: In
@@ -106,12 +115,13 @@ class Judge(Judges):
 
     def run(self) -> None:
         from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
+        from cocal_study.generation.judge import Judging
         from cocal_study.generation.sampling import judge_set
 
         questions = read_frame(self.questions, QUESTIONS)
         sampled = read_frame(self.responses, SAMPLED)
         domain = questions["domain"].iloc[0]
-        judging = self.judging([domain])
+        judging = Judging.of(self.verifier, self.judge.root, [domain])
         fix_threads(gpus_of(*judging.engines))
         with judging.open(self.judgements) as judges:
             judge = judges[domain]

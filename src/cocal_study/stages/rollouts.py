@@ -18,8 +18,7 @@ from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
 from cocal_study.policy.objectives import PROMPT_FORMATS
 from cocal_study.questions.prompts import Prompts
-from cocal_study.stages.base import Out, OutFolder, Stage
-from cocal_study.stages.shared import PromptSet, ReadByCheckpoints, Unfinished
+from cocal_study.stages.base import Out, OutFolder, PromptSet, ReadByCheckpoints, Stage, Unfinished
 
 
 class ImportRollouts(ReadByCheckpoints):

@@ -9,8 +9,7 @@ from cocal.store.lineage import Source, descent, identities, inherited
 from cocal.store.run_folder import RunFolder, file_states
 from cocal_study.config.evaluation import EvaluationSets
 from cocal_study.config.features import FeatureSettings
-from cocal_study.stages.base import OutFolder, OutStores, Stage
-from cocal_study.stages.shared import ReadByCheckpoints, Unfinished
+from cocal_study.stages.base import OutFolder, OutStores, ReadByCheckpoints, Stage, Unfinished
 
 
 class Features(Stage):

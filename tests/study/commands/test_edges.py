@@ -4,36 +4,31 @@ import json
 import os
 import resource
 import shutil
+from contextlib import contextmanager
 
 import pytest
 
 from cocal.cli import main
 from hand_rows import lines
-from own_rollouts import read_lines, run, write_lines
+from own_rollouts import run, write_lines
 
 SCORED = [{"question_id": k // 2, "confidence": k / 40, "correct": k % 3 > 0} for k in range(40)]
 
 
-@pytest.fixture
-def full():
+@contextmanager
+def full(count):
     """Bounds the size of files, as a full disk would; gone at the end of the block."""
-    from contextlib import contextmanager
-
-    @contextmanager
-    def bounded(count):
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (count, hard))
-        try:
-            yield
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-    return bounded
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["new", "beside notes"])
 @pytest.mark.parametrize("count", [100, 4000, 20_000, 60_000])
-def test_a_report_is_written_whole_or_not_at_all(tmp_path, full, capsys, count, beside):
+def test_a_report_is_written_whole_or_not_at_all(tmp_path, capsys, count, beside):
     """The numbers fit, the figure does not, or the page does not. What the message advises is taken afterwards."""
     output = tmp_path / "a/report"
     if beside:
@@ -53,7 +48,7 @@ def test_a_report_is_written_whole_or_not_at_all(tmp_path, full, capsys, count, 
     assert {path.name for path in output.iterdir()} == names | ({"thesis.tex"} if beside else set())
 
 
-def test_advice_to_run_a_command_again_is_not_refused_afterwards(tmp_path, full, capsys, repository):
+def test_advice_to_run_a_command_again_is_not_refused_afterwards(tmp_path, capsys, repository):
     """The file does not fit; nothing of it is left, so that no --overwrite is needed."""
     words = ["replicate", "--study", repository / "config/smoke.yaml", "--number", "2", "--output", tmp_path / "2.yaml"]
     with full(200):
@@ -84,14 +79,6 @@ def test_names_that_are_not_utf8_are_refused_in_a_sentence(tmp_path, own, capsys
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_folder_with_a_name_that_is_not_utf8_ends_in_no_traceback(tmp_path, own, capsys):
-    folder = tmp_path / "lines"
-    folder.mkdir()
-    write_lines(folder / NAME, own.rollouts, own.texts)
-    assert own.fit(folder, tmp_path / "companion") in (0, 2)
-    assert "Traceback" not in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("layer", [99, -1, 2])
 def test_a_companion_of_a_block_that_its_model_lacks_is_refused(tmp_path, own, capsys, layer):
     """The model has two."""
@@ -116,19 +103,3 @@ def test_a_licence_is_a_web_address(tmp_path, capsys, address):
     with pytest.raises(SystemExit):
         main(["publish", str(tmp_path / "bundle"), f"--licence={address}"])
     assert f"argument --licence: {address!r} is not a web address" in capsys.readouterr().err
-
-
-def test_a_person_is_not_sent_to_snakemake(tmp_path, capsys, monkeypatch):
-    """Permission is denied by the system in one of the writes."""
-    source = lines(tmp_path / "scored.jsonl", *SCORED)
-
-    def denied(*_):
-        raise PermissionError(13, "Permission denied", str(tmp_path / "out"))
-
-    monkeypatch.setattr("cocal.commands.decide.write_decisions", denied)
-    assert run("decide", "best-of-n", source, "--output", tmp_path / "out") == 2
-    error = capsys.readouterr().err
-    assert "Permission denied, for user" in error
-    assert "name another place" in error
-    assert "snakemake" not in error
-    assert len(read_lines(source)) == 40

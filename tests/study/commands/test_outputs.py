@@ -94,17 +94,9 @@ def test_an_output_replaces_nothing_of_somebody_else(place, own, capsys, monkeyp
     assert error.count("\n") <= 2
     assert message in error
     assert everything(place) == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("flags", "output"), [(SCORE, "in.jsonl"), (VOTE, "notes"), (EVALUATE, "."), (VOTE, "/dev/null")]
-)
-def test_overwriting_spares_inputs_folders_and_devices(place, own, flags, output):
-    before = everything(place)
-    words = [flag.format(place=place, companion=own.companion) for flag in flags]
-    assert run(*words, place / output, "--overwrite") == 2
-    assert everything(place) == before
+    if flags[0] in ("score", "evaluate", "decide") and "exists" not in message:
+        assert run(*words, output, "--overwrite") == 2
+        assert everything(place) == before
 
 
 @pytest.fixture
@@ -225,13 +217,6 @@ def test_a_value_that_means_nothing_is_refused(capsys, flag):
         with pytest.raises(SystemExit):
             run(*command, f"{name}={value}")
         assert f"argument {name}: {value!r} is not " in capsys.readouterr().err
-
-
-def test_a_certified_threshold_has_no_bounds_left(place, capsys):
-    command = ["decide", "abstain", place / "scored.jsonl", "--threshold", "0.3", "--output", place / "out.jsonl"]
-    assert run(*command, "--max-risk", "0.2") == 2
-    assert "leave them out, or --threshold" in capsys.readouterr().err
-    assert run(*command) == 0
 
 
 @pytest.mark.parametrize(("fitted", "warned"), [(None, True), (4, True), (5, False)], ids=["unsaid", "other", "same"])

@@ -1,8 +1,6 @@
 """The environments name the versions that were tested together."""
 
-import os
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import get_args
@@ -64,33 +62,10 @@ def test_conda_environments_hold_the_dependencies_at_the_constrained_versions(re
     assert (repository / "envs" / name).with_suffix(".post-deploy.sh").exists()
 
 
-@pytest.mark.parametrize("works", [True, False])
-def test_newer_packages_are_a_warning_and_no_failure(repository, tmp_path, works):
-    """Told by a stand-in for uv, which knows a newer torch, or finds that the newest do not resolve together."""
-    uv = tmp_path / "uv"
-    newest = "sed 's/>=.*//; s/$/==9.9/' <<< \"$given\"" if works else "exit 1"
-    uv.write_text(f"#!/bin/bash\ngiven=$(cat)\nif [[ $given == *'>='* ]]; then {newest}; else echo \"$given\"; fi\n")
-    uv.chmod(0o755)
-    given = {"cwd": repository, "env": {**os.environ, "UV": str(uv)}}
-    done = subprocess.run(["bash", "envs/resolve.sh"], check=False, capture_output=True, text=True, **given)
-    assert done.returncode == 0, done.stderr
-    assert "environments: gpu.yaml resolves" in done.stdout
-    warned = [line for line in done.stdout.splitlines() if "warning: " in line and "gpu.yaml" in line]
-    assert len(warned) == 1
-    assert ("vllm==9.9" in warned[0]) == works
-
-
 def test_rules_name_environments_that_exist(repository):
     rules = "".join(file.read_text() for file in (repository / "workflow").glob("*/*.smk"))
     names = {*re.findall(r"envs/([a-z-]+)\.yaml", rules), *get_args(Environment)}
     assert names == {file.stem for file in (repository / "envs").glob("*.yaml")}
-
-
-def test_the_package_is_added_from_a_checkout_alone(repository, tmp_path):
-    script = repository / "envs/cocal.post-deploy.sh"
-    done = subprocess.run(["bash", str(script)], check=False, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "export COCAL_CHECKOUT" in done.stderr
 
 
 def test_vllm_is_tested_at_the_version_that_studies_use(repository):

@@ -12,7 +12,6 @@ from cocal.store.contracts import PREDICTIONS
 from cocal_study.config import ConfigError, load_study, parse_settings
 from cocal_study.config import methods as registry
 from cocal_study.config.evaluation import EstimatorSettings
-from cocal_study.config.method import Method
 from cocal_study.config.methods import METHODS, built_in, declarations, declared_rivals
 from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits.typesetting.accuracy import AccuracyLayout
@@ -88,9 +87,6 @@ def coin(install):
     return install(coin=COIN, heads=HEADS)
 
 
-# Ours
-
-
 def test_the_registry_loads_nothing_heavy():
     """Hundreds of short processes import it. A module that declares a method may be imported first, too."""
     script = (
@@ -99,24 +95,6 @@ def test_the_registry_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(len(METHODS))]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"colour": "red"}, "colour\n.*should match pattern"),
-        ({"estimate": "estimate"}, "estimate\n.*should match pattern"),
-        ({"prompt_format": "verball"}, "prompt_format\n.*should be 'answer', 'verbal', 'rlcr' or 'dcpo'"),
-        ({"experience": "rollouts"}, "a companion needs both"),
-    ],
-)
-def test_a_wrong_declaration_is_refused(change, message):
-    fields = {"name": "x", "label": "X", "position": 1, "prompt_format": "answer", "policy": "grpo"}
-    with pytest.raises(ValueError, match=message):
-        Method(**fields | {"estimate": "m:estimate", "colour": "#000000", "marker": "o"} | change)
-
-
-# Other packages'
 
 
 def test_another_packages_method_is_predicted_and_shown(coin, tmp_path):
@@ -173,6 +151,8 @@ def test_its_code_is_digested(coin):
 @pytest.mark.parametrize(
     ("modules", "message"),
     [
+        ({"coin": COIN.replace("#123456", "red")}, r"[\s\S]*colour\n.*should match pattern"),
+        ({"coin": COIN.replace("group=1", "experience='rollouts'")}, r"[\s\S]*a companion needs both"),
         ({"coin": "METHOD = 1 / 0"}, r"the methods of fair cannot be loaded; .*\(ZeroDivisionError: division"),
         ({"coin": "METHOD = 1"}, r"fair\.coin: METHOD is not a cocal_study\.config\.method\.Method but 1"),
         ({"coin": COIN.replace('"coin"', '"rlcr"')}, r"coin declares the method 'rlcr', which cocal_study\.methods"),

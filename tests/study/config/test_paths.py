@@ -1,4 +1,4 @@
-"""Which study a configuration file is, and where its relative paths lead."""
+"""Where the relative paths of a study lead."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cocal_study.config.load import configured_study
 from cocal_study.config.parse import validate
 from cocal_study.config.paths import located
 from cocal_study.config.study import Study
@@ -66,15 +65,3 @@ def test_relative_paths_start_at_the_repository(tmp_path, content):
     assert above.path == "./checkout/owner/name"
     assert not above.on_hub
     assert located(study, root / "a", root).backbones["folder"].path == "./a/owner/name", "not a name on the hub"
-
-
-def test_a_file_is_a_whole_study_and_keys_change_in_it(repository):
-    """What is none is refused (planning/test_studies)."""
-    default, smoke = repository / "config/config.yaml", repository / "config/smoke.yaml"
-    change = {"companion": {"passes": "7"}, "policy": {"trl": {"devices": "2"}}, "seed": 9}
-    for path, name in ((default, "embedded"), (smoke, "smoke")):
-        plain, study = configured_study([path], {}), configured_study([path], change)
-        assert study.study == name
-        assert (study.companion.passes, study.policy.trl.devices, study.seed) == (7, 2, 9)
-        assert study.companion.widths == plain.companion.widths
-        assert study.policy.steps == plain.policy.steps

@@ -37,7 +37,6 @@ and the steps of the policies with those that companions learnt from; how many c
 
 @cache
 def of_paper(folder: Path = NUMBERS) -> dict[str, str]:
-    """The verdicts of the published numbers."""
     reader = PublishedSource(read_published(folder))
     return {claim.id: judge(claim, reader)[1] for claim in read_claims(folder / "claims.yaml")}
 
@@ -69,9 +68,6 @@ def test_a_wrong_ledger_is_refused(tmp_path, old, new, message):
         read_claims(path)
 
 
-# What a claim reads
-
-
 def asked(claim) -> tuple[list[Quantity], str]:
     """The quantities that a claim reads, and in how many of its cases it has to hold."""
     read: list[Quantity] = []
@@ -97,13 +93,6 @@ def test_a_claim_reads_what_its_words_name(claim):
         "steps": all_of(lambda one: "<".join(map(str, filter(None, (one.case.step, one.case.learnt_from))))),
         "cases": cases,
     }
-
-
-def test_every_claim_with_a_predicate_has_its_scope():
-    assert list(EXPECTED.index) == [claim.id for claim in LEDGER if claim.predicate]
-
-
-# Verdicts of the published numbers
 
 
 def test_the_papers_own_numbers_contradict_two_claims():

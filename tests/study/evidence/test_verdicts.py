@@ -1,7 +1,6 @@
 """Verdicts on the claims by the paper, a study and its replicates, and where readers see them."""
 
 import importlib.util
-import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -62,6 +61,12 @@ def test_every_claim_has_a_verdict_or_a_reason_from_every_source(judged):
     words = {PAPER: {AGREES, CONTRADICTS}, STUDY: set(FAVOUR), REPLICATES: set()}
     for source, rows in whole[~silent].groupby("source"):
         assert set(rows["verdict"]) <= words[source], "one word for each kind of evidence"
+    of_paper = whole[whole["source"] == PAPER].set_index("claim")
+    assert "below 0.01" in of_paper.loc["lowest-ece-of-concurrent", "reason"]
+    assert of_paper.loc["coupled-trail-in-accuracy", "reason"] == ""
+    scored = {claim.id for claim in LEDGER if claim.scored_by("brier")}
+    assert {*of_claims(judged, "brier")["claim"]} == {*of_claims(judged, "log_loss")["claim"]} == scored
+    assert BY_ID["selfconsis-higher-ece"].scored_by("brier").predicate.metrics == ("brier",)
     of_study = whole[whole["source"] == STUDY].set_index("claim")
     assert {HOLDS, FAILS, OPEN} <= set(of_study["verdict"])
     for claim in LEDGER:
@@ -80,26 +85,6 @@ def test_the_papers_margin_stands_beside_the_same_margin_of_the_study(judged):
     assert ece.filter(like="cocal-binary and rlcr, ece").item() == pytest.approx(0.105 - 0.096)
     assert ece.filter(like="cocal-binary and cocal-group, ece").item() == pytest.approx(0.103 - 0.096)
     assert auroc.filter(like="cocal-binary and dcpo, auroc").item() == pytest.approx(0.896 - 0.831)
-
-
-def test_a_claim_about_ece_is_judged_with_proper_scores_too(judged):
-    scored = {claim.id for claim in LEDGER if claim.scored_by("brier")}
-    assert {"beats-postcal", "coupled-improve-by-80", "selfconsis-ece-rises"} <= scored
-    assert "auroc-above-coupled" not in scored
-    for score in ("brier", "log_loss"):
-        assert set(of_claims(judged, score)["claim"]) == scored
-    pair = {score: BY_ID["selfconsis-higher-ece"].scored_by(score).predicate for score in ("brier", "log_loss")}
-    assert {score: one.metrics for score, one in pair.items()} == {"brier": ("brier",), "log_loss": ("log_loss",)}
-
-
-def test_a_published_difference_below_a_hundredth_is_marked(judged):
-    of_paper = judged[judged["source"] == PAPER].set_index("claim")
-    assert "below 0.01" in of_paper.loc["lowest-ece-of-concurrent", "reason"]
-    assert of_paper.loc["lowest-ece-of-concurrent", "value"] == pytest.approx(0.103 - 0.096)
-    assert of_paper.loc["coupled-trail-in-accuracy", "reason"] == ""
-
-
-# The table and the figure
 
 
 @pytest.fixture(scope="module")
@@ -168,11 +153,7 @@ def test_the_figure_draws_each_unit_in_its_panel_with_every_replicate(layout, fi
     assert_golden(Path(__file__).parent / f"margins/{len(shifts)}_replicates.txt", said)
     with paper_style():
         figure = claims_forest.draw(numbers, layout)
-    assert [ax.get_title() for ax in figure.axes[:2]] == ["ECE", "AUROC"]
-    titles = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert "Tiny A: the last token is best on both" in titles
-    assert not any("First backbone" in title for title in titles)
-    assert len(titles) == numbers["claim"].nunique()
+    assert len(figure.axes[0].get_yticklabels()) == numbers["claim"].nunique()
     renderer = FigureCanvasAgg(figure).get_renderer()
     boxes = [label.get_window_extent(renderer) for label in figure.axes[0].get_yticklabels()]
     assert all(box.x0 >= 0 for box in boxes)
@@ -181,9 +162,6 @@ def test_the_figure_draws_each_unit_in_its_panel_with_every_replicate(layout, fi
     points = numbers[numbers["source"] != REPLICATES]
     for unit, ax in zip([unit for unit in UNITS if unit in set(numbers["margin"])], figure.axes, strict=True):
         assert points.loc[points["margin"] == unit, "value"].abs().max() < ax.get_xlim()[1] == -ax.get_xlim()[0]
-
-
-# The pages
 
 
 def gallery():
@@ -206,16 +184,11 @@ def test_the_documentation_tells_the_verdicts_in_plain_words(judged):
     assert told(page).items() <= published.items(), "`make gallery` renews docs/what-holds.md"
     pages = gallery()
     made = pages.with_section(page, "ledger", pages.what_holds(judged))
-    assert 40 < len(told(made)) < len(LEDGER)
     assert told(made).items() <= published.items()
     contradicted = ("declining-accuracy", "cocal-stable")
     said = "contradict: " + "; ".join(f'"{BY_ID[name].title}"' for name in contradicted)
     assert said in " ".join(made.split())
-    planted = made.replace("stated: agrees |", "holds |", 1)
-    assert not told(planted).items() <= published.items()
     assert pages.with_section(made, "ledger", pages.what_holds(judged)) == made
-    with pytest.raises(SystemExit, match="the marks of the section 'ledger' are missing"):
-        pages.with_section("# Another", "ledger", "x")
 
 
 def test_a_page_has_the_numbers_of_the_replicates_beside_the_paper_s():
@@ -224,12 +197,6 @@ def test_a_page_has_the_numbers_of_the_replicates_beside_the_paper_s():
     cells = read_published(ROOT / "config/paper").cells
     made = gallery().main_numbers(gathered, cells[cells["table"] == "main"])
     assert made in page, "`make gallery` renews docs/what-holds.md"
-    rows = {
-        row.split(" | ")[0].strip("| "): re.findall(r"[\d.]+", row.partition(" | ")[2]) for row in made.splitlines()
-    }
-    values = gathered.query("dataset == 'macro-mathematics' and method == 'rlcr' and metric == 'ece'").iloc[0]
-    ones = values[[name for name in gathered.columns if name.startswith("replicate_")]].astype(float)
-    assert rows["RLCR"][3:6] == [f"{ones.mean():.3f}", f"{ones.std():.3f}", "0.105"]
 
 
 def test_what_holds_leads_with_the_joint_verdicts_of_the_replicates(judged):

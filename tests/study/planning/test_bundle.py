@@ -19,8 +19,6 @@ from cocal.store import label_folder, provenance, read_dataset, read_document, w
 from cocal.store.provenance import file_digest
 from cocal_study.config import load_study
 from cocal_study.planning.bundle import check_parents, open_bundle
-from cocal_study.questions.references import question_sets
-from cocal_study.questions.registry import registry_of
 from smoke_study import CONFIG, ROOT
 
 
@@ -73,15 +71,6 @@ def test_the_main_companion_is_published_with_its_measured_quality_and_rollouts_
     assert main([*_words(results, folder, CONFIG), "--companion"]) == 0, "its own folder is written anew"
     (folder / "rollouts.jsonl").write_text("mine")
     assert main([*_words(results, folder, CONFIG), "--companion"]) == 2
-
-
-@pytest.mark.parametrize("name", ["main.csv", "main.tex", "main.html"])
-def test_a_table_that_has_changed_is_not_published(finished, tmp_path, capsys, name):
-    file = finished / "tables" / name
-    file.write_bytes(file.read_bytes().replace(b"0.", b"1.", 1))
-    assert _publish(finished, tmp_path / "bundle") == 2
-    assert f"{name}: the file has changed since it was written" in capsys.readouterr().err
-    assert not (tmp_path / "bundle").exists()
 
 
 def _relist(folder):
@@ -229,14 +218,13 @@ def test_an_unfinished_study_and_a_damaged_result_are_named(finished, tmp_path, 
     assert _publish(finished, tmp_path / "bundle") == 2
     assert "study/results/tables/ood.html: no such file" in capsys.readouterr().err
     shutil.move(own, finished / "tables/ood.html")
-    checks = finished / "checks"
-    own = shutil.copytree(checks, tmp_path / "checks")
-    checks.unlink()
-    shutil.move(own, checks)
-    report = checks / "smoke.json"
-    report.write_text(report.read_text().replace("true", "false", 1))
-    assert _publish(finished, tmp_path / "bundle") == 2
-    assert f"error: {report}: the file has changed since it was written" in capsys.readouterr().err
+    for name in ("main.csv", "main.tex", "main.html"):
+        file = finished / "tables" / name
+        content = file.read_bytes()
+        file.write_bytes(content.replace(b"0.", b"1.", 1))
+        assert _publish(finished, tmp_path / "bundle") == 2
+        assert f"{name}: the file has changed since it was written" in capsys.readouterr().err
+        file.write_bytes(content)
     assert not (tmp_path / "bundle").exists()
 
 
@@ -288,19 +276,6 @@ def test_texts_stay_out_and_question_sets_are_named(published, smoke):
     page = (published / "README.md").read_text()
     for label in ("Smoke-Train", "Smoke-Large", "Smoke-Small", "Smoke-Facts"):
         assert f"* {label}: " in page
-
-
-def test_registered_sets_are_named_by_address_licence_and_checksum():
-    study = load_study(ROOT / "config/paper.yaml")
-    registry = registry_of(study.question_sets.registered, ROOT / "config/datasets.yaml")
-    sets = question_sets(study, registry, Path("nowhere"))
-    assert {*sets} == {*study.datasets}
-    for name, said in sets.items():
-        entry = registry.sets[study.datasets[name].source.name]
-        assert entry.source.repository in said["url"]
-        assert said["url"].endswith(entry.source.revision)
-        assert said["license"] == entry.licence
-        assert said["sha256"] == [file.sha256 or "unknown" for file in entry.source.files]
 
 
 def test_the_way_back_in_a_bundle_goes_on_where_its_files_end(published, smoke, monkeypatch, capsys):

@@ -3,6 +3,7 @@
 import json
 import re
 
+import pyarrow.parquet as pq
 import pytest
 
 import started
@@ -61,7 +62,12 @@ def test_sets_of_one_source_are_told_apart(tmp_path):
     assert {*found} == {dataset.label for dataset in study.datasets.values()}
     assert len({one["url"] for one in found.values()}) < len(found)
     for name, dataset in study.datasets.items():
-        assert found[dataset.label]["url"] == sets[name]["url"]
+        entry, said = registry.sets[dataset.source.name], sets[name]
+        assert found[dataset.label]["url"] == said["url"]
+        assert entry.source.repository in said["url"]
+        assert said["url"].endswith(entry.source.revision)
+        assert said["license"] == entry.licence
+        assert said["sha256"] == [file.sha256 or "unknown" for file in entry.source.files]
 
 
 def test_croissant_describes_every_table_of_predictions(published):
@@ -84,13 +90,7 @@ def test_the_validators_accept_both(published):
     assert crate.returncode == 0, said
     table = "smoke/grpo/step-2"
     done = started.run([VALIDATORS / "python", "-c", READ, published / "croissant.json", table])
-    rows = _rows(published / f"results/predictions/{table}.parquet")
+    rows = pq.read_metadata(published / f"results/predictions/{table}.parquet").num_rows
     assert done.stdout.split() == [str(len([*published.glob("results/predictions/**/*.parquet")])), str(rows)], (
         done.stderr
     )
-
-
-def _rows(file):
-    import pyarrow.parquet as pq
-
-    return pq.read_metadata(file).num_rows

@@ -8,7 +8,7 @@ import pytest
 
 from cocal import cli
 from cocal.errors import ContractError
-from cocal_study.planning.digests import Maker, StudyDigests, main_outputs, verdict
+from cocal_study.planning.digests import STAGES, Maker, StudyDigests, main_outputs, verdict
 
 MAKER = Maker(commit="abc", numerics="portable", processor="Some Processor", versions={"python": "3.11.7"})
 DIGESTS = {"questions": {"questions/a.parquet": "1"}, "policies": {"p/1": "2", "p/2": "3"}, "tables": {"t.csv": "4"}}
@@ -68,6 +68,11 @@ def results(smoke, tmp_path):
 @pytest.mark.slow
 def test_a_study_is_compared_with_itself_and_a_planted_difference_is_named(results, tmp_path, capsys):
     file = tmp_path / "digests.json"
+    listed = {str(path.relative_to(results)): stage for stage, path in main_outputs(results)}
+    assert [*dict.fromkeys(listed.values())] == list(STAGES)
+    assert not {name for name in listed if "cost" in name or "time_to" in name or "latency" in name}
+    assert cli.main(["digests", "--results", str(tmp_path / "empty")]) == 2
+    assert "no finished study" in capsys.readouterr().err
     assert cli.main(["digests", "--results", str(results), "--compare", str(file)]) == 2
     assert "digests.json: no such" in capsys.readouterr().err
     assert cli.main(["digests", "--results", str(results), "--write", str(file)]) == 0
@@ -85,19 +90,3 @@ def test_a_study_is_compared_with_itself_and_a_planted_difference_is_named(resul
     table.unlink()
     assert cli.main(["digests", "--results", str(results), "--compare", str(file)]) == 2
     assert "tables/main.csv of it is missing" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_outputs_of_every_stage_are_listed_without_times(results):
-    listed = {str(path.relative_to(results)): stage for stage, path in main_outputs(results)}
-    assert [*dict.fromkeys(listed.values())] == [
-        *("questions", "policies", "rollouts", "responses", "features", "companions", "predictions", "metrics"),
-        *("tables", "figures"),
-    ]
-    assert {"tables/main.csv", "policies/smoke/grpo/step-4", "companions/smoke/grpo"} <= set(listed)
-    assert not {name for name in listed if "cost" in name or "time_to" in name or "latency" in name}
-
-
-def test_without_results_there_is_nothing_to_compare(tmp_path, capsys):
-    assert cli.main(["digests", "--results", str(tmp_path)]) == 2
-    assert "no finished study" in capsys.readouterr().err

@@ -34,22 +34,12 @@ def test_budgets_have_counterparts_and_their_validation_is_that_of_the_paper(rep
         assert all(prefix.validation_steps in (prefix.steps, study.policy.steps) for prefix in ours)
 
 
-def test_the_table_of_factual_answers_names_the_judge(study):
-    layout = exhibit_of(study, "ood").layout
-    assert layout.remark.endswith("Answers are judged by exact match.")
-    assert layout.sets == "factual set"
-    settings = {"kind": "llm", "checkpoint": "Qwen/Qwen2.5-32B-Instruct", "revision": "5ede1c9"}
-    judged = type(study).model_validate(study.model_dump() | {"judge": settings})
-    assert exhibit_of(judged, "ood").layout.remark.endswith("Answers are judged by Qwen2.5-32B-Instruct.")
-
-
-def _trained(study, *algorithms):
-    return study.model_copy(update={"policy": study.policy.model_copy(update={"algorithms": algorithms})})
-
-
 def test_methods_of_policies_that_are_not_trained_drop_out(study):
     """`estimators.methods` holds all methods by default."""
-    alone, rlcr = _trained(study, "grpo"), _trained(study, "grpo", "rlcr")
+    alone, rlcr = (
+        study.model_copy(update={"policy": study.policy.model_copy(update={"algorithms": algorithms})})
+        for algorithms in (("grpo",), ("grpo", "rlcr"))
+    )
     assert plan.available_methods(study) == list(study.estimators.methods)
     gone = {"rlcr", "dcpo", "cocal-on-rlcr", "cocal-on-dcpo"}
     assert plan.available_methods(alone) == [m for m in study.estimators.methods if m not in gone]
@@ -68,5 +58,4 @@ def test_methods_of_policies_that_are_not_trained_drop_out(study):
 
 def test_the_final_block_is_always_stored(study):
     some = study.model_copy(update={"features": study.features.model_copy(update={"layers": (0,)})})
-    assert plan.layers_of(some, "small") == [0, 1]
-    assert plan.layers_of(study, "small") == [0, 1]
+    assert plan.layers_of(some, "small") == plan.layers_of(study, "small") == [0, 1]

@@ -81,9 +81,3 @@ def test_a_key_without_a_value_is_removed(tmp_path):
 def test_levels_that_say_too_little_or_the_same_are_refused(tmp_path, levels, said):
     with pytest.raises(ConfigError, match=rf"regimes\.yaml: .*\n.*{said}"):
         read_regimes(regimes(tmp_path, levels))
-
-
-def test_an_error_in_a_point_names_it(tmp_path):
-    path = regimes(tmp_path, [{"name": "2"}, {"name": "none", "keys": {"companion": {"passes": 0}}}])
-    with pytest.raises(ConfigError, match=r"regimes\.yaml, passes-none: 1 problem.*\n  companion\.passes: "):
-        studies_of(path, 1)

@@ -108,13 +108,12 @@ def test_the_spread_of_every_number(results, tmp_path, monkeypatch):
     assert second["mean"] == second["replicate_2"] == "NaN"
 
 
-def test_the_verdicts_of_claims_are_gathered_beside_their_margins(results, tmp_path):
+def test_the_verdicts_of_claims_are_gathered_beside_their_margins(results):
     """A margin that one replicate could not assess is missing there."""
     columns = ("claim", "source", "score", "case", "margin", "value", "lower", "verdict")
     for place, folder in enumerate(results):
         rows = [("a", "study", "", 0, "", 0.1 + place, 0.0, "holds"), ("a", "study", "", 1, "m", 0.2, 0.0, "holds")]
-        rows[1:] = [] if place == 1 else rows[1:]
-        write(folder, rows, columns, "tables/claims.csv")
+        write(folder, rows[: 1 + (place != 1)], columns, "tables/claims.csv")
     found = spread(dict(enumerate(results, 1)))["tables/claims.csv"]
     assert list(found.columns[:5]) == list(columns[:5])
     whole, margin = (row for _, row in found.iterrows())

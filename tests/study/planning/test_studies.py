@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 import started
-from cocal.cli import main
 from cocal_study.provenance.owner import owner_of
 
 DIAGRAM = "results/figures/paradigms.pdf"
@@ -80,18 +79,6 @@ def test_a_results_folder_belongs_to_one_study(repository, tmp_path):
         status, text = _snakemake(repository, tmp_path, *flags)
         assert status == 0, text
     assert owner_of(tmp_path / "results") == "smoke"
-
-
-@pytest.mark.slow
-def test_a_plan_of_another_study_is_of_a_folder_of_its_own(repository, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results/study.json").write_text('{"study": "embedded"}')
-    command = ["plan", "--snakefile", str(repository / "Snakefile"), "--study", str(repository / "config/smoke.yaml")]
-    assert main(command) == 0
-    assert f"left to do in {tmp_path}/studies/smoke." in capsys.readouterr().out
-    assert main([*command, "--directory", "."]) != 0
-    assert "belongs to the study 'embedded'" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -38,12 +38,6 @@ def test_the_words_of_a_planned_job_make_the_same_job(name):
     }
 
 
-@pytest.mark.parametrize("command", TYPED)
-def test_every_command_has_its_stage(command):
-    assert stage_of(command).command == command
-    assert stage_of(command).__doc__
-
-
 class Inner(Model):
     """Settings of a stage."""
 
@@ -92,7 +86,7 @@ def probe(monkeypatch):
     return read
 
 
-def test_words_and_flags_are_inverse(probe):
+def test_words_and_flags_are_inverse_and_a_default_may_come_from_the_environment(probe, monkeypatch):
     words = ["--settings", '{"bins":3}', "--step", "2", "--many", "1", "5", "--one", "a=x", "b=y=z"]
     words += ["--several", "a=p", "a=q", "b=r", "--given", "--left", "l", "--output", "o", "--beside", "f"]
     stage = probe(*words)
@@ -101,6 +95,8 @@ def test_words_and_flags_are_inverse(probe):
     assert stage.several == {"a": (Path("p"), Path("q")), "b": (Path("r"),)}
     assert {*map(str, stage.reads())} == {"x", "y=z", "p", "q", "r", "l"}
     assert stage.writes() == [Path("o")]
+    monkeypatch.setenv("COCAL_OF_A_TEST", "there")
+    assert (probe(*words).variable, probe(*words, "--variable", "here").variable) == ("there", "here")
 
 
 def test_what_is_empty_or_not_given_is_left_out_and_zero_is_not():
@@ -110,13 +106,6 @@ def test_what_is_empty_or_not_given_is_left_out_and_zero_is_not():
         backbone="b", algorithm="base", step=0, samples={}, responses={}, output="o"
     ).words
     assert at_zero[at_zero.index("--step") + 1] == "0"
-
-
-def test_a_default_may_come_from_the_environment(probe, monkeypatch):
-    assert probe("--output", "o").variable is None
-    monkeypatch.setenv("COCAL_OF_A_TEST", "there")
-    assert probe("--output", "o").variable == "there"
-    assert probe("--output", "o", "--variable", "here").variable == "here"
 
 
 @pytest.mark.parametrize(
@@ -144,17 +133,8 @@ def test_a_command_ends_with_one_sentence_about_a_wrong_value(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_flag_or_choice_is_refused_by_its_name(capsys):
-    for words, message in (
-        (["metrics", "--predictions", "p", "--output", "m.nc", "--bins", "3"], "unrecognized arguments: --bins"),
-        (["metrics", "--predictions", "p", "--output", "m.nc", "--sweep", "x"], "argument --sweep: invalid choice"),
-        (["metrics", "--output", "m.nc"], "the following arguments are required: --predictions"),
-    ):
-        with pytest.raises(SystemExit):
-            main(words)
-        assert message in capsys.readouterr().err
-
-
-def test_no_field_hides_one_of_pydantic():
+def test_every_command_has_its_stage_whose_fields_hide_none_of_pydantic():
     for command in TYPED:
+        assert stage_of(command).command == command
+        assert stage_of(command).__doc__
         assert not {*stage_of(command).model_fields} & {*dir(BaseModel)}

@@ -2,13 +2,14 @@
 
 import pytest
 
-from cocal.companion.spec import companion_members, read_spec
+from cocal.companion.spec import Prefix, companion_members, read_spec
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS
 from cocal_study.config.methods import METHODS
-from cocal_study.planning import plan, results, rivals
+from cocal_study.planning import plan, rivals
 from cocal_study.planning.comparisons import comparisons, samples_of
 from cocal_study.planning.orders import ORDERS
+from cocal_study.planning.variants import ablation_folders, variant_of
 from planned_jobs import study_of
 
 STUDY = study_of("smoke")
@@ -17,18 +18,15 @@ STUDY = study_of("smoke")
 @pytest.mark.parametrize("backbone", STUDY.backbones)
 def test_companions_have_the_settings_order_and_members_that_the_study_plans(smoke, backbone):
     methods = plan.methods_of(STUDY, backbone, "grpo", STUDY.policy.steps)
-    fitted = {
-        f"{results.companion_folder(backbone, experience)}/{prefix.folder}": (
-            ORDERS[experience],
-            plan.prompt_companion(STUDY) if experience == "prompts" else STUDY.companion,
-        )
-        for experience in plan.experiences_of(methods)
-        for prefix in plan.companion_prefixes(STUDY, backbone, experience)
-    }
-    for one in comparisons(STUDY, backbone):
-        fitted |= {folder: ("chronological", plan.ablation_companion(STUDY)) for _, folder in one.beside}
+    fitted = dict.fromkeys(
+        ablation_folders(STUDY, backbone), ("chronological", variant_of(STUDY, backbone, "ablations")["settings"])
+    )
+    for kind in plan.experiences_of(methods):
+        settings = plan.prompt_companion(STUDY) if kind == "prompts" else STUDY.companion
+        folders = plan.fitted(backbone, kind, *plan.companion_prefixes(STUDY, backbone, kind))
+        fitted |= dict.fromkeys(folders, (ORDERS[kind], settings))
     if folder := backbone == STUDY.main_backbone and rivals.reader_folders(STUDY, "grpo").get(rivals.ONE_LAYER):
-        fitted[folder] = "chronological", rivals.one_layer_companion(STUDY)
+        fitted[folder] = "chronological", variant_of(STUDY, backbone, rivals.ONE_LAYER)["settings"]
     assert {order for order, _ in fitted.values()} >= {"chronological"}
     for folder, (order, settings) in fitted.items():
         spec = read_spec(smoke / folder)
@@ -48,7 +46,8 @@ def test_predictions_have_the_methods_sets_responses_companions_and_seeds_that_t
             counts = responses.groupby(["dataset", "question_id"]).size().reset_index(name="found")
             assert (counts["found"] == counts["dataset"].map(samples)).all(), (one.file, method)
             if experience := METHODS[method].experience:
-                prefixes = set(map(tuple, rows[["source_step", "validation_step"]].to_numpy().tolist()))
-                assert prefixes == {*map(tuple, one.prefixes[experience])}, (one.file, method)
+                steps = set(map(tuple, rows[["source_step", "validation_step"]].to_numpy().tolist()))
+                planned = {folder.rpartition("/")[2] for folder in one.companions[experience]}
+                assert {Prefix(*both).folder for both in steps} == planned, (one.file, method)
                 fitted = rows.groupby(["source_step", "validation_step", "layer", "pooling", "dataset"])["seed"]
                 assert {frozenset(seeds) for _, seeds in fitted} == {frozenset(STUDY.companion.seeds)}

@@ -97,10 +97,12 @@ _DIGESTS = (
     ),
     flags.OVERWRITE,
 )
+_STUDY = flag("--study", "study file", type=Path, default=Path("config/config.yaml"))
+_NUMBER = required("--number", "number of the replicate, counted from 1", type=flags.COUNT)
 _REPLICATE = (
-    flag("--study", "study file", type=Path, default=Path("config/config.yaml")),
+    _STUDY,
     flag("--keys", "file of keys of the study with other values, such as config/central.yaml", type=Path),
-    required("--number", "number of the replicate, counted from 1", type=flags.COUNT),
+    _NUMBER,
     output("--output", "study file of the replicate", required=True),
     flags.OVERWRITE,
 )
@@ -118,7 +120,7 @@ _SPREAD = (
 _FILE_OF_REGIMES = flag("--regimes", "file of regimes", type=Path, default=Path("config/regimes.yaml"))
 _REGIMES = (
     _FILE_OF_REGIMES,
-    required("--number", "number of the replicate, counted from 1", type=flags.COUNT),
+    _NUMBER,
     output("--output", "folder for the study of every point, NAME.yaml", _POINTS, required=True),
     flags.OVERWRITE,
 )
@@ -130,14 +132,18 @@ _GATHER = (
 )
 
 _FINISHED = (
-    flag("--study", "study file", type=Path, default=Path("config/config.yaml")),
+    _STUDY,
     flag("--directory", "folder that holds the results of the study", type=Path, default=Path()),
     output("--output", "CSV file of what is measured; rows of other studies stay in it", required=True),
     flags.OVERWRITE,
 )
 _FITS = (*_FINISHED, flag("--seeds", "number of companion seeds to fit with", type=flags.COUNT, default=3))
-_EVERY = "number of tokens after each of which companions learn and are asked"
-_PREFIXES = (*_FINISHED, flag("--every", _EVERY, type=flags.COUNT, default=16))
+_PREFIXES = (
+    *_FINISHED,
+    flag(
+        "--every", "number of tokens after each of which companions learn and are asked", type=flags.COUNT, default=16
+    ),
+)
 
 STUDY = {
     "plan": Command("print jobs, GPU-hours and storage of a study before it runs", _PLAN),
