@@ -6,14 +6,9 @@ number of pooled tokens; 0 marks an unwritten row). `xarray.open_zarr` reads it.
 uint16 (attribute `number_format`).
 
 A chunk holds the rows of one write for one layer and one pooling. Reading a layer or a pooling therefore does not
-touch the others, and replacing a step's rows replaces whole files. Chunks have a checksum, which is cheap and detects
-damage, and no compression: the mantissas of hidden states are noise. On 2048 x 4096 such values the best compressor
-leaves 92 % of float32 and 80 % of bfloat16, and makes every pass over the data two to four times slower.
-
-Large chunks are read faster: rows of 2 x 4,096 bfloat16 numbers, read 32 MiB at a time, arrive checked and in order at
-1.27 GB per second of processor time from chunks of 128 rows, and at 1.74 from chunks of 2,048, which is a rollout step
-of the paper (16 MiB). Training ten companions of the paper's size on a processor needs 0.002 GB/s. The measurements are
-those of `benchmarks/store.py`.
+touch the others, and replacing a step's rows replaces whole files. Chunks have a checksum and no compression: the
+mantissas of hidden states are noise, of which the best compressor leaves 92 % in float32 and 80 % in bfloat16, two to
+four times more slowly. Large chunks are read faster, as `benchmarks/store.py` measures.
 """
 
 import warnings
@@ -67,16 +62,8 @@ def finite(values: np.ndarray, form: NumberFormat) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Layout:
-    """Shape and labels of a feature store.
-
-    Attributes:
-        responses: Number of rows.
-        layers: Zero-based block indices in ascending order.
-        poolings: Names of the poolings, such as "last" and "mean".
-        hidden: Width of one state.
-        rows_per_chunk: Number of rows in a full chunk; writes start and end at its multiples.
-        dtype: Format of the stored numbers.
-    """
+    """Shape and labels of a feature store: rows, zero-based block indices in ascending order, names of poolings, the
+    width of a state, rows in a full chunk (writes start and end at its multiples), and the format of its numbers."""
 
     responses: int
     layers: tuple[int, ...]
@@ -88,7 +75,7 @@ class Layout:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Shape of the states: responses, layers, poolings, hidden."""
+        """Responses, layers, poolings, hidden."""
         return self.responses, len(self.layers), len(self.poolings), self.hidden
 
 
@@ -122,15 +109,10 @@ class FeatureReader:
     def read(
         self, start: int, stop: int, layer: int | None = None, poolings: Sequence[str] = ("last", "mean")
     ) -> np.ndarray:
-        """Read the features of the rows from `start` to before `stop`, with the poolings concatenated (equation 6).
+        """Read the features of the rows from `start` to before `stop`, of one layer (by default the deepest), with the
+        poolings concatenated (equation 6): float32 (stop - start, len(poolings) * hidden), finite.
 
         Only the chunks of these rows, this layer and these poolings are read.
-
-        Args:
-            layer: Block index; by default the deepest one in the store.
-
-        Returns:
-            float32 (stop - start, len(poolings) * hidden), finite.
 
         Raises:
             ContractError: if the store lacks the layer, a pooling or a row, or if a chunk is lost or damaged.
@@ -142,13 +124,8 @@ class FeatureReader:
     def take(
         self, rows: np.ndarray, layer: int | None = None, poolings: Sequence[str] = ("last", "mean")
     ) -> np.ndarray:
-        """Read the features of `rows` in the order given and in the store's number format; each chunk is read once.
-
-        Args:
-            rows: int64 (n,), row numbers in any order.
-
-        Returns:
-            (n, len(poolings) * hidden), float32, or uint16 with the bits of bfloat16.
+        """Read the features of `rows`, int64 (n,), in the order given and in the store's number format: (n,
+        len(poolings) * hidden), float32, or uint16 with the bits of bfloat16. Each chunk is read once.
 
         Raises:
             ContractError: under the conditions that `read` names.
@@ -170,15 +147,6 @@ class FeatureReader:
                     for place, at_pooling in enumerate(at_poolings):
                         taken[into, place] = self._features[first:stop, at_layer, at_pooling][out_of]
         taken = taken.reshape(len(rows), len(poolings) * self.hidden)
-        self._refuse_missing(taken, rows)
-        return taken
-
-    def rows_per_read(self, poolings: int) -> int:
-        """Return how many rows of this many poolings to read at once: whole chunks of about 32 MiB in all."""
-        chunk = self._rows_per_chunk * poolings * self.hidden * self.itemsize
-        return self._rows_per_chunk * max(_BYTES_PER_READ // chunk, 1)
-
-    def _refuse_missing(self, taken: np.ndarray, rows: np.ndarray) -> None:
         for start in range(0, len(rows), _ROWS_PER_CHECK):
             missing = ~finite(taken[start : start + _ROWS_PER_CHECK], self.dtype).all(axis=1)
             if missing.any():
@@ -187,6 +155,12 @@ class FeatureReader:
                     f"{self.path}: features of row {row} (response_id {self.response_id[row]}) are unwritten, lost or "
                     f"not finite; {remedy(self.path)}"
                 )
+        return taken
+
+    def rows_per_read(self, poolings: int) -> int:
+        """How many rows of this many poolings to read at once: whole chunks of about 32 MiB in all."""
+        chunk = self._rows_per_chunk * poolings * self.hidden * self.itemsize
+        return self._rows_per_chunk * max(_BYTES_PER_READ // chunk, 1)
 
     def _index(self, label: str, held: Sequence, wanted: int | str) -> int:
         if wanted not in held:
@@ -197,11 +171,9 @@ class FeatureReader:
 def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReader:
     """Open a store for reading.
 
-    Args:
-        allow_partial: If true, rows may be unwritten.
-
     Raises:
-        ContractError: if the store is missing, damaged, no feature store, or has unwritten rows.
+        ContractError: if the store is missing, damaged, no feature store, or has unwritten rows, which `allow_partial`
+            allows.
     """
     path = Path(path)
     group, layout = _open_store(path, "r")
@@ -217,7 +189,7 @@ def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReade
 
 
 def _open_store(path: Path, mode: Literal["r", "r+"]) -> "tuple[zarr.Group, Layout]":
-    """Open a store to read rows ("r") or to write rows too ("r+"), check it, and return its group and its layout."""
+    """Open a store, check it, and return its group and its layout."""
     import zarr
 
     if not path.exists():
@@ -264,9 +236,8 @@ class FeatureWriter:
 
         Args:
             start: First row, a multiple of `rows_per_chunk`.
-            rows: Columns response_id and length (number of pooled tokens, at least 1), int64 (n,), and question_id.
-                Response ids count from 0 in every run and every prompt row has length 1, so only question ids reveal
-                features of another schedule.
+            rows: Columns response_id and length (number of pooled tokens, at least 1), int64 (n,), and question_id,
+                which alone reveals features of another schedule.
             features: float32 (n, layers, poolings, hidden), finite.
 
         Raises:
@@ -314,13 +285,7 @@ def create_features(
     attributes: Mapping[str, str] = {},
     resume: bool = False,
 ) -> FeatureWriter:
-    """Create a store of `responses` unwritten rows, or reopen an existing one.
-
-    Args:
-        path: Folder of the store, usually named *.zarr.
-        responses, layers, poolings, hidden, dtype, attributes: See `Layout`.
-        rows_per_chunk: Number of rows per write, such as the responses of a rollout step.
-        resume: If true, a store that exists already is reopened, and its rows are kept.
+    """Create a store of this `Layout`, whose rows are unwritten, or reopen an existing one, whose rows are kept.
 
     Raises:
         ContractError: if the store exists and `resume` is false, or if the existing store has another layout.

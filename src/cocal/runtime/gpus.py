@@ -1,20 +1,17 @@
 """The GPUs of this machine, its driver, and what jobs with a GPU need beside them.
 
 PyTorch without a usable driver computes on the processor and says little about it. A job for an 8B policy would then
-run until its time limit, so `check_gpus` refuses; everything else here is found without loading PyTorch.
+run until its time limit, so `check_gpus` refuses.
 """
 
 import logging
 import os
-import re
 import shutil
 import subprocess
 import tempfile
 from contextlib import suppress
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from cocal.errors import BusyError, ConfigError
 from cocal.runtime import lock
@@ -32,8 +29,6 @@ that we do with vLLM was tried with the first one alone."""
 _DRIVERS = {"12": 525, "13": 580}
 """Oldest Linux driver for each major version of CUDA, by NVIDIA's table of minor version compatibility."""
 _QUERY = ("nvidia-smi", "--query-gpu=name,memory.total,compute_cap,driver_version", "--format=csv,noheader,nounits")
-_TIMEOUT = 60
-"""Seconds that `nvidia-smi` may take; it is slow where no process holds the driver."""
 _GRANTED = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES")
 """Variables that list a job's GPUs, by SLURM or by the user."""
 _NONE = {"", "-1", "NoDevFiles"}
@@ -41,24 +36,19 @@ _NONE = {"", "-1", "NoDevFiles"}
 
 
 class Found(NamedTuple):
-    """A GPU that the driver lists."""
+    """A GPU that the driver lists: its name, GiB of memory, and compute capability, such as 8.9."""
 
     name: str
     memory: float
-    """GiB."""
     capability: float
-    """Compute capability, such as 8.9."""
 
 
 class Machine(NamedTuple):
-    """The GPUs of a machine and the software that jobs with a GPU need."""
+    """The GPUs that a job can see, in the driver's order, and the software that it needs."""
 
     gpus: tuple[Found, ...]
-    """GPUs that a job can see, in the driver's order."""
     driver: str | None
-    """Version of the driver; None if there is none."""
     torch: str
-    """Version of the installed PyTorch."""
     cuda: str | None
     """CUDA for which this PyTorch was built; None for a build for processors."""
     toolkit: bool
@@ -67,28 +57,24 @@ class Machine(NamedTuple):
 
 def this_machine() -> Machine:
     """The GPUs and the software of this machine."""
+    import torch
+
     gpus, driver = parse_gpus(_listing(), os.environ.get("CUDA_VISIBLE_DEVICES"))
-    return Machine(
-        gpus=gpus,
-        driver=driver,
-        torch=version("torch"),
-        cuda=torch_cuda(),
-        toolkit=bool(shutil.which("nvcc")) or Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin/nvcc").exists(),
-    )
+    compiler = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin/nvcc")
+    toolkit = bool(shutil.which("nvcc")) or compiler.exists()
+    return Machine(gpus, driver, torch.__version__, torch.version.cuda, toolkit)
 
 
 def _listing() -> str:
-    """The output of `nvidia-smi`; an empty text without it."""
-    with suppress(OSError, subprocess.SubprocessError):
-        return subprocess.run(_QUERY, check=True, capture_output=True, text=True, timeout=_TIMEOUT).stdout
+    with suppress(OSError, subprocess.SubprocessError):  # it is slow where no process holds the driver
+        return subprocess.run(_QUERY, check=True, capture_output=True, text=True, timeout=60).stdout
     return ""
 
 
 def parse_gpus(listing: str, visible: str | None) -> tuple[tuple[Found, ...], str | None]:
     """GPUs and driver in the output of `nvidia-smi`, a line for each GPU: name, MiB, compute capability, driver.
 
-    Args:
-        visible: CUDA_VISIBLE_DEVICES, if it is set. Numbers choose GPUs, an empty text none; other names are counted.
+    Of CUDA_VISIBLE_DEVICES, if it is set (`visible`), numbers choose GPUs, and other names are counted.
     """
     rows = [[cell.strip() for cell in line.split(",")] for line in listing.splitlines() if line.count(",") == 3]
     found = [Found(name, float(memory) / 1024, float(capability)) for name, memory, capability, _ in rows]
@@ -137,8 +123,7 @@ def check_gpus() -> None:
     """Refuse to compute on the processor where GPUs were granted.
 
     Raises:
-        ConfigError: if the environment lists GPUs and PyTorch sees none; the message names the build of PyTorch, the
-            driver, and the remedy.
+        ConfigError: if the environment lists GPUs and PyTorch sees none.
     """
     listed = next((name for name in _GRANTED if os.environ.get(name, "") not in _NONE), None)
     if listed is None or os.environ.get(PROCESSOR_ONLY):
@@ -157,13 +142,8 @@ def check_gpus() -> None:
 
 
 def torch_obstacle(release: str, cuda: str | None, driver: str | None) -> str | None:
-    """The reason why a PyTorch cannot use GPUs with a driver, and what to do; None if it can.
-
-    Args:
-        release: Version of PyTorch.
-        cuda: CUDA for which it was built; None for a build for processors.
-        driver: Version of NVIDIA's driver; None if there is none.
-    """
+    """The reason why a PyTorch of this release, built for this CUDA (None for processors), cannot use GPUs with this
+    driver, and what to do; None if it can."""
     if cuda is None:
         return (
             f"PyTorch {release} is a build for processors: install the build for CUDA (`pip install --force-reinstall "
@@ -176,11 +156,3 @@ def torch_obstacle(release: str, cuda: str | None, driver: str | None) -> str | 
     if int(driver.partition(".")[0]) < oldest:
         return f"{wanted}, and this machine has {driver}: update the driver, or install a build of PyTorch for its CUDA"
     return None
-
-
-def torch_cuda() -> str | None:
-    """`torch.version.cuda`, read from its file: the import takes seconds."""
-    spec = cast(Any, find_spec("torch"))  # it is a dependency
-    file = Path(spec.origin).with_name("version.py")
-    match = re.search(r"^cuda\b[^=\n]*= '([\d.]+)'", file.read_text(), re.MULTILINE)
-    return match[1] if match else None

@@ -1,13 +1,10 @@
 """Locks that die with their process, so that one process at a time writes a folder.
 
 A lock is a file that a process has locked by `flock`. The system releases it when the process ends, however it ends,
-and an orderly end deletes the file. Where a file system has no such locks, a warning says so, and the process goes on
-without.
-
-The lock belongs to the process that has taken it, not to its children: a child that is forked closes the file at once,
-and a program that is started never gets it, for a checking process or an engine that outlives its killed parent by a
-moment writes no files. Only a program that writes into the folder itself is given the file (`held`), and then the lock
-lives as long as the program does. The package filelock leaves its files behind and keeps their descriptors to itself.
+and an orderly end deletes the file. It belongs to the process that has taken it, not to its children, for a checking
+process or an engine that outlives its killed parent by a moment writes no files. Only a program that writes into the
+folder itself is given the file (`held`), and then the lock lives as long as the program does. The package filelock
+leaves its files behind and keeps their descriptors to itself.
 """
 
 import errno
@@ -24,8 +21,6 @@ from pathlib import Path
 
 from cocal.errors import BusyError
 
-_COMMAND_WIDTH = 160
-"""Number of characters of the command that a lock file holds: settings make a command long."""
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 """Errors that say that a file system has no locks."""
 _held: dict[Path, int] = {}
@@ -43,13 +38,14 @@ def hold(folder: Path) -> None:
         return
     file.parent.mkdir(parents=True, exist_ok=True)
     while file not in _held:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)  # for writing, which locks on NFS need
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            descriptor = locked(file)
+        except BlockingIOError:
+            text = file.read_text(errors="replace") if file.exists() else ""
+            writer, _, remedy = text.partition("\n")
+            writer, remedy = writer or "a process that has just begun", remedy or f"fuser --kill {file}"
+            raise BusyError(busy(folder, [writer], remedy)) from None
         except OSError as error:
-            os.close(descriptor)
-            if isinstance(error, BlockingIOError):
-                raise BusyError(_refusal(folder, file)) from None
             if error.errno not in _NO_LOCKS:
                 raise
             logging.warning("%s: this file system has no locks; start no second run of this folder", folder)
@@ -58,11 +54,26 @@ def hold(folder: Path) -> None:
             _held[file] = descriptor
         else:  # its holder has deleted it before it was locked, so that it would keep nobody out
             os.close(descriptor)
-    command = textwrap.shorten(shlex.join(sys.argv), _COMMAND_WIDTH, placeholder=" ...")
+    command = textwrap.shorten(shlex.join(sys.argv), 160, placeholder=" ...")  # settings make a command long
     writer = f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}: {command}"
     remedy = f"kill {os.getpid()} on {socket.gethostname()}, or what it has left running: fuser --kill {file}"
     os.ftruncate(descriptor, 0)
     os.write(descriptor, f"{writer}\n{remedy}".encode())
+
+
+def locked(file: Path) -> int:
+    """The descriptor of a file, which is made if need be, once this process has locked it.
+
+    Raises:
+        OSError: if another process has locked it, or the file system has no locks.
+    """
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)  # for writing, which locks on NFS need
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def held(folder: Path) -> tuple[int, ...]:
@@ -82,13 +93,8 @@ def release(folder: Path) -> None:
 
 
 def busy(folder: Path, writers: Sequence[str], remedy: str) -> str:
-    """The error message about a folder that an earlier run still writes.
-
-    Args:
-        folder: The folder.
-        writers: The processes or jobs that write it.
-        remedy: Command that ends them.
-    """
+    """The error message about a folder that an earlier run still writes, with its processes or jobs and the command
+    that ends them."""
     listed = "\n".join(f"  {writer}" for writer in writers)
     return (
         f"{folder}: an earlier run is still at work here, and a second one would write the same files:\n{listed}\n"
@@ -100,12 +106,6 @@ def _file_of(folder: Path) -> Path:
     """The lock lies beside the folder, which may be deleted while the lock is held."""
     folder = Path(folder).absolute()
     return folder.with_name(f".{folder.name}.lock")
-
-
-def _refusal(folder: Path, file: Path) -> str:
-    text = file.read_text(errors="replace") if file.exists() else ""
-    writer, _, remedy = text.partition("\n")
-    return busy(folder, [writer or "a process that has just begun"], remedy or f"fuser --kill {file}")
 
 
 def _forget_locks() -> None:

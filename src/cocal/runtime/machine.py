@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def fix_threads(gpus: int = 1, alone: bool = False) -> None:
     """Use as many compute threads as OMP_NUM_THREADS says (Snakemake sets it from a rule's `threads`), by default one.
 
-    The last digits of a sum depend on the number of threads, so this number must not follow the machine's cores.
-    Moreover, jobs that run at the same time must not stall each other. With portable numerics, matrix products are
-    OpenBLAS's in this process from here on.
+    The last digits of a sum depend on the number of threads, so this number must not follow the machine's cores, and
+    jobs that run at the same time must not stall each other. With portable numerics, matrix products are OpenBLAS's in
+    this process from here on.
 
     Args:
         gpus: Number of GPUs that the job takes of those that it sees (`cocal.runtime.gpus.take_gpus`).
@@ -25,8 +25,7 @@ def fix_threads(gpus: int = 1, alone: bool = False) -> None:
             for each processor, unless numerics are portable.
 
     Raises:
-        ConfigError: if the study's numerics are portable, and PyTorch's are not, or if GPUs were granted to the job and
-            PyTorch sees none.
+        ConfigError: if numerics are portable, and PyTorch's are not, or if PyTorch sees none of the job's GPUs.
     """
     import torch
 

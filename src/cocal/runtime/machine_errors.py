@@ -1,7 +1,7 @@
 """A refusal of the machine in one sentence: no space on a disk, no permission, too little memory, a missing package.
 
-The sentence has the system's own words, and adds file and remedy. Such errors come from many libraries: they are known
-by their numbers where they carry one, and otherwise by their texts. Libraries are not imported for this.
+Such errors come from many libraries, which are not imported for this: they are known by their numbers where they carry
+one, and otherwise by their texts.
 """
 
 import errno
@@ -32,19 +32,16 @@ _MEMORY = re.compile(
 
 
 def explain(error: BaseException, places: Sequence[Path], *, stage: bool = True) -> str | None:
-    """The sentence about an error of the machine: what is short, where, and what to do.
+    """The sentence about an error of the machine, or that it came from: the system's words, where, and what to do; None
+    if it is another error.
 
     Args:
-        error: The error, which may have come from another one.
         places: Files and folders that the command writes, for an error that does not name its file.
         stage: Whether Snakemake runs the command, rather than a person.
-
-    Returns:
-        None if it is another error.
     """
-    found: BaseException | None = error
-    while (one := found) is not None:
-        found = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    behind: BaseException | None = error
+    while (one := behind) is not None:
+        behind = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
         package = (one.name or "").partition(".")[0] if isinstance(one, ModuleNotFoundError) else None
         if package in EXTRAS:
             return f"the package {package} is not installed; `pip install 'cocal[{EXTRAS[package]}]'` brings it"

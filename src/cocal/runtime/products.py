@@ -12,30 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_RANKS = {
-    "mm": (2, 2),
-    "mm.out": (2, 2),
-    "bmm": (3, 3),
-    "bmm.out": (3, 3),
-    "addmm": (2, 2),
-    "addmm_": (2, 2),
-    "addmm.out": (2, 2),
-    "baddbmm": (3, 3),
-    "baddbmm_": (3, 3),
-    "baddbmm.out": (3, 3),
-    "addmv": (2, 1),
-    "addmv_": (2, 1),
-    "addmv.out": (2, 1),
-    "dot": (1, 1),
-}
-"""The replaced kernels and the dimensions of their factors. `matmul`, `linear`, `einsum` and `mv` are made of them."""
-
-_SUMMED_IN = {
-    torch.float64: torch.float64,
-    torch.float32: torch.float32,
-    torch.bfloat16: torch.float32,
-    torch.float16: torch.float32,
-}
+_KERNELS = (
+    ("mm", ("", ".out"), (2, 2)),
+    ("bmm", ("", ".out"), (3, 3)),
+    ("addmm", ("", "_", ".out"), (2, 2)),
+    ("baddbmm", ("", "_", ".out"), (3, 3)),
+    ("addmv", ("", "_", ".out"), (2, 1)),
+    ("dot", ("",), (1, 1)),
+)
+"""The replaced kernels, their forms, and the dimensions of their factors. `matmul`, `linear`, `einsum` and `mv` are
+made of them."""
+_SUMMED_IN = {torch.float64: torch.float64}
+_SUMMED_IN |= dict.fromkeys((torch.float32, torch.bfloat16, torch.float16), torch.float32)
 """The number types that OpenBLAS multiplies, and those in which it does. Numbers of 16 bits are exact in float32."""
 
 
@@ -45,16 +33,15 @@ def use_openblas() -> torch.library.Library:
 
     PyTorch's fused attention on processors calls MKL itself, so `MKL_CBWR` keeps its bytes. Where that is faster,
     `cocal.models.attention` does without it. Products of other numbers than floats, and those that PyTorch
-    refuses, are left to its own kernels.
-
-    Returns:
-        The kernels. This function's cache keeps them, since PyTorch forgets them together with this object.
+    refuses, are left to its own kernels. PyTorch forgets the new ones together with the object that is returned, which
+    this function's cache keeps.
     """
     library = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel", UserWarning)
-        for name, ranks in _RANKS.items():
-            library.impl(name, _kernel(name, ranks), "CPU", with_keyset=True)
+        for kernel, forms, ranks in _KERNELS:
+            for name in (kernel + form for form in forms):
+                library.impl(name, _kernel(name, ranks), "CPU", with_keyset=True)
     return library
 
 
@@ -97,16 +84,7 @@ def _kernel(name: str, ranks: tuple[int, int]) -> Callable[..., Tensor]:
 
 
 def _product(first: Tensor, second: Tensor, shape: torch.Size) -> Tensor:
-    """Compute first @ second.
-
-    Args:
-        first: (batch, m, k), (m, k) or (k,), any strides.
-        second: (batch, k, n), (k, n) or (k,), any strides, of the same number type.
-        shape: Shape of the product.
-
-    Returns:
-        A new contiguous tensor of the number type in which OpenBLAS sums.
-    """
+    """A product of this shape of tensors with any strides, contiguous, in the number type in which OpenBLAS sums."""
     summed_in = _SUMMED_IN[first.dtype]
     if first.dtype is not summed_in:
         first, second = first.to(summed_in), second.to(summed_in)
@@ -117,14 +95,7 @@ def _product(first: Tensor, second: Tensor, shape: torch.Size) -> Tensor:
 
 
 def _combined(product: Tensor, added: Tensor | None, beta: float, alpha: float) -> Tensor:
-    """Turn a product into beta x added + alpha x product, by a scaling and a sum.
-
-    Args:
-        product: Any shape; its memory is used for the result.
-        added: Summand that broadcasts to it; with beta = 0 its numbers are ignored, even NaN.
-        beta: Factor of the summand.
-        alpha: Factor of the product.
-    """
+    """Turn a product, in place, into beta x added + alpha x product; with beta = 0 even NaN in `added` is ignored."""
     if alpha != 1:
         product.mul_(alpha)
     if added is not None and beta != 0:

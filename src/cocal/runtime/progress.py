@@ -4,7 +4,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from pathlib import Path, PurePath
 from typing import TypeVar
 
@@ -15,11 +15,7 @@ _FILE = re.compile(r"\.(parquet|zarr|json|nc|csv|tex|pdf)$")
 
 
 def job_name(command: str, place: Path | None) -> str:
-    """A job's name: its command and what it works on, such as "train tiny grpo" or "metrics tiny-sweep".
-
-    Args:
-        place: Its run folder, or else its first output; None without any.
-    """
+    """A job's name: its command and what it works on, such as "train tiny grpo", by its run folder or first output."""
     parts = PurePath(_FILE.sub("", str(place or ""))).parts
     if "results" in parts:
         # results/features/tiny/grpo/..., results/runs/train/tiny/grpo
@@ -85,43 +81,28 @@ class Progress:
         what: Name of the items that are counted, such as "step"; if it is empty, the line gives a percentage.
         total: Number of items, in any unit that grows evenly with time.
         done: Number of items that an earlier run has already done.
-        clock: Function that returns the time in seconds.
     """
 
-    def __init__(self, what: str, total: float, *, done: float = 0, clock: Callable[[], float] = time.monotonic):
-        self._what = what
-        self._total = total
+    def __init__(self, what: str, total: float, *, done: float = 0):
+        self._what, self._total = what, total
         self._first = self._done = done
-        self._clock = clock
-        self._started = self._shown = clock()
-
-    @property
-    def left(self) -> float:
-        """Seconds that the rest will take at the mean pace so far; NaN as long as nothing is done."""
-        pace = self._done - self._first
-        if not pace:
-            return float("nan")
-        return (self._clock() - self._started) / pace * (self._total - self._done)
+        self._started = self._shown = time.monotonic()
 
     def add(self, items: float = 1, detail: str = "") -> None:
-        """Count `items` more as done.
-
-        Args:
-            detail: A few numbers about them for the line. If the last items have a detail, their line is always logged.
-        """
+        """Count `items` more as done, with a few numbers about them for the line, which the last items with any get
+        always."""
         self._done += items
-        now, finished = self._clock(), self._done >= self._total
+        now, finished = time.monotonic(), self._done >= self._total
         if detail if finished else now - self._shown >= INTERVAL:
             self._shown = now
-            logging.info(progress_line(self._what, self._done, self._total, None if finished else self.left, detail))
+            pace = (now - self._started) / (self._done - self._first)
+            left = None if finished else pace * (self._total - self._done)
+            logging.info(progress_line(self._what, self._done, self._total, left, detail))
 
 
 def progress_line(what: str, done: float, total: float, left: float | None, detail: str = "") -> str:
-    """A line such as "step 3/60, accuracy 0.310, 2 min left", or "35 %, ..." if `what` is empty.
-
-    Args:
-        left: Seconds that are left; None if the job is finished.
-    """
+    """A line such as "step 3/60, accuracy 0.310, 2 min left", or "35 %, ..." if `what` is empty; a finished job has no
+    seconds left, not even none."""
     count = f"{what} {done:g}/{total:g}" if what else f"{100 * done / total:.0f} %"
     return ", ".join(part for part in (count, detail, "" if left is None else f"{in_words(left)} left") if part)
 

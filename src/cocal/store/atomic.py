@@ -1,6 +1,5 @@
 """Atomic writing: a reader finds either the whole file or none."""
 
-import fcntl
 import os
 import re
 import shutil
@@ -10,10 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cocal.errors import ContractError
+from cocal.runtime.lock import locked
 from cocal.runtime.places import plain
-
-_LOCK = ".lock"
-"""Name of the file in a scratch folder that its writer has locked, so that nobody takes the folder for a left one."""
 
 
 @contextmanager
@@ -22,12 +19,11 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
 
     It lies beside the target in a folder whose name starts with a dot, so that a killed process leaves nothing that a
     later rule would take for a result. The next write of the same target deletes what killed processes have left.
-    A folder is put in the place of an earlier one only where that is empty or all of it has been made by CoCal.
 
     Raises:
-        ContractError: if a file would replace a folder, a folder a file or somebody's own folder, or either of them
+        ContractError: if a file would replace a folder, a folder a file or what CoCal has not made, or either of them
             what is neither, such as a pipe.
-        OSError: if the file cannot be written, with the name of the target where the system gives no name.
+        OSError: if the file cannot be written.
     """
     target = plain(Path(target))  # a link, such as one to a larger disk, stays
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +80,6 @@ def usual_mode(file: Path) -> None:
 
 
 def _refuse_loss(target: Path, folder: bool) -> None:
-    """Refuse to replace what is no earlier version of the target."""
     from cocal.store.lineage import made_by  # it reads files of all kinds, whose modules write by this one
 
     if target.is_dir() != folder:
@@ -107,17 +102,12 @@ def _sweep(target: Path) -> None:
 
 
 def _lock(scratch: Path) -> int | None:
-    """Lock a scratch folder; None if it has a writer, or just vanished, or the file system has no locks."""
+    """Lock a scratch folder, so that nobody takes it for a left one; None if it has a writer, or just vanished, or the
+    file system has no locks."""
     try:
-        descriptor = os.open(scratch / _LOCK, os.O_RDWR | os.O_CREAT)
+        return locked(scratch / ".lock")
     except OSError:
         return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 def _delete(scratch: Path, descriptor: int | None) -> None:

@@ -1,14 +1,15 @@
-"""Digests of products, which are files or folders: which one it is, and what it holds.
+"""Digests of products, which are files or folders: which one it is, and what it holds; folders that list their files.
 
 The identity of a product includes its provenance, and is read from the seals and checksums that its files carry. The
-digest of its content leaves the provenance out, which names versions and settings: two files have the same one if they
-hold the same numbers and texts to the last bit, on whatever machine and with whatever versions they were made.
+digest of its content leaves the provenance out: two files have the same one if they hold the same numbers and texts to
+the last bit, on whatever machine and with whatever versions they were made.
 """
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cocal.errors import ContractError
@@ -22,12 +23,11 @@ PROVENANCE = "provenance.json"
 
 def label_folder(folder: Path, attributes: Mapping[str, str]) -> None:
     """Put provenance attributes, and the sizes and digests of all files, into a finished folder that all may read."""
-    for file in _files(folder):
-        usual_mode(file)
-    files = {
-        str(file.relative_to(folder)): {"size": file.stat().st_size, "sha256": file_digest(file)}
-        for file in _files(folder)
-    }
+    files = {}
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and file != folder / PROVENANCE:
+            usual_mode(file)
+            files[str(file.relative_to(folder))] = {"size": file.stat().st_size, "sha256": file_digest(file)}
     write_document(folder / PROVENANCE, {"files": files}, attributes)
 
 
@@ -64,23 +64,52 @@ def listed_files(folder: str | Path) -> dict[str, dict[str, Any]]:
     return read_document(file).get("files", {}) if file.exists() else {}
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.rglob("*") if file.is_file() and file != folder / PROVENANCE)
+def whole_files(folder: Path, stage: str) -> tuple[dict[str, str], Mapping[str, str]]:
+    """SHA-256 of every file that a folder from elsewhere lists, by its place, and the provenance of the list, which the
+    command `stage` has made. All files are compared; nothing is read that does not lie in the folder.
+
+    Raises:
+        ContractError: if it has no such list, or a file is missing, has changed, or lies elsewhere.
+    """
+    listing, root = folder / PROVENANCE, folder.resolve()
+    problem = f"is no list of files; name a folder that `cocal {stage}` has written"
+    if not listing.is_file() or not listing.resolve().is_relative_to(root):
+        raise ContractError(f"{listing}: {problem}")
+    stated, listed = read_provenance(listing), listed_files(folder)
+    if stated.get("stage") != stage or stated_seal(listing) is None:
+        raise ContractError(f"{listing}: {problem}")
+    for place in listed:
+        file = folder / place
+        if not is_inside(place) or not file.resolve().is_relative_to(root):
+            raise ContractError(f"{listing}: names {place!r}, which leaves the folder; do not use it")
+        if file.exists() and not file.is_file():
+            raise ContractError(f"{file}: is no file; get {folder} again")
+    check_folder(folder)
+    return {place: one["sha256"] for place, one in listed.items()}, stated
 
 
-_CHECKSUM = 4
-"""Bytes at the end of a chunk of a feature store: its CRC-32C."""
-_HEADER = 8
-"""Bytes of a safetensors file that hold the length of its header."""
+def is_whole(folder: Path, stage: str) -> bool:
+    """True if a folder is as its command has written it, and nothing was added, so that replacing it loses nothing."""
+    try:
+        listed = {*whole_files(folder, stage)[0], PROVENANCE}
+    except (ContractError, OSError):
+        return False
+    return listed == {os.path.relpath(file, folder) for file in folder.rglob("*") if not file.is_dir()}
+
+
+def is_inside(place: str) -> bool:
+    """True if a relative path names a place below where it starts."""
+    path = PurePosixPath(place)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\\" not in place
+
+
 _COMPUTED = ("*.safetensors", "tokenizer.json", "*.parquet")
 """Files of a folder that hold what was computed; the others hold settings and versions."""
 
 
 def identity(path: Path) -> str:
-    """Digest of a product with its provenance, 16 hexadecimal digits.
-
-    Args:
-        path: A file, or a folder: a feature store, a checkpoint, companions, or a folder of Parquet tables.
+    """Digest of a product with its provenance, 16 hexadecimal digits: of a file, a feature store, a checkpoint,
+    companions, or a folder of Parquet tables.
 
     Raises:
         ContractError: if the product is missing.
@@ -124,7 +153,7 @@ def _chunk_checksums(store: Path) -> dict[str, str]:
     found = {}
     for chunk in chunks:
         with chunk.open("rb") as stream:
-            stream.seek(max(chunk.stat().st_size - _CHECKSUM, 0))
+            stream.seek(max(chunk.stat().st_size - 4, 0))  # its CRC-32C
             found[str(chunk.relative_to(store))] = stream.read().hex()
     return found
 
@@ -158,7 +187,8 @@ def _of_tensors(path: Path) -> str:
     """Digest of a safetensors file: its header without the metadata, and all of its bytes behind it."""
     with path.open("rb") as stream:
         try:
-            header = json.loads(stream.read(int.from_bytes(stream.read(_HEADER), "little")))
+            length = int.from_bytes(stream.read(8), "little")
+            header = json.loads(stream.read(length))
             header.pop("__metadata__", None)
         except (ValueError, OverflowError, MemoryError, AttributeError) as error:
             raise ContractError(unreadable(path, "safetensors file", error)) from None

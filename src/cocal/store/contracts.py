@@ -1,10 +1,6 @@
-"""Contracts of the tables that one stage writes and another reads, and the check that refuses a broken table.
+"""Contracts of the tables that one stage writes and another reads, and the check that refuses a broken table."""
 
-A contract is a pandera schema for the values plus the Arrow types on disk. If a table breaks it, `Contract.check`
-raises one `ContractError` that names the file, the column and the first bad rows.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,15 +25,8 @@ class Rule:
 
 @dataclass(frozen=True)
 class Contract:
-    """A table's name, columns and checks.
-
-    Attributes:
-        name: Name of the table in errors.
-        types: Arrow type of every column, in order.
-        checks: Pandera column of every scalar column; list columns are checked by rules alone.
-        unique: Columns that together identify a row.
-        rules: Checks across columns.
-    """
+    """A table: its name in errors, the Arrow type of every column, in order, the pandera check of every scalar column,
+    the columns that together identify a row, and checks across columns, which alone see lists."""
 
     name: str
     types: dict[str, pa.DataType]
@@ -45,25 +34,16 @@ class Contract:
     unique: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Column names in order."""
-        return tuple(self.types)
-
     def check(self, frame: pd.DataFrame, source: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Check `frame` and return it with the contract's columns in order.
+        """Check a table and return it with these columns of the contract, by default all of them, in order.
 
-        Integers that may be null become float64, with NaN for null.
-
-        Args:
-            frame: Table to check; further columns are dropped.
-            source: File name for errors.
-            columns: Columns to check and keep; by default all of them.
+        Integers that may be null become float64, with NaN for null; further columns are dropped.
 
         Raises:
-            ContractError: if a column is missing, a value breaks a check, or there are no rows.
+            ContractError: if a column is missing, a value breaks a check, or there are no rows; the message names the
+                file (`source`), the column and the first bad rows.
         """
-        wanted = list(columns) if columns is not None else list(self.columns)
+        wanted = list(self.types if columns is None else columns)
         for name in wanted:
             if name not in frame.columns:
                 raise ContractError(f"{source}: column {name!r} is missing; contract: {self.name}")
@@ -74,7 +54,8 @@ class Contract:
         try:
             frame = DataFrameSchema(scalar).validate(frame, lazy=True)
         except SchemaErrors as error:
-            raise ContractError(_explain(error.failure_cases, source, self.name)) from None
+            found = "; ".join(_broken(error.failure_cases))
+            raise ContractError(f"{source}: {found}; contract: {self.name}") from None
         for rule in self.rules:
             if set(rule.needs) <= set(wanted):
                 self._refuse(source, rule.text, ~np.asarray(rule.holds(frame), dtype=bool))
@@ -89,15 +70,12 @@ class Contract:
             raise ContractError(f"{source}: {text}, broken in {bad.sum()} row(s), first {rows}; contract: {self.name}")
 
 
-def _explain(cases: pd.DataFrame, source: str, contract: str) -> str:
-    """Pandera's failure cases as one message, with a part for each column and check."""
-    lines = []
+def _broken(cases: pd.DataFrame) -> Iterator[str]:
+    """What pandera found, with a part for each column and check."""
     for (column, check), group in cases.groupby(["column", "check"], dropna=False, sort=False):
         rows = ", ".join(str(int(i)) for i in group["index"].dropna()[:_SHOWN_ROWS])
         values = ", ".join(repr(v) for v in group["failure_case"][:_SHOWN_ROWS])
-        where = f" at row(s) {rows}" if rows else ""
-        lines.append(f"column {column!r} fails {check}{where}: {values}")
-    return f"{source}: " + "; ".join(lines) + f"; contract: {contract}"
+        yield f"column {column!r} fails {check}" + (f" at row(s) {rows}" if rows else "") + f": {values}"
 
 
 Field = tuple[pa.DataType, Column | None]
@@ -137,10 +115,6 @@ def _nullable_flag() -> Field:
     return pa.bool_(), Column("boolean", nullable=True, coerce=True)
 
 
-def _list_of(values: pa.DataType) -> Field:
-    return pa.list_(values), None
-
-
 def _contract(name: str, fields: dict[str, Field], unique: tuple[str, ...], rules: tuple[Rule, ...] = ()) -> Contract:
     types = {column: of_values for column, (of_values, _) in fields.items()}
     checks = {column: check for column, (_, check) in fields.items() if check is not None}
@@ -170,7 +144,7 @@ QUESTIONS = _contract(
         "question_id": _text(),
         "question": _text(Check.str_length(min_value=1)),
         "answer": _text(Check.str_length(min_value=1)),
-        "aliases": _list_of(pa.string()),
+        "aliases": (pa.list_(pa.string()), None),
         "domain": _words("mathematics", "factual"),
         "split": _words("training", "evaluation"),
         "subject": _text(),
@@ -188,9 +162,9 @@ RESPONSES = _contract(
         "response_id": _integer(0),
         "step": _integer(0),
         "sample": _integer(0),
-        "prompt_ids": _list_of(pa.int32()),
-        "response_ids": _list_of(pa.int32()),
-        "logprobs": _list_of(pa.float32()),
+        "prompt_ids": (pa.list_(pa.int32()), None),
+        "response_ids": (pa.list_(pa.int32()), None),
+        "logprobs": (pa.list_(pa.float32()), None),
         "text": _text(),
         "length": _integer(1),
         "finish_reason": _words("stop", "length", "tool_calls"),

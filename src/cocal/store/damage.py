@@ -17,10 +17,8 @@ _OWN = "it lies outside results/, so it is your own input"
 
 
 def is_result(path: str | Path) -> bool:
-    """True if a file lies below `results/` of the working directory, where the workflow makes everything anew.
-
-    Symbolic links are followed: a link in `results/` to a user's own file is not a result.
-    """
+    """True if a file lies below `results/` of the working directory, where the workflow makes everything anew; a link
+    there to a user's own file does not."""
     return Path("results").resolve() in Path(path).resolve().parents
 
 
@@ -41,11 +39,8 @@ def product_of(path: str | Path) -> Path:
 
 
 def unreadable(path: str | Path, kind: str, cause: object) -> str:
-    """The error message about a file or folder that cannot be read or has the wrong content.
-
-    Args:
-        kind: Kind of file that is expected, such as "Parquet file".
-        cause: Description of what is wrong with it, or the error that a library raised on reading it.
+    """The error message about a file or folder that is not of a kind such as "Parquet file", with a description or the
+    error of a library.
 
     Raises:
         BaseException: the cause, if it only says that memory is short: nobody shall delete a file for that.
@@ -65,12 +60,8 @@ def absent(path: str | Path, kind: str = "file") -> str:
 
 
 def remedy(path: str | Path, made_again: str = "delete it and rerun") -> str:
-    """Advice about a file that is wrong, which begins with what to delete.
-
-    Args:
-        made_again: Advice for a result that is a file of its own. Nobody is advised to delete a file that is neither a
-            result nor unfinished work, for it may be the only copy.
-    """
+    """Advice about a file that is wrong: what to delete, for a result that is a file of its own `made_again`. Nobody is
+    advised to delete what is neither a result nor unfinished work, for it may be the only copy."""
     product = product_of(path)
     if (product / RUN_MARK).exists():
         return f"delete {product}, which holds unfinished work, and run the same command again, which begins anew"

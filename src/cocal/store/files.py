@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cocal.errors import ContractError
 from cocal.store.atomic import atomic_path, write_text
 from cocal.store.damage import absent, is_result, remedy, unreadable
+from cocal.store.provenance import file_digest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +34,7 @@ BESIDE = ".sha256"
 """Ending of the hidden file that seals what has no room for a seal."""
 _MARK = re.compile(rb"seal:[0-9a-f]{64}")
 _SEARCHED = 8 * 2**20
-"""Provenance lies in the first or in the last bytes of a file; so many of them are searched."""
+"""Bytes at either end of a file in which its provenance lies."""
 
 
 def seal(path: str | Path) -> None:
@@ -44,11 +45,8 @@ def seal(path: str | Path) -> None:
 
 
 def stated_seal(path: str | Path) -> str | None:
-    """The digest that a sealed file states, 64 hexadecimal digits, without a look at its content; None without a seal.
-
-    Raises:
-        OSError: if the file cannot be read.
-    """
+    """The digest that a sealed file states, 64 hexadecimal digits, without a look at its content; None without a
+    seal."""
     with _mapped(path) as content:
         place = _place(content)
         return None if place is None else content[place + len("seal:") : place + len(BLANK)].decode()
@@ -60,7 +58,6 @@ def check_seal(path: str | Path) -> None:
 
     Raises:
         ContractError: if a byte has changed since the file was written.
-        OSError: if the file cannot be read.
     """
     with _mapped(path) as content:
         place = _place(content)
@@ -83,8 +80,7 @@ def seal_beside(*files: Path) -> None:
     """
     if not is_result(files[0]):
         return
-    lines = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
-    write_text(_beside(files[0]), "".join(lines))
+    write_text(_beside(files[0]), "".join(f"{file_digest(file)}  {file.name}\n" for file in files))
 
 
 def _beside(path: Path) -> Path:
@@ -92,7 +88,6 @@ def _beside(path: Path) -> Path:
 
 
 def _stated_beside(path: Path) -> str | None:
-    """The digest that the hidden file states of a file."""
     try:
         lines = _beside(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -101,14 +96,11 @@ def _stated_beside(path: Path) -> str | None:
 
 
 def read_numbers(path: str | Path, columns: Iterable[str] = (), **options: Any) -> "pd.DataFrame":
-    """The numbers of a table or figure, or what was gathered of one, as `cocal.metrics.shown.csv_text` writes them.
-
-    Args:
-        columns: Columns that it must have.
-        options: Further arguments of `pandas.read_csv`.
+    """The numbers of a table or figure, or what was gathered of one, as `cocal.metrics.shown.csv_text` writes them;
+    `options` are further arguments of `pandas.read_csv`.
 
     Raises:
-        ContractError: if the file is missing, has changed since it was written, or is no such table.
+        ContractError: if the file is missing, has changed since it was written, or lacks one of `columns`.
     """
     import pandas as pd
 
@@ -126,9 +118,9 @@ def read_numbers(path: str | Path, columns: Iterable[str] = (), **options: Any) 
 
 @contextmanager
 def _mapped(path: str | Path) -> Iterator[mmap.mmap | bytes]:
-    """The bytes of a file, which are not read before they are looked at; an empty file cannot be mapped."""
+    """The bytes of a file, which are not read before they are looked at."""
     with Path(path).open("rb") as stream:
-        if not stream.read(1):
+        if not stream.read(1):  # an empty file cannot be mapped
             yield b""
             return
         with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -173,14 +165,6 @@ def read_document(path: str | Path) -> dict[str, Any]:
     Raises:
         ContractError: if the file is missing, has changed since it was written, or is no JSON object.
     """
-    content = read_object(path)
-    check_seal(path)
-    content.pop(PROVENANCE_KEY, None)
-    return content
-
-
-def read_object(path: str | Path) -> dict[str, Any]:
-    """A JSON object as it stands, with its provenance; a seal is not compared (`read_document`)."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -189,11 +173,13 @@ def read_object(path: str | Path) -> dict[str, Any]:
         raise ContractError(unreadable(path, "JSON file", error)) from None
     if not isinstance(content, dict):
         raise ContractError(unreadable(path, "JSON file", f"it holds a {type(content).__name__}, not an object"))
+    check_seal(path)
+    content.pop(PROVENANCE_KEY, None)
     return content
 
 
 def write_frame(path: str | Path, frame: "pd.DataFrame", contract: "Contract", attributes: Mapping[str, str]) -> None:
-    """Check `frame` against `contract` and write it atomically with its provenance attributes, page checksums and seal.
+    """Check a table and write it atomically with its provenance attributes, page checksums and seal.
 
     Raises:
         ContractError: if it breaks the contract; the message names the file, the column and the first bad rows.
@@ -219,14 +205,13 @@ def read_frame(
 
     Args:
         columns: Columns to read and check; by default all columns of the contract.
-        where: Conditions (column, comparison, value) that all rows must meet; by default all rows are read.
+        where: Conditions (column, comparison, value) that all rows must meet.
 
     Returns:
         The rows in file order with index 0 to n - 1; a list column holds NumPy arrays.
 
     Raises:
-        ContractError: if the file is missing or unreadable, has changed since it was written, lacks a column or breaks
-            the contract.
+        ContractError: if the file is missing or unreadable, has changed since it was written, or breaks the contract.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -237,7 +222,7 @@ def read_frame(
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files:
         raise ContractError(f"{path}: the folder holds no .parquet file; {remedy(path)}")
-    wanted = list(columns) if columns is not None else list(contract.columns)
+    wanted = list(contract.types if columns is None else columns)
     tables = []
     for file in files:
         if not file.exists():
@@ -278,12 +263,10 @@ def read_dataset(path: str | Path) -> "xr.Dataset":
 
     if not Path(path).exists():
         raise ContractError(absent(path))
+    check_seal(path)
     try:
-        check_seal(path)
         with xr.open_dataset(path, engine="h5netcdf") as opened:
             dataset = opened.load()
-    except ContractError:
-        raise
     except (OSError, ValueError, KeyError) as error:
         raise ContractError(unreadable(path, "NetCDF file", error)) from None
     dataset.attrs.pop(KEY, None)
@@ -309,8 +292,6 @@ def read_provenance(path: str | Path) -> dict[str, str]:
     kind, read = _KINDS.get(suffix, ("file", lambda _: {}))
     try:
         found = dict(read(path))
-    except ContractError:
-        raise
     except Exception as error:  # each library has errors of its own about a damaged file
         raise ContractError(unreadable(path, kind, error)) from None
     return {name: text for name, text in found.items() if name not in (KEY, "coordinates")}
@@ -355,7 +336,7 @@ def _of_exhibit(path: Path) -> Mapping[str, str]:
 _KINDS: dict[str, tuple[str, Callable[[Path], Mapping[str, Any]]]] = {
     ".parquet": ("Parquet file", _of_table),
     ".nc": ("NetCDF file", _of_arrays),
-    ".json": ("JSON file", lambda path: read_object(path).get(PROVENANCE_KEY) or {}),
+    ".json": ("JSON file", lambda path: json.loads(path.read_text(encoding="utf-8")).get(PROVENANCE_KEY) or {}),
     ".safetensors": ("safetensors file", _of_companions),
     ".zarr": ("feature store", lambda path: json.loads((path / "zarr.json").read_text(encoding="utf-8"))["attributes"]),
     **dict.fromkeys((".tex", ".html", ".csv", ".pdf", ".png"), ("exhibit", _of_exhibit)),

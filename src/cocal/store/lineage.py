@@ -32,24 +32,20 @@ _SNAKEMAKE = ".snakemake_timestamp"
 
 @dataclass(frozen=True)
 class Product:
-    """A file or folder that a stage made, or that a user gave.
-
-    Attributes:
-        path: Its path: a Parquet, NetCDF or JSON file, a checkpoint, a feature store, a folder of companions, or a
-            folder of Parquet tables.
-        recorded: Identity and provenance attributes of a product that is not there but in the record of a bundle.
-    """
+    """A file or folder that a stage made, or that a user gave: a Parquet, NetCDF or JSON file, a checkpoint, a feature
+    store, a folder of companions, or a folder of Parquet tables."""
 
     path: Path
     recorded: tuple[str, Mapping[str, str]] | None = None
+    """Identity and provenance attributes of a product that is not there but in the record of a bundle."""
 
     @cached_property
     def attributes(self) -> dict[str, str]:
         """Provenance attributes; empty if it carries none.
 
         Raises:
-            ContractError: if the file is missing, cannot be read, or says that it is another than the one whose place
-                it lies in; so are the files of a folder compared, one by one.
+            ContractError: if it is missing, cannot be read, or one of its files says that it is another than the one
+                whose place it lies in.
         """
         if self.recorded:
             return dict(self.recorded[1])
@@ -84,10 +80,6 @@ class Product:
 def parents(output: str | Path, made_from: Iterable[str | Path]) -> dict[str, str]:
     """The attributes that name the parents of a product, and its place.
 
-    Args:
-        output: Path of the product.
-        made_from: Paths of its parents.
-
     Raises:
         ContractError: if a parent is missing.
     """
@@ -108,39 +100,32 @@ def trace(*paths: str | Path, keep: Callable[[Product], bool] = lambda product: 
     An ancestor that has been deleted, to free space, ends its line, unless a record says what it was (`write_record`).
 
     Args:
-        paths: Paths of the products.
         keep: Tells of an ancestor whether it and its own ancestors are wanted.
 
     Raises:
         ContractError: if an ancestor is not the one that the product was made from.
     """
     known: dict[Path, Product] = {}
+
+    def family(product: Product, distance: int, record: Mapping[Path, Product]) -> Iterator[tuple[int, Product]]:
+        known[product.path] = product
+        yield distance, product
+        for path, recorded in product.parents.items():
+            if not path.exists() and path not in record:
+                continue
+            new, parent = path not in known, known.get(path) or (Product(path) if path.exists() else record[path])
+            if parent.identity != recorded and parent.attributes is not None:  # which refuse what lies in a wrong place
+                raise ContractError(
+                    f"{product.path}: was made from {path} when its digest was {recorded}, but now it is "
+                    f"{parent.identity}; {remedy(product.path, f'delete {product.path} and rerun')}"
+                )
+            if new and keep(parent):
+                yield from family(parent, distance + 1, record)
+
     for path in paths:
         product = Product(Path(os.path.relpath(path)))
         if product.path not in known:
-            yield from _ancestors(product, 0, known, keep, _record(product.path))
-
-
-def _ancestors(
-    product: Product,
-    distance: int,
-    known: dict[Path, Product],
-    keep: Callable[[Product], bool],
-    record: Mapping[Path, Product],
-) -> Iterator[tuple[int, Product]]:
-    known[product.path] = product
-    yield distance, product
-    for path, recorded in product.parents.items():
-        if not path.exists() and path not in record:
-            continue
-        new, parent = path not in known, known.get(path) or (Product(path) if path.exists() else record[path])
-        if parent.identity != recorded and parent.attributes is not None:  # which refuse what lies in a wrong place
-            raise ContractError(
-                f"{product.path}: was made from {path} when its digest was {recorded}, but now it is "
-                f"{parent.identity}; {remedy(product.path, f'delete {product.path} and rerun')}"
-            )
-        if new and keep(parent):
-            yield from _ancestors(parent, distance + 1, known, keep, record)
+            yield from family(product, 0, _record(product.path))
 
 
 RECORD = "results/lineage.json"
@@ -154,11 +139,7 @@ def write_record(folder: Path, products: Iterable[Product], attributes: Mapping[
 
 
 def _record(path: Path) -> dict[Path, Product]:
-    """The products of the record that lies beside a product, by their paths; none without a record.
-
-    Raises:
-        ContractError: if the record has changed since it was written, or is not one.
-    """
+    """The products of the record that lies beside a product, by their paths; none without a record."""
     root = Path(os.path.relpath(_root(path)))
     file = root / RECORD
     if not file.exists():
@@ -172,14 +153,8 @@ def _record(path: Path) -> dict[Path, Product]:
 
 
 def made_by(path: Path, stages: Collection[str] | None = None) -> bool:
-    """True if the provenance of a file, or of everything in a folder, names one of these stages.
-
-    A command replaces a file or folder only if this holds.
-
-    Args:
-        path: A file or folder that exists.
-        stages: Names of stages; None for any of them.
-    """
+    """True if the provenance of a file, or of everything in a folder, names one of these stages, or any if None are
+    given. A command replaces a file or folder only if this holds."""
     if path.is_dir() and not any((path / name).exists() for name in _ONE_PRODUCT):
         return all(made_by(entry, stages) for entry in path.iterdir() if entry.name != _SNAKEMAKE)
     try:
@@ -215,12 +190,8 @@ the steps are those of a companion's prefix."""
 
 
 class Source:
-    """A file or folder from which a stage makes its product.
-
-    Args:
-        path: Its path.
-        must: Facts in which it has to differ from the product, or that the product does not have.
-    """
+    """A file or folder from which a stage makes its product, with the facts in which it must differ from the product,
+    or which the product does not have."""
 
     def __init__(self, path: str | Path, **must: str | int):
         self.path = Path(path)
@@ -230,15 +201,8 @@ class Source:
 def descent(
     output: str | Path, stage: str, settings: Any, sources: Iterable[Source], **facts: str | int | None
 ) -> dict[str, str]:
-    """Provenance attributes of a product, with the digests of its sources.
-
-    Args:
-        output: Path of the product.
-        stage: Command that makes it.
-        settings: The slice of the configuration that the command uses.
-        sources: Files and folders that it is made from; one that states no facts, such as a user's own file, is taken
-            as it is.
-        facts: Facts of the product, such as its backbone; None values are left out.
+    """Provenance attributes of a product (`cocal.store.provenance.provenance`), with its place and the digests of its
+    sources. A source that states no facts, such as a user's own file, is taken as it is.
 
     Raises:
         ContractError: if a source states another fact than the product needs; the message names both.

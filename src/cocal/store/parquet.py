@@ -46,10 +46,7 @@ def columns_of(path: Path) -> pa.Schema:
 
 
 def batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in their order, at most `_MOST_ROWS` at a time.
-
-    Args:
-        columns: Columns to read; by default all of them.
+    """The rows of a file in their order, at most `_MOST_ROWS` at a time, by default with all columns.
 
     Raises:
         ContractError: if the file is missing, unreadable or larger than `LARGEST_TABLE` when decoded.
@@ -60,18 +57,15 @@ def batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.Rec
             file.scan_contents(columns)  # damaged metadata, which would abort the process below, make this fail
             rows = _rows_together(path, file, columns)
             decoded = 0
-            for batch in map(_written_out, file.iter_batches(batch_size=rows, columns=columns)):
-                decoded += batch.nbytes
+            for batch in file.iter_batches(batch_size=rows, columns=columns):
+                # dictionaries would hide how large the rows become
+                plain = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
+                written_out = pa.RecordBatch.from_arrays(plain, batch.schema.names)
+                decoded += written_out.nbytes
                 _check(path, decoded)
-                yield batch
+                yield written_out
     except UNREADABLE as error:
         raise damaged(path, error) from None
-
-
-def _written_out(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with every value in its row: dictionaries would hide how large the rows become."""
-    columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
 def read_table(file: Path, wanted: Sequence[str], where: Sequence[tuple[str, str, object]] | None) -> pa.Table:

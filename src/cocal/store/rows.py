@@ -21,9 +21,7 @@ _SHOWN_NAMES = 20
 
 
 def entries(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """The lines of a file, one at a time: file and line for error messages, the text, and what it holds.
-
-    Empty lines are passed over.
+    """The lines of a file that are not empty: file and line for error messages, the text, and what it holds.
 
     Raises:
         ContractError: if the file is missing or holds no line, or a line is too long or not a JSON object.
@@ -40,7 +38,13 @@ def entries(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
             content = line.removeprefix(codecs.BOM_UTF8).strip() if place == 1 else line.strip()
             if content:
                 some = True
-                yield where, content.decode(errors="replace"), _object(content, where)
+                try:
+                    found = from_json(content)
+                except ValueError as error:
+                    raise ContractError(f"{where}: not JSON ({error}); correct or delete the line") from None
+                if not isinstance(found, dict):
+                    raise ContractError(f'{where}: not a JSON object with fields, such as {{"prompt": ...}}')
+                yield where, content.decode(errors="replace"), found
     if not some:
         raise ContractError(f"{path}: the file is empty; give a file with a JSON object in every line")
 
@@ -76,10 +80,10 @@ def reading(where: str, names: Mapping[str, str] | None = None) -> Iterator[None
 
     Args:
         where: File and row.
-        names: Names of the fields in the file, by the names of the model where they differ.
+        names: Names of the fields in the file, by those of the model where they differ.
 
     Raises:
-        ContractError: if the model refuses the row; the message names file, row, field and remedy.
+        ContractError: if the model refuses the row.
     """
     try:
         yield
@@ -99,10 +103,7 @@ def reading(where: str, names: Mapping[str, str] | None = None) -> Iterator[None
 
 
 def regular(path: Path, kind: str) -> Path:
-    """The path of a file that exists; a folder, a pipe or a link in a circle is none.
-
-    Args:
-        kind: Kind of file that is expected, such as "JSON lines".
+    """The path of an existing file of a kind such as "JSON lines"; a folder, a pipe or a link in a circle is none.
 
     Raises:
         ContractError: if there is no such file.
@@ -139,16 +140,6 @@ def in_bytes(count: float) -> str:
             return f"{count:.4g} {unit}"
         count /= 1024
     return f"{count:,.4g} GiB"
-
-
-def _object(line: bytes, where: str) -> dict[str, Any]:
-    try:
-        found = from_json(line)
-    except ValueError as error:
-        raise ContractError(f"{where}: not JSON ({error}); correct or delete the line") from None
-    if not isinstance(found, dict):
-        raise ContractError(f'{where}: not a JSON object with fields, such as {{"prompt": ...}}')
-    return found
 
 
 def normalised(question: str) -> str:

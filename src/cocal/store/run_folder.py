@@ -26,13 +26,8 @@ _open: "list[RunFolder]" = []
 class RunFolder:
     """Files of an unfinished job, outside the outputs that a workflow manager deletes when a job fails.
 
-    One process at a time has the folder: until its files are published, or until it ends. Of a training's processes,
-    only the main one opens it.
-
-    Args:
-        path: The folder.
-        settings_digest: Digest of everything that the files depend on. A folder with another digest is emptied, so that
-            no run resumes from files of other settings; nor does one from files of other numerics.
+    One process at a time has the folder, until its files are published, or until it ends. A folder with another digest
+    of all that its files depend on, or made with other numerics, is emptied, so that no run resumes from it.
 
     Raises:
         BusyError: if another process, such as a job whose Snakemake was killed, has the folder.
@@ -42,6 +37,7 @@ class RunFolder:
     def __init__(self, path: str | Path, settings_digest: str):
         self.path = Path(path)
         self.settings_digest = settings_digest
+        self._discarded = self.path.with_name(f".{self.path.name}.discarded")
         mark, made_with = self.path / RUN_MARK, f"{settings_digest} {active()}"
         lock.hold(self.path)
         if not mark.exists() and _has_content(self.path):
@@ -80,11 +76,6 @@ class RunFolder:
         lock.release(self.path)
         _open.remove(self)
 
-    @property
-    def _discarded(self) -> Path:
-        """The path to which the folder is moved to be deleted."""
-        return self.path.with_name(f".{self.path.name}.discarded")
-
     def _discard(self) -> None:
         """Delete the folder. It loses its name first: a kill must not leave half a folder from which a run resumes."""
         self.path.rename(self._discarded)
@@ -95,8 +86,7 @@ class WriteBehind:
     """Runs writes one after the other in a thread of its own, so that the work does not wait for a disk.
 
     At most one write is under way, so no more than one step's results wait in memory. An error of a write is raised
-    by the next call, and what has not been waited for must not be taken as written. As a context manager it waits at
-    the end, after an error too.
+    once, by the next call. As a context manager it waits at the end, after an error too.
     """
 
     def __init__(self):
@@ -110,20 +100,12 @@ class WriteBehind:
         self.wait()
 
     def start(self, write: Callable[[], None]) -> None:
-        """Start a write as soon as the one before it has ended.
-
-        Raises:
-            Exception: what the write before it raised.
-        """
+        """Start a write as soon as the one before it has ended."""
         self.wait()
         self._under_way = self._thread.submit(write)
 
     def wait(self) -> None:
-        """Wait until all that was started is written.
-
-        Raises:
-            Exception: what the write raised; it is raised once.
-        """
+        """Wait until all that was started is written."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             under_way.result()

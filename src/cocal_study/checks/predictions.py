@@ -19,7 +19,7 @@ from cocal_study.methods.responses import Estimator
 
 logger = logging.getLogger(__name__)
 
-_COLUMNS = [name for name in PREDICTIONS.columns if name != "valid"]
+_COLUMNS = [name for name in PREDICTIONS.types if name != "valid"]
 
 
 def read_predictions(path: Path, backbone: str, methods: Collection[str] = METHODS) -> pd.DataFrame:

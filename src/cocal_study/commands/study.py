@@ -106,6 +106,6 @@ def run_slurm(options: argparse.Namespace) -> None:
     """Check the cluster, or cancel the jobs."""
     if options.cancel:
         jobs = slurm.cancel(options.directory.resolve())
-        print(f"cancelled {len(jobs)} job(s)", *(job.id for job in jobs), file=sys.stderr)
+        print(f"cancelled {len(jobs)} job(s)", *jobs, file=sys.stderr)
     else:
         slurm.check(options.directory.resolve(), slurm.site_of(os.environ))

@@ -1,7 +1,7 @@
 """A bundle: what of a study others reuse, which of its files it holds, and how it is checked.
 
 Its files have the places that they have in the study. `provenance.json` lists all of them with their digests
-(`cocal.store.listing`), and says who made them.
+(`cocal.store.content`), and says who made them.
 """
 
 import json
@@ -10,9 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from cocal.errors import ContractError
-from cocal.store.content import PROVENANCE
+from cocal.store.content import PROVENANCE, is_inside, whole_files
 from cocal.store.files import PARENTS, read_provenance
-from cocal.store.listing import is_inside, whole_files
 from cocal.store.provenance import commit
 from cocal_study.config.study import Study
 from cocal_study.planning.comparisons import CUBES, cube_fields

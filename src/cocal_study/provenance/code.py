@@ -2,8 +2,7 @@
 
 The digest follows the names that a command uses, from definition to definition through the package, and hashes those
 definitions. It imports and runs nothing. Comments, docstrings, annotations of functions, error texts and log lines
-compute nothing and are left out. So are whole modules: those of `OUTSIDE`, and the commands. These are followed, so
-that no dependency can be forgotten, but they only say what the user gives and is told.
+compute nothing and are left out. So are the modules of `OUTSIDE` and, though they are followed, the commands.
 
 If a command puts a module's name together and imports it, the digest cannot follow it, so the caller names such modules
 beside the command. They may belong to another package that brings a method; then the digest follows that package, too.
@@ -49,15 +48,8 @@ class Definition(NamedTuple):
 
 @cache
 def code_digest(*modules: str, without: tuple[str, ...] = ()) -> str:
-    """Digest of the definitions that these modules use, directly or through others.
-
-    Args:
-        modules: Names of modules, such as "cocal_study.stages.training", or of definitions, such as
-            "cocal_study.planning.plan:layers_of".
-        without: Further modules that the result does not depend on.
-
-    Returns:
-        "code:" and the first 16 hexadecimal digits of a SHA-256.
+    """Digest of the definitions that these modules, or definitions such as "cocal_study.planning.plan:layers_of", use,
+    directly or through others, but not those of the modules `without`: "code:" and 16 hexadecimal digits.
 
     Raises:
         ValueError: if there is no such module or definition.
@@ -101,13 +93,8 @@ def _looked_up(one: Definition) -> tuple[str, tuple[Definition, ...]]:
 
 
 class _Source:
-    """The statements of a module that compute something.
-
-    Attributes:
-        definitions: Functions, classes and assignments at the top of the module, by name.
-        imports: Names that the module imports at its top from this package or from its own.
-        body: Other statements at its top, which run whenever a name of the module is used.
-    """
+    """The statements of a module that compute something: definitions and imports at its top, by name, and its `body` of
+    other statements, which run whenever a name of the module is used."""
 
     def __init__(self, module: str, path: Path):
         self._module = module
@@ -116,13 +103,13 @@ class _Source:
         self.definitions: dict[str, list[ast.stmt]] = {}
         self.imports: dict[str, Definition] = {}
         self.body: list[ast.stmt] = []
-        for node in _computing(tree.body):
+        for node in _Computing().visit(tree).body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 self.imports |= dict(self._imported(node))
             elif names := list(_defined(node)):
                 for name in names:
                     self.definitions.setdefault(name, []).append(node)
-            elif not _computes_nothing(node):
+            elif not isinstance(node, ast.Pass) and not _is_for_types(node):
                 self.body.append(node)
 
     def names_in(self, node: ast.AST) -> Iterator[Definition]:
@@ -156,34 +143,29 @@ class _Source:
                     yield alias.asname or alias.name, Definition(module, alias.name)
 
 
-def _computing(statements: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements, changed in place, without docstrings, log lines, annotations of functions and error texts."""
-    kept = [
-        node
-        for node in statements
-        if not (isinstance(node, ast.Expr) and (_is_log_call(node.value) or _is_text(node.value)))
-    ]
-    for node in kept:
-        if isinstance(node, ast.FunctionDef):
-            node.returns = None
-            for argument in ast.walk(node.args):
-                if isinstance(argument, ast.arg):
-                    argument.annotation = None
-        elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+class _Computing(ast.NodeTransformer):
+    """Takes docstrings, log lines, annotations of functions and error texts out of a module."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        of_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if of_text or _is_log_call(node.value) else node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
+        if isinstance(node.exc, ast.Call):
             node.exc = node.exc.func
-        for part in (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())):
-            for field in ("body", "orelse", "finalbody"):
-                if inner := getattr(part, field, None):
-                    setattr(part, field, _computing(inner))
-    return kept or [ast.Pass()]
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+        return node
 
 
 def _is_log_call(node: ast.expr) -> bool:
-    """True if an expression calls a function of a logger: `logging.info(...)`, `logging.getLogger(...).info(...)`."""
+    """True of `logging.info(...)` and `logging.getLogger(...).info(...)`."""
     if not isinstance(node, ast.Call):
         return False
     while not isinstance(node, ast.Name):
@@ -202,10 +184,8 @@ def _defined(node: ast.stmt) -> Iterator[str]:
             yield from (part.id for part in ast.walk(target) if isinstance(part, ast.Name))
 
 
-def _computes_nothing(node: ast.stmt) -> bool:
-    """True if a statement is `if TYPE_CHECKING:` or `pass`."""
-    of_types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-    return of_types or isinstance(node, ast.Pass)
+def _is_for_types(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def _file(module: str) -> Path | None:

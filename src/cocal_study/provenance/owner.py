@@ -29,10 +29,7 @@ def owner_of(results: str | Path) -> str | None:
 
 
 def refuse_other_study(results: str | Path, study: str, source: str) -> None:
-    """Check that `results` belongs to `study` or to no study yet.
-
-    Args:
-        source: Configuration file of the study, which the error message names.
+    """Check that `results` belongs to `study`, whose configuration lies in the file `source`, or to no study yet.
 
     Raises:
         ConfigError: if the folder belongs to another study, whose tables and figures this one would overwrite.

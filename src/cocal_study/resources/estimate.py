@@ -1,30 +1,30 @@
-"""The needs of each rule's jobs, and an estimate of a study's GPU-hours and storage from stated paces."""
+"""The needs of each rule's jobs, and an estimate of a study's GPU-hours and storage from stated paces and from the
+shapes of its models."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from cocal.settings.base import Algorithm
-from cocal_study.config.backbone import PretrainingSettings
+from cocal_study.config.backbone import BackboneSettings, DecoderSettings, PretrainingSettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.planning import plan
-from cocal_study.resources.shapes import HALF, SINGLE, cache_bytes, parameters_of
 
+HALF, SINGLE = 2, 4
+"""Bytes of a number in half and in single precision."""
 OnGpu = Literal["update", "engine", "engine and policy", "policy", "companions"]
 """What a job holds on its GPUs: a training with its moments and its engine, an engine that samples, a policy beside it,
 a policy that reads responses, companions (`cocal_study.resources.memory`)."""
 
 
 class Needs(NamedTuple):
-    """The needs of a job of one rule."""
+    """The seconds of a rule's job, where it takes about as long in every study (others are estimated), and what it
+    holds on its GPUs (None without any)."""
 
     seconds: float | None = None
-    """Seconds of a job, for rules whose jobs take about as long in every study; others are estimated."""
     on_gpu: OnGpu | None = None
-    """What it holds on its GPUs; None for a rule without any."""
 
 
 RULES: dict[str, Needs] = {
@@ -100,14 +100,7 @@ LOW = Pace(bandwidth=4.4e12, rate=900e12, step=20.0)
 """Where everything goes well."""
 PAPER = Pace(sampled=14.22 * 3600 / (245_760 * 900 * 8.2e9), trained=16.67 * 3600 / (245_760 * 8.2e9))
 """With the paper's own hours (table of costs: Qwen3-8B on B200). It does not state on how many GPUs it trained."""
-_TINY = Pace(
-    rate=0.12e12,
-    start=6.0,
-    fit=2.3 / 15_360,
-    sampled=1.46e-10,
-    trained=2.34e-8,
-    training_tokens=64,
-)
+_TINY = Pace(rate=0.12e12, start=6.0, fit=2.3 / 15_360, sampled=1.46e-10, trained=2.34e-8, training_tokens=64)
 """Of one core and the policies of the embedded study, measured."""
 _LANGUAGE_MODEL = Pace(
     rate=0.36e12,
@@ -125,25 +118,20 @@ _TOGETHER = 256
 """Number of responses that one GPU samples at a time, which share one reading of the weights."""
 _PASSES = 10
 """Floating-point operations of the update for each parameter and token: 2 to read GRPO's states or DCPO's
-log-probabilities before its updates, 2 forward, 2 to recompute them, and 4 backward."""
+log-probabilities before it, 2 forward, 2 to recompute them, and 4 backward."""
 _JUDGED = 2 * 200 * 32.8e9
 """Tokens that a judge reads of each factual response, in two questions, times its number of parameters."""
 _LATENCY = 1.5
 """Hours to time single responses on a GPU, most of which are sampled one after another."""
 
 
-@dataclass(frozen=True)
-class Workload:
-    """One kind of work on one backbone.
+class Workload(NamedTuple):
+    """One kind of work on one backbone, by the name of its rule in `RULES`, or of a variant of it.
 
-    Attributes:
-        rule: Name of the rule of its jobs in `RULES`, or of a variant of it.
-        hours: Wall-clock hours of all its jobs, one after the other, including their start.
-        gpus: Number of GPUs per job; 0 if the workflow trains the backbone from scratch.
-        storage: Bytes of checkpoints, companions and states of rollouts that it leaves in results/; tables of text and
-            states of evaluation responses are small beside them.
-        transient: Additional bytes that it needs while it runs.
-        jobs: Number of jobs.
+    `hours` are those of all its `jobs`, one after the other, with their start. `gpus` of a job are 0 if the workflow
+    trains the backbone from scratch. `storage` are the bytes of checkpoints, companions and states of rollouts that it
+    leaves in results/, beside which tables and other states are small, and `transient` those that it needs besides
+    while it runs.
     """
 
     rule: str
@@ -182,7 +170,7 @@ class _Backbone:
         self._experiences = plan.experiences_of(plan.methods_of(study, name, "grpo", study.policy.steps))
 
     def policies(self) -> Workload:
-        """Training with all algorithms: rollouts, updates, GRPO's features and the checkpoints of the stages."""
+        """Training with all algorithms: rollouts, updates, GRPO's states and the checkpoints of the stages."""
         policy = self._study.policy
         engine = policy.trl if policy.engine == "trl" else policy.slime
         gpus, runs = engine.nodes * engine.devices, len(policy.algorithms)
@@ -255,7 +243,6 @@ class _Backbone:
         return (self._decoding_hours(tokens) + passes) / gpus + self._study.policy.steps * pace.step / 3600
 
     def _decoding_hours(self, tokens: float) -> float:
-        """Hours that one device needs to decode so many tokens of responses of the usual length."""
         pace = self._pace
         if pace.sampled is not None:
             return tokens * self._parameters * pace.sampled / 3600
@@ -264,13 +251,37 @@ class _Backbone:
         return tokens * read / pace.bandwidth / 3600
 
     def _forward_hours(self, tokens: float) -> float:
-        """Hours that one device needs to read so many tokens."""
         return 2 * self._parameters * tokens / self._pace.rate / 3600
 
     def _state_bytes(self, layers: int) -> float:
-        """Bytes of the last and mean states of as many responses as rollouts, of so many layers."""
+        """Bytes of the last and mean states of as many responses as rollouts."""
         number = HALF if self._study.features.dtype == "bfloat16" else SINGLE
         return self._rollouts * layers * 2 * self._backbone.width * number
+
+
+def shape_of(backbone: BackboneSettings) -> DecoderSettings:
+    """Shape of a backbone's blocks. Of a checkpoint that does not state it, about 12 x width^2 parameters per block and
+    Qwen3's vocabulary are assumed."""
+    if isinstance(backbone, PretrainingSettings):
+        if backbone.start:
+            return shape_of(backbone.start)
+        return DecoderSettings(**backbone.architecture.model_dump(include=set(DecoderSettings.model_fields)))
+    heads = max(1, backbone.width // 128)
+    return backbone.architecture or DecoderSettings(heads=heads, intermediate_size=3 * backbone.width)
+
+
+def parameters_of(backbone: BackboneSettings) -> float:
+    """Number of parameters without those of the norms."""
+    shape = shape_of(backbone)
+    attention = 2 * (shape.heads + shape.key_value_heads) * shape.head_dim
+    block = backbone.width * (attention + 3 * shape.intermediate_size)
+    return backbone.depth * block + (1 if shape.tied else 2) * shape.vocabulary * backbone.width
+
+
+def cache_bytes(backbone: BackboneSettings, tokens: float) -> float:
+    """Bytes of the keys and values of so many tokens, in bfloat16."""
+    shape = shape_of(backbone)
+    return tokens * 2 * backbone.depth * shape.key_value_heads * shape.head_dim * HALF
 
 
 _TINY_DOCUMENT, _DOCUMENT = 1.6e-8, 2.8e-9

@@ -39,13 +39,8 @@ def jobs_left(snakefile: Path, study: Path, directory: Path) -> dict[str, int]:
 
 
 def forecast(study: Study, jobs_of_rules: Mapping[str, int]) -> list[str]:
-    """Lines of a table by rule: the jobs that are left; of the whole study, hours of its jobs from low to high, GPUs of
-    a job, the least memory on each of them, storage, and additional storage while it runs.
-
-    Args:
-        study: The study, all of whose work is estimated.
-        jobs_of_rules: Number of jobs that are left, by rule; a rule that `RULES` lacks has its own line.
-    """
+    """Lines of a table by rule: the jobs that are left (`jobs_of_rules`); of the whole study, hours of its jobs from
+    low to high, GPUs of a job, the least memory on each of them, storage, and additional storage while it runs."""
     jobs: Counter[str] = Counter()
     for rule, count in jobs_of_rules.items():
         jobs[rule_of(rule) or rule] += count
@@ -70,13 +65,9 @@ def forecast(study: Study, jobs_of_rules: Mapping[str, int]) -> list[str]:
 
 
 def by_gpu(study: Study, with_card: Callable[[str], Study]) -> list[str]:
-    """A line for each kind of GPU: the study's card that fits it, GPU-hours of all jobs from low to high, and the first
-    reason why it is too small, if it is; and a line with the GPU-hours by the paper's own times.
-
-    Args:
-        study: The study. If no GPU has a part in it, there are no lines.
-        with_card: The same study on another of its cards.
-    """
+    """A line for each kind of GPU: the study's card that fits it (`with_card` gives the study on it), GPU-hours of all
+    jobs from low to high, and the first reason why it is too small, if it is; and a line with the GPU-hours by the
+    paper's own times. No lines if no GPU has a part in the study."""
     if all(isinstance(backbone, PretrainingSettings) for backbone in study.backbones.values()):
         return []
     lines = []

@@ -7,29 +7,25 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from cocal_study.config.study import Study
-from cocal_study.resources.estimate import RULES, OnGpu, on_gpu
-from cocal_study.resources.shapes import HALF, SINGLE, parameters_of
+from cocal_study.resources.estimate import HALF, RULES, SINGLE, OnGpu, on_gpu, parameters_of
 
 GIB = 2**30
 OVERHEAD = 1.5 * GIB
 """Bytes of the context of CUDA, of CUDA graphs and of what the allocator cannot use."""
-_AS_MUCH = 1.02
+AS_MUCH = 1.02
 """Cards of the same size differ by a percent in the memory that they state."""
 
 
 class Gpu(NamedTuple):
-    """A GPU as its maker describes it."""
+    """A GPU as its maker describes it: its name for readers, a part of its name as `nvidia-smi` and SLURM print it (in
+    lower case without spaces and hyphens), GiB of memory as `nvidia-smi` counts them, the peak rate of dense bfloat16
+    products, and TB/s of its memory."""
 
     label: str
-    """Name for readers."""
     pattern: str
-    """Part of its name as `nvidia-smi` and SLURM print it, in lower case without spaces and hyphens."""
     memory: float
-    """Memory in GiB, as `nvidia-smi` counts it."""
     teraflops: float
-    """Peak rate of dense bfloat16 matrix products with float32 sums."""
     bandwidth: float
-    """Bandwidth of its memory in TB/s."""
 
 
 GPUS = (
@@ -52,16 +48,20 @@ def gpu_of(name: str) -> Gpu | None:
 
 def fitting_card(study: Study, memory: float) -> str | None:
     """The largest card of a study that has no more memory than a GPU of `memory` GiB; None if there is none."""
-    fitting = {name: card.memory for name, card in study.cards.items() if card.memory <= _AS_MUCH * memory}
+    fitting = {name: card.memory for name, card in study.cards.items() if card.memory <= AS_MUCH * memory}
     return max(fitting, key=fitting.__getitem__) if fitting else None
 
 
-def least_memory(study: Study, held: OnGpu | None, memory: float) -> float:
-    """GiB that a job of the largest backbone surely holds on each of its GPUs, of `memory` GiB; 0 without GPUs."""
-    return max(_least(study, name, held, memory) for name in study.backbones) if held else 0
+def least_memory(study: Study, held: OnGpu | None, memory: float, backbone: str | None = None) -> float:
+    """GiB that a job surely holds on each of its GPUs, of `memory` GiB; 0 without GPUs.
 
-
-def _least(study: Study, backbone: str, held: OnGpu, memory: float) -> float:
+    Args:
+        backbone: By default that which needs most.
+    """
+    if held is None:
+        return 0
+    if backbone is None:
+        return max(least_memory(study, held, memory, name) for name in study.backbones)
     trl, engine, weights = study.policy.trl, study.generation.engine, HALF * parameters_of(study.backbones[backbone])
     share = engine.memory_share * memory * GIB if engine.kind == "vllm" else weights
     if held == "update":
@@ -82,14 +82,8 @@ _REMEDIES = {
 
 
 def too_small(study: Study, memory: float, rules: Collection[str] = tuple(RULES)) -> list[str]:
-    """A sentence for each backbone and kind of job that a GPU of `memory` GiB is surely too small for; an empty list if
-    all may fit. The judge is not counted: its shape is not known.
-
-    Args:
-        study: The study.
-        memory: GiB of the GPU.
-        rules: Rules of the jobs that count; by default those of all.
-    """
+    """A sentence for each backbone and kind of job of these rules that a GPU of `memory` GiB is surely too small for.
+    The judge is not counted: its shape is not known."""
     kinds, trl, engine, found = on_gpu(rules), study.policy.trl, study.generation.engine, []
     shares = []  # vLLM's, each of which has to hold the weights
     if trl.vllm and study.policy.engine == "trl" and "update" in kinds:
@@ -98,7 +92,7 @@ def too_small(study: Study, memory: float, rules: Collection[str] = tuple(RULES)
         shares.append(("generation.engine.memory_share", engine.memory_share, engine.tensor_parallel))
     for name, backbone in study.backbones.items():
         for held in sorted(kinds):
-            if (need := _least(study, name, held, memory)) > memory:
+            if (need := least_memory(study, held, memory, name)) > memory:
                 remedy = _REMEDIES.get(held, "lower the size of the model in backbones")
                 found.append(f"{name}, {held}: at least {need:.1f} GiB, and the GPU has {memory:.1f} GiB: {remedy}")
         for key, share, gpus in shares:

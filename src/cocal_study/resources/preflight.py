@@ -10,11 +10,9 @@ from cocal.runtime.gpus import PROCESSOR_ONLY, Machine, this_machine, torch_obst
 from cocal_study.config.backbone import PretrainingSettings
 from cocal_study.config.study import Study
 from cocal_study.resources.estimate import on_gpu
-from cocal_study.resources.memory import fitting_card, gpu_of, too_small
+from cocal_study.resources.memory import AS_MUCH, fitting_card, gpu_of, too_small
 from cocal_study.resources.slurm import Site, site_of
 
-_ENOUGH = 0.98
-"""Cards of the same size differ by a percent in the memory that they state."""
 _FLASHINFER_BY_DEFAULT = 10.0
 """Compute capability from which vLLM chooses FlashInfer, which compiles its kernels where it runs."""
 _CONDA_CUDA = "13.0"
@@ -33,17 +31,12 @@ class Run(NamedTuple):
 
 
 def check(study: Study, run: Run, machine: Machine | None = None, environment: Mapping[str, str] = os.environ) -> None:
-    """Refuse a run whose jobs with GPUs could not succeed.
+    """Refuse a run whose jobs with GPUs could not succeed on this machine or, where the variables of a SLURM profile
+    are set, on its cluster.
 
     Runs whose remaining jobs ask for no GPU are not looked at, nor those that are to compute on the processor
     (COCAL_PROCESSOR_ONLY). A local run is taken to need GPUs if vLLM samples in its training, or if a backbone is a
     checkpoint and `--resources gpus=N` is given or the study names its card; otherwise it may be one of tiny policies.
-
-    Args:
-        study: The study.
-        run: What is left of it, and how Snakemake was started.
-        machine: What this machine offers; by default it is looked up.
-        environment: Environment variables; those of a SLURM profile make it a run on that cluster.
 
     Raises:
         ConfigError: with a line for each problem.
@@ -64,12 +57,38 @@ def check(study: Study, run: Run, machine: Machine | None = None, environment: M
 
 def on_workstation(study: Study, run: Run, machine: Machine) -> list[str]:
     """A sentence for each reason why this machine's GPUs cannot run the jobs."""
-    instead = f"to compute on the processor all the same, export {PROCESSOR_ONLY}=1"
     if not machine.gpus:
+        cause = "CUDA_VISIBLE_DEVICES hides every GPU: unset it, or name one"
         if machine.driver is None:
-            return [f"nvidia-smi finds no GPU, or there is no NVIDIA driver: run on a machine that has both; {instead}"]
-        return [f"CUDA_VISIBLE_DEVICES hides every GPU: unset it, or name one; {instead}"]
-    found = [*_software(study, run, machine), *_numbers(study, run, machine)]
+            cause = "nvidia-smi finds no GPU, or there is no NVIDIA driver: run on a machine that has both"
+        return [f"{cause}; to compute on the processor all the same, export {PROCESSOR_ONLY}=1"]
+    obstacle = torch_obstacle(machine.torch, _CONDA_CUDA if run.conda else machine.cuda, machine.driver)
+    found = [obstacle] if obstacle else []
+    held, trl, engine = on_gpu(run.gpus), study.policy.trl, study.generation.engine
+    # jobs look for vLLM and a C compiler themselves as soon as they start
+    backends = [trl.vllm_attention_backend] if trl.vllm and "update" in held else []
+    if engine.kind == "vllm" and held & {"engine", "engine and policy"}:
+        backends.append(engine.attention_backend)
+    newest = max(gpu.capability for gpu in machine.gpus)
+    flashinfer = any("FLASHINFER" in backend if backend else newest >= _FLASHINFER_BY_DEFAULT for backend in backends)
+    if flashinfer and not machine.toolkit:
+        found.append(
+            "vLLM's attention is FlashInfer here, which compiles its kernels with nvcc: install the CUDA toolkit, or "
+            "set policy.trl.vllm_attention_backend and generation.engine.attention_backend to FLASH_ATTN"
+        )
+    if trl.nodes > 1 and "update" in held:
+        found.append(f"the training takes policy.trl.nodes = {trl.nodes}: run it with --profile slurm, or lower it")
+    rule, there = max(run.gpus, key=run.gpus.__getitem__), len(machine.gpus)
+    most, lower = run.gpus[rule], "lower the number of its GPUs in the study"
+    if rule.startswith("train"):
+        lower = "lower policy.trl.devices"
+    if most > there:
+        found.append(f"{rule} asks for {most} GPUs, and this machine has {there}: {lower}")
+    if run.allowed is None:
+        found.append(f"jobs with GPUs would run side by side: add --resources gpus={min(most, there)}")
+    elif run.allowed < most:
+        allows = f"--resources gpus={run.allowed} allows no more"
+        found.append(f"{rule} asks for {most} GPUs, and {allows}: raise it, or {lower}")
     smallest = min(machine.gpus, key=lambda gpu: gpu.memory)
     return [*found, *_memory(study, run, smallest.name, smallest.memory)]
 
@@ -92,49 +111,11 @@ def on_cluster(study: Study, run: Run, site: Site) -> list[str]:
     return found
 
 
-def _software(study: Study, run: Run, machine: Machine) -> list[str]:
-    """Driver, PyTorch and the CUDA toolkit. Jobs look for vLLM and a C compiler themselves as soon as they start."""
-    obstacle = torch_obstacle(machine.torch, _CONDA_CUDA if run.conda else machine.cuda, machine.driver)
-    found = [obstacle] if obstacle else []
-    trains = study.policy.trl.vllm and "update" in on_gpu(run.gpus)
-    samples = study.generation.engine.kind == "vllm" and bool(on_gpu(run.gpus) & {"engine", "engine and policy"})
-    backends = [study.policy.trl.vllm_attention_backend] * trains
-    backends += [getattr(study.generation.engine, "attention_backend", None)] * samples
-    newest = max(gpu.capability for gpu in machine.gpus)
-    flashinfer = any("FLASHINFER" in backend if backend else newest >= _FLASHINFER_BY_DEFAULT for backend in backends)
-    if flashinfer and not machine.toolkit:
-        found.append(
-            "vLLM's attention is FlashInfer here, which compiles its kernels with nvcc: install the CUDA toolkit, or "
-            "set policy.trl.vllm_attention_backend and generation.engine.attention_backend to FLASH_ATTN"
-        )
-    return found
-
-
-def _numbers(study: Study, run: Run, machine: Machine) -> list[str]:
-    """How many GPUs jobs ask for, may take, and find."""
-    rule, there, nodes = max(run.gpus, key=run.gpus.__getitem__), len(machine.gpus), study.policy.trl.nodes
-    most = run.gpus[rule]
-    key = "policy.trl.devices" if rule.startswith("train") else "the number of its GPUs in the study"
-    found = []
-    if nodes > 1 and "update" in on_gpu(run.gpus):
-        found.append(f"the training takes policy.trl.nodes = {nodes}: run it with --profile slurm, or lower it")
-    if most > there:
-        found.append(f"{rule} asks for {most} GPUs, and this machine has {there}: lower {key}")
-    if run.allowed is None:
-        found.append(f"jobs with GPUs would run side by side: add --resources gpus={min(most, there)}")
-    elif run.allowed < most:
-        found.append(
-            f"{rule} asks for {most} GPUs, and --resources gpus={run.allowed} allows no more: raise it, or lower {key}"
-        )
-    return found
-
-
 def _memory(study: Study, run: Run, name: str, memory: float) -> list[str]:
     """A sentence for each reason why the study's card, or a job that is left, does not fit into so many GiB."""
     card, fitting = study.cards.get(study.card or ""), fitting_card(study, memory)
-    if card is not None and memory < _ENOUGH * card.memory:
-        remedy = (
-            f"--config card={fitting}" if fitting else "take a larger GPU, for none of the study's cards is as small"
-        )
+    if card is not None and AS_MUCH * memory < card.memory:
+        larger = "take a larger GPU, for none of the study's cards is as small"
+        remedy = f"--config card={fitting}" if fitting else larger
         return [f"the study is set for {card.label} of {card.memory:g} GiB, and {name} has {memory:.1f} GiB: {remedy}"]
     return [f"{name}: {reason}" for reason in too_small(study, memory, run.gpus)]

@@ -17,37 +17,22 @@ from cocal.runtime.lock import busy
 
 JOB_PREFIX = "cocal_"
 """Beginning of the names of our jobs: `slurm-jobname-prefix` of the profile."""
-TIMEOUT = 60
-"""Seconds that a SLURM command may take; a busy controller is slow."""
+TIMEOUT, PATIENCE = 60, 300
+"""Seconds that a SLURM command may take, for a busy controller is slow, and jobs to end after `scancel`."""
 
 
 class Site(NamedTuple):
-    """The resources that the jobs of the profile request, in the order of its variables `COCAL_SLURM_*`."""
+    """The resources that jobs request, by the variables `COCAL_SLURM_*` of the profile, of which docs/paper-study.md
+    has a table. A partition may be several with commas, an empty type is any; memory is in megabytes."""
 
     cpu_partition: str
-    """Partition of jobs without GPUs, or several with commas, in any of which a job may start."""
     gpu_partition: str
     gpu_type: str
-    """Type of the GPUs; if it is empty, any type will do."""
     node_gpus: int
-    """Largest number of GPUs per node that a job requests; 0 if jobs use no GPU."""
     max_minutes: int
-    """Longest time limit of a job."""
     account: str
-    """Account that is charged; if it is empty, jobs name none."""
     nodes: int = 1
-    """Number of nodes of a training."""
     node_memory: int = 0
-    """Most memory on a node in megabytes that a job requests, after some attempts."""
-
-
-class QueuedJob(NamedTuple):
-    """A job in the queue."""
-
-    id: str
-    state: str
-    what: str
-    """Rule and wildcards of the job."""
 
 
 def site_of(environment: Mapping[str, str]) -> Site | None:
@@ -71,7 +56,7 @@ def check(folder: Path, site: Site | None) -> None:
             return
         raise
     if jobs:
-        listed = [f"job {job.id} {job.state} {job.what}" for job in jobs]
+        listed = [f"job {number} {told}" for number, told in jobs.items()]
         raise ClusterError(busy(folder, listed, f"cocal slurm --cancel --directory {folder}"))
     if site is None:
         return
@@ -106,28 +91,20 @@ def requests(site: Site) -> list[str]:
 
 def shortest_limit(site: Site, listing: str) -> float:
     """Minutes that the longest job may take in each of the site's partitions; of several that are named together, in
-    any of them.
-
-    Args:
-        site: The site.
-        listing: The output of `sinfo --format=%R|%l`. Partitions that it does not show have no limit.
-    """
-    limits = dict(line.split("|") for line in listing.splitlines())
+    any of them. `listing` is the output of `sinfo --format=%R|%l`; a partition that it does not show, or shows with a
+    word such as "infinite" in the place of [D-]HH:MM:SS or MM:SS, has no limit."""
+    limits = {}
+    for name, limit in (line.split("|") for line in listing.splitlines()):
+        if match := re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit):
+            days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+            limits[name] = 60 * (24 * days + hours) + minutes + seconds / 60
     wanted = [site.cpu_partition, *([site.gpu_partition] if site.node_gpus else [])]
-    return min(max(parse_minutes(limits.get(one.strip(), "")) for one in names.split(",")) for names in wanted)
+    return min(max(limits.get(one.strip(), float("inf")) for one in names.split(",")) for names in wanted)
 
 
-def parse_minutes(limit: str) -> float:
-    """Minutes of a time limit that SLURM prints as [D-]HH:MM:SS or MM:SS; infinite for a word such as "infinite"."""
-    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
-    if match is None:
-        return float("inf")
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return 60 * (24 * days + hours) + minutes + seconds / 60
-
-
-def queued_jobs(folder: Path) -> list[QueuedJob]:
-    """The user's CoCal jobs that were submitted from `folder` and have not ended; none that run Snakemake itself.
+def queued_jobs(folder: Path) -> dict[str, str]:
+    """State, rule and wildcards of the user's CoCal jobs that were submitted from `folder` and have not ended, by their
+    numbers; jobs that run Snakemake itself are left out.
 
     Raises:
         ClusterError: if the queue cannot be read.
@@ -135,40 +112,34 @@ def queued_jobs(folder: Path) -> list[QueuedJob]:
     lines = _output("squeue --me --noheader --format=%i|%T|%j|%k|%Z").splitlines()
     rows = (line.split("|", maxsplit=4) for line in lines)
     ours = (row for row in rows if row[2].startswith(JOB_PREFIX) and Path(row[4]) == folder)
-    return [QueuedJob(number, state, comment) for number, state, _, comment, _ in ours]
+    return {number: f"{state} {comment}" for number, state, _, comment, _ in ours}
 
 
-def cancel(folder: Path, patience: float = 300, pause: float = 1) -> list[QueuedJob]:
-    """Cancel the jobs of `queued_jobs` and wait until they have ended: a job that is being cancelled may still write.
-
-    Returns:
-        The jobs that were cancelled.
+def cancel(folder: Path) -> list[str]:
+    """Cancel the jobs of `queued_jobs`, wait until they have ended, for a job that is being cancelled may still write,
+    and return their numbers.
 
     Raises:
-        ClusterError: if some of them have not ended after `patience` seconds.
+        ClusterError: if some of them have not ended after `PATIENCE`.
     """
-    jobs = queued_jobs(folder)
+    jobs = list(queued_jobs(folder))
     if jobs:
-        _output(f"scancel {' '.join(job.id for job in jobs)}")
-    deadline = time.monotonic() + patience
+        _output(f"scancel {' '.join(jobs)}")
+    deadline = time.monotonic() + PATIENCE
     while left := queued_jobs(folder):
         if time.monotonic() > deadline:
-            raise ClusterError(
-                f"job(s) {', '.join(job.id for job in left)} have not ended {patience:.0f} s after scancel"
-            )
-        time.sleep(pause)
+            raise ClusterError(f"job(s) {', '.join(left)} have not ended {PATIENCE} s after scancel")
+        time.sleep(1)
     return jobs
 
 
 def _output(command: str) -> str:
-    """The output of a SLURM command."""
     words = shlex.split(command)
     try:
-        done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=TIMEOUT)
+        return subprocess.run(words, check=True, capture_output=True, text=True, timeout=TIMEOUT).stdout
     except FileNotFoundError:
         raise ClusterError(f"{words[0]}: no such command; is this a login node of a SLURM cluster?") from None
     except subprocess.CalledProcessError as error:
         raise ClusterError(f"{command}: {error.stderr.strip() or f'status {error.returncode}'}") from None
     except subprocess.TimeoutExpired:
         raise ClusterError(f"{command}: there was no answer within {TIMEOUT} s") from None
-    return done.stdout

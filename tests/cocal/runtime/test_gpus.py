@@ -32,16 +32,14 @@ def test_an_old_driver_is_named_with_the_one_that_is_needed(monkeypatch, name):
         fix_threads()
 
 
-def test_a_node_without_a_driver_and_a_build_for_processors(monkeypatch):
+def test_gpus_that_were_granted_must_be_seen(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_GPUS", "3")
     with pytest.raises(ConfigError, match=r"driver 580 or newer, and this node has no NVIDIA driver loaded"):
         fix_threads()
     monkeypatch.setattr(torch.version, "cuda", None)
     with pytest.raises(ConfigError, match=r"is a build for processors: install the build for CUDA"):
         fix_threads()
-
-
-def test_nothing_is_asked_where_no_gpu_was_granted(monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_GPUS")
     fix_threads()
     for nothing in ("", "-1", "NoDevFiles"):  # as users and SLURM hide all GPUs
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", nothing)

@@ -161,10 +161,7 @@ def test_a_lock_file_that_says_nothing_yet_is_one_of_a_process_that_has_just_beg
             lock.hold(tmp_path / "run")
 
 
-POLICY = '{"dataset":"d","steps":1,"stages":[1],"max_response_length":{"grpo":8},"algorithms":["grpo"]}'
-TRAIN = f"train --settings {POLICY} --algorithm grpo --base b --questions q --prompts p --stages s --rollouts r"
 STAGES = {
-    TRAIN: ("run-folder", "run"),
     'features --samples {"sums":2} --responses r --checkpoint c': ("output", "sums.zarr"),
     f"questions --settings {json.dumps(MICRO_SETS, separators=(',', ':'))}": ("output", "micro-eval.parquet"),
     "metrics --predictions p": ("output", "cube.nc"),

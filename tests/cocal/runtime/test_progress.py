@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,13 +14,12 @@ from cocal.runtime.progress import INTERVAL, Progress, in_words, job_name, progr
 from micro import MICRO_SETS
 
 
-class Clock:
+@pytest.fixture
+def clock(monkeypatch) -> SimpleNamespace:
     """A clock that a test moves."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+    found = SimpleNamespace(now=100.0)
+    monkeypatch.setattr("cocal.runtime.progress.time", SimpleNamespace(monotonic=lambda: found.now))
+    return found
 
 
 def test_durations_in_words():
@@ -28,9 +28,8 @@ def test_durations_in_words():
     assert {seconds: in_words(seconds) for seconds in words} == words
 
 
-def test_a_line_now_and_then_with_the_time_left(caplog):
-    clock = Clock()
-    progress = Progress("step", 60, done=20, clock=clock)
+def test_a_line_now_and_then_with_the_time_left(caplog, clock):
+    progress = Progress("step", 60, done=20)
     with caplog.at_level(logging.INFO):
         for step in range(21, 61):
             clock.now += 3
@@ -43,9 +42,7 @@ def test_a_line_now_and_then_with_the_time_left(caplog):
     assert len(lines) == 10, f"every {INTERVAL:g} s, which is every fourth step, and the last"
 
 
-def test_batches_are_passed_on_and_their_items_counted(caplog, monkeypatch):
-    clock = Clock()
-    monkeypatch.setitem(Progress.__init__.__kwdefaults__, "clock", clock)
+def test_batches_are_passed_on_and_their_items_counted(caplog, clock):
     seen = []
     with caplog.at_level(logging.INFO):
         for batch in through([[1, 2, 3], [4], [5, 6]], "response"):

@@ -1,5 +1,6 @@
 """Identities and contents of products: provenance is no content, and every bit of a number is."""
 
+import json
 import shutil
 
 import numpy as np
@@ -13,6 +14,7 @@ from cocal.errors import ContractError
 from cocal.features.store import create_features
 from cocal.store import write_dataset
 from cocal.store.content import content_digest, identity
+from micro import own_copy
 
 
 def _table(path, value, **metadata):
@@ -36,6 +38,23 @@ def test_provenance_is_no_content_and_every_bit_is(tmp_path, write, suffix):
     one, same, other = map(content_digest, paths)
     assert one == same != other
     assert len(set(map(identity, paths))) == 3
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors"])
+def test_every_computed_file_of_a_checkpoint_is_its_content(micro_checkpoint, tmp_path, name):
+    """The tokenizer was trained, too: other merges make other ids of the same texts."""
+    copy = own_copy(micro_checkpoint, tmp_path / "copy")
+    before = content_digest(copy), identity(copy)
+    assert before[0] == content_digest(micro_checkpoint)
+    content = (copy / name).read_bytes()
+    if name == "tokenizer.json":
+        tokenizer = json.loads(content)
+        tokenizer["model"]["merges"] = tokenizer["model"]["merges"][:-1]
+        (copy / name).write_text(json.dumps(tokenizer))
+    else:
+        (copy / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert content_digest(copy) != before[0]
+    assert identity(copy) != before[1]
 
 
 def test_a_folder_without_results_has_no_content(tmp_path):

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+from checked_study import predicted
 from cocal.errors import ContractError
 from cocal.store import digest, provenance, read_dataset, read_frame, read_provenance, write_dataset, write_frame
 from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
@@ -15,30 +16,9 @@ from evaluated_study import responses
 
 @pytest.fixture
 def predictions() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "backbone": "tiny",
-            "algorithm": "grpo",
-            "step": 60,
-            "dataset": "set",
-            "question_id": ["q1", "q2", "q3"],
-            "response_id": [0, 1, 2],
-            "method": "verbal",
-            "seed": -1,
-            "source_step": -1,
-            "validation_step": -1,
-            "layer": -1,
-            "pooling": "",
-            "confidence": [0.25, np.nan, 1.0],
-            "valid": [True, False, True],
-            "correct": [True, False, True],
-            "truncated": [False, False, True],
-            "answered": [True, True, False],
-            "decided": [True, False, True],
-            "exact_match": pd.array([True, None, False], dtype="boolean"),
-            "p_true_mass": [np.nan, 0.5, np.nan],
-        }
-    )
+    """Three rows, of which one has no valid confidence."""
+    of_two = {"confidence": [0.25, np.nan, 1.0], "valid": [True, False, True]}
+    return predicted("verbal").head(3).assign(**of_two, exact_match=pd.array([True, None, False], dtype="boolean"))
 
 
 def test_equal_settings_have_equal_digests():

@@ -109,29 +109,23 @@ def test_an_ancestor_may_be_written_again_or_deleted_to_free_space(family):
     assert [str(product.path) for _, product in trace(child)] == [child, left, right]
 
 
-@pytest.mark.parametrize(
-    ("stated", "must"),
-    [
-        ({"backbone": "other"}, {}),
-        ({"backbone": "tiny", "step": 2}, {}),
-        ({"algorithm": "rlcr"}, {}),
-        ({"dataset": "sums"}, {"dataset": "products"}),
-        ({"experience": "rollouts"}, {"experience": "resampled"}),
-    ],
-)
-def test_a_source_of_another_cell_is_refused_by_both_names(tmp_path, stated, must):
-    source = _table(tmp_path / "source.parquet", **stated)
-    facts = {"backbone": "tiny", "algorithm": "grpo", "step": 4}
-    with pytest.raises(ContractError, match=r"child\.json: cannot be made from .*source\.parquet, whose .* is"):
-        descent(tmp_path / "child.json", "check", {}, [Source(source, **must)], **facts)
+TOLD = ["backbone", "algorithm", "step", "prompt_format", "dataset", "experience", "source_step", "validation_step"]
 
 
-def test_facts_in_which_a_source_has_to_differ_are_compared_as_stated(tmp_path):
-    source = _table(tmp_path / "base.parquet", backbone="tiny", algorithm="base", step=0)
-    facts = {"backbone": "tiny", "algorithm": "grpo"}
-    descent(tmp_path / "child.json", "train", {}, [Source(source, algorithm="base", step=0)], **facts)
-    with pytest.raises(ContractError, match="whose algorithm is base, not grpo"):
-        descent(tmp_path / "child.json", "train", {}, [Source(source)], **facts)
+@pytest.mark.parametrize("fact", TOLD)
+def test_a_source_that_states_another_fact_is_refused(tmp_path, fact):
+    """Such as responses in another prompt format, of another policy or question set."""
+    facts = {name: f"a {name}" for name in TOLD}
+    write_document(tmp_path / "source.json", {}, provenance("responses", {}, **facts))
+    output = tmp_path / "product.json"
+    assert descent(output, "features", {}, [Source(tmp_path / "source.json")], **facts)
+    other = facts | {fact: "another"}
+    assert descent(output, "features", {}, [Source(tmp_path / "source.json", **{fact: f"a {fact}"})], **other)
+    said = f"{fact.replace('_', ' ')} is a {fact}, not another"
+    with pytest.raises(ContractError, match=said):
+        descent(output, "features", {}, [Source(tmp_path / "source.json")], **other)
+    with pytest.raises(ContractError, match=said):
+        descent(output, "features", {}, [Source(tmp_path / "source.json", **{fact: "another"})])
 
 
 def test_a_users_own_file_states_nothing_and_is_taken(tmp_path):

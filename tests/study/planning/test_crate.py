@@ -77,7 +77,7 @@ def test_croissant_describes_every_table_of_predictions(published):
         name: file_digest(published / name) for name in tables
     }
     for records in content["recordSet"]:
-        assert [one["name"] for one in records["field"]] == list(PREDICTIONS.columns)
+        assert [one["name"] for one in records["field"]] == list(PREDICTIONS.types)
 
 
 @pytest.mark.skipif(not VALIDATORS.exists(), reason="no validators: make test-crate")

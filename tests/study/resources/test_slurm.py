@@ -24,6 +24,7 @@ cpu|1-00:00:00
 b200|2-00:00:00
 mixed|2-00:00:00
 plain|4:00:00
+short|30:30
 """
 SQUEUE = """\
 16|RUNNING|cocal_0b9e7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_train_grpo_wildcards_qwen3-8b|/home/a/cocal
@@ -158,10 +159,6 @@ def test_a_number_of_the_site_that_is_none_is_named(repository, tmp_path):
     assert "COCAL_SLURM_JOBS = 'many' is not a number" in done.stderr
 
 
-def test_time_limits_are_read_in_minutes():
-    assert [slurm.parse_minutes(limit) for limit in ("30:00", "7-12:30:30", "infinite")] == [30, 10830.5, float("inf")]
-
-
 @pytest.mark.parametrize(
     ("change", "minutes"),
     [
@@ -170,6 +167,7 @@ def test_time_limits_are_read_in_minutes():
         ({"cpu_partition": "mixed"}, 2880),
         ({"cpu_partition": "hidden", "node_gpus": 0}, float("inf")),
         ({"cpu_partition": "mixed", "gpu_partition": "plain"}, 240),
+        ({"cpu_partition": "short", "node_gpus": 0}, 30.5),
     ],
 )
 def test_the_shortest_time_limit_counts_and_of_partitions_together_the_longest(change, minutes):
