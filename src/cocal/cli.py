@@ -9,15 +9,14 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from cocal import __version__
 from cocal.commands.catalogue import OWN, commands_with, listing, work_of
-from cocal.commands.flags import Command
+from cocal.commands.flags import Command, one_field_each
 from cocal.commands.outputs import check_outputs
-from cocal.commands.words import one_field_each
 from cocal.errors import BusyError, ClusterError, ConfigError, ContractError, EngineError
 from cocal.runtime import lock, progress
 from cocal.runtime.machine_errors import explain
@@ -72,26 +71,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
-    """A command and its options, with those that it passes on to another program."""
+    """A command and its options, with those that it passes on to another program.
+
+    Of all commands, the one that is chosen alone gets its flags; `cocal stages` lists those of the workflow.
+    """
     chosen = next((word for word in arguments if not word.startswith("-")), None)
     commands = commands_with(chosen)
-    parser = _parser(commands, chosen)
-    options, unknown = parser.parse_known_args(one_field_each(arguments))
-    command = commands[options.command]
-    if command.passes_on:
-        options.passed_on = unknown
-    elif unknown:
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    return command, options
-
-
-def _parser(commands: Mapping[str, Command], chosen: str | None) -> argparse.ArgumentParser:
-    """The parser of these commands, with the flags of the one that is chosen."""
+    of_study = {name: command for name, command in commands.items() if name not in OWN and not command.locked}
     parser = argparse.ArgumentParser(
         prog="cocal",
         description="Companion Confidence Calibration",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"your own policy:\n{listing(OWN)}\n\na study:\n{listing(_of_study(commands))}\n\n"
+        epilog=f"your own policy:\n{listing(OWN)}\n\na study:\n{listing(of_study)}\n\n"
         "`cocal COMMAND --help` explains a command.",
     )
     parser.add_argument("--version", action="version", version=f"cocal {__version__}")
@@ -101,12 +92,12 @@ def _parser(commands: Mapping[str, Command], chosen: str | None) -> argparse.Arg
         of_command = parsers.add_parser(name, description=command.description or command.summary)
         if name == chosen:
             command.add_to(of_command)
-    return parser
-
-
-def _of_study(commands: Mapping[str, Command]) -> dict[str, Command]:
-    """The commands that people type for a study; `cocal stages` lists those of the workflow."""
-    return {name: command for name, command in commands.items() if name not in OWN and not command.locked}
+    options, unknown = parser.parse_known_args(one_field_each(arguments))
+    if commands[options.command].passes_on:
+        options.passed_on = unknown
+    elif unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return commands[options.command], options
 
 
 def _places(options: argparse.Namespace) -> list[Path]:

@@ -31,6 +31,7 @@ SLIME = {
 
 def lines(path: Path, *given) -> Path:
     """A file of JSON lines; bytes stand in it as they are."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join((one if isinstance(one, bytes) else json.dumps(one).encode()) + b"\n" for one in given))
     return path
 
@@ -46,6 +47,12 @@ def dump(folder: Path, *given) -> Path:
 def samples(*places: Path, **mapping) -> list:
     """The responses of files whose format is guessed."""
     return list(find(places).samples(mapping, Counter()))
+
+
+def noted(*places: Path, **mapping) -> tuple[list, list[str]]:
+    """The same, and what is noted beside the fields."""
+    notes: Counter = Counter()
+    return list(find(places).samples(mapping, notes)), [note for note in notes if not note.startswith("fields")]
 
 
 def sentence(read, *given) -> str | None:

@@ -14,6 +14,7 @@ from cocal.cli import main
 from cocal.models.loading import Policy
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
+from hand_rows import lines
 
 SMALL = ["--recipe", "paper", "--widths", "16", "8", "--seeds", "42", "137", "--passes", "2"]
 """Flags of a small companion of the paper's recipe."""
@@ -134,7 +135,7 @@ def _other_template(model: Path, source: Path) -> None:
 def _other_rows(model: Path, source: Path) -> None:
     rows = read_lines(source)
     rows[3]["prompt_ids"] = rows[4]["prompt_ids"]
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines(source, *rows)
 
 
 CHANGES = {"weights": _other_weights, "template": _other_template, "rows": _other_rows}

@@ -2,28 +2,17 @@
 
 import argparse
 import shlex
-from collections.abc import Mapping
 
 import numpy as np
 
-from cocal.commands.words import field_flags, field_mapping, given_flags
+from cocal.commands.flags import field_flags, field_mapping, given_flags
 from cocal.errors import ConfigError
 from cocal.integrations.lines import NEEDED
 from cocal.metrics.choices import best_of_n, fewest_questions
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
-from cocal.own_policy.scored import (
-    Reading,
-    Scored,
-    accuracies,
-    classes_of,
-    read_scored,
-    rules,
-    threshold_for,
-    vote_shares,
-    write_decisions,
-)
-from cocal.own_policy.stopping import read_courses, threshold_to_stop
+from cocal.own_policy import scored
+from cocal.own_policy.scored import Reading, read_courses, read_scored, write_decisions
 
 _TITLES = {
     "best-of-n": "best of n",
@@ -37,12 +26,7 @@ def run_decide(options: argparse.Namespace) -> None:
     """Decide, write the decisions, and say what was decided and how good it is."""
     answer = getattr(options, "answer", None)
     reading = Reading(field_mapping(options.field), options.name, answer, options.correct_above)
-    if options.way == "abstain":
-        _abstain(options, reading)
-    elif options.way == "stop":
-        _stop(options, reading)
-    else:
-        _choose(options, reading)
+    {"abstain": _abstain, "stop": _stop}.get(options.way, _choose)(options, reading)
 
 
 def _choose(options: argparse.Namespace, reading: Reading) -> None:
@@ -50,12 +34,12 @@ def _choose(options: argparse.Namespace, reading: Reading) -> None:
     added = ("responses", "vote_share") if voting else ("responses",)
     pools = read_scored(options.input, reading, ("question",), added, answers=True)
     compared = voting or (pools.correct is not None and any(pools.answers))
-    classes = classes_of(pools, options.domain) if compared else None
-    chosen = rules(pools, classes)
+    classes = scored.classes_of(pools, options.domain) if compared else None
+    chosen = scored.rules(pools, classes)
     rows = chosen[options.way]
     values = {"responses": np.bincount(pools.question).tolist()}
     if voting and classes is not None:
-        shares = vote_shares(pools, classes, rows)
+        shares = scored.vote_shares(pools, classes, rows)
         values["vote_share"] = [None if np.isnan(share) else share for share in shares.tolist()]
     write_decisions(pools, rows, values, options.output)
     print(pools.as_read)
@@ -69,40 +53,60 @@ def _choose(options: argparse.Namespace, reading: Reading) -> None:
         for name in others:
             changed = int((classes[chosen[name]] != classes[rows]).sum())
             print(f"  {changed:,} of them get another answer than that of the {_TITLES[name]}")
-    _say_accuracies(pools, {name: chosen[name] for name in (options.way, *others)}, options.resamples)
+    if pools.correct is None:
+        print("  The lines have no labels, so the accuracy is unknown.")
+        return
+    measured = {name: chosen[name] for name in (options.way, *others)}
+    for row in scored.accuracies(pools, measured, MetricSettings(resamples=options.resamples)).itertuples():
+        value, lower, upper = (metric_text("accuracy", number) for number in (row.value, row.lower, row.upper))
+        print(f"  accuracy of the {_TITLES[row.rule]:<26} {value:>5} %  ({lower} to {upper})")
+
+
+def _bounds(options: argparse.Namespace, flag: str) -> tuple[float, float]:
+    """The bound of the risk, and the chance that it fails."""
+    risk = getattr(options, flag)
+    if options.threshold is not None and (risk or options.delta):
+        raise ConfigError(
+            f"--{flag.replace('_', '-')} and --delta certify a threshold by --calibration; leave them out, or "
+            "--threshold"
+        )
+    return risk or 0.1, options.delta or 0.1
+
+
+def _say_threshold(options: argparse.Namespace, threshold: float | None, unshown: str, meaning: str, kept: str) -> None:
+    """What the threshold means, and what is certified of it; if there is none, what the calibration does not show."""
+    if threshold is None:
+        print(f"No threshold can be certified: {options.calibration} does not show that {unshown} or --delta.")
+        return
+    print(f"threshold {threshold!r}: {meaning}")
+    if options.calibration:
+        print(f"  With a probability of at least {kept} (Learn then Test).")
 
 
 def _abstain(options: argparse.Namespace, reading: Reading) -> None:
-    if options.threshold is not None and (options.max_risk or options.delta):
-        raise ConfigError("--max-risk and --delta certify a threshold by --calibration; leave them out, or --threshold")
-    max_risk, delta = options.max_risk or 0.1, options.delta or 0.1
-    pools = read_scored(options.input, reading, ("question",), ("decision",))
-    threshold = options.threshold
+    max_risk, delta = _bounds(options, "max_risk")
+    pools, threshold = read_scored(options.input, reading, ("question",), ("decision",)), options.threshold
+    said = [pools.as_read]
     if options.calibration:
         calibration = read_scored(options.calibration, reading, ("question",))
-        threshold = threshold_for(pools, calibration, max_risk=max_risk, delta=delta)
+        threshold = scored.threshold_for(pools, calibration, max_risk=max_risk, delta=delta)
+        said.append(calibration.as_read)
     rows = best_of_n(pools.question, pools.confidence)
     answered = pools.confidence[rows] >= (np.inf if threshold is None else threshold)
     decisions = np.where(answered, "answer", "abstain").tolist()
     write_decisions(pools, rows, {"decision": decisions}, options.output)
-    print(pools.as_read)
-    if options.calibration:
-        print(calibration.as_read)
+    print(*said, sep="\n")
     risk, sure = f"{100 * max_risk:g} %", f"{100 * (1 - delta):g} %"
-    if threshold is None:
-        print(
-            f"No threshold can be certified: {calibration.source} does not show that any of them keeps the risk at or "
-            f"below {risk} with a probability of {sure}, so every question abstains. Give more calibration questions "
-            f"({fewest_questions(max_risk, delta)} with confident and right responses do, and it takes "
-            "more where some are wrong), or a larger --max-risk or --delta."
-        )
-    else:
-        print(f"threshold {threshold!r}: questions with at least this confidence are answered")
+    _say_threshold(
+        options,
+        threshold,
+        f"any of them keeps the risk at or below {risk} with a probability of {sure}, so every question abstains. Give "
+        f"more calibration questions ({fewest_questions(max_risk, delta)} with confident and right responses do, and "
+        "it takes more where some are wrong), or a larger --max-risk",
+        "questions with at least this confidence are answered",
+        f"{sure}, at most {risk} of answered questions from this source are wrong",
+    )
     if threshold is not None and options.calibration:
-        print(
-            f"  With a probability of at least {sure}, at most {risk} of answered questions from this source are wrong "
-            "(Learn then Test)."
-        )
         unlabelled = {meaning: name for meaning, name in reading.mapping.items() if meaning not in NEEDED["label"]}
         words = ["--threshold", repr(threshold), "--output", "OUT", *given_flags(options, {"name": "confidence"})]
         words = shlex.join([*words, *field_flags(unlabelled)])
@@ -115,29 +119,24 @@ def _abstain(options: argparse.Namespace, reading: Reading) -> None:
 
 
 def _stop(options: argparse.Namespace, reading: Reading) -> None:
-    if options.threshold is not None and (options.risk or options.delta):
-        raise ConfigError("--risk and --delta certify a threshold by --calibration; leave them out, or --threshold")
-    risk, delta = options.risk or 0.1, options.delta or 0.1
+    risk, delta = _bounds(options, "risk")
     new, threshold = read_courses(options.input, reading, ("stopped_at",)), options.threshold
     print(new.scored.as_read)
     if options.calibration:
         old = read_courses(options.calibration, reading)
         print(old.scored.as_read)
-        threshold = threshold_to_stop(new, old, max_risk=risk, delta=delta)
-    if threshold is None:
-        print(
-            f"No threshold can be certified: {options.calibration} does not show that at most {100 * risk:g} % of the "
-            "stopped responses would have been right, so none is stopped. Give more calibration questions "
-            f"({fewest_questions(risk, delta)} whose response is stopped and wrong do), or a larger --risk or --delta."
-        )
-    else:
-        print(f"threshold {threshold!r}: responses are stopped where their confidence falls below it")
-        print(f'  For `cocal serve`: "confidence_every": {new.every}, "confidence_stop_below": {threshold!r}')
-    if threshold is not None and options.calibration:
-        print(
-            f"  With a probability of at least {100 * (1 - delta):g} %, at most {100 * risk:g} % of stopped responses "
-            "from this source would have been right (Learn then Test)."
-        )
+        threshold = scored.threshold_to_stop(new, old, max_risk=risk, delta=delta)
+    _say_threshold(
+        options,
+        threshold,
+        f"at most {100 * risk:g} % of the stopped responses would have been right, so none is stopped. Give more "
+        f"calibration questions ({fewest_questions(risk, delta)} whose response is stopped and wrong do), or a larger "
+        "--risk",
+        "responses are stopped where their confidence falls below it\n"
+        f'  For `cocal serve`: "confidence_every": {new.every}, "confidence_stop_below": {threshold!r}',
+        f"{100 * (1 - delta):g} %, at most {100 * risk:g} % of stopped responses from this source would have been "
+        "right",
+    )
     at, right = new.stopped(0.0 if threshold is None else threshold), new.scored.correct
     places, stopped = [one or None for one in at.tolist()], at > 0
     write_decisions(new.scored, np.arange(len(at)), {"stopped_at": places}, options.output)
@@ -146,12 +145,3 @@ def _stop(options: argparse.Namespace, reading: Reading) -> None:
     if right is not None and stopped.any():
         among, lost = right[stopped].mean(), right[stopped].sum() / max(right.sum(), 1)
         print(f"  right among the stopped: {100 * among:.1f} %; of all right responses {100 * lost:.1f} % are lost")
-
-
-def _say_accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], resamples: int) -> None:
-    if pools.correct is None:
-        print("  The lines have no labels, so the accuracy is unknown.")
-        return
-    for row in accuracies(pools, chosen, MetricSettings(resamples=resamples)).itertuples():
-        value, lower, upper = (metric_text("accuracy", number) for number in (row.value, row.lower, row.upper))
-        print(f"  accuracy of the {_TITLES[row.rule]:<26} {value:>5} %  ({lower} to {upper})")

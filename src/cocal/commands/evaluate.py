@@ -2,7 +2,7 @@
 
 import argparse
 
-from cocal.commands.words import field_mapping
+from cocal.commands.flags import field_mapping
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.own_policy.evaluation import NAMES, read, report

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from cocal.commands.words import field_flags, field_mapping, given_flags
+from cocal.commands.flags import field_flags, field_mapping, given_flags
 from cocal.companion.settings import CompanionSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.integrations.lines import NEEDED
@@ -29,7 +29,7 @@ def run_fit(options: argparse.Namespace) -> None:
     """Fit, save, and say in words what was made."""
     fix_threads(alone=True)
     batch_tokens = options.batch_tokens or usual_batch_tokens()
-    given = {"widths": options.widths, "passes": options.passes, "seeds": options.seeds}
+    given = {name: getattr(options, name) for name in ("widths", "passes", "seeds")}
     chosen = {name: value for name, value in given.items() if value is not None}
     if options.widths:
         chosen["dropout"] = CompanionSettings().dropout[: len(options.widths)]
@@ -38,12 +38,9 @@ def run_fit(options: argparse.Namespace) -> None:
     except ValidationError as error:
         raise ConfigError(f"flags of the companion: {error.errors()[0]['msg']}") from None
     recipe = options.recipe or ("best" if options.target == "binary" else "paper")
+    template = None if options.template is None else read_template(options.template)
     reading = Reading(
-        field_mapping(options.field),
-        options.correct_above,
-        options.max_response_length,
-        options.thinking,
-        None if options.template is None else read_template(options.template),
+        field_mapping(options.field), options.correct_above, options.max_response_length, options.thinking, template
     )
     files = [path for path, _ in find(options.rollouts).files]
     checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
@@ -53,23 +50,12 @@ def run_fit(options: argparse.Namespace) -> None:
     run_folder = RunFolder(options.output.with_name(f".{options.output.name}.fit"), digest(depends_on))
     _take(options.output / STATES, run_folder)
     policy = checkpoint.load(options.precision)
-    companion = Companion.fit(
-        policy.model,
-        policy.tokenizer,
-        options.rollouts,
-        recipe=recipe,
-        cut=options.cut,
-        token_probability=None if options.beside is None else options.beside == "token-probability",
-        prefixes=options.prefixes,
-        settings=settings,
-        reading=reading,
-        layer=options.layer,
-        number_format=options.states,
-        batch_tokens=batch_tokens,
-        base_model=checkpoint.facts(policy),
-        license=options.license,
-        run=run_folder.path,
-    )
+    wishes = {name: getattr(options, name) for name in ("cut", "prefixes", "layer", "license")}
+    wishes |= {"recipe": recipe, "settings": settings, "reading": reading, "number_format": options.states}
+    if options.beside is not None:
+        wishes["token_probability"] = options.beside == "token-probability"
+    places = {"batch_tokens": batch_tokens, "base_model": checkpoint.facts(policy), "run": run_folder.path}
+    companion = Companion.fit(policy.model, policy.tokenizer, options.rollouts, **wishes, **places)
     companion.save_pretrained(options.output)
     if options.keep_states:
         _keep(run_folder, options.output / STATES)

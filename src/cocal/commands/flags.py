@@ -1,13 +1,15 @@
-"""Flags as data, and those that several commands share. Nothing here loads a library that takes time."""
+"""Flags as data, those that several commands share, and words of the form KIND=VALUE. No library is loaded here."""
 
 import argparse
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from cocal.commands.outputs import FILE, Kind
+from cocal.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -64,7 +66,6 @@ class Either(NamedTuple):
     required: bool = False
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
-        """Add the flags to a parser."""
         group = parser.add_mutually_exclusive_group(required=self.required)
         for one in self.flags:
             one.add_to(group)
@@ -74,7 +75,6 @@ class Command(NamedTuple):
     """A command.
 
     Attributes:
-        summary: The command in a line.
         flags: Its flags, in the order of its help, or a function that adds them and the text of its help to a parser.
         ways: Commands below it, by name.
         writes: Function that gives the places that one process at a time may write; by default it is the run folder or
@@ -142,3 +142,44 @@ def fields(example: str) -> Flag:
     """The flag that says which fields of a file mean what."""
     explanation = f"name of a field where it is not found by itself, {example}; may be repeated"
     return flag("--field MEANING=NAME", explanation, default=[], action="append")
+
+
+def pairs(flag: str, words: Sequence[str], form: str) -> list[tuple[str, str]]:
+    """Both sides of the words of a flag such as KIND=FOLDER; a ConfigError names one that has not the `form`."""
+    found = []
+    for word in words:
+        left, _, right = word.partition("=")
+        if not left or not right:
+            raise ConfigError(f"{flag}: {word!r} is not {form}")
+        found.append((left, right))
+    return found
+
+
+def field_mapping(words: Sequence[str]) -> dict[str, str]:
+    """Names of fields by their meaning, from words of the form MEANING=NAME; see `pairs`."""
+    return dict(pairs("--field", words, "MEANING=NAME, such as response=output"))
+
+
+def one_field_each(words: Sequence[str]) -> list[str]:
+    """A command line in which each `--field` has one value.
+
+    The flag takes one, so that it leaves the files behind it alone; several, as they were once written, are told from
+    files by their form.
+    """
+    found: list[str] = []
+    for word in words:
+        if found[-2:-1] == ["--field"] and re.match("[a-z_]+=", word):
+            found.append("--field")
+        found.append(word)
+    return found
+
+
+def field_flags(mapping: Mapping[str, str]) -> list[str]:
+    """The words of a command line that give these names of fields by their meaning."""
+    return [word for meaning, name in mapping.items() for word in ("--field", f"{meaning}={name}")]
+
+
+def given_flags(options: argparse.Namespace, defaults: Mapping[str, object]) -> list[str]:
+    """The flags of a command that do not have their default, as words for another command."""
+    given = {name: getattr(options, name) for name in defaults if getattr(options, name) != defaults[name]}
+    return [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pandas as pd
 
-from cocal.commands.words import field_mapping
+from cocal.commands.flags import field_mapping
 from cocal.errors import ConfigError, ContractError
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
 from cocal.own_policy.companion import Companion
-from cocal.own_policy.facts import LEAST_QUESTIONS
 from cocal.own_policy.fitting import Reading, read
 from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.quality import measured
+from cocal.own_policy.quality import LEAST_QUESTIONS, measured
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
 from cocal.store import write_text
 
@@ -30,11 +29,8 @@ def run_monitor(options: argparse.Namespace) -> None:
     """Measure, compare with the bounds, add a line to the file, and end with status 1 where a bound is left.
 
     A metric leaves its bound where its whole interval is worse. A bound that is not given is the worse end of the
-    interval on the companion's card.
-
-    Raises:
-        ConfigError: if a tracker is not installed.
-        ContractError: if the rollouts are not usable, or have too few questions for an interval.
+    interval on the companion's card. A ConfigError names a tracker that is not installed, a ContractError rollouts of
+    no use.
     """
     fix_threads(alone=True)
     tracker = _tracker(options) if options.report_to else None

@@ -3,8 +3,7 @@
 import argparse
 import shlex
 
-from cocal.commands.words import field_flags, field_mapping, given_flags
-from cocal.errors import ConfigError
+from cocal.commands.flags import field_flags, field_mapping, given_flags
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.scoring import UNFINISHED, Wanted, by_transformers, by_vllm, check, score_file
@@ -16,16 +15,9 @@ from cocal.store.run_folder import RunFolder, file_states
 def run_score(options: argparse.Namespace) -> None:
     """Check the file, score it, or go on with it, and put the result in its place."""
     fix_threads(alone=True)
-    wanted = Wanted(
-        options.input,
-        field_mapping(options.field),
-        options.name,
-        options.target,
-        options.seed,
-        options.batch_tokens or usual_batch_tokens(),
-        options.max_response_length,
-        options.every,
-    )
+    given = {name: getattr(options, name) for name in ("target", "seed", "max_response_length", "every")}
+    given |= {"field": options.name, "batch_tokens": options.batch_tokens or usual_batch_tokens()}
+    wanted = Wanted(options.input, field_mapping(options.field), **given)
     companion = Companion.from_pretrained(options.companion)
     if options.engine == "vllm":
         companion = companion.alone or companion
@@ -37,15 +29,8 @@ def run_score(options: argparse.Namespace) -> None:
     depends_on = {"responses": file_states([options.input]), "wanted": repr(wanted), "model": checkpoint.identity()}
     depends_on |= {"companion": companion.identity(), "precision": options.precision, "engine": options.engine}
     run_folder = RunFolder(options.output.with_name(f".{options.output.name}.score"), digest(depends_on))
-    if options.engine == "vllm":
-        if options.adapter is not None:
-            raise ConfigError("--adapter is merged in memory, where vLLM does not find it; leave out --engine vllm")
-        if options.every:
-            raise ConfigError(
-                "--every reads states within responses, which needs transformers; leave out --engine vllm"
-            )
-        scores = by_vllm(companion, checkpoint, wanted)
-    else:
+    scores = by_vllm(companion, checkpoint, wanted)
+    if options.engine == "transformers":
         scores = by_transformers(companion, checkpoint, wanted, options.precision)
     with scores as (encoder, score):
         origins, responses = score_file(encoder, score, wanted, checked, run_folder)

@@ -1,7 +1,6 @@
 """What a companion states of itself: its settings, the model that it was fitted for, its quality, its card."""
 
 from importlib.resources import files
-from string import Template
 from typing import TYPE_CHECKING, Literal
 
 from cocal import __version__
@@ -9,7 +8,7 @@ from cocal.companion.spec import CompanionSpec
 from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import TOKEN_INPUTS
 from cocal.models.loading import Policy, Vocabulary, text_config
-from cocal.own_policy.facts import HeldOut, Part, ResponseFacts, table_of_parts
+from cocal.own_policy.quality import HeldOut, Part, ResponseFacts, table_of, table_of_parts
 from cocal.own_policy.states import Encoder
 from cocal.settings.base import Count, Model
 
@@ -20,6 +19,11 @@ if TYPE_CHECKING:
 Recipe = Literal["best", "paper"]
 Cut = Literal["wrong", "leave-out"]
 _TOKENS = " It also reads what the model gave these tokens: mean probability, mean and lowest log-probability."
+_LAST_STAGE = (
+    "The last stage is the last tenth of the steps that have held-out questions (of the responses, where they name no "
+    "step). Answers of the finished policy are like these; early steps, whose errors are easier to tell, are pooled "
+    "with them below."
+)
 
 
 class Tried(Model):
@@ -58,21 +62,6 @@ class BaseModelFacts(Model):
             blocks=text.num_hidden_layers,
             vocabulary=text.vocab_size,
         )
-
-    def check(self, other: "BaseModelFacts") -> None:
-        """Refuse a model of another architecture.
-
-        Raises:
-            ContractError: if a property differs; the message names it.
-        """
-        words = {"model_type": "type", "hidden": "hidden width", "blocks": "number of blocks"}
-        for name, word in (words | {"vocabulary": "vocabulary"}).items():
-            ours, theirs = getattr(self, name), getattr(other, name)
-            if ours != theirs:
-                raise ContractError(
-                    f"{other.name}: the model's {word} is {theirs}, but the companion reads the states of {self.name}, "
-                    f"where it is {ours}; give that model, or fit a companion for this one (cocal fit)"
-                )
 
 
 class About(Model):
@@ -144,13 +133,22 @@ class About(Model):
         return Encoder(policy, template=self.template, thinking=self.thinking, max_response_length=limit)
 
     def check_model(self, model: BaseModelFacts) -> None:
-        """Refuse a model of another architecture, or without the block and the width of states that are read.
-
-        Raises:
-            ContractError: if it does not fit; the message says what to give.
-        """
-        self.base_model.check(model)
-        spec = self.spec
+        """Refuse by a ContractError a model of another architecture, or without the block and the width of states that
+        are read."""
+        base, spec = self.base_model, self.spec
+        words = {
+            "model_type": "type",
+            "hidden": "hidden width",
+            "blocks": "number of blocks",
+            "vocabulary": "vocabulary",
+        }
+        for name, word in words.items():
+            ours, theirs = getattr(base, name), getattr(model, name)
+            if ours != theirs:
+                raise ContractError(
+                    f"{model.name}: the model's {word} is {theirs}, but the companion reads the states of {base.name}, "
+                    f"where it is {ours}; give that model, or fit a companion for this one (cocal fit)"
+                )
         if not 0 <= spec.layer < model.blocks:
             raise ContractError(
                 f"{model.name}: the companion reads block {spec.layer}, but the model has blocks 0 to "
@@ -163,11 +161,7 @@ class About(Model):
             )
 
     def check_vllm(self) -> None:
-        """Refuse a companion that reads more than vLLM hands out.
-
-        Raises:
-            ConfigError: if it reads token probabilities; the message says what to do.
-        """
+        """Refuse by a ConfigError a companion of token probabilities, which vLLM does not hand out."""
         if self.token_probability:
             raise ConfigError(
                 "the companion reads token probabilities beside states, which vLLM does not hand out to it, and none "
@@ -176,11 +170,7 @@ class About(Model):
             )
 
     def check_prefixes(self) -> None:
-        """Refuse a companion of whole responses where confidences of growing ones are wanted.
-
-        Raises:
-            ConfigError: if it has not learnt from prefixes; the message says what to do.
-        """
+        """Refuse by a ConfigError a companion of whole responses where confidences of growing ones are wanted."""
         if self.prefixes is None:
             raise ConfigError(
                 "the companion has learnt from whole responses alone and says little before their end; fit one that "
@@ -191,11 +181,10 @@ class About(Model):
         """Held-out quality, on the last stage first, or that it was not measured."""
         if self.held_out is None:
             return "The quality on held-out questions was not measured."
-        if self.held_out_all_steps is None:
-            said = self.held_out.in_words("")
-        else:
-            said = f"{self.held_out.in_words(', the last stage')} {self.held_out_all_steps.in_words(', all in all')}"
-        return " ".join([said, *self._outranked()])
+        said = [self.held_out.in_words(", the last stage" if self.held_out_all_steps else "")]
+        if self.held_out_all_steps:
+            said.append(self.held_out_all_steps.in_words(", all in all"))
+        return " ".join([*said, *self._outranked()])
 
     def _outranked(self) -> list[str]:
         """A sentence where mean token probability alone ranks the held-out responses better."""
@@ -213,27 +202,24 @@ class About(Model):
             "Nobody has said under which licence this companion may be used (`cocal fit --license`); that of "
             f"{base.name} may bind it."
         )
-        facts = {
-            "metadata": self._metadata().to_yaml(),
-            "version": self.cocal_version,
-            "rights": f"Its licence is {self.license}." if self.license else unsaid,
-            "revision": f" at revision {base.revision}" if base.revision else "",
-            "vocabulary": f"{base.vocabulary:,}",
-            "poolings": " and ".join(spec.poolings),
-            "tokens": _TOKENS if self.token_probability else "",
-            "recipe": self._recipe(),
-            "training": f"{spec.training_responses:,}",
-            "when": f" of rollout steps up to {spec.steps}" if self.has_steps else "",
-            "wrong": f"{100 * spec.training_error_share:.1f}",
-            "widths": self.architecture,
-            "seeds": f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({', '.join(map(str, seeds))})",
-            "targets": ", ".join(spec.settings.targets),
-            "notes": "".join(f"* {note}\n" for note in self.notes) + "\n" * bool(self.notes),
-            "quality": "\n".join(self._quality()),
-        }
-        others = {"layer": spec.layer, "order": spec.order}
         text = files("cocal.own_policy").joinpath("card.md").read_text(encoding="utf-8")
-        return Template(text).substitute(base.model_dump() | others | facts, states=self.states)
+        return text.format(
+            about=self,
+            spec=spec,
+            base=base,
+            metadata=self._metadata().to_yaml(),
+            rights=f"Its licence is {self.license}." if self.license else unsaid,
+            revision=f" at revision {base.revision}" if base.revision else "",
+            poolings=" and ".join(spec.poolings),
+            tokens=_TOKENS if self.token_probability else "",
+            recipe=self._recipe(),
+            when=f" of rollout steps up to {spec.steps}" if self.has_steps else "",
+            wrong=100 * spec.training_error_share,
+            seeds=f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({', '.join(map(str, seeds))})",
+            targets=", ".join(spec.settings.targets),
+            notes="".join(f"* {note}\n" for note in self.notes) + "\n" * bool(self.notes),
+            quality="\n".join(self._quality()),
+        )
 
     def _metadata(self) -> "ModelCardData":
         """What the Hub reads of the card."""
@@ -257,49 +243,44 @@ class About(Model):
     def _recipe(self) -> str:
         """How the members were fitted, with what was tried."""
         spec = self.spec
-        cut = "count as wrong" if self.cut == "wrong" else "take no part"
+        cut = f"responses that were cut at the limit {'count as wrong' if self.cut == 'wrong' else 'take no part'}."
         if self.recipe == "paper":
             return (
-                f"responses that were cut at the limit {cut}. {spec.settings.passes} passes; the one with the lowest "
-                f"validation error was kept (on {spec.validation_responses:,} responses to other questions)."
+                f"{cut} {spec.settings.passes} passes; the one with the lowest validation error was kept (on "
+                f"{spec.validation_responses:,} responses to other questions)."
             )
-        rows = "".join(f"| {one.name} | {one.brier:.4f} |\n" for one in self.tried)
+        tried = table_of([["recipe", "Brier score"], *([one.name, f"{one.brier:.4f}"] for one in self.tried)])
         return (
-            f"responses that were cut at the limit {cut}. Inputs are standardised. These were tried, and the first was "
-            "kept: it has the lowest Brier score in a cross-validation whose folds hold whole questions, where half of "
-            f"the weight lies on the last stage.\n\n| recipe | Brier score |\n|---|---|\n{rows}"
+            f"{cut} Inputs are standardised. These were tried, and the first was kept: it has the lowest Brier score "
+            "in a cross-validation whose folds hold whole questions, where half of the weight lies on the last stage."
+            "\n\n" + "".join(f"{line}\n" for line in tried)
         )
 
     def _quality(self) -> list[str]:
         if self.held_out is None:
             return [self.in_words(), ""]
-        one = self.held_out
+        one, every = self.held_out, self.held_out_all_steps
         seeds = f"seed {one.seeds[0]}" if len(one.seeds) == 1 else f"the mean of {len(one.seeds)} seeds"
         how = (
             f"On questions that no gradient step has seen, truncated responses included; {seeds}, target {one.target}. "
+            + "The same questions chose the best pass, so that the numbers are slightly optimistic. " * one.chose
         )
-        if one.chose:
-            how += "The same questions chose the best pass, so that the numbers are slightly optimistic. "
         if self.recipe == "best":
             how = (
                 "Each response was scored by members that were neither fitted nor chosen on its question, truncated "
                 "responses included. They were found as the companion was, from fewer questions. "
             )
         lines = [f"{how}Intervals come from resampling the questions.", "", *self._outranked(), ""]
-        apart = {"Responses that ended, of all steps": self.held_out_uncut}
-        apart |= {"Responses that were cut, of all steps": self.held_out_cut}
-        rest = [line for title, found in apart.items() if found for line in found.table(title)]
+        if every is not None:
+            lines += [_LAST_STAGE, ""]
+        sections = {"All responses" if every is None else "Last stage": one, "All steps": every}
+        sections |= {"Responses that ended, of all steps": self.held_out_uncut}
+        sections |= {"Responses that were cut, of all steps": self.held_out_cut}
+        lines += [line for title, found in sections.items() if found for line in found.table(title)]
         if self.course:
             how = (
                 f"It has also learnt from responses after every {self.prefixes:,} tokens (of a long one, after some of "
                 "them). Each part has the last such prefix there of each response to the questions above."
             )
-            rest += ["### While a response grows, of all steps", "", how, "", *table_of_parts(self.course), ""]
-        if self.held_out_all_steps is None:
-            return [*lines, *one.table("All responses"), *rest]
-        last = (
-            "The last stage is the last tenth of the steps that have held-out questions (of the responses, where they "
-            "name no step). Answers of the finished policy are like these; early steps, whose errors are easier to "
-            "tell, are pooled with them below."
-        )
-        return [*lines, last, "", *one.table("Last stage"), *self.held_out_all_steps.table("All steps"), *rest]
+            lines += ["### While a response grows, of all steps", "", how, "", *table_of_parts(self.course), ""]
+        return lines

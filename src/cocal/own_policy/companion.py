@@ -2,21 +2,22 @@
 
 import hashlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from torch import Tensor
 
 from cocal.companion.companions import Companions, load_companions
 from cocal.companion.settings import CompanionSettings, Target
 from cocal.errors import ContractError, first_line
 from cocal.features.extract import inputs_of
 from cocal.features.store import Layout, NumberFormat, decoded, encoded
+from cocal.integrations.sample import Sample
 from cocal.models.loading import Policy, Vocabulary, evaluating
 from cocal.own_policy import saved
 from cocal.own_policy.about import About, BaseModelFacts
-from cocal.own_policy.given import Prompt, Response, samples_of
 from cocal.own_policy.states import BLOCK, ROWS, Encoded, Encoder
 from cocal.runtime.machine import best_device
 
@@ -25,19 +26,23 @@ if TYPE_CHECKING:
     from huggingface_hub import ModelCard
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+Prompt = str | Sequence[Mapping[str, str]] | Sequence[int] | np.ndarray | Tensor
+"""A prompt: the message of a user, a chat (messages with role and content), or exact token ids."""
+Response = str | Sequence[int] | np.ndarray | Tensor
+"""A response: its text, or its exact token ids with the end token."""
+
 
 class Companion:
     """A companion: it tells how likely answers of a language model are correct, from the model's hidden states.
 
-    It holds one member for each target and seed that was fitted. A confidence is the mean over the seeds of one
-    target, or that of one seed. The paper averages metrics over seeds instead; the mean of confidences is what one
-    would use, and its quality is what the model card states.
+    It holds one member for each target and seed that was fitted. A confidence is the mean over the seeds of one target,
+    or that of one seed. The paper averages metrics over seeds instead; the mean of confidences is what one would use,
+    and its quality is what the model card states.
 
     Args:
-        companions: Fitted members.
-        about: What they were fitted on, and for which model.
-        alone: Where they read token probabilities beside states, the best companion of states alone, which is saved
-            with them, for vLLM, which hands out states alone; None if there is none.
+        companions, about: Fitted members; what they were fitted on, and for which model.
+        alone: Where they read token probabilities beside states, the best companion of states alone, for vLLM, which
+            hands out no more; it is saved with them.
     """
 
     def __init__(self, companions: Companions, about: About, alone: tuple[Companions, About] | None = None):
@@ -55,17 +60,17 @@ class Companion:
         settings: CompanionSettings | None = None,
         **options: Any,
     ) -> Self:
-        """Fit a companion on rollouts; see `cocal.own_policy.fitting.fit`.
+        """Fit a companion on rollouts.
 
         Args:
-            model: The policy, or the checkpoint that ended its training; each of its parts is afterwards in the mode
-                in which it was (`train()` or `eval()`).
+            model: The policy, or the checkpoint that ended its training; each of its parts is afterwards in the mode in
+                which it was (`train()` or `eval()`).
             tokenizer: Its tokenizer. Without a chat template, prompts are plain text.
             rollouts: Folder or files of rollouts, as `cocal fit --rollouts` takes them; or a table with the columns
                 prompt (or messages, or prompt_ids), response (or response_ids), correct (or reward), and optionally
                 step, group, question_id and truncated, in the order of training.
-            settings: Architecture and training of the recipe paper; see there.
-            options: Further arguments of `cocal.own_policy.fitting.fit`.
+            settings: Architecture and training of the recipe paper.
+            options: Further arguments of `cocal.own_policy.fitting.fit`, which says more.
 
         Raises:
             ContractError: if the rollouts are not usable; the message names file, row and remedy.
@@ -146,7 +151,7 @@ class Companion:
             ContractError: if the model is another one, or a prompt or response is empty, has an unknown id, or is
                 longer than the model reads.
         """
-        samples, found, courses = samples_of(prompts, responses), [np.empty(0)], []
+        samples, found, courses = _samples_of(prompts, responses), [np.empty(0)], []
         with evaluating(model):
             policy = Policy(model, tokenizer)
             encoder = self.encoder(policy)
@@ -158,18 +163,17 @@ class Companion:
         return (np.concatenate(found), courses) if every else np.concatenate(found)
 
     def encoder(self, policy: Policy | Vocabulary, max_response_length: int | None = None) -> Encoder:
-        """The encoder that turns prompts and responses into the token ids of a policy.
+        """The encoder that turns prompts and responses into the token ids of a policy, or of what of it needs no
+        weights.
 
-        Args:
-            policy: The language model, or what of it needs no weights.
-            max_response_length: Tokens from which on a response counts as cut, where it does not say so itself; by
-                default those of the fit.
+        A response of `max_response_length` tokens (by default that of the fit) counts as cut where it does not say so
+        itself.
 
         Raises:
             ContractError: if the policy is another one than the companion's.
         """
         if isinstance(policy, Policy):
-            self.about.base_model.check(BaseModelFacts.of(policy.model.config))
+            self.about.check_model(BaseModelFacts.of(policy.model.config))
         return self.about.encoder(policy, max_response_length)
 
     def score_encoded(
@@ -177,13 +181,12 @@ class Companion:
         policy: Policy,
         rows: Sequence[Encoded],
         *,
-        target: Target | None = None,
-        seed: int | None = None,
         batch_tokens: int = 16384,
         every: int | None = None,
+        **member: Any,
     ) -> tuple[np.ndarray, list[np.ndarray]]:
         """Score at most `ROWS` responses whose ids are known: float64 (n,), and courses if `every` is given; see
-        `score`."""
+        `score`, which has target and seed of a member, too."""
         about, spec, courses = self.about, self.about.spec, [np.empty(0)] * len(rows) if every else []
         if every:
             about.check_prefixes()
@@ -192,19 +195,19 @@ class Companion:
             block = rows[start : start + BLOCK]
 
             def take(row: int, grown: np.ndarray, at: int = start) -> None:
-                courses[at + row] = self.score_states(grown, target=target, seed=seed)
+                courses[at + row] = self.score_states(grown, **member)
 
             layout = Layout(len(block), (spec.layer,), spec.poolings, policy.hidden, len(block), about.states)
             ids = [row.prompt for row in block], [row.response for row in block]
             inputs.append(inputs_of(policy, layout, *ids, batch_tokens, about.token_probability, every, take))
-        return self.score_states(np.concatenate(inputs), target=target, seed=seed), courses
+        return self.score_states(np.concatenate(inputs), **member), courses
 
     def score_states(self, states: np.ndarray, *, target: Target | None = None, seed: int | None = None) -> np.ndarray:
         """Score hidden states that were computed elsewhere.
 
         Args:
-            states: float32 (n, inputs), the states of the layer and poolings in `about.spec`, concatenated, and
-                behind them token probabilities if `about.token_probability` (`cocal.features.extract`).
+            states: float32 (n, inputs), the states of the layer and poolings in `about.spec`, concatenated, and behind
+                them token probabilities if `about.token_probability` (`cocal.features.extract`).
             target, seed: See `score`.
 
         Returns:
@@ -226,9 +229,7 @@ class Companion:
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
         """Load a companion from a folder, or from the Hub by its name (`owner/name`).
 
-        Args:
-            pretrained_model_name_or_path: Folder or name.
-            options: Those of `huggingface_hub.hf_hub_download`, such as `revision` and `local_files_only`.
+        The options are those of `huggingface_hub.hf_hub_download`, such as `revision` and `local_files_only`.
 
         Raises:
             ContractError: if there is no such companion, or a file is missing, has changed since it was saved, or is
@@ -241,25 +242,21 @@ class Companion:
     def save_pretrained(self, save_directory: str | Path) -> None:
         """Save weights, settings and model card in a folder, which is made if need be, in the Hub's convention.
 
-        The settings carry the digest of the weights and a seal over themselves, which are compared on loading.
-
-        Raises:
-            ContractError: if the folder holds such files of something else than a companion.
+        The settings carry the digest of the weights and a seal over themselves, which are compared on loading. A
+        ContractError refuses a folder that holds such files of something else than a companion.
         """
         alone = self.alone and (self.alone.companions, self.alone.about)
         saved.write(Path(save_directory), self.companions, self.about, alone)
 
     def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None, **more: Any) -> str:
-        """Upload the companion to the Hub, in one commit to a repository that is made if need be.
+        """Upload the companion to the Hub, in one commit to a repository that is made if need be; return the commit's
+        address.
 
         Args:
             repo_id: Name on the Hub (`owner/name`).
             private: Whether a new repository is private; by default as the owner's settings say.
             token: Token of the account; by default the one of `hf auth login`.
             more: Further arguments of `huggingface_hub.HfApi.upload_folder`, such as commit_message or revision.
-
-        Returns:
-            Address of the commit.
 
         Raises:
             ContractError: if the Hub is not reached, or refuses.
@@ -283,7 +280,7 @@ class Companion:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the card's numbers on held-out questions, and a reliability diagram."""
-        from cocal.own_policy.shown import html
+        from cocal.own_policy.evaluation import html
 
         return html(self.about)
 
@@ -292,3 +289,36 @@ class Companion:
         from huggingface_hub import ModelCard
 
         return ModelCard(self.about.card())
+
+
+def _samples_of(prompts: Sequence[Prompt] | Prompt, responses: Sequence[Response] | Response) -> list[Sample]:
+    """The pairs as they would stand in a file. One that is not in a list is a list of one; a single prompt is that of
+    all responses."""
+    prompts, responses = _listed(prompts), _listed(responses)
+    if len(prompts) == 1:
+        prompts = prompts * len(responses)
+    if len(prompts) != len(responses):
+        raise ContractError(f"{len(prompts)} prompts but {len(responses)} responses; give one prompt for each")
+    return [_sample(f"response {k}", *pair) for k, pair in enumerate(zip(prompts, responses, strict=True))]
+
+
+def _listed(given: Any) -> list:
+    """What is given as a list, whose entries are texts, chats or ids; a table of ids, as `generate` returns it, has its
+    rows."""
+    if hasattr(given, "tolist"):  # of NumPy, pandas, or PyTorch on any device
+        given = given.tolist()
+    alone = isinstance(given, str) or (len(given) and isinstance(given[0], Mapping | int | np.integer))
+    return [given] if alone else list(given)
+
+
+def _sample(where: str, prompt: Any, response: Any) -> Sample:
+    values, names = {}, {}
+    for what, given in (("prompt", prompt), ("response", response)):
+        one = given.tolist() if hasattr(given, "tolist") else given
+        one = one[0] if isinstance(one, list) and len(one) == 1 and isinstance(one[0], list) else one  # a batch of one
+        if isinstance(one, str) and not (one.strip() or (one and what == "response")):
+            raise ContractError(f"{where}: the {what} is empty")
+        chat = isinstance(one, Sequence) and one and isinstance(one[0], Mapping)
+        field = what if isinstance(one, str) or chat else f"{what}_ids"
+        values[field], names[field] = one, what
+    return Sample.read(where, names, **values)

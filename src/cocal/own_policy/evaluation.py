@@ -1,15 +1,17 @@
 """Quality of the confidences in a file: numbers with intervals, two plots, one page."""
 
 import base64
+import io
 from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from cocal.drawing.bins import legend_entries, plot_reliability
 from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_style, save_figure
@@ -18,13 +20,11 @@ from cocal.metrics.calibration import reliability_bins
 from cocal.metrics.ordered import Ordered
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import csv_text, metric_text
+from cocal.own_policy.about import About
 from cocal.own_policy.quality import LEAST_QUESTIONS, measured
 from cocal.own_policy.scored import Reading, Scored, read_scored
 from cocal.store import write_text
 from cocal.store.atomic import together
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NAMES = {
     "accuracy": ("Accuracy (%)", "share of correct responses, with or without a valid confidence"),
@@ -49,12 +49,8 @@ _COLOUR = "#2c6fad"
 
 
 def read(source: Path, reading: Reading) -> Scored:
-    """Read confidences and labels.
-
-    Raises:
-        ContractError: if a row has no label, its confidence is not from 0 to 1, or no row has one; the message names
-            file and row.
-    """
+    """Read confidences and labels. A ContractError names file and row where a label is missing or a confidence is not
+    from 0 to 1, and the file where no row has a confidence."""
     scored = read_scored(source, reading, ["label"])
     if np.isnan(scored.confidence).all():
         raise ContractError(
@@ -66,12 +62,9 @@ def read(source: Path, reading: Reading) -> Scored:
 
 
 def report(scored: Scored, output: Path, settings: MetricSettings | None = None) -> pd.DataFrame:
-    """Write `numbers.csv`, `reliability.csv`, `quality.pdf` and `.png`, and `index.html`, which needs no other file.
-    They are put into the folder when all of them are written, so that a full disk leaves none.
-
-    Returns:
-        The numbers (`cocal.own_policy.quality.measured`).
-    """
+    """Write `numbers.csv`, `reliability.csv`, `quality.pdf` and `.png`, and `index.html`, which needs no other file,
+    and return the numbers (`measured`). They are put into the folder when all of them are written, so that a full disk
+    leaves none."""
     settings = settings or MetricSettings()
     questions = np.array(scored.names, dtype=object)[scored.question]
     numbers = measured(questions, scored.confidence, scored.correct, settings)
@@ -82,26 +75,18 @@ def report(scored: Scored, output: Path, settings: MetricSettings | None = None)
         write_text(folder / "reliability.csv", csv_text(bins))
         with paper_style():
             save_figure(draw(scored, numbers, bins), folder / "quality.pdf", {"source": str(scored.source)})
-        picture = base64.b64encode((folder / "quality.png").read_bytes()).decode("ascii")
+        picture = _inline((folder / "quality.png").read_bytes())
         write_text(folder / "index.html", _page(scored, numbers, picture, settings.level))
     return numbers
 
 
-def draw(scored: Scored, numbers: pd.DataFrame, bins: pd.DataFrame) -> "Figure":
+def draw(scored: Scored, numbers: pd.DataFrame, bins: pd.DataFrame) -> Figure:
     """A reliability diagram above its counts, and the risk against the coverage beside it."""
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-
     valid = ~np.isnan(scored.confidence)
-    height, top, left, below = 3.45, 0.3, 0.42, 1.02
-    figure = Figure(figsize=(TEXT_WIDTH, height))
-    wide = 2.25
-
-    def axes(x: float, y: float, width: float, tall: float):
-        return figure.add_axes((x / TEXT_WIDTH, 1 - (y + tall) / height, width / TEXT_WIDTH, tall / height))
-
-    diagram, histogram = axes(left, top, wide, 1.5), axes(left, top + 1.66, wide, height - top - 1.66 - below)
-    risks = axes(left + wide + 0.55, top, wide, height - top - below)
+    figure = Figure(figsize=(TEXT_WIDTH, 3.45))
+    panels = figure.subplot_mosaic([["diagram", "risks"], ["histogram", "risks"]], height_ratios=(1.5, 0.47))
+    figure.subplots_adjust(left=0.0764, right=0.9945, bottom=0.2957, top=0.913, wspace=0.2444, hspace=0.1624)
+    diagram, histogram, risks = (panels[name] for name in ("diagram", "histogram", "risks"))
     plot_reliability(diagram, histogram, bins, _COLOUR)
     diagram.set(ylabel="Accuracy")
     histogram.set(ylabel="Count", xlabel="Confidence")
@@ -118,24 +103,19 @@ def draw(scored: Scored, numbers: pd.DataFrame, bins: pd.DataFrame) -> "Figure":
     }
     highest = 0.0
     for order, look in curves.values():
-        risk = 100 * _risks(order, correct)
+        ordered = Ordered.of(np.arange(len(correct)), order, correct)
+        counted = ordered.counted(np.ones((len(correct), 1), dtype=np.int32))
+        risk = 100 * counted.risk_at(COVERAGES[:, None])[:, 0]  # of wrong responses among the most confident ones
         highest = max(highest, risk.max())
         risks.plot(100 * COVERAGES, risk, **look)
     risks.set(
         xlim=(0, 102), ylim=(-0.02 * highest or -1, 1.05 * highest or 1), xlabel="Coverage (%)", ylabel="Risk (%)"
     )
     handles = [*legend_entries(), *(Line2D([], [], label=name, **look) for name, (_, look) in curves.items())]
-    figure.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 0.17 / height), ncols=3, **LEGEND)
+    figure.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 0.05), ncols=3, **LEGEND)
     rest = f"{int(valid.sum()):,} responses to {len(np.unique(scored.question[valid])):,} questions"
-    figure.text(0.5, 0.04 / height, f"{scored.source.name}: {rest}", ha="center", va="bottom", **SMALL_PRINT)
+    figure.text(0.5, 0.012, f"{scored.source.name}: {rest}", ha="center", va="bottom", **SMALL_PRINT)
     return figure
-
-
-def _risks(order: np.ndarray, correct: np.ndarray) -> np.ndarray:
-    """Share of wrong responses among the most confident ones, float64 [coverages]."""
-    ordered = Ordered.of(np.arange(len(correct)), order, correct)
-    counted = ordered.counted(np.ones((len(correct), 1), dtype=np.int32))
-    return counted.risk_at(COVERAGES[:, None])[:, 0]
 
 
 def _page(scored: Scored, numbers: pd.DataFrame, picture: str, level: float) -> str:
@@ -160,3 +140,26 @@ def _page(scored: Scored, numbers: pd.DataFrame, picture: str, level: float) -> 
         picture=picture,
         notes=escape(". ".join(note[:1].upper() + note[1:] for note in scored.notes)),
     )
+
+
+def html(about: About) -> str:
+    """What a notebook shows of a companion: a heading, the sentences about held-out quality, and the reliability
+    diagram of all held-out responses, if it was kept."""
+    head = f"<p><b>Companion of {escape(about.base_model.name)}</b> ({escape(about.architecture)})</p>"
+    shown, picture = about.held_out_all_steps or about.held_out, ""
+    if shown is not None and shown.bins:
+        data = io.BytesIO()
+        with paper_style():
+            figure = Figure(figsize=(2.6, 2.9), layout="constrained")
+            top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+            plot_reliability(top, bottom, pd.DataFrame([one.model_dump() for one in shown.bins]), _COLOUR)
+            top.set(ylabel="Accuracy")
+            bottom.set(ylabel="Responses", xlabel="Confidence")
+            figure.savefig(data, format="png")
+        picture = f'<img width="320" alt="Reliability diagram" src="{_inline(data.getvalue())}">'
+    return f"{head}<p>{escape(about.in_words())}</p>{picture}"
+
+
+def _inline(picture: bytes) -> str:
+    """A PNG as an address that needs no file."""
+    return f"data:image/png;base64,{base64.b64encode(picture).decode('ascii')}"

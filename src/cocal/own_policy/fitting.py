@@ -28,9 +28,8 @@ from cocal.metrics.settings import MetricSettings
 from cocal.models.loading import Policy
 from cocal.own_policy.about import About, BaseModelFacts, Cut, Recipe
 from cocal.own_policy.companion import Companion
-from cocal.own_policy.facts import HeldOut, ResponseFacts
 from cocal.own_policy.prefixes import Rows, course, drawn, names
-from cocal.own_policy.quality import compared, measured
+from cocal.own_policy.quality import HeldOut, ResponseFacts, compared, measured
 from cocal.own_policy.recipes import Chosen, best, folds_of, spec_of
 from cocal.own_policy.rollouts import Experience, experience_of, find, learnable
 from cocal.own_policy.states import BLOCK, Encoder
@@ -88,9 +87,7 @@ def fit(
     while it trains; the states of the final policy are what it uses for prompts (appendix F.4).
 
     Args:
-        model: The policy, or the checkpoint that ended its training, in evaluation mode.
-        tokenizer: Its tokenizer. Without a chat template, prompts are plain text, unless `reading` has a template.
-        rollouts: Folder, files, or a table; see `cocal.Companion.fit`.
+        model, tokenizer, rollouts: See `cocal.Companion.fit`; the model is in evaluation mode.
         recipe: "best" compares a linear probe and MLPs on standardised states by cross-validation over questions
             (`cocal.own_policy.recipes`), "paper" fits the paper's MLP; by default paper where settings are given.
         cut: Whether responses that were cut at the limit are learnt as wrong, or left out as in the paper; by default
@@ -121,17 +118,15 @@ def fit(
             prefixes.
         ContractError: if the rollouts are not usable; the message names file, row and remedy.
     """
-    if not isinstance(base_model, BaseModelFacts):
-        base_model = BaseModelFacts.of(model.config, base_model)
     recipe = recipe or ("best" if settings is None else "paper")
     cut = cut or ("wrong" if recipe == "best" else "leave-out")
     # the paper's main variant; group supervision is asked for by name
     settings, reading = settings or CompanionSettings(targets=("binary",)), reading or Reading()
     _check_wishes(recipe, settings, bool(token_probability or prefixes), given=states is not None)
     policy = Policy(model, tokenizer)
-    template = "" if reading.template is None and tokenizer.chat_template is None else reading.template
-    limit = reading.max_response_length
-    encoder = Encoder(policy, template=template, thinking=reading.thinking, max_response_length=limit)
+    if reading.template is None and tokenizer.chat_template is None:
+        reading = replace(reading, template="")
+    encoder = Encoder(policy, reading.template, reading.thinking, reading.max_response_length)
     experience = read(rollouts, encoder, reading)
     for note in experience.notes:
         logging.info(note)
@@ -142,39 +137,28 @@ def fit(
     held_out = np.ones(len(rows), dtype=bool)
     if recipe == "best":
         fold = folds_of(rows["question"], settings.split_seed)
-        _check_classes(learnt)
     else:
         held_out = in_validation(rows["question"], texts, settings.validation_share, settings.split_seed)
-        _check_parts(learnt, held_out)
+    _check_learnable(recipe, learnt, held_out)
     at_layer = policy.blocks - 1 if layer is None else layer
     if not 0 <= at_layer < policy.blocks:
         raise ContractError(f"--layer {at_layer}: the model has blocks 0 to {policy.blocks - 1}")
     width = len(RESPONSE_POOLINGS) * policy.hidden
     with tempfile.TemporaryDirectory(prefix="cocal-fit-") as temporary:
-        ids = (ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
-        of_responses = hashlib.sha256(b"|".join(ids)).hexdigest()[:16]  # kept states are of these alone
+        ids = b"|".join(ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
+        of_responses = hashlib.sha256(ids).hexdigest()[:16]  # kept states are of these alone
         path = (run or Path(temporary)) / f"read-{of_responses}{prefixes or ''}.zarr"
         grown = drawn(rows["length"], prefixes, policy.hidden) if prefixes else None
         store, tokens = _states(
             policy, rows, at_layer, number_format, batch_tokens, path, states, recipe == "best", grown
         )
-        last = int(rows["step"].max())
-        facts = {
-            "states": number_format,
-            "base_model": base_model,
-            "license": license,
-            "thinking": reading.thinking,
-            "template": template,
-            "notes": tuple(notes),
-            "recipe": recipe,
-            "cut": cut,
-            "prefixes": prefixes or None,
-            "fields": dict(reading.mapping),
-            "correct_above": reading.correct_above,
-            "max_response_length": limit,
-        }
+        base = base_model if isinstance(base_model, BaseModelFacts) else BaseModelFacts.of(model.config, base_model)
+        facts: dict[str, Any] = {"states": number_format, "license": license, "base_model": base}
+        facts |= {"recipe": recipe, "cut": cut, "prefixes": prefixes or None, "notes": tuple(notes)}
+        facts |= {"fields" if name == "mapping" else name: value for name, value in vars(reading).items()}
         if recipe == "paper":
-            ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])
+            steps = Prefix(int(rows["step"].max()), int(rows["step"].max()))
+            ((companions, _),) = fit_companions(settings, store, learnt, texts, [steps])
             about, confidence = About(spec=companions.spec, **facts), np.full(len(rows), np.nan)
             found = decoded(store.take(np.flatnonzero(held_out), at_layer, RESPONSE_POOLINGS), store.dtype)
             confidence[held_out] = Companion(companions, about).score_states(found)
@@ -204,11 +188,7 @@ def _as_learnt(rows: pd.DataFrame, cut: Cut, notes: list[str]) -> pd.DataFrame:
 
 
 def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: Encoder, reading: Reading) -> Experience:
-    """Read rollouts from files, whose format is guessed, or from a table.
-
-    Raises:
-        ContractError: if they are not usable; the message names file and row.
-    """
+    """Read rollouts from files, whose format is guessed, or from a table; a ContractError names what is not usable."""
     notes: Counter = Counter()
     if isinstance(rollouts, pd.DataFrame):
         notes["a table"] += 1
@@ -237,7 +217,7 @@ def _states(
     with_tokens: bool,
     grown: Sequence[np.ndarray] | None = None,
 ) -> tuple[FeatureReader, np.ndarray | Any]:
-    """Compute the states of all rollouts, or store those that are given; finished blocks of a killed run are kept.
+    """The states of all rollouts, computed or given; finished blocks of a killed run are kept.
 
     With them comes what the model gave the tokens (`states_and_tokens`), if it is wanted and the states are not given;
     else None. Behind those of the whole responses stand those of the prefixes `grown`, and zeros where there is none.
@@ -325,32 +305,27 @@ def _check_read(experience: Experience, settings: CompanionSettings, given: bool
         raise ContractError("states are given for rollouts that are not in the order of their steps; sort both by step")
 
 
-def _check_classes(learnt: pd.DataFrame) -> None:
+def _check_learnable(recipe: Recipe, learnt: pd.DataFrame, held_out: np.ndarray) -> None:
     """Refuse rollouts that leave nothing to tell apart, before hours of computing."""
-    correct = learnt["correct"][~learnt["truncated"]]
-    if not 0 < correct.mean() < 1:  # NaN of none
+    complete = ~learnt["truncated"].to_numpy()
+    correct, lacking = learnt["correct"][complete], None
+    if recipe == "best" and not 0 < correct.mean() < 1:  # NaN of none
+        lacking = f"{correct.sum():,} of these correct; a companion learns from both kinds"
+    elif recipe == "paper" and not (complete & ~held_out).any():
+        lacking = "none of these is to learn from"
+    elif recipe == "paper" and not (complete & held_out).any():
+        lacking = "none of these answers a question that is held out"
+    if lacking:
         raise ContractError(
-            f"of {len(learnt):,} responses {len(correct):,} are learnt from, and {correct.sum():,} of them count as "
-            "correct; a companion learns from both kinds: give more rollouts (--rollouts), or another limit if these "
-            "were not cut (--max-response-length)"
+            f"of {len(learnt):,} responses to {learnt['question'].nunique():,} questions {len(correct):,} are complete "
+            f"and {lacking}: give more rollouts (--rollouts), or another limit if these were not cut "
+            "(--max-response-length)"
         )
 
 
-def _check_parts(rows: pd.DataFrame, held_out: np.ndarray) -> None:
-    """Refuse rollouts without a complete response on either side of the split, before hours of computing."""
-    complete = ~rows["truncated"].to_numpy()
-    for side, purpose in ((~held_out, "to learn from"), (held_out, "to questions that are held out")):
-        if not (side & complete).any():
-            raise ContractError(
-                f"there is no complete response {purpose}, among {len(rows):,} responses to "
-                f"{rows['question'].nunique():,} questions, of which {(~complete).sum():,} were cut at the limit; give "
-                "more rollouts (--rollouts), or another limit if these were not cut (--max-response-length)"
-            )
-
-
 def _last_stage(experience: Experience, held_out: np.ndarray) -> np.ndarray:
-    """The responses of the last stage, bool (n,): of the last tenth of the steps with held-out responses
-    (`LAST_STAGE`); where the rollouts name no steps, the last tenth of these responses and all between them."""
+    """The responses of the last stage, bool (n,): of the last steps with held-out responses; where the rollouts name no
+    steps, the last of these responses and all between them."""
     moment = experience.rows["step" if experience.has_steps else "response_id"].to_numpy()
     moments = np.unique(moment[held_out])
     return moment >= moments[-ceil(len(moments) / LAST_STAGE)]
@@ -359,11 +334,9 @@ def _last_stage(experience: Experience, held_out: np.ndarray) -> np.ndarray:
 def _measured(
     about: About, experience: Experience, held_out: np.ndarray, confidence: np.ndarray, tokens: np.ndarray | None
 ) -> dict[str, HeldOut | ResponseFacts | None]:
-    """Quality on the responses to held-out questions, truncated ones included: of the last stage, of all steps, and of
-    those that ended and those that were cut apart.
+    """The fields of `About` that tell the quality on the responses to held-out questions, truncated ones included.
 
-    `held_out` is bool (n,), over all responses, `confidence` float64 (n,), and `tokens` float32 (n, `TOKEN_INPUTS`),
-    or None where they are not known. Returned are the fields of `About`.
+    `held_out` is bool (n,), `confidence` float64 (n,), and `tokens` float32 (n, `TOKEN_INPUTS`), or None if not known.
     """
     settings, rows = about.spec.settings, experience.rows
     last, cut = _last_stage(experience, held_out), rows["truncated"].to_numpy()

@@ -23,7 +23,6 @@ class Checkpoint:
 
     Attributes:
         name: Name on the Hub, or path, as it was given.
-        folder: Folder of its files.
         revision: Commit on the Hub; None of a folder.
         adapter: Folder of an adapter that PEFT has trained on this model, which is merged into it in memory.
     """
@@ -35,11 +34,8 @@ class Checkpoint:
 
     @classmethod
     def find(cls, name: str, revision: str | None = None, adapter: Path | None = None) -> "Checkpoint":
-        """A folder, or a checkpoint of the Hub, which is downloaded unless it is in the Hub's cache.
-
-        Raises:
-            ContractError: if there is none, or the adapter is another model's.
-        """
+        """A folder, or a checkpoint of the Hub, which is downloaded unless it is in the Hub's cache. A ContractError
+        says that there is none, or that the adapter is another model's."""
         if Path(name).is_dir():
             found = cls(name, Path(name), None, adapter)
         elif Path(name).exists() or not may_be_on_hub(name):
@@ -55,8 +51,7 @@ class Checkpoint:
     def load(self, precision: str = "auto") -> Policy:
         """The policy, whose tokenizer may lack a chat template; an adapter's own tokenizer is what it was trained with.
 
-        Args:
-            precision: Number format of its passes: "float32", "bfloat16" or "auto" (see `usual_precision`).
+        The `precision` of its passes is "float32", "bfloat16" or "auto" (`usual_precision`).
         """
         import torch
 
@@ -85,7 +80,7 @@ class Checkpoint:
 
     @property
     def _adapter_digest(self) -> str | None:
-        return None if self.adapter is None else digest([file_digest(file) for file in adapter_files(self.adapter)])
+        return self.adapter and digest([file_digest(file) for file in adapter_files(self.adapter)])
 
     @property
     def step(self) -> int | None:
@@ -100,7 +95,7 @@ class Checkpoint:
 
     def warn_of_other(self, about: About) -> None:
         """Log a warning if this is another checkpoint of its training, commit or adapter than the companion's."""
-        base = about.base_model
+        base, step = about.base_model, about.base_model.step or (about.spec.steps if about.has_steps else None)
         if base.adapter != self._adapter_digest:
             ours, theirs = ("with an adapter" if one else "without one" for one in (base.adapter, self.adapter))
             logging.warning(
@@ -108,7 +103,6 @@ class Checkpoint:
                 "(--adapter), unless that is merged into this model",
                 *(self.adapter or self.name, base.name, ours, theirs, ", another one" * (ours == theirs)),
             )
-        step = base.step or (about.spec.steps if about.has_steps else None)
         for word, ours, theirs in (("commit", base.revision, self.revision), ("step", step, self.step)):
             if None not in (ours, theirs) and ours != theirs:
                 logging.warning(

@@ -14,8 +14,7 @@ import pandas as pd
 from cocal.features.extract import TOKEN_INPUTS
 from cocal.features.forward import RESPONSE_POOLINGS
 from cocal.features.store import FeatureReader, decoded
-from cocal.own_policy.facts import Part
-from cocal.own_policy.quality import compared
+from cocal.own_policy.quality import Part, compared
 
 MOST = 8
 """Most prefixes of a response that are learnt from."""
@@ -37,9 +36,9 @@ def names(count: int) -> tuple[str, ...]:
 def drawn(lengths: Sequence[int], every: int, hidden: int) -> list[np.ndarray]:
     """The prefixes that are learnt from, of each response the numbers of tokens, int64 (k,), ascending.
 
-    They are multiples of `every` below the response's length. Where there are more than `MOST`, or than `MEMORY` has
-    room for with states of width `hidden`, one comes from each of so many equal parts of the response, at a place that
-    shifts from response to response by the golden ratio, so that all places occur about as often.
+    They are multiples of `every` below its length. Where there are more than `MOST`, or than `MEMORY` has room for with
+    states of width `hidden`, one comes from each of so many equal parts of the response, at a place that shifts from
+    response to response by the golden ratio, so that all places occur about as often.
     """
     row = 4 * len(lengths) * len(RESPONSE_POOLINGS) * hidden
     most, found = min(MOST, max(1, MEMORY // row)), []
@@ -92,9 +91,8 @@ class Rows:
     def inputs(self, store: FeatureReader, layer: int, tokens: np.ndarray | None) -> np.ndarray:
         """The states of all rows, and behind them token probabilities where they are given, float32 (r, inputs).
 
-        Args:
-            store: States of n responses, and of their prefixes by their `names`.
-            tokens: float32 (n, `TOKEN_INPUTS` * (1 + k)), those of each response, and then of its prefixes.
+        The store has the states of n responses, and of their prefixes by their `names`; `tokens`, float32 (n,
+        `TOKEN_INPUTS` * (1 + k)), are those of each response, and then of its prefixes.
         """
         width, at_once = len(RESPONSE_POOLINGS) * store.hidden, store.rows_per_read(len(RESPONSE_POOLINGS))
         found = np.empty((len(self.response), width + (0 if tokens is None else TOKEN_INPUTS)), dtype=np.float32)
@@ -123,13 +121,9 @@ def course(
     """Quality of the confidence in responses as they grow: in each quarter, and in ranges of tokens that double.
 
     Each part has the last prefix there of each response, if there is one. Behind the quarters come the whole responses.
-
-    Args:
-        each: The rows of n responses.
-        responses: Their columns length and correct.
-        confidence: float64 (r,), of each row by members that have not learnt from its question.
-        tokens: See `Rows.inputs`.
-        every: Number of tokens between prefixes.
+    The confidence, float64 (r,), is that of each row by members that have not learnt from its question; the responses
+    have the columns length and correct, the tokens are those of `Rows.inputs`, and `every` of them lie between
+    prefixes.
     """
     length, correct = responses["length"].to_numpy(), responses["correct"].to_numpy()
     chance, grown = each.given(tokens)[:, 0].astype(np.float64), each.prefix > 0

@@ -84,11 +84,8 @@ class Lesson:
 
 
 def folds_of(questions: Sequence[str], seed: int) -> np.ndarray:
-    """Fold of each response by the text of its question, int64 (n,): as many questions in each, by keyed hashes.
-
-    Raises:
-        ContractError: if there are fewer questions than `LEAST_FOLDS`.
-    """
+    """Fold of each response by the text of its question, int64 (n,): as many questions in each, by keyed hashes. A
+    ContractError refuses fewer questions than `LEAST_FOLDS`."""
     codes, texts = pd.factorize(pd.Series(questions, dtype=object).map(normalised))
     if len(texts) < LEAST_FOLDS:
         raise ContractError(
@@ -148,12 +145,9 @@ def spec_of(chosen: Chosen, learnt: pd.DataFrame, layer: int) -> CompanionSpec:
 def choose(lesson: Lesson, settings: CompanionSettings) -> Chosen:
     """Fit what is tried, compare it by cross-validation, and fit the best on everything.
 
-    Means and scales of the inputs are those of all responses; no label takes part in them.
-
-    Args:
-        lesson: What is learnt.
-        settings: Seeds of the members, and batch size of MLPs. Widths and a learning rate that were given replace
-            `WIDTHS` and `RATE`, and passes that were given the bound `PASSES`.
+    Means and scales of the inputs are those of all responses; no label takes part in them. The settings give seeds of
+    the members and batch size of MLPs. Widths and a learning rate that were given replace `WIDTHS` and `RATE`, and
+    passes that were given the bound `PASSES`.
     """
     mean, scale = _standardise(lesson.inputs, lesson.emphasis)
     given = settings.model_fields_set
@@ -197,18 +191,15 @@ def _best_of(kinds: Sequence["_Kind"], lesson: Lesson, mean: Tensor, scale: Tens
 
 
 class _Kind:
-    """Recipes of one kind, such as a probe with each penalty, fitted without some folds.
+    """Recipes of one kind, such as a probe with each penalty, fitted without the folds of each of `parts`: two, one or
+    none.
 
     A kind has `predictions`, which yields for each recipe the confidences of all responses by the fit of each part,
-    float32 (parts, n); `fitted`, the members of the recipe at a place; and its `name` in words. `parts` are the folds
-    that each fit leaves out: two, one or none. Each choice ends where `PATIENCE` recipes have brought nothing, by its
-    own scores, so that no fold has a say in its own.
-
-    Attributes:
-        inputs: float32 (n, inputs), those that it reads.
-        scores: float64 (recipes, folds), the Brier score that chooses for a fold, from fits without it.
-        overall: float64 (recipes,), the Brier score over all folds.
-        singles: float32 (recipes, n), the confidence of each response by the fit without its fold alone.
+    float32 (parts, n); `fitted`, the members of the recipe at a place; and its `name` in words. `scores`, float64
+    (recipes, folds), are the Brier scores that choose for a fold, from fits without it, `overall`, float64 (recipes,),
+    those over all folds, and `singles`, float32 (recipes, n), the confidences by the fits without a response's fold
+    alone. Each choice ends where `PATIENCE` recipes have brought nothing, by its own scores, so that no fold has a say
+    in its own.
     """
 
     settings: CompanionSettings

@@ -23,6 +23,8 @@ from cocal.store.parquet import columns_of
 from cocal.store.rows import entries, is_file
 
 _PRIME_RL, _SLIME = "prime-rl's traces", "slime's dumps"
+_STEP = re.compile(r"train_data_step(\d+)\.jsonl$|/global_step_(\d+)_evals/[^/]*$")
+"""The step in the names of NeMo-RL's train_data_step1.jsonl, and of SkyRL's files in global_step_1_evals."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +42,19 @@ class Found:
     def samples(self, mapping: Mapping[str, str], notes: Counter) -> Iterator[Sample]:
         """Every response to learn from, file by file, each with its step where the dump says it.
 
-        Args:
-            mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
-            notes: Sentences about what was read for what, and about the rows that were left out, which are added to.
-
-        Raises:
-            ConfigError: if the mapping does not suit the format.
-            ContractError: if a file is not readable, a row is invalid, or all were left out; the message names file
-                and row.
+        The mapping gives names of fields by their meaning (`cocal.integrations.lines.FIELDS`); a ConfigError says that
+        it does not suit the format. Sentences about what was read for what, and about the rows that were left out, are
+        added to the notes. A ContractError names file and row that cannot be read, or says that all were left out.
         """
         found = (sample for path, step in self.files for sample in self._of_file(path, step, mapping, notes))
         return learnable(found, notes, str(self.files[0][0]))
 
     def _of_file(self, path: Path, step: int | None, mapping: Mapping[str, str], notes: Counter) -> Iterator[Sample]:
         if path.suffix == ".jsonl" and self.format != _PRIME_RL:
+            named = _STEP.search(path.absolute().as_posix())
+            step = int(named[1] or named[2]) if named else None
             for one in samples(engines.rows(path), mapping, notes):
-                yield one if one.step is not None else _in_file(one.model_copy(update={"step": _of_name(path)}), path)
+                yield one if one.step is not None else _in_file(one.model_copy(update={"step": step}), path)
             return
         if wrong := [meaning for meaning in mapping if meaning != "reward"]:
             raise ConfigError(f"--field {wrong[0]}=...: {self.format} have fields of their own; only reward fits")
@@ -76,11 +75,8 @@ class Found:
 
 
 def learnable(samples: Iterable[Sample], notes: Counter, source: str) -> Iterator[Sample]:
-    """The samples to learn from; sentences about the others, and about doubtful labels, are added to the notes.
-
-    Raises:
-        ContractError: if there is none; the message names the source.
-    """
+    """The samples to learn from; sentences about the others, and about doubtful labels, are added to the notes. If
+    there is none, a ContractError names the source."""
     read, left_out, doubts = 0, Counter(), Counter()
     for sample in samples:
         if sample.left_out is not None:
@@ -96,13 +92,11 @@ def learnable(samples: Iterable[Sample], notes: Counter, source: str) -> Iterato
 
 
 def find(places: Sequence[Path]) -> Found:
-    """Find rollouts in folders or files, and guess their format.
+    """Find rollouts in folders or files, and guess their format. A ContractError says that there are none, that a file
+    is named twice, or that there are files of several formats.
 
     Files that are named one by one are read as those of a folder are: by the numbers in their names, and each with the
     step that it has there.
-
-    Raises:
-        ContractError: if there are none, a file is named twice, or there are files of several formats.
     """
     if all(is_file(place) for place in places):
         folders = _in_order(dict.fromkeys(place.parent for place in places))
@@ -149,12 +143,6 @@ def _step_of(file: Path, kind: str) -> int | None:
         return None
     numbered = slime.files(file.parent) if kind == _SLIME else trl.files(file.parent, gaps=True)
     return next((step for step, path in numbered.items() if path.name == file.name), None)
-
-
-def _of_name(path: Path) -> int | None:
-    """The step of NeMo-RL's train_data_step1.jsonl, or of SkyRL's files in global_step_1_evals."""
-    found = re.search(r"train_data_step(\d+)\.jsonl$|/global_step_(\d+)_evals/[^/]*$", path.absolute().as_posix())
-    return int(found[1] or found[2]) if found else None
 
 
 def _in_order(folders: Iterable[Path]) -> list[Path]:
@@ -214,20 +202,13 @@ class Experience:
 def experience_of(
     samples: Iterator[Sample], encoder: Encoder, *, correct_above: float | None = None, notes: Counter | None = None
 ) -> Experience:
-    """Gather samples. Token ids are held in memory, four bytes each; texts are not.
+    """Gather samples, in any order of the steps. Token ids are held in memory, four bytes each; texts are not.
 
     Responses to one prompt in one step are a group, wherever they lie in it; groups that samples name divide them
-    further. Which responses have one prompt, its text or its ids tell (`cocal.own_policy.questions`).
-
-    Args:
-        samples: Responses with labels, in any order of the steps.
-        encoder: Turns them into token ids.
-        correct_above: See `correctness`.
-        notes: Sentences that were collected while reading.
-
-    Raises:
-        ContractError: if there are no samples, a label is missing or unclear, only some of them have a step, or all are
-            correct or all are wrong; the message names file and row.
+    further. Which responses have one prompt, its text or its ids tell (`cocal.own_policy.questions`). A reward above
+    `correct_above` means a correct response (`correctness`). Behind the notes of reading come those of what was
+    assumed. A ContractError names file and row of a label that is missing or unclear, or of a row without a step where
+    others have one, and says that there are no samples, or only correct or only wrong ones.
     """
     notes = Counter() if notes is None else notes
     gathered, origins = [], Counter()
@@ -276,11 +257,8 @@ def experience_of(
 
 
 def _ask(rows: pd.DataFrame) -> list[str]:
-    """Set each row's question, the text by which training and validation are split, and its group within its step.
-
-    Returns:
-        Sentences about ids that contradict the prompts.
-    """
+    """Set each row's question, the text by which training and validation are split, and its group within its step;
+    return sentences about ids that contradict the prompts."""
     prompts = [prompt.tobytes() for prompt in rows["prompt_ids"]]
     number = same_question(rows["question"], prompts, rows["question_id"])
     said = contradictions(number, rows["question_id"])

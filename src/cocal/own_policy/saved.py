@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from cocal.companion.companions import Companions, with_weights
-from cocal.errors import ContractError
+from cocal.errors import ContractError, first_line
 from cocal.models.hub import may_be_on_hub
 from cocal.own_policy.about import About
 from cocal.store.atomic import atomic_path, usual_mode, write_text
@@ -29,11 +29,8 @@ _DIGEST = "weights"
 
 
 def read_alone(name: str, options: Mapping[str, Any]) -> tuple[Companions, About] | None:
-    """Read the companion of states alone that lies beside one which reads token probabilities; None if there is none.
-
-    Raises:
-        ContractError: if it is damaged.
-    """
+    """Read the companion of states alone that lies beside one which reads token probabilities; None if there is
+    none."""
     try:
         there = _file(name, f"{ALONE}/{CONFIG}", options).exists()
     except ContractError:  # the Hub has none
@@ -42,49 +39,42 @@ def read_alone(name: str, options: Mapping[str, Any]) -> tuple[Companions, About
 
 
 def read_for_vllm(name: str, options: Mapping[str, Any]) -> tuple[Companions, About]:
-    """Read a companion of states alone: the one that is named, or the one beside it.
-
-    Raises:
-        ConfigError: if there is none.
-        ContractError: see `read`.
-    """
+    """Read a companion of states alone: the one that is named, or the one beside it; a ConfigError says that there is
+    none."""
     companions, about = read(name, options)
-    alone = read_alone(name, options) if about.token_probability else (companions, about)
-    if alone is not None:
-        return alone
+    if about.token_probability:
+        companions, about = read_alone(name, options) or (companions, about)
     about.check_vllm()
     return companions, about
 
 
 def read(name: str, options: Mapping[str, Any], part: str = "") -> tuple[Companions, About]:
-    """Read a companion from a folder, or from the Hub.
+    """Read a companion from a folder, or from the Hub by its name (`owner/name`).
 
-    Args:
-        name: Folder, or name on the Hub (`owner/name`).
-        options: Those of `huggingface_hub.hf_hub_download`.
-        part: Beginning of the files' places in it.
-
-    Raises:
-        ContractError: if there is no such companion, or a file is missing, has changed since it was saved, or is
-            not a companion's.
+    The options are those of `huggingface_hub.hf_hub_download`; `part` is the beginning of the files' places. A
+    ContractError says that there is no such companion, or that a file is missing, has changed since it was saved, or is
+    not a companion's.
     """
     config, weights = (_file(name, part + file, options) for file in (CONFIG, WEIGHTS))
     for file in (config, weights):
         if not file.exists():
             raise ContractError(f"{file}: the file is missing; is {name} a companion's folder (cocal fit)?")
-    content = read_document(config)
-    _check_digests(config, weights)
+    content, written = read_document(config), read_provenance(config).get(_DIGEST)
+    if written is None:
+        logging.warning("%s: an older companion without digests, so damage would go unnoticed; save it again", config)
+    elif stated_seal(config) is None:
+        raise _changed(config, "it has lost its seal")
+    elif file_digest(weights) != written:
+        raise _changed(weights, f"its digest is not the one in {CONFIG}")
     try:
         about = About.model_validate(content)
+        return with_weights(about.spec, load_file(weights), weights), about
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "content"
         raise ContractError(f"{config}: not a companion's settings ({place}: {first['msg']})") from None
-    try:
-        tensors = load_file(weights)
     except (SafetensorError, OSError) as error:
         raise ContractError(unreadable(weights, "safetensors file", error)) from None
-    return with_weights(about.spec, tensors, weights), about
 
 
 def _file(name: str, file: str, options: Mapping[str, Any]) -> Path:
@@ -96,39 +86,22 @@ def _file(name: str, file: str, options: Mapping[str, Any]) -> Path:
 
     from huggingface_hub import errors, hf_hub_download
 
+    refusals = errors.HFValidationError, errors.HfHubHTTPError
     try:
         return Path(hf_hub_download(name, file, **options))
-    except (
-        errors.HFValidationError,
-        errors.HfHubHTTPError,
-        errors.LocalEntryNotFoundError,
-        errors.OfflineModeIsEnabled,
-    ) as error:
-        reason = f"neither a folder nor a companion that the Hub gives ({str(error).strip().splitlines()[0]})"
+    except (*refusals, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
+        reason = f"neither a folder nor a companion that the Hub gives ({first_line(error)})"
     raise ContractError(f"{name}: {reason}; {advice}")
 
 
-def _check_digests(config: Path, weights: Path) -> None:
-    """Compare the weights with the digest that the settings state; companions of older versions state none."""
-    written = read_provenance(config).get(_DIGEST)
-    if written is None:
-        logging.warning("%s: an older companion without digests, so damage would go unnoticed; save it again", config)
-        return
-    for file, whole, why in (
-        (config, stated_seal(config) is not None, "it has lost its seal"),
-        (weights, file_digest(weights) == written, f"its digest is not the one in {CONFIG}"),
-    ):
-        if not whole:
-            raise ContractError(f"{file}: the file has changed since it was saved ({why}); {remedy(file)}")
+def _changed(file: Path, why: str) -> ContractError:
+    return ContractError(f"{file}: the file has changed since it was saved ({why}); {remedy(file)}")
 
 
 def write(folder: Path, companions: Companions, about: About, alone: tuple[Companions, About] | None = None) -> None:
     """Write the three files into a folder, which is made if need be, and those of a companion of states alone into a
-    folder in it; one of an earlier companion there is removed.
-
-    Raises:
-        ContractError: if the folder holds such files of something else than a companion.
-    """
+    folder in it; one of an earlier companion there is removed. A ContractError refuses a folder with such files of
+    something else."""
     from huggingface_hub import ModelCard
 
     found = [name for name in (CONFIG, WEIGHTS, CARD) if (folder / name).exists()]

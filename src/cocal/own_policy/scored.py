@@ -1,4 +1,4 @@
-"""Files of scored responses: how they are read, and decisions among them."""
+"""Files of scored responses: how they are read, and decisions among them and while they grow."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from pydantic import ValidationError
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
@@ -18,6 +19,7 @@ from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_m
 from cocal.metrics.choices import best_of_n, candidates, certified, first, vote
 from cocal.metrics.settings import MetricSettings
 from cocal.own_policy.questions import contradictions, same_question
+from cocal.settings.base import Count, Model, Share
 from cocal.store import atomic_path
 from cocal.store.rows import entries, extended, normalised
 
@@ -25,6 +27,9 @@ NO_LABEL = "the response has no label; give `correct` or a reward, or delete the
 """The sentence about a row of learning or evaluation that has no label."""
 ANSWER, BOXED = "answer", "boxed"
 """Field of the answer, where lines have it; otherwise the answer is the content of the response's last box."""
+COURSE = "_course"
+"""What follows the name of the confidence in that of its course."""
+_UNCERTAIN = "the lines name no question, so each counts as one; intervals are too narrow if questions repeat"
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,6 @@ class Scored:
     """Scored responses in the order of their file.
 
     Attributes:
-        source: The file.
         names: What tells each of q questions, in the order in which they first occur.
         known: The question of every text, list of token ids and question id by which rows name questions; ids that
             contradict the prompts are left out.
@@ -58,7 +62,7 @@ class Scored:
         confidence: float64 (n,), NaN where there is none.
         correct: bool (n,), or None where the file has no labels.
         answers: Answer of each response; None for a response without one.
-        source_of_answers: What was read for the answers, in words.
+        without_answers: Why no response has an answer, and the remedy; None if one has.
         notes: What was read for what.
     """
 
@@ -69,7 +73,7 @@ class Scored:
     confidence: np.ndarray
     correct: np.ndarray | Any
     answers: list[str | None]
-    source_of_answers: str
+    without_answers: str | None
     notes: tuple[str, ...]
 
     @property
@@ -83,30 +87,12 @@ class Scored:
         counts = f"{self.source}: {len(self.question):,} responses to {len(self.names):,} questions"
         return "\n  ".join([counts, *self.notes])
 
-    @property
-    def without_answers(self) -> str | None:
-        """Why no response has an answer, and the remedy; None if one has."""
-        if any(answer is not None for answer in self.answers):
-            return None
-        return (
-            f"no response has an answer ({self.source_of_answers}): name the field of the response that ends in "
-            "\\boxed{...} (--field response=FIELD), or that of the answer itself (--answer FIELD)"
-        )
-
 
 def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float | None = None) -> tuple[np.ndarray, str]:
-    """Which rewards mean a correct response.
+    """Which rewards, float64 (n,), mean a correct response, bool (n,), and what was assumed, in words.
 
-    Args:
-        rewards: float64 (n,).
-        where: File and row of a reward, by its place, for error messages.
-        above: A reward above this number is correct; by default rewards are 0 and 1, or -1 and 1.
-
-    Returns:
-        bool (n,), and what was assumed, in words.
-
-    Raises:
-        ContractError: if a reward is neither of the two.
+    A reward above `above` is correct; by default rewards are 0 and 1, or -1 and 1, and a ContractError names the place,
+    by `where`, of one that is neither.
     """
     if above is not None:
         return rewards > above, f"a reward above {above:g} means correct"
@@ -124,11 +110,10 @@ def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float |
 def read_scored(
     source: Path, reading: Reading, needs: Sequence[str] = (), added: Sequence[str] = (), *, answers: bool = False
 ) -> Scored:
-    """Read the responses of a file.
+    """Read the responses of a file of JSON lines, as `cocal score` writes them, in any order.
 
     Args:
-        source: JSON lines, as `cocal score` writes them; the responses to a question need not stand together.
-        reading: Names of the fields.
+        source, reading: The file, and the names of its fields.
         needs: What every line must have: `label`, `question`. Lines that name no question count as one each.
         added: Fields that somebody adds later, which the lines must not have yet.
         answers: Whether answers are read; otherwise no response has one.
@@ -166,55 +151,45 @@ def read_scored(
         questions.append(question)
         rows.append((found.confidence, found.label, found.answer if named else extract_answer(found.response or "")))
     confidence, labels, found = zip(*rows, strict=True)
-    notes, correct = [f"fields: {fields}"], None
+    notes, correct, unanswered = [f"fields: {fields}"], None, None
     from_where = f"the field {answer!r}" if answer != BOXED else "the last box of each response"
     if answer == BOXED and "response" not in fields.taken:
         from_where = "no field is read as the response"
     if answers:
         notes.append(f"answers: {from_where}")
+    if all(one is None for one in found):
+        unanswered = (
+            f"no response has an answer ({from_where}): name the field of the response that ends in \\boxed{{...}} "
+            "(--field response=FIELD), or that of the answer itself (--answer FIELD)"
+        )
     if labelled:
         correct, note = correctness(np.array(labels), lambda place: wheres[place], reading.correct_above)
         notes.append(f"labels: {note}")
     question = same_question(*zip(*questions, strict=True))
     said = contradictions(question, [name for _, _, name in questions])
-    if not all(map(any, questions)):
-        notes.append("the lines name no question, so each counts as one; intervals are too narrow if questions repeat")
-    named, known = {}, {}
+    notes += [*([] if all(map(any, questions)) else [_UNCERTAIN]), *said]
+    names, known = {}, {}
     for number, (text, ids, stated), where in zip(question.tolist(), questions, wheres, strict=True):
         name = None if said else stated
-        named.setdefault(number, name or text or ids or where.removeprefix(f"{source}: "))
+        names.setdefault(number, name or text or ids or where.removeprefix(f"{source}: "))
         known |= {normalised(one): number for one in (text, ids, name) if one}
-    return Scored(
-        source,
-        [*named.values()],
-        known,
-        question,
-        np.array(confidence, dtype=np.float64),
-        correct,
-        [*found],
-        from_where,
-        (*notes, *said),
-    )
+    confidence = np.array(confidence, dtype=np.float64)
+    return Scored(source, [*names.values()], known, question, confidence, correct, [*found], unanswered, tuple(notes))
 
 
-Domain = Literal["mathematics", "factual"]
-
-
-def classes_of(pools: Scored, domain: Domain) -> np.ndarray:
+def classes_of(pools: Scored, domain: Literal["mathematics", "factual"]) -> np.ndarray:
     """Class of each answer within its question, int64 (n,), -1 without an answer, as self-consistency has them.
 
-    Mathematical answers are compared by the verifier, factual ones by exact match.
-
-    Raises:
-        ContractError: if no response has an answer.
+    Mathematical answers are compared by the verifier, factual ones by exact match. A ContractError says that there is
+    none.
     """
-    if reason := pools.without_answers:
-        raise ContractError(f"{pools.source}: there is nothing to vote on, since {reason}")
-    texts = [""] * len(pools.answers)
+    if pools.without_answers:
+        raise ContractError(f"{pools.source}: there is nothing to vote on, since {pools.without_answers}")
+    given = pools.answers, pools.question.tolist(), [""] * len(pools.answers)
     if domain == "factual":
-        return ExactMatch().classes(pools.answers, pools.question.tolist(), texts).values
+        return ExactMatch().classes(*given).values
     with Verifier(VerifierSettings()) as verifier:
-        return verifier.classes(pools.answers, pools.question.tolist(), texts).values
+        return verifier.classes(*given).values
 
 
 def rules(pools: Scored, classes: np.ndarray | None) -> dict[str, np.ndarray]:
@@ -237,11 +212,8 @@ def vote_shares(pools: Scored, classes: np.ndarray, rows: np.ndarray) -> np.ndar
 
 
 def accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], settings: MetricSettings) -> pd.DataFrame:
-    """Accuracy of the responses that rules choose, with intervals of a bootstrap over the questions.
-
-    Returns:
-        Columns rule, value, lower and upper.
-    """
+    """Accuracy of the responses that rules choose, with intervals of a bootstrap over the questions, in the columns
+    rule, value, lower and upper."""
     right = np.array([pools.correct[rows] for rows in chosen.values()], dtype=np.float64)
     value = right.mean(axis=1)
     drawn = resampled_means(right, settings.resamples, generator_for(settings.seed, "questions"))
@@ -250,42 +222,26 @@ def accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], settings: Metric
 
 
 def threshold_for(pools: Scored, calibration: Scored, *, max_risk: float, delta: float) -> float | None:
-    """The confidence from which on questions are answered (`cocal.metrics.choices`); None if none is certified.
+    """The confidence from which on questions are answered, certified by labelled responses to other questions from the
+    same source (`cocal.metrics.choices.certified`); None if none is.
 
-    The most confident response to each question is the one that would be given, in both files.
-
-    Args:
-        pools: Responses to the questions to decide.
-        calibration: Labelled responses to other questions from the same source.
-        max_risk: Largest share of wrong answers among the answered questions.
-        delta: Largest probability that the threshold breaks this bound.
-
-    Raises:
-        ContractError: if the calibration has no labels, shares a question, or has pools of another size.
+    The most confident response to each question is the one that would be given, in both files. With a probability of at
+    most `delta` the share of wrong answers among the answered questions is above `max_risk`. A ContractError refuses a
+    calibration without labels, with a question of the other file, or with pools of another size.
     """
-    check_calibration(pools, calibration)
+    _check_calibration(pools, calibration)
     if calibration.largest != pools.largest:
         raise ContractError(
             f"{calibration.source}: up to {calibration.largest} responses to a question, but up to {pools.largest} in "
             f"{pools.source}; the most confident of another number of responses is no guide: give as many in both"
         )
     certifying = best_of_n(calibration.question, calibration.confidence)
-    deciding = best_of_n(pools.question, pools.confidence)
-    return certified(
-        calibration.confidence[certifying],
-        calibration.correct[certifying],
-        candidates(pools.confidence[deciding]),
-        max_risk=max_risk,
-        delta=delta,
-    )
+    offered = candidates(pools.confidence[best_of_n(pools.question, pools.confidence)])
+    confidence, correct = calibration.confidence[certifying], calibration.correct[certifying]
+    return certified(confidence, correct, offered, max_risk=max_risk, delta=delta)
 
 
-def check_calibration(pools: Scored, calibration: Scored) -> None:
-    """Refuse a file that cannot certify a threshold for another.
-
-    Raises:
-        ContractError: if the calibration has no labels, or shares a question.
-    """
+def _check_calibration(pools: Scored, calibration: Scored) -> None:
     if calibration.correct is None:
         raise ContractError(
             f"{calibration.source}: the lines have no labels; a threshold is certified by responses with `correct` or "
@@ -299,11 +255,84 @@ def check_calibration(pools: Scored, calibration: Scored) -> None:
         )
 
 
-def write_decisions(pools: Scored, rows: np.ndarray, added: Mapping[str, list], target: Path) -> None:
-    """Write the lines of the responses in `rows`, int64 (q,), in the order of their file.
+class _Course(Model):
+    """The course of a confidence, as `cocal score --every` writes it."""
 
-    Each gets further fields; `added` has a value for each question by the name of the field.
+    every: Count
+    tokens: Count
+    values: list[Share]
+
+
+@dataclass(frozen=True)
+class Courses:
+    """Scored responses with the courses of their confidences.
+
+    Attributes:
+        every: Number of tokens between confidences.
+        tokens: int64 (n,), tokens of each whole response.
+        values: Confidences of each response after every so many tokens.
     """
+
+    scored: Scored
+    every: int
+    tokens: np.ndarray
+    values: list[np.ndarray]
+
+    def stopped(self, below: float) -> np.ndarray:
+        """The number of tokens after which each response falls below a threshold; 0 where it never does. int64 (n,)."""
+        places = (np.flatnonzero(one < below) for one in self.values)
+        return np.array([self.every * (1 + one[0]) if len(one) else 0 for one in places])
+
+    def lowest(self) -> np.ndarray:
+        """The lowest confidence of the first response to each question, float64 (q,); NaN where none is below 1."""
+        found = np.array([self.values[row].min(initial=1.0) for row in first(self.scored.question)])
+        return np.where(found < 1, found, np.nan)
+
+
+def read_courses(source: Path, reading: Reading, added: Sequence[str] = ()) -> Courses:
+    """Read confidences with their courses (`read_scored`). A ContractError names file and row of a line without a
+    course, or with one of another form or with another number of tokens between confidences."""
+    scored = read_scored(source, reading, ("question",), added)
+    found, name = [], reading.field + COURSE
+    for where, _, entry in entries(source):
+        if name not in entry:
+            raise ContractError(f"{where}: there is no field {name!r}; add it by `cocal score --every 16`")
+        try:
+            found.append(_Course.model_validate(entry[name], strict=True))
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"]
+            raise ContractError(f"{where}: field {name!r} is no course of `cocal score --every` ({reason})") from None
+        if found[-1].every != found[0].every:
+            raise ContractError(
+                f"{where}: the confidences are those after every {found[-1].every} tokens, but after every "
+                f"{found[0].every} above; score all lines with the same --every"
+            )
+    tokens = np.array([one.tokens for one in found])
+    return Courses(scored, found[0].every, tokens, [np.array(one.values, dtype=np.float64) for one in found])
+
+
+def threshold_to_stop(new: Courses, old: Courses, *, max_risk: float, delta: float) -> float | None:
+    """The confidence below which growing responses are stopped, certified as that of abstention is (`threshold_for`):
+    thresholds that stop more and more are tested; None if none is certified.
+
+    The first response to each question is the one that is looked at. With a probability of at most `delta` the share of
+    right ones among the stopped responses is above `max_risk`. A ContractError refuses a calibration without labels,
+    with a question of the other file, or with another number of tokens between confidences.
+    """
+    _check_calibration(new.scored, old.scored)
+    if old.every != new.every:
+        raise ContractError(
+            f"{old.scored.source}: confidences after every {old.every} tokens, but after every {new.every} in "
+            f"{new.scored.source}; score both with the same --every"
+        )
+    wrong = ~old.scored.correct[first(old.scored.question)]
+    found = certified(-old.lowest(), wrong, candidates(-new.lowest()), max_risk=max_risk, delta=delta)
+    return None if found is None else float(np.nextafter(-found, 1))  # what has this confidence is stopped, too
+
+
+def write_decisions(pools: Scored, rows: np.ndarray, added: Mapping[str, list], target: Path) -> None:
+    """Write the lines of the responses in `rows`, int64 (q,), in the order of their file, each with further fields:
+    `added` has a value for each question by the name of the field."""
     asked = dict(zip(rows.tolist(), range(len(rows)), strict=True))
     with atomic_path(target) as partial, partial.open("w", encoding="utf-8", newline="\n") as output:
         for row, (_, text, _) in enumerate(entries(pools.source)):

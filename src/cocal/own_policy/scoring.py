@@ -17,13 +17,14 @@ from cocal.companion.settings import Target
 from cocal.engines.settings import VllmSettings
 from cocal.engines.states import Reading
 from cocal.engines.vllm_engine import open_vllm
-from cocal.errors import ContractError
+from cocal.errors import ConfigError, ContractError
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
 from cocal.models.loading import read_vocabulary
 from cocal.own_policy.about import About
 from cocal.own_policy.companion import Companion
-from cocal.own_policy.facts import ResponseFacts
 from cocal.own_policy.models import Checkpoint
+from cocal.own_policy.quality import ResponseFacts
+from cocal.own_policy.scored import COURSE
 from cocal.own_policy.states import ORIGINS, ROWS, Encoded, Encoder
 from cocal.runtime.progress import Progress
 from cocal.store.rows import entries, extended
@@ -35,21 +36,17 @@ _DIGESTS = "blocks.sha256"
 """Name of the file beside it that has a digest of every block in a line."""
 IDS = "confidence_ids"
 """Field that says whether a confidence rests on ids that were given (`given`) or on a text (`tokenised`)."""
-COURSE = "_course"
-"""What follows the name of the confidence in that of its course."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """The file that is scored, and how.
+    """The file of JSON lines that is scored, and how.
 
     Attributes:
-        source: File of JSON lines.
         mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
         field: Name of the field for the confidences.
         target, seed, batch_tokens, every: See `Companion.score`.
-        max_response_length: Tokens from which on a response counts as cut, where it does not say so itself; by default
-            those of the fit.
+        max_response_length: See `Companion.encoder`.
     """
 
     source: Path
@@ -67,7 +64,6 @@ class Checked:
     """The content of a file of responses, from a first reading that computes nothing.
 
     Attributes:
-        rows: Number of responses.
         fields: Which fields are taken for what.
         mapping: The given names of fields that the file has, labels included, for commands that read it next.
         rewarded: Whether a reward, rather than a verdict, would be its label.
@@ -80,12 +76,10 @@ class Checked:
 
 
 def check(wanted: Wanted, about: About) -> Checked:
-    """Read every row once, so that a wrong one is found before hours of computing.
+    """Read every row once, so that a wrong one is found before hours of computing: a ContractError names file, row and
+    remedy.
 
     Names of fields that were given to the fit are taken where the file has such fields, unless others are given here.
-
-    Raises:
-        ContractError: if the file or a row is not usable; the message names file, row and remedy.
     """
     fields: Fields
     count = 0
@@ -123,15 +117,19 @@ def by_transformers(
 
 @contextmanager
 def by_vllm(companion: Companion, checkpoint: Checkpoint, wanted: Wanted) -> Iterator[tuple[Encoder, Score]]:
-    """The same from vLLM, which keeps the states of the companion's block."""
+    """The same from vLLM, which keeps the states of the companion's block. A ConfigError says what it lacks: adapters,
+    states within responses and token probabilities."""
+    if checkpoint.adapter is not None:
+        raise ConfigError("--adapter is merged in memory, where vLLM does not find it; leave out --engine vllm")
+    if wanted.every:
+        raise ConfigError("--every reads states within responses, which needs transformers; leave out --engine vllm")
     companion.about.check_vllm()
     checkpoint.check_fit(companion.about)
-    spec = companion.about.spec
-    reading = Reading([spec.layer], spec.poolings)
+    reading = Reading([companion.about.spec.layer], companion.about.spec.poolings)
 
     def score(rows: Sequence[Encoded]) -> tuple[np.ndarray, list[np.ndarray]]:
-        states = engine.read([row.prompt.tolist() for row in rows], [row.response.tolist() for row in rows])
-        states = np.stack(states).reshape(len(rows), -1)
+        given = [row.prompt.tolist() for row in rows], [row.response.tolist() for row in rows]
+        states = np.stack(engine.read(*given)).reshape(len(rows), -1)
         return companion.score_states(states, target=wanted.target, seed=wanted.seed), []
 
     with open_vllm(VllmSettings(kind="vllm"), checkpoint.folder, reading=reading) as engine:
@@ -141,21 +139,15 @@ def by_vllm(companion: Companion, checkpoint: Checkpoint, wanted: Wanted) -> Ite
 def score_file(
     encoder: Encoder, score: Score, wanted: Wanted, checked: Checked, run: RunFolder
 ) -> tuple[Counter, ResponseFacts]:
-    """Write every line of a file with its confidence into the run folder, in the order of the file.
+    """Write every line of a file with its confidence into the run folder, in the order of the file, and return the
+    number of responses by what their prompts' ids come from, and facts of all responses.
 
     Only one block of responses is in memory at a time. Each line keeps its text, to which the confidence is added.
     Blocks that an earlier run has finished are kept, up to the first that has changed since, or whose input has.
-
-    Returns:
-        The number of responses by what their prompts' ids come from, and facts of all responses.
-
-    Raises:
-        ContractError: if a token id is outside the vocabulary, or the model is not the companion's.
     """
     path, marks = run.path / UNFINISHED, run.path / _DIGESTS
     encoder.dated(wanted.source)
-    done = _whole_blocks(wanted.source, path, marks)
-    if done:
+    if done := _whole_blocks(wanted.source, path, marks):
         logging.info("%s of %s responses were scored by an earlier run", f"{done:,}", f"{checked.rows:,}")
     progress = Progress("response", checked.rows, done=done)
     origins, lengths, cut, known = Counter(), [], [], True
@@ -171,15 +163,14 @@ def score_file(
                 done -= len(block)
                 continue
             found, courses = score(rows)
-            texts = [text for text, _ in block]
             written = []
-            for k, (text, row, confidence) in enumerate(zip(texts, rows, found.tolist(), strict=True)):
+            for k, ((text, _), row, confidence) in enumerate(zip(block, rows, found.tolist(), strict=True)):
                 added = {wanted.field: confidence, IDS: "given" if row.exact else "tokenised"}
                 if wanted.every:
                     values = {"every": wanted.every, "tokens": len(row.response), "values": courses[k].tolist()}
                     added[wanted.field + COURSE] = values
                 written.append(extended(text, added).encode())
-            mark = f"{_digest(texts, written)}\n".encode("ascii")
+            mark = _digest((text for text, _ in block), written)
             for stream, content in ((output, b"".join(written)), (digests, mark)):
                 stream.write(content)
                 stream.flush()
@@ -189,27 +180,23 @@ def score_file(
     return origins, ResponseFacts.of(np.concatenate(lengths), np.concatenate(cut) if known else None)
 
 
-def _digest(texts: Iterable[str], written: Iterable[bytes]) -> str:
-    """The digest of a block: of the lines that were read, and of those that were written."""
-    found = hashlib.sha256("\n".join(texts).encode())
-    for line in written:
-        found.update(line)
-    return found.hexdigest()
+def _digest(texts: Iterable[str], written: Iterable[bytes]) -> bytes:
+    """The line with the digest of a block: of the lines that were read, and of those that were written."""
+    found = hashlib.sha256("\n".join(texts).encode() + b"".join(written))
+    return f"{found.hexdigest()}\n".encode("ascii")
 
 
 def _whole_blocks(source: Path, path: Path, marks: Path) -> int:
     """Number of lines in the first blocks of an unfinished file that are whole: each has its digest, and so has what it
     was made of. The file and the digests are cut to them."""
-    if not (path.exists() and marks.exists()):
-        path.unlink(missing_ok=True)
-        marks.unlink(missing_ok=True)
-        return 0
+    path.touch()
+    marks.touch()
     done = position = mark = 0
     texts = (text for _, text, _ in entries(source))
     with path.open("rb") as lines, marks.open("rb") as digests:
         for stated in digests:
             written = list(islice(lines, ROWS))
-            if stated != f"{_digest(islice(texts, ROWS), written)}\n".encode() or not written:
+            if not written or stated != _digest(islice(texts, ROWS), written):
                 break
             done, position, mark = done + len(written), position + sum(map(len, written)), mark + len(stated)
     os.truncate(path, position)

@@ -74,18 +74,16 @@ class Encoder:
     A text is tokenised anew, so its ids may differ from those that were sampled. A prompt's text is taken for one of
     four things: a template's text with its markers (`<|im_start|>` and the like), such a text without them (as verl and
     older versions of TRL write it), which is rendered again and compared, the whole text that the policy saw, or the
-    message of a user.
-
-    Rows that look as if they were not meant so, such as a response that begins with its prompt or a text with the chat
-    markers of another model, are warned of, the first of each `encode` by its name.
+    message of a user. Rows that look as if they were not meant so are warned of, the first of each `encode` by its
+    name.
 
     Attributes:
         policy: The language model, with its tokenizer, or what of it needs no weights.
         template: Chat template in place of the tokenizer's own; if empty, there is none, and prompts are plain text,
             which begins as the tokenizer begins texts.
         thinking: Whether chats are rendered in thinking mode, where the template knows it.
-        max_response_length: Number of tokens from which on a response that does not say so counts as cut; if None,
-            a text counts as complete, and ids as cut if they do not end with an end token.
+        max_response_length: Number of tokens from which on a response that does not say so counts as cut; if None, a
+            text counts as complete, and ids as cut if they do not end with an end token.
         day: Day that the template writes, where it writes one (`dated`); by default today.
 
     Raises:
@@ -101,8 +99,7 @@ class Encoder:
     def __post_init__(self):
         self._tokenizer = tokenizer = self.policy.tokenizer
         self._known: dict[tuple, tuple[np.ndarray, Origin]] = {}
-        self._tokens = {*tokenizer.get_vocab()}
-        self._vocabulary, self._texts_end = self.policy.vocabulary, False
+        self._tokens, self._texts_end = {*tokenizer.get_vocab()}, False
         if self.template is None and tokenizer.chat_template is None:
             raise ContractError(
                 f"{tokenizer.name_or_path}: the tokenizer has no chat template, with which the companion was fitted; "
@@ -115,19 +112,17 @@ class Encoder:
         end = turn_end(tokenizer, self.policy.ends, self.template)
         self._ends = self.policy.ends if end is None else self.policy.ends | {end}
         self._end = sorted(self._ends)[:1] if end is None else [end]
-        if not 0.95 * self._vocabulary <= len(tokenizer) <= self._vocabulary:
+        rows = self.policy.vocabulary
+        if not 0.95 * rows <= len(tokenizer) <= rows:
             logging.warning(
                 "%s: the tokenizer has %s tokens, but the model's embedding has %s rows: is it the model's own?",
-                *(tokenizer.name_or_path, f"{len(tokenizer):,}", f"{self._vocabulary:,}"),
+                *(tokenizer.name_or_path, f"{len(tokenizer):,}", f"{rows:,}"),
             )
 
     def encode(self, samples: Sequence[Sample]) -> list[Encoded]:
-        """The ids of every sample.
-
-        Raises:
-            ContractError: if an id is outside the vocabulary, a text has no token or more than the model reads, or a
-                chat ends with the assistant's reply or cannot be put into the template; the message names file and row.
-        """
+        """The ids of every sample. A ContractError names file and row of an id outside the vocabulary, a text with no
+        token or more than the model reads, or a chat that ends with the assistant's reply or cannot be put into the
+        template."""
         self.dated()
         self._known.clear()  # the responses to one prompt lie near each other
         texts = [sample.response for sample in samples if sample.response_ids is None]
@@ -142,30 +137,26 @@ class Encoder:
 
     def _warn(self, samples: Sequence[Sample], found: Sequence[Encoded]) -> None:
         """Name the first row of each kind that was hardly meant so."""
-        repeated = [sample.where for sample, one in zip(samples, found, strict=True) if _repeats(sample, one)]
-        strange = [(sample.where, mark) for sample in samples if (mark := self._strange(sample))]
-        if repeated:
-            logging.warning(
-                "%s: the whole prompt stands again in the response, as in %s of %s rows here; give responses alone",
-                *(repeated[0], f"{len(repeated):,}", f"{len(samples):,}"),
-            )
-        if strange:
-            logging.warning(
-                "%s: the text has the chat marker %s, which this model's tokenizer does not know, and %s of %s rows "
-                "have such; do these texts come from this model?",
-                *(*strange[0], f"{len(strange):,}", f"{len(samples):,}"),
-            )
-        thought = [
-            sample.where
-            for sample, one in zip(samples, found, strict=True)
-            if one.origin == "chat" and not self.thinking and "</think>" in (sample.response or "")
-        ]
-        if thought and self._knows_thinking:
-            logging.warning(
-                "%s: the response thinks, but the prompt is put into the template without thinking, as in %s of %s "
-                "rows here; fit the companion with --thinking",
-                *(thought[0], f"{len(thought):,}", f"{len(samples):,}"),
-            )
+        repeated, strange, thought = [], [], []
+        for sample, one in zip(samples, found, strict=True):
+            if _repeats(sample, one):
+                repeated.append(f"{sample.where}: the whole prompt stands again in the response")
+            if mark := self._strange(sample):
+                strange.append(
+                    f"{sample.where}: the text has the chat marker {mark}, which this model's tokenizer lacks"
+                )
+            thinks = one.origin == "chat" and not self.thinking and "</think>" in (sample.response or "")
+            if thinks and self._knows_thinking:
+                thought.append(f"{sample.where}: the response thinks, but the prompt is rendered without thinking")
+        for rows, advice in (
+            (repeated, "give responses alone"),
+            (strange, "do these texts come from this model?"),
+            (thought, "fit the companion with --thinking"),
+        ):
+            if rows:
+                logging.warning(
+                    "%s, as in %s of %s rows here; %s", rows[0], f"{len(rows):,}", f"{len(samples):,}", advice
+                )
 
     def _strange(self, sample: Sample) -> str | None:
         """A marker in a text that is neither a token nor written by the template."""
@@ -189,7 +180,7 @@ class Encoder:
             truncated = not ended and (limit or told)
         if not (given or truncated or ended):
             ids = np.append(ids, self._end)
-        check_tokens(sample.where, prompt, ids, self._vocabulary)
+        check_tokens(sample.where, prompt, ids, self.policy.vocabulary)
         context, length = self.policy.context, len(prompt) + len(ids)
         if context is not None and length > context:
             raise ContractError(
@@ -233,21 +224,21 @@ class Encoder:
 
     def _chat(self, sample: Sample, messages: Sequence[Mapping[str, Any]]) -> str:
         if self.template == "":
-            raise ContractError(
-                f"{sample.where}: the prompt is a chat, but there is no chat template; give prompts that are texts, or "
-                "a template when the companion is fitted (--template FILE)"
+            wrong = (
+                "the prompt is a chat, but there is no chat template; give prompts that are texts, or a template when "
+                "the companion is fitted (--template FILE)"
             )
-        if messages[-1]["role"] == "assistant":
-            raise ContractError(
-                f"{sample.where}: the chat ends with the assistant's reply; give the messages before it as the prompt, "
-                "and the reply as the response"
+        elif messages[-1]["role"] == "assistant":
+            wrong = (
+                "the chat ends with the assistant's reply; give the messages before it as the prompt, and the reply as "
+                "the response"
             )
-        try:
-            return self._rendered(messages, self.thinking, sample.tools)
-        except Exception as error:  # templates are programs: some refuse a role, or two messages of one role
-            raise ContractError(
-                f"{sample.where}: the chat template refuses the chat ({first_line(error)}); correct or delete the row"
-            ) from None
+        else:
+            try:
+                return self._rendered(messages, self.thinking, sample.tools)
+            except Exception as error:  # templates are programs: some refuse a role, or two messages of one role
+                wrong = f"the chat template refuses the chat ({first_line(error)}); correct or delete the row"
+        raise ContractError(f"{sample.where}: {wrong}")
 
     def dated(self, path: Path | None = None) -> None:
         """Let a template that writes the day write that of a file, and not today's, with a warning."""
@@ -337,5 +328,5 @@ def _repeats(sample: Sample, found: Encoded) -> bool:
     asked = sample.prompt if isinstance(sample.prompt, str | None) else sample.prompt[-1]["content"]
     if sample.response and asked and len(asked) >= _SENTENCE and asked in sample.response[: len(asked) + _BEFORE]:
         return True
-    prompt = found.prompt
-    return _FEW < len(prompt) < len(found.response) and np.array_equal(found.response[: len(prompt)], prompt)
+    count = len(found.prompt)
+    return _FEW < count < len(found.response) and np.array_equal(found.response[:count], found.prompt)

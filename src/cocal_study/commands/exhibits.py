@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import Any, cast
 
-from cocal.commands.words import pairs
+from cocal.commands.flags import pairs
 from cocal.errors import ConfigError, ContractError
 from cocal.store import write_text
 from cocal.store.damage import unreadable

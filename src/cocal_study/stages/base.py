@@ -18,9 +18,8 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cocal.commands.flags import Flag
+from cocal.commands.flags import Flag, pairs
 from cocal.commands.outputs import FILE, FOLDER, STEPS, Kind
-from cocal.commands.words import pairs
 from cocal.errors import ConfigError
 from cocal.settings.base import Count, Model
 from cocal.store.lineage import Source, descent

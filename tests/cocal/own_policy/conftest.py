@@ -2,6 +2,7 @@
 
 import pytest
 
+from dumps import GROUP
 from hand_rows import lines
 from own_rollouts import read_lines, run, write_lines
 
@@ -34,6 +35,13 @@ def decide(tmp_path):
         return done, read_lines(output) if output.exists() else None
 
     return start
+
+
+@pytest.fixture(scope="session")
+def table(own):
+    """The rollouts as a table of one's own, with exact ids."""
+    kept = own.rollouts[["prompt_ids", "response_ids", "correct", "step", "truncated"]].reset_index(drop=True)
+    return kept.assign(question=own.rollouts["question_id"].map(own.texts), group=kept.index // GROUP)
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,11 @@
-"""`cocal decide`: responses chosen from scored lines, questions answered or not, wrong lines named."""
+"""`cocal decide`: responses chosen from scored lines or stopped, questions answered or not, wrong lines named."""
+
+from functools import partial
 
 import numpy as np
 import pytest
 
 from cocal.metrics.choices import candidates, certified
-from cocal.own_policy.scored import Reading, read_scored
 from hand_rows import lines
 from own_rollouts import read_lines
 
@@ -178,10 +179,111 @@ def test_a_response_that_is_not_read_is_told_with_the_remedy(decide, capsys):
     assert f"accuracy of the {'majority vote':<26}  66.7 %" in capsys.readouterr().out
 
 
-def test_prompts_tell_questions_apart_where_there_are_no_ids(tmp_path):
-    rows = [{"prompt": text, "output": "x", "confidence": 0.5, "score": -1.0} for text in ("p", "q", "p")]
-    source = lines(tmp_path / "scored.jsonl", *rows, rows[0] | {"score": 1.0})
-    found = read_scored(source, Reading({}), answers=True)
-    assert found.question.tolist() == [0, 1, 0, 0]
-    assert found.correct.tolist() == [False, False, False, True]
-    assert found.answers == [None] * 4
+EVERY = 4
+
+
+def grown(question, values, tokens=None, correct=None, **more):
+    course = {"every": EVERY, "tokens": tokens or EVERY * len(values) + 2, "values": values}
+    found = {"question_id": question, "response": "x", "confidence": 0.5, "confidence_course": course, **more}
+    return found if correct is None else found | {"correct": correct}
+
+
+def several(name, count, seed):
+    """Two responses to each question, whose chance to be right rises with their lowest confidence; the second is always
+    right and sure of nothing, and does not count."""
+    draw, found = np.random.default_rng(seed), []
+    for k in range(count):
+        values = draw.random(1 + k % 5).round(4).tolist()
+        right = bool(draw.random() < min(values) ** 0.7)
+        found += [grown(f"{name}-{k}", values, correct=right), grown(f"{name}-{k}", [0.0], correct=True)]
+    return found
+
+
+@pytest.fixture
+def stop(decide):
+    return partial(decide, "stop")
+
+
+def test_a_certified_threshold_stops_responses_and_says_what_it_saves(tmp_path, stop, capsys):
+    old, new = several("old", 600, 1), several("new", 300, 2)
+    calibration = lines(tmp_path / "old.jsonl", *old)
+    done, found = stop(new, "--calibration", calibration, "--risk", "0.25", "--delta", "0.2")
+    assert done == 0
+    lowest, theirs = (np.array([min(one["confidence_course"]["values"]) for one in given[::2]]) for given in (new, old))
+    wrong = np.array([not one["correct"] for one in old[::2]])
+    highest = -certified(-theirs, wrong, candidates(-lowest), max_risk=0.25, delta=0.2)
+    assert 0.05 < highest < 0.6
+    expected = []
+    for one in new:
+        places = [k for k, value in enumerate(one["confidence_course"]["values"]) if value <= highest]
+        expected.append(one | {"stopped_at": EVERY * (places[0] + 1) if places else None})
+    assert found == expected
+    stopped = [one for one in expected if one["stopped_at"]]
+    saved = sum(one["confidence_course"]["tokens"] - one["stopped_at"] for one in stopped)
+    share = saved / sum(one["confidence_course"]["tokens"] for one in new)
+    right = sum(one["correct"] for one in stopped)
+    printed = capsys.readouterr().out
+    threshold = float(np.nextafter(highest, 1))
+    assert f"threshold {threshold!r}: responses are stopped" in printed
+    assert f'"confidence_every": {EVERY}, "confidence_stop_below": {threshold!r}' in printed
+    assert "at least 80 %, at most 25 % of stopped responses from this source would have been right" in printed
+    assert f"{len(stopped):,} of 600 responses are stopped, {100 * share:.1f} % of tokens saved" in printed
+    lost = 100 * right / sum(one["correct"] for one in new)
+    assert (
+        f"right among the stopped: {100 * right / len(stopped):.1f} %; of all right responses {lost:.1f} %" in printed
+    )
+    unlabelled = [{k: v for k, v in one.items() if k != "correct"} for one in new]
+    _, later = stop(unlabelled, "--threshold", repr(threshold))
+    assert [one["stopped_at"] for one in later] == [one["stopped_at"] for one in found]
+    assert "right among" not in capsys.readouterr().out
+
+
+def test_where_nothing_is_certified_nothing_is_stopped(tmp_path, stop, capsys):
+    calibration = lines(tmp_path / "old.jsonl", *several("old", 12, 1))
+    _, found = stop(several("new", 9, 2), "--calibration", calibration)
+    assert [one["stopped_at"] for one in found] == [None] * 18
+    assert "No threshold can be certified" in capsys.readouterr().out
+
+
+def test_short_and_sure_responses_are_never_stopped(tmp_path, stop):
+    new = [grown("a", [], tokens=3), grown("b", [1.0, 1.0]), grown("c", [0.3, 0.1])]
+    old = [grown(f"o{k}", [0.3, 0.05], correct=False) for k in range(300)]
+    _, found = stop(new, "--calibration", lines(tmp_path / "old.jsonl", *old))
+    assert [one["stopped_at"] for one in found] == [None, None, 8]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"confidence_course": None}, "is no course of `cocal score --every`"),
+        ({"confidence_course": {"every": 4, "tokens": 9, "values": [0.1, 1.5]}}, "is no course"),
+        ({"confidence_course": {"every": 4, "tokens": 9, "values": [0.1, True]}}, "is no course"),
+        ({"confidence_course": {"every": 0, "tokens": 9, "values": [0.1]}}, "is no course"),
+        ({"confidence_course": {"every": 8, "tokens": 9, "values": [0.1]}}, "after every 8 tokens, but after every 4"),
+        ({"stopped_at": 1}, "there is a field 'stopped_at' already"),
+    ],
+)
+def test_a_course_of_another_form_is_named(tmp_path, stop, capsys, change, message):
+    assert stop([grown("a", [0.5]), grown("b", [0.5, 0.4]) | change], "--threshold", "0.5")[0] == 2
+    error = capsys.readouterr().err
+    assert f"{tmp_path / 'scored.jsonl'}: line 2: " in error
+    assert message in error
+
+
+def test_lines_without_courses_and_files_that_do_not_fit_are_refused(tmp_path, stop, capsys):
+    plain = {k: v for k, v in grown("a", [0.5]).items() if k != "confidence_course"}
+    assert stop([plain], "--threshold", "0.5")[0] == 2
+    assert (
+        "line 1: there is no field 'confidence_course'; add it by `cocal score --every 16`" in capsys.readouterr().err
+    )
+    new, old = several("new", 30, 2), several("old", 30, 1)
+    other = [one | {"confidence_course": one["confidence_course"] | {"every": 2}} for one in old]
+    for given, message in (
+        ([{k: v for k, v in one.items() if k != "correct"} for one in old], "the lines have no labels"),
+        (old + new[:2], "1 of its questions are also in"),
+        (other, "confidences after every 2 tokens, but after every 4 in"),
+    ):
+        assert stop(new, "--calibration", lines(tmp_path / "old.jsonl", *given))[0] == 2
+        assert message in capsys.readouterr().err
+    assert stop(new, "--threshold", "0.5", "--risk", "0.1")[0] == 2
+    assert "leave them out, or --threshold" in capsys.readouterr().err

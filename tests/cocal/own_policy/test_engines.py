@@ -11,7 +11,7 @@ from cocal.errors import ContractError
 from cocal.own_policy.rollouts import experience_of, find
 from cocal.own_policy.states import Encoder
 from dumps import GROUP
-from hand_rows import LINE, lines
+from hand_rows import LINE, lines, noted
 
 WRITERS = {
     "NeMo-RL's JSON lines": lambda own, folder: engine_lines.write_nemo(folder, own.rollouts, 0),
@@ -19,11 +19,6 @@ WRITERS = {
     "AReaL's trajectories": lambda own, folder: engine_lines.write_areal(folder, own.rollouts, own.policy.tokenizer),
     "SkyRL's evaluations": lambda own, folder: engine_lines.write_skyrl(folder, own.rollouts, own.policy.tokenizer),
 }
-
-
-def noted(*places, **mapping) -> tuple[list, list[str]]:
-    notes: Counter = Counter()
-    return list(find(list(places)).samples(mapping, notes)), [note for note in notes if not note.startswith("fields")]
 
 
 def row(**more) -> dict:

@@ -6,7 +6,10 @@ import pytest
 
 from cocal.metrics.calibration import evaluate
 from cocal.metrics.settings import MetricSettings
+from cocal.own_policy.evaluation import draw, read
+from cocal.own_policy.evaluation import report as write
 from cocal.own_policy.quality import measured
+from cocal.own_policy.scored import Reading
 from hand_rows import lines
 from own_rollouts import run
 
@@ -76,3 +79,18 @@ def test_invalid_confidences_count_for_the_accuracy_alone(tmp_path, capsys, repo
     assert "the lines name no question" in capsys.readouterr().out
     assert report({"confidence": None, "correct": True}) == 2
     assert "no response has a valid confidence in 'confidence'; there is nothing to evaluate" in capsys.readouterr().err
+
+
+def test_the_small_print_of_a_report_counts_what_is_drawn(tmp_path):
+    """A question whose responses have no valid confidence is in no curve."""
+    rows = [{"question_id": k // 3, "confidence": k / 60, "correct": k % 4 > 0} for k in range(48)]
+    for row in rows[:6] + rows[9:10]:
+        row["confidence"] = None
+    scored = read(lines(tmp_path / "in.jsonl", *rows), Reading({}))
+    numbers = write(scored, tmp_path / "report")
+    figure = draw(scored, numbers, pd.read_csv(tmp_path / "report/reliability.csv"))
+    said = [text.get_text() for text in figure.texts]
+    assert said == ["in.jsonl: 41 responses to 14 questions"]
+    page = (tmp_path / "report/index.html").read_text()
+    assert "48" in page
+    assert "7 of them have no valid confidence" in page

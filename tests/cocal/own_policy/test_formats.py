@@ -1,8 +1,5 @@
 """Files of rollouts in the formats of many engines: found, read, refused by one sentence, left out and counted."""
 
-from collections import Counter
-
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,17 +9,11 @@ import torch
 import dumps
 from cocal import Companion
 from cocal.errors import ContractError
-from cocal.own_policy.rollouts import experience_of, find
-from cocal.own_policy.states import Encoder
+from cocal.own_policy.rollouts import find
 from cocal.store import write_frame
 from cocal.store.contracts import RESPONSES
-from hand_rows import LINE, SLIME, TEXT, dump, lines, samples
+from hand_rows import LINE, SLIME, dump, lines, noted
 from own_rollouts import read_lines
-
-
-def noted(*places, **mapping) -> tuple[list, list[str]]:
-    notes: Counter = Counter()
-    return list(find(list(places)).samples(mapping, notes)), [note for note in notes if "left out" in note]
 
 
 def _tables(folder, rollouts):
@@ -54,6 +45,8 @@ def test_the_dumps_of_other_engines_are_read(said, tmp_path, capsys, fit, own):
     assert said in printed
     assert "15 groups have 4 responses" in printed
     spec = Companion.from_pretrained(tmp_path / "companion").about.spec
+    wrong = f"{100 * spec.training_error_share:.1f} % of them wrong"
+    assert f"learnt from {spec.training_responses:,} responses, {wrong}; {spec.validation_responses:,} re" in printed
     if "correctness" not in said:  # TRL does not say which responses were cut
         assert spec.training_responses + spec.validation_responses == (~own.rollouts["truncated"]).sum()
     assert spec.steps == 3
@@ -239,14 +232,3 @@ def test_groups_that_a_step_shares_lie_in_any_file(tmp_path):
     first = lines(tmp_path / "part-1.jsonl", LINE | {"group": 5}, LINE | {"group": 6, "correct": False})
     found, _ = noted(first, lines(tmp_path / "part-2.jsonl", LINE | {"group": 6}))
     assert [(sample.step, sample.group) for sample in found] == [(4, 5), (4, 6), (4, 6)]
-
-
-def test_rows_of_any_form_reach_the_companion(tmp_path, own):
-    """Labels in words, chats and ids become one table of experience."""
-    encoder = Encoder(own.policy)
-    rows = [LINE | {"correct": "yes"}, LINE | {"correct": "no", "group": 12}, TEXT | {"correct": "wrong", "step": 3.0}]
-    found = [*samples(lines(tmp_path / "1.jsonl", *rows[:2])), *samples(lines(tmp_path / "2.jsonl", rows[2]))]
-    table = experience_of(iter(found), encoder).rows
-    assert table["correct"].tolist() == [False, True, False]
-    assert table["step"].tolist() == [3, 4, 4]
-    np.testing.assert_array_equal(table["response_ids"][1], LINE["response_ids"])

@@ -97,15 +97,16 @@ def test_what_cannot_be_monitored_is_refused_in_one_sentence(tmp_path, own, sour
 
 
 def test_a_tracker_gets_the_numbers_where_it_is_installed(tmp_path, source, monitor, capsys):
-    try:
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    except ImportError:
-        assert monitor(source, *FAIR, "--report-to", "tensorboard") == 2
-        assert "it is not installed here; pip install tensorboard" in capsys.readouterr().err
-        return
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", exc_type=ImportError)
     assert monitor(source, *FAIR, "--report-to", "tensorboard") == 0
-    events = EventAccumulator(str(next(tmp_path.rglob("events.out.tfevents.*")).parent))
-    events.Reload()
+    found = events.EventAccumulator(str(next(tmp_path.rglob("events.out.tfevents.*")).parent))
+    found.Reload()
     written = pd.read_csv(tmp_path / "monitor.csv").iloc[0]
     for name in ("ece", "auroc", "brier"):
-        assert events.Scalars(f"companion/{name}")[0].value == pytest.approx(written[name], rel=1e-6)
+        assert found.Scalars(f"companion/{name}")[0].value == pytest.approx(written[name], rel=1e-6)
+
+
+def test_a_tracker_that_is_not_installed_is_refused(source, monitor, capsys, monkeypatch):
+    monkeypatch.setattr("accelerate.utils.is_wandb_available", lambda: False)
+    assert monitor(source, *FAIR, "--report-to", "wandb") == 2
+    assert "it is not installed here; pip install wandb" in capsys.readouterr().err

@@ -1,6 +1,5 @@
-"""Prefixes of responses: their states and weights, and what the card says of growing responses."""
+"""Prefixes of responses: their states and weights, what the card says of growing responses, and their courses."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,49 +11,36 @@ from sklearn.linear_model import LogisticRegression
 from cocal import Companion
 from cocal.companion.settings import CompanionSettings
 from cocal.errors import ConfigError
-from cocal.features.extract import inputs_of, token_inputs
-from cocal.features.forward import Prefixes, score
-from cocal.features.store import Layout, open_features
-from cocal.models.loading import Policy
+from cocal.features.extract import token_inputs
+from cocal.features.forward import score
+from cocal.features.store import open_features
 from cocal.own_policy import prefixes, recipes
 from cocal.own_policy.prefixes import Rows, course, drawn
 from cocal.own_policy.recipes import Lesson, _Mlp, choose, folds_of
 from golden import assert_golden
-from own_rollouts import run
+from own_rollouts import read_lines, run
 
-EVERY = 3
-PROMPTS = [[1, 30, 40, 50], [1, 31], [1, 32, 33, 34, 35, 36], [1, 40]]
-RESPONSES = [[60, 61, 62, 63, 64, 65, 2], [70, 2], [80, 81, 82, 83, 84], [90] * 300]
-LENGTHS = [np.array([2, 4, 6]), np.array([], np.int64), np.array([1]), np.array([100, 257, 299])]
+EVERY, STRIDE = 3, 4
+"""Tokens between the prefixes that are learnt from, and between the confidences of a course."""
 
 
-@pytest.mark.parametrize("batches", [[[0, 1, 2, 3]], [[1], [3, 0], [2]]])
-def test_states_of_prefixes_are_those_of_shorter_responses(micro_policy, batches):
-    policy, found = Policy(*micro_policy), {}
-    options = {"layers": (0, 1), "pad": policy.pad}
-    wanted = Prefixes(LENGTHS, lambda row, states, _: found.__setitem__(row, states))
-    of_batches = [np.array(one) for one in batches]
-    with_them = score(policy.model, PROMPTS, RESPONSES, of_batches, prefixes=wanted, **options).features
-    np.testing.assert_array_equal(with_them, score(policy.model, PROMPTS, RESPONSES, of_batches, **options).features)
-    assert [len(found[k]) for k in range(4)] == [3, 0, 1, 3]
-    for k, lengths in enumerate(LENGTHS):
-        for length, states in zip(lengths, found[k], strict=True):
-            (alone,) = score(policy.model, [PROMPTS[k]], [RESPONSES[k][:length]], [np.array([0])], **options).features
-            np.testing.assert_allclose(states, alone, atol=2e-5)
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory, own, mine):
+    """Companions of prefixes with their states, by what they read beside states."""
+    folder = tmp_path_factory.mktemp("grown")
+    words = ("--model", own.checkpoint, "--rollouts", mine, "--seeds", 42, 137, "--passes", 3, "--prefixes", EVERY)
+    for beside in ("nothing", "token-probability"):
+        flags = ("--keep-states", "--states", "float32", "--with", beside, "--output", folder / beside)
+        assert run("fit", *words, *flags) == 0
+    return folder
 
 
-def test_what_is_read_of_prefixes_is_that_of_shorter_responses(micro_policy):
-    """States and token probabilities, which a companion may read beside them."""
-    policy, found, every = Policy(*micro_policy), {}, 2
-    layout = Layout(4, (0, 1), ("last", "mean"), policy.hidden, 4, "float32")
-    whole = inputs_of(policy, layout, PROMPTS, RESPONSES, 4096, True, every, found.__setitem__)
-    np.testing.assert_array_equal(whole, inputs_of(policy, layout, PROMPTS, RESPONSES, 4096, True))
-    assert [len(found[k]) for k in range(4)] == [3, 0, 2, 149]
-    for k, response in enumerate(RESPONSES[:3]):
-        for place, inputs in enumerate(found[k]):
-            shorter = [PROMPTS[k]], [response[: every * (1 + place)]]
-            (alone,) = inputs_of(policy, replace(layout, responses=1), *shorter, 4096, True)
-            np.testing.assert_allclose(inputs, alone, atol=2e-5)
+@pytest.fixture
+def companion(fitted):
+    return fitted / "nothing"
+
+
+def test_token_inputs_of_prefixes_are_those_of_their_tokens():
     logprobs = np.log([0.9, 0.2, 0.4])
     expected = [[0.55, np.log(0.9 * 0.2) / 2, np.log(0.2)], [0.5, np.log(0.9 * 0.2 * 0.4) / 3, np.log(0.2)]]
     np.testing.assert_allclose(token_inputs(logprobs, np.array([2, 3])), expected, rtol=1e-6)
@@ -180,15 +166,6 @@ def test_each_part_has_the_last_prefix_of_each_response_there():
     assert_golden(Path(__file__).with_name("course.txt"), lines)
 
 
-@pytest.fixture(scope="module")
-def companion(tmp_path_factory, own, mine):
-    """Of prefixes, with its states."""
-    folder = tmp_path_factory.mktemp("grown") / "companion"
-    words = ("--model", own.checkpoint, "--rollouts", mine, "--seeds", 42, 137, "--passes", 3, "--keep-states")
-    assert run("fit", *words, "--prefixes", EVERY, "--output", folder) == 0
-    return folder
-
-
 def test_a_companion_says_that_it_has_learnt_from_prefixes_and_how_good_it_is_there(companion, own):
     about = Companion.from_pretrained(companion).about
     assert about.prefixes == EVERY
@@ -224,10 +201,49 @@ def test_what_is_learnt_are_the_states_of_wholes_and_prefixes(companion, own):
     np.testing.assert_allclose(weights["input_mean"][:width], inputs.mean(axis=0), rtol=1e-3, atol=1e-4)
 
 
-def test_prefixes_go_with_the_recipe_best(own, micro_policy, mine, tmp_path, capsys):
-    words = ("fit", "--model", own.checkpoint, "--rollouts", mine, "--output", tmp_path / "companion")
-    for more in (("--recipe", "paper"), ("--target", "group")):
-        assert run(*words, "--prefixes", 3, *more) == 2
-        assert "leave out --with token-probability and --prefixes, or take --recipe best" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match="where the states are read"):
-        Companion.fit(*micro_policy, mine, prefixes=3, states=np.zeros((len(own.rollouts), 64)))
+@pytest.mark.parametrize("seed", [None, 42])
+@pytest.mark.parametrize("beside", ["nothing", "token-probability"])
+def test_a_course_has_the_confidences_of_shorter_responses(own, fitted, micro_policy, seed, beside):
+    """In one call, and in that of each, whatever the batches."""
+    loaded, rows = Companion.from_pretrained(fitted / beside), own.rollouts
+    assert (loaded.about.prefixes, loaded.about.token_probability) == (EVERY, beside != "nothing")
+    prompts, responses = rows["prompt_ids"].tolist(), rows["response_ids"].tolist()
+    responses[4] = responses[4][:2]  # which has no course
+    seed = seed if seed in loaded.about.spec.settings.seeds else None
+    whole, courses = loaded.score(*micro_policy, prompts, responses, seed=seed, every=STRIDE, batch_tokens=300)
+    np.testing.assert_array_equal(whole, loaded.score(*micro_policy, prompts, responses, seed=seed, batch_tokens=300))
+    shorter = [(k, n) for k, one in enumerate(responses) for n in range(STRIDE, len(one), STRIDE)]
+    alone = loaded.score(
+        *micro_policy, [prompts[k] for k, _ in shorter], [responses[k][:n] for k, n in shorter], seed=seed
+    )
+    np.testing.assert_allclose(np.concatenate(courses), alone, atol=1e-5)
+    assert [len(one) for one in courses] == [(len(one) - 1) // STRIDE for one in responses]
+    assert np.ptp(alone) > 0.02
+
+
+def test_the_command_writes_the_course_beside_the_confidence(own, companion, mine, tmp_path, micro_policy):
+    words = ("score", "--companion", companion, "--model", own.checkpoint, mine)
+    assert run(*words, tmp_path / "plain.jsonl") == 0
+    assert run(*words, tmp_path / "course.jsonl", "--every", STRIDE, "--name", "sure") == 0
+    rows = own.rollouts
+    _, courses = Companion.from_pretrained(companion).score(
+        *micro_policy, rows["prompt_ids"].tolist(), rows["response_ids"].tolist(), every=STRIDE
+    )
+    plain, found = read_lines(tmp_path / "plain.jsonl"), read_lines(tmp_path / "course.jsonl")
+    for before, line, length, values in zip(plain, found, rows["length"], courses, strict=True):
+        course = line.pop("sure_course")
+        assert (course["every"], course["tokens"]) == (STRIDE, length)
+        np.testing.assert_allclose(course["values"], values, atol=1e-5)
+        assert line.pop("sure") == before.pop("confidence")
+        assert line == before
+
+
+def test_a_companion_of_whole_responses_has_no_course(own, companion, mine, tmp_path, capsys, micro_policy):
+    words = ("score", "--model", own.checkpoint, mine, tmp_path / "out.jsonl", "--every", STRIDE)
+    assert run(*words, "--companion", own.companion) == 2
+    assert "fit one that has learnt from prefixes, too (cocal fit --prefixes 16)" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="whole responses alone"):
+        Companion.from_pretrained(own.companion).score(*micro_policy, ["1"], ["2"], every=STRIDE)
+    assert run(*words, "--companion", companion, "--engine", "vllm") == 2
+    assert "leave out --engine vllm" in capsys.readouterr().err
+    assert not (tmp_path / "out.jsonl").exists()

@@ -1,6 +1,5 @@
 """Responses to one question stay together, whatever ids their rows state: split, groups, intervals and certificates."""
 
-import json
 from collections import Counter
 
 import numpy as np
@@ -169,22 +168,6 @@ def test_intervals_of_an_evaluation_resample_prompts(tmp_path, capsys):
     assert found["upper"] - found["lower"] == pytest.approx(widths["sane"], rel=0.2)
 
 
-def test_a_certificate_counts_prompts(tmp_path, capsys):
-    """Eight responses to each of few questions certify nothing, by whatever ids; ids of rows would."""
-    new = lines(tmp_path / "new.jsonl", *scored(20, 8, 4, lambda q, r: f"n{q}", "new"))
-    outcomes = {}
-    for kind, ids in {"sane": lambda q, r: f"q{q}", "rows": lambda q, r: f"r{r}"}.items():
-        old = scored(12, 8, 3, ids)
-        for one in old:
-            one["correct"] = True
-        path = lines(tmp_path / f"{kind}.jsonl", *old)
-        words = ("decide", "abstain", new, "--calibration", path, "--output", tmp_path / f"{kind}.out")
-        assert run(*words, "--max-risk", "0.1") == 0
-        outcomes[kind] = [line["decision"] for line in read_lines(tmp_path / f"{kind}.out")]
-        assert "No threshold can be certified" in capsys.readouterr().out
-    assert outcomes["sane"] == outcomes["rows"] == ["abstain"] * 20
-
-
 def test_a_calibration_with_the_prompts_of_the_decided_file_is_refused(tmp_path, capsys):
     new = lines(tmp_path / "new.jsonl", *scored(20, 8, 4, lambda q, r: f"n{r}"))
     old = lines(tmp_path / "old.jsonl", *scored(9, 8, 3, lambda q, r: f"o{r}"))
@@ -194,10 +177,3 @@ def test_a_calibration_with_the_prompts_of_the_decided_file_is_refused(tmp_path,
     assert not (tmp_path / "out.jsonl").exists()
     other = lines(tmp_path / "other.jsonl", *scored(9, 8, 3, lambda q, r: f"n{r}", "other"))
     assert run("decide", "abstain", new, "--calibration", other, "--output", tmp_path / "out.jsonl") == 0
-
-
-def test_a_vote_counts_the_responses_to_a_prompt(tmp_path):
-    given = scored(6, 5, 1, lambda q, r: r, response="\\boxed{4}")
-    path = lines(tmp_path / "scored.jsonl", *given)
-    assert run("decide", "vote", path, "--output", tmp_path / "out.jsonl", "--resamples", "20") == 0
-    assert [json.loads(json.dumps(line["responses"])) for line in read_lines(tmp_path / "out.jsonl")] == [5] * 6

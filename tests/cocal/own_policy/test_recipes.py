@@ -8,7 +8,6 @@ import torch
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from cocal import Companion
-from cocal.companion.model import CompanionMLP
 from cocal.companion.settings import CompanionSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import score as passes
@@ -178,11 +177,8 @@ def test_token_probability_that_ranks_better_is_told(both):
     assert "--with token-probability" not in with_tokens.in_words()
 
 
-def test_the_metrics_of_the_card_are_those_of_the_out_of_fold_confidences(micro_policy, own):
+def test_the_metrics_of_the_card_are_those_of_the_out_of_fold_confidences(micro_policy, table):
     """Recomputed from the recipe itself on the states that the fit has read."""
-    table = own.rollouts[["prompt_ids", "response_ids", "correct", "step", "truncated"]].assign(
-        question=own.rollouts["question_id"].map(own.texts)
-    )
     draw = np.random.default_rng(5)
     states = draw.normal(size=(len(table), 64)).astype(np.float32)
     states[:, 3] += 2 * table["correct"].to_numpy()
@@ -222,6 +218,8 @@ def test_wishes_that_do_not_go_together_are_refused(micro_policy, own, mine):
         ({"token_probability": True, "states": states}, "where the states are read by `cocal fit`"),
         ({"recipe": "best", "settings": CompanionSettings()}, "recipe best learns correctness"),
         ({"recipe": "paper", "token_probability": True}, "inputs of the recipe best"),
+        ({"prefixes": 3, "states": states}, "where the states are read by `cocal fit`"),
+        ({"recipe": "paper", "prefixes": 3}, "and --prefixes, or take --recipe best"),
     ):
         with pytest.raises(ConfigError, match=words):
             Companion.fit(*micro_policy, mine, **options)
@@ -255,10 +253,6 @@ def test_one_of_states_alone_lies_beside_it_for_vllm(both, tmp_path):
     states.save_pretrained(tmp_path)
     assert not (tmp_path / "states-alone").exists()
     assert Companion(*read_for_vllm(str(tmp_path), {})).identity() == states.identity()
-
-
-def test_a_module_without_standardisation_has_no_such_weights():
-    assert "input_mean" not in CompanionMLP(4, (3,), (1,), 1).state_dict()
 
 
 def test_kept_states_are_read_once(tmp_path, own, monkeypatch):

@@ -1,6 +1,8 @@
 """`cocal fit` and `cocal score` as the owner of a policy types them: from verl's lines to confidences."""
 
 import json
+import os
+import re
 import shlex
 import tracemalloc
 from collections import Counter
@@ -147,32 +149,26 @@ def test_thinking_mode_goes_from_the_fit_to_the_scores(tmp_path, own, source, fi
     """Chats are rendered as ids of the same template would be, in the mode that the fit was told."""
     model = own_copy(own.checkpoint, tmp_path / "model")
     CHANGES["template"](model, source)
-    tokenizer = load_tokenizer(model)
-    files = {"thinking": [], "plain": [], "chats": []}
+    tokenizer, files = load_tokenizer(model), {"thinking": [], "plain": [], "chats": []}
     for line in read_lines(source):
-        chat = [{"role": "user", "content": line["prompt"]}]
-        rest = {name: line[name] for name in ("response_ids", "correct", "step", "truncated", "question_id")}
-        files["chats"].append({"messages": chat, **rest})
+        chat = [{"role": "user", "content": line.pop("prompt")}]
+        line.pop("prompt_ids")
+        files["chats"].append({"messages": chat, **line})
         for name in ("thinking", "plain"):
             options = {"add_generation_prompt": True, "return_dict": False, "enable_thinking": name == "thinking"}
-            ids = tokenizer.apply_chat_template(chat, **options)
-            files[name].append({"prompt": line["prompt"], "prompt_ids": ids, **rest})
+            files[name].append({"prompt_ids": tokenizer.apply_chat_template(chat, **options), **line})
     paths = {name: lines(tmp_path / f"{name}.jsonl", *given) for name, given in files.items()}
-
-    def weights(name, *flags):
-        to = f"{name}{len(flags)}"
-        assert fit(paths[name], "--model", model, *flags, to=to) == 0
-        return (tmp_path / to / "model.safetensors").read_bytes()
-
-    assert weights("chats", "--thinking") == weights("thinking") != weights("plain") == weights("chats")
-
-    def confidences(name, companion):
-        assert own.score(paths[name], tmp_path / "out.jsonl", model=model, companion=tmp_path / companion) == 0
-        return np.array([line["confidence"] for line in read_lines(tmp_path / "out.jsonl")])
-
-    np.testing.assert_array_equal(confidences("chats", "chats1"), confidences("thinking", "chats1"))
-    np.testing.assert_array_equal(confidences("chats", "chats0"), confidences("plain", "chats0"))
-    assert (confidences("plain", "chats1") != confidences("thinking", "chats1")).mean() > 0.9
+    companion, found = tmp_path / "companion", {}
+    assert fit(paths["chats"], "--model", model, "--thinking") == 0
+    for name, path in paths.items():
+        assert own.score(path, tmp_path / "out.jsonl", model=model, companion=companion) == 0
+        found[name] = np.array([line["confidence"] for line in read_lines(tmp_path / "out.jsonl")])
+    np.testing.assert_array_equal(found["chats"], found["thinking"])
+    assert (found["plain"] != found["thinking"]).mean() > 0.9
+    weights = (companion / "model.safetensors").read_bytes()
+    for name in ("thinking", "plain"):
+        assert fit(paths[name], "--model", model, to=name) == 0
+        assert ((tmp_path / name / "model.safetensors").read_bytes() == weights) is (name == "thinking")
 
 
 @pytest.mark.slow
@@ -245,10 +241,11 @@ def test_responses_unlike_those_that_were_learnt_from_are_told(tmp_path, capsys,
     ) in capsys.readouterr().out
 
 
-def test_a_scored_file_is_not_scored_again(tmp_path, capsys, score, own):
-    source = write_lines(tmp_path / "in.jsonl", own.rollouts, own.texts, confidence=[0.5] * len(own.rollouts))
+@pytest.mark.parametrize("field", ["confidence", "confidence_course"])
+def test_a_scored_file_is_not_scored_again(tmp_path, capsys, score, own, field):
+    source = write_lines(tmp_path / "in.jsonl", own.rollouts, own.texts, **{field: [0.5] * len(own.rollouts)})
     assert score(source) == 2
-    said = "line 1: there is a field 'confidence' already; give the confidences another name (--name)"
+    said = f"line 1: there is a field {field!r} already; give the confidences another name (--name)"
     assert said in capsys.readouterr().err
     assert score(source, "--name", "companion") == 0
 
@@ -266,3 +263,71 @@ def test_a_command_of_one_s_own_takes_the_precision_of_the_weights(micro_checkpo
         monkeypatch.delenv(name)
     assert loaded(stored) == (torch.bfloat16 if computes_bfloat16() else torch.float32)
     assert loaded(stored, "float32") == loaded(micro_checkpoint) == torch.float32
+
+
+@pytest.fixture
+def killed(tmp_path, own, monkeypatch):
+    """A run of five blocks that is killed in the third: its command, its input and the sizes of later blocks."""
+    monkeypatch.setattr(states, "BLOCK", 7)
+    monkeypatch.setattr(scoring, "ROWS", 14)
+    source = write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts)
+    command = ("score", "--companion", own.companion, "--model", own.checkpoint, source)
+    seen = killed_at(monkeypatch, Companion, "score_encoded", 3, 2)
+    with pytest.raises(KeyboardInterrupt):
+        run(*command, tmp_path / "out.jsonl")
+
+    return command, source, seen
+
+
+def other_digit(kept):
+    kept[16] = re.sub(rb'("confidence": 0[.]..)(.)', lambda m: m[1] + (b"7" if m[2] != b"7" else b"1"), kept[16])
+
+
+def changed_input(kept, source):
+    """The first line of the second block gets other response ids; size and time stay."""
+    state = source.stat()
+    text = source.read_text().splitlines(keepends=True)
+    row = json.loads(text[14])
+    row["response_ids"][0], row["response_ids"][1] = row["response_ids"][1], row["response_ids"][0]
+    text[14] = json.dumps(row, ensure_ascii=False) + "\n"
+    source.write_text("".join(text))
+    os.utime(source, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert source.stat().st_size == state.st_size
+
+
+DAMAGES = {
+    "nothing": (lambda lines: None, 3),
+    "a digit": (other_digit, 4),
+    "two lines exchanged": (lambda lines: lines.__setitem__(slice(2, 4), lines[2:4][::-1]), 5),
+    "two blocks exchanged": (lambda lines: lines.__setitem__(slice(0, 28), lines[14:28] + lines[:14]), 5),
+    "an empty line": (lambda lines: lines.insert(20, b"\n"), 4),
+    "a line less": (lambda lines: lines.pop(3), 5),
+    "an empty line for a line": (lambda lines: lines.__setitem__(27, b"\n"), 4),
+    "another field": (lambda lines: lines.__setitem__(5, lines[5].replace(b'"given"', b'"taken"')), 5),
+    "all lines gone": (lambda lines: lines.clear(), 5),
+    "the input": (changed_input, 4),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_kept_blocks_that_have_changed_are_scored_again(tmp_path, killed, damage):
+    change, blocks = DAMAGES[damage]
+    command, source, seen = killed
+    kept = tmp_path / ".out.jsonl.score/scored.jsonl"
+    found = kept.read_bytes().splitlines(keepends=True)
+    assert len(found) == 28
+    change(found, source) if damage == "the input" else change(found)
+    kept.write_bytes(b"".join(found))
+    assert run(*command, tmp_path / "out.jsonl") == 0
+    assert seen[3:] == [14, 14, 14, 14, 4][-blocks:]
+    assert run(*command, tmp_path / "again.jsonl") == 0
+    assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "again.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["blocks.sha256", "scored.jsonl"])
+def test_blocks_without_a_digest_are_scored_again(tmp_path, killed, name):
+    command, source, seen = killed
+    (tmp_path / ".out.jsonl.score" / name).unlink()
+    assert run(*command, tmp_path / "out.jsonl") == 0
+    assert seen[3:] == [14, 14, 14, 14, 4]
+    assert len(read_lines(tmp_path / "out.jsonl")) == len(read_lines(source))

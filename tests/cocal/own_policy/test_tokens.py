@@ -1,11 +1,12 @@
-"""The tokens of a response: its end by the template, what was cut, padding, and chats as templates of many models write
-them."""
+"""Token ids of prompts and responses: ends by the template, what was cut, padding, chats as templates of many models
+write them; rows that the model cannot have read are refused, odd ones warned of."""
 
 import json
 import os
 import re
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tokenizers.processors import TemplateProcessing
@@ -23,6 +24,9 @@ from own_rollouts import SMALL, read_lines, run
 TEMPLATES = json.loads(Path(__file__).with_name("templates.json").read_text(encoding="utf-8"))
 """The tokenizer's end and beginning, the template, and the token that ends a turn."""
 CHATML = TEMPLATES["Qwen"][2]
+TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.role }}: {{ m.content }}\n{% endfor %}answer:"
+ASKED = "What is 12 plus 7, dear model?"
+CHAT = [{"role": "user", "content": ASKED}]
 NAMES = re.compile(r"<\|[a-z_]+\|>|</?s>|\[gMASK\]|<sop>|<(?:bos|eos|start_of_turn|end_of_turn)>")
 
 
@@ -31,29 +35,34 @@ def spoken(micro_checkpoint, tmp_path):
     """A vocabulary whose tokenizer has the template of a model, and the tokens in it."""
 
     def make(name, template=None, ends=(), pad=None):
-        tokenizer = load_policy(
-            own_copy(micro_checkpoint, tmp_path / f"{name}-{len(list(tmp_path.iterdir()))}")
-        ).tokenizer
+        folder = own_copy(micro_checkpoint, tmp_path / f"{name}-{len(list(tmp_path.iterdir()))}")
+        tokenizer = load_policy(folder).tokenizer
         eos, bos, written, _ = TEMPLATES[name]
         tokenizer.chat_template = template or written
         tokens = sorted({*NAMES.findall(written), "<|user|>", "<|assistant|>", "<think>", "</think>"})
         tokenizer.add_special_tokens({"additional_special_tokens": [one for one in tokens if "think" not in one]})
         tokenizer.add_tokens(["<think>", "</think>"])
-        tokenizer.add_special_tokens(
-            {"eos_token": eos, "pad_token": pad or "<|pad|>"} | ({"bos_token": bos} if bos else {})
-        )
+        named = {"eos_token": eos, "pad_token": pad or "<|pad|>"} | ({"bos_token": bos} if bos else {})
+        tokenizer.add_special_tokens(named)
         ids = tokenizer.convert_tokens_to_ids([*ends, eos])
         return Vocabulary(tokenizer, len(tokenizer), frozenset(ids))
 
     return make
 
 
+@pytest.fixture
+def encoder(own):
+    """An encoder whose template refuses a chat of one word."""
+    template = "{% if messages[0].content == 'no' %}{{ raise_exception('never no') }}{% endif %}" + TEMPLATE
+    return Encoder(own.policy, template=template)
+
+
+def rows(*lines):
+    return [Fields.of(one, {}, "row", ("prompt", "response")).sample(one, f"row {k}") for k, one in enumerate(lines)]
+
+
 def encoded(vocabulary, *lines, **options):
-    encoder = Encoder(vocabulary, **options)
-    fields = [
-        Fields.of(line, {}, "row", ("prompt", "response")).sample(line, f"row {k}") for k, line in enumerate(lines)
-    ]
-    return encoder.encode(fields)
+    return Encoder(vocabulary, **options).encode(rows(*lines))
 
 
 def text(vocabulary, ids):
@@ -104,12 +113,8 @@ def test_texts_that_carry_their_end_tell_which_were_cut(spoken):
     given = ["It is 13.<|im_end|>", "It is", "13<|im_end|>\n", "so 13<|im_end|><|endoftext|><|endoftext|>"]
     lines = [{"prompt": "4 + 9?", "response": one} for one in given]
     found = encoded(vocabulary, *lines)
-    assert [text(vocabulary, one.response) for one in found] == [
-        "It is 13.<|im_end|>",
-        "It is",
-        "13<|im_end|>",
-        "so 13<|im_end|>",
-    ]
+    wrote = ["It is 13.<|im_end|>", "It is", "13<|im_end|>", "so 13<|im_end|>"]
+    assert [text(vocabulary, one.response) for one in found] == wrote
     assert [(one.truncated, one.told) for one in found] == [(False, True), (True, True), (False, True), (False, True)]
     (alone,) = encoded(vocabulary, lines[1])
     assert (text(vocabulary, alone.response), alone.truncated, alone.told) == ("It is<|im_end|>", False, False)
@@ -141,12 +146,8 @@ def test_padding_is_taken_from_ids_by_its_pattern(spoken, prompt, response, cut,
     names = {"B": "<|im_start|>", "P": "<|pad|>", "E": "<|endoftext|>", "T": "<|im_end|>"}
     ids = {one: vocabulary.tokenizer.convert_tokens_to_ids(token) for one, token in names.items()}
     ids |= {one: 40 + place for place, one in enumerate("xyzwn")}
-    line = {
-        "prompt_ids": [ids[one] for one in prompt],
-        "response_ids": [ids[one] for one in response],
-        "truncated": cut,
-    }
-    (found,) = encoded(vocabulary, line)
+    given = {"prompt_ids": [ids[one] for one in prompt], "response_ids": [ids[one] for one in response]}
+    (found,) = encoded(vocabulary, given | {"truncated": cut})
     assert found.prompt.tolist() == [ids[one] for one in read]
     assert found.response.tolist() == [ids[one] for one in wrote]
     assert found.truncated == (wrote[-1] not in "ET")
@@ -257,9 +258,7 @@ def test_chats_with_examples_are_restored_as_they_were(spoken, name):
     shots = [("user", "4 + 9?"), ("assistant", "13"), ("user", "1 + 1?"), ("assistant", "2"), ("user", "2 + 3?")]
     for turns in (shots[4:], shots[2:], shots):
         chat = [{"role": role, "content": content} for role, content in turns]
-        ids = tokenizer(
-            tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False), add_special_tokens=False
-        )["input_ids"]
+        ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
         line = {"input": tokenizer.decode(ids, skip_special_tokens=True), "output": "5", "score": 1}
         (found,) = encoded(vocabulary, line, thinking=True)
         assert (found.origin, found.prompt.tolist()) == ("restored", ids)
@@ -276,17 +275,10 @@ def test_a_beginning_is_not_doubled(spoken, own):
         assert found.prompt.tolist().count(begin[1]) == 1
 
 
-STRANGE = [
-    "<｜User｜>2?",
-    "[INST] 2? [/INST]",
-    "<s>2?",
-    "<<SYS>>Add.<</SYS>>2?",
-    "[gMASK]<sop>2?",
-    "<｜begin▁of▁sentence｜>2?",
-]
+STRANGE = ["<｜User｜>", "[INST] 2? [/INST]", "<s>", "<<SYS>>Add.<</SYS>>", "[gMASK]<sop>", "<｜begin▁of▁sentence｜>"]
 
 
-@pytest.mark.parametrize("prompt", STRANGE)
+@pytest.mark.parametrize("prompt", [f"{one}2?" for one in STRANGE])
 def test_markers_of_other_models_are_told(spoken, caplog, prompt):
     encoded(spoken("Gemma"), {"prompt": "x [y] <z> 2?", "response": "2"}, {"prompt": prompt, "response": "2"})
     assert "row 1: the text has the chat marker" in caplog.text
@@ -315,5 +307,53 @@ def test_thoughts_in_a_mode_without_them_are_told(spoken, caplog):
     encoded(spoken("Gemma"), thought)  # knows no modes
     assert caplog.text == ""
     encoded(vocabulary, {"prompt": "2?", "response": "2"}, thought)
-    assert "row 1: the response thinks, but the prompt is put into the template without thinking" in caplog.text
+    assert "row 1: the response thinks, but the prompt is rendered without thinking" in caplog.text
     assert "fit the companion with --thinking" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            {"messages": [*CHAT, {"role": "assistant", "content": "19"}], "response": "19"},
+            "the chat ends with the assistant's reply; give the messages before it as the prompt",
+        ),
+        ({"messages": [{"role": "user", "content": "no"}], "response": "19"}, "refuses the chat (never no)"),
+        (
+            {"prompt_ids": [5, 384], "response_ids": [6, 2]},
+            "prompt token 1 is 384, outside the model's vocabulary of 384",
+        ),
+    ],
+)
+def test_a_row_that_the_model_cannot_have_read_is_refused(own, encoder, line, message):
+    with pytest.raises(ContractError, match=re.escape(f"row 1: {message}" if "refuses" not in message else message)):
+        encoder.encode(rows({"prompt": "1?", "response": "1"}, line))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"prompt": ASKED, "response": f"{ASKED} It is 19."}, "the whole prompt stands again in the response"),
+        ({"prompt": ASKED, "response": f"user\n{ASKED}\nassistant\n19"}, "the whole prompt stands again"),
+        ({"messages": CHAT, "response": f"{ASKED} It is 19."}, "the whole prompt stands again in the response"),
+        ({"prompt_ids": [5, 6, 7, 8, 9], "response_ids": [5, 6, 7, 8, 9, 2]}, "the whole prompt stands again"),
+        ({"prompt": "1?", "response": "1<|eot_id|>"}, "the chat marker <|eot_id|>, which this model's tokenizer"),
+        ({"prompt": "<start_of_turn>user 1?", "response": "1"}, "the chat marker <start_of_turn>, which this model's"),
+    ],
+)
+def test_a_row_that_was_hardly_meant_so_is_warned_of(encoder, caplog, line, message):
+    good = [{"prompt": "1?", "response": "1? 1"}, {"prompt": ASKED, "response": "19 of those <|im_end|>"}]
+    good += [{"prompt_ids": [5, 6], "response_ids": [5, 6, 2]}, {"prompt": "a <|b| c", "response": "x < y > z"}]
+    encoder.encode(rows(*good))
+    assert caplog.text == ""
+    encoder.encode(rows(*good, line, line))
+    assert "row 4: " in caplog.text
+    assert message in caplog.text
+    assert " 2 of 6 rows" in caplog.text
+
+
+def test_another_tokenizer_than_the_model_s_is_warned_of(own, caplog):
+    for size, strange in ((384, False), (400, False), (383, True), (500, True)):
+        caplog.clear()
+        Encoder(SimpleNamespace(tokenizer=own.policy.tokenizer, vocabulary=size, ends=frozenset({2})))
+        assert (f"the tokenizer has 384 tokens, but the model's embedding has {size} rows" in caplog.text) == strange

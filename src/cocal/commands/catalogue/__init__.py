@@ -1,5 +1,4 @@
-"""All commands with their flags, as data, and the names of the functions that do their work. The module of such a
-function is imported when the flags are known to be right."""
+"""All commands with their flags, and the names of the functions that do their work, which are imported later."""
 
 from collections.abc import Mapping
 from importlib import import_module

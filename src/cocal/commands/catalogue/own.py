@@ -19,23 +19,19 @@ def _is_monitor(file: Path) -> bool:
 
 _COMPANION = required("--companion COMPANION", "its folder, or its name on the Hub")
 _TARGET = flag("--target", "which members (default: binary if there are any)", choices=["binary", "group"])
-_BATCH_TOKENS = flag(
-    "--batch-tokens",
-    "tokens in one forward pass (default: 4096 on a processor, 16384 on a GPU or with portable numerics)",
-    type=flags.COUNT,
+_BATCH = "tokens in one forward pass (default: 4096 on a processor, 16384 on a GPU or with portable numerics)"
+_BFLOAT16 = "bfloat16 on a GPU, and where its weights are stored so and the processor has instructions for it"
+_PASSES = (
+    flag(
+        "--precision",
+        f"number format of the model's passes (default: {_BFLOAT16}; otherwise float32)",
+        default="auto",
+        choices=["auto", "float32", "bfloat16"],
+    ),
+    flags.NUMERICS,
+    flag("--batch-tokens", _BATCH, type=flags.COUNT),
 )
-_PRECISION = flag(
-    "--precision",
-    "number format of the model's passes (default: bfloat16 on a GPU, and where its weights are stored so and the "
-    "processor has instructions for it; otherwise float32)",
-    default="auto",
-    choices=["auto", "float32", "bfloat16"],
-)
-_ADAPTER = flag(
-    "--adapter FOLDER",
-    "adapter (LoRA) that PEFT has trained on the model, which is merged into it in memory",
-    type=Path,
-)
+_ADAPTER = flag("--adapter FOLDER", "adapter (LoRA) that PEFT has trained on the model, merged in memory", type=Path)
 _CORRECT_ABOVE = flag("--correct-above X", "a reward above X is a correct response", type=flags.FINITE)
 _SCORED = (
     fields("such as correct=acc, reward=score or question_id=id"),
@@ -50,9 +46,7 @@ _DECIDED = (
     *_SCORED,
 )
 _CHOSEN = (
-    flag(
-        "--answer FIELD", "field of the response's answer, or `boxed`: its last box (default: `answer`, else `boxed`)"
-    ),
+    flag("--answer FIELD", "field of the answer, or `boxed`: the last box (default: `answer`, else `boxed`)"),
     flag(
         "--domain",
         "how equal answers are found: by the verifier of mathematics, or by exact match",
@@ -61,14 +55,10 @@ _CHOSEN = (
     ),
     _RESAMPLES,
 )
+_CALIBRATION = flag("--calibration LABELLED", "scored lines with labels, others", type=Path)
+_THRESHOLD = flag("--threshold T", "a threshold that was certified earlier", type=flags.SHARE)
 _CERTIFIED = (
-    Either(
-        (
-            flag("--calibration LABELLED", "scored lines with labels, others", type=Path),
-            flag("--threshold T", "a threshold that was certified earlier", type=flags.SHARE),
-        ),
-        required=True,
-    ),
+    Either((_CALIBRATION, _THRESHOLD), required=True),
     flag("--delta", "chance that the bound fails (default: 0.1)", type=flags.CHANCE),
 )
 _WAYS = {
@@ -89,11 +79,7 @@ probability of at least 1 - DELTA over the calibration questions, a new question
 with a probability of at most RISK. This holds for any confidences, as long as calibration and new questions are
 independent draws from one distribution, each with one decided response; further responses to a question count for
 nothing.""",
-        (
-            *_DECIDED,
-            *_CERTIFIED,
-            flag("--max-risk RISK", "bound of the risk (default: 0.1)", type=flags.CHANCE),
-        ),
+        (*_DECIDED, *_CERTIFIED, flag("--max-risk RISK", "bound of the risk (default: 0.1)", type=flags.CHANCE)),
     ),
     "stop": Command(
         """\
@@ -125,7 +111,7 @@ _FIT = (
     fields("such as response=text, correct=acc, reward=my_reward"),
     flag(
         "--correct-above X",
-        "a reward above X is a correct response (default: rewards are 0 and 1, or -1 and 1)",
+        "a reward above X is correct (default: rewards are 0 and 1, or -1 and 1)",
         type=flags.FINITE,
     ),
     flag(
@@ -179,22 +165,15 @@ _FIT = (
     flag("--keep-states", "keep the states in the companion's folder, for a quick second fit", action="store_true"),
     flag(
         "--widths",
-        "widths of the hidden layers (default: with the recipe best 32 16 and 128 64, with the paper's 2048 1024 512 "
-        "256)",
+        "hidden layers (default: with the recipe best 32 16 and 128 64, with the paper's 2048 1024 512 256)",
         nargs="+",
         type=flags.COUNT,
     ),
-    flag(
-        "--passes",
-        "bound of the passes over the rollouts (default: 30 with the recipe best, 10 with the paper's)",
-        type=flags.COUNT,
-    ),
+    flag("--passes", "bound of the passes (default: 30 with the recipe best, 10 with the paper's)", type=flags.COUNT),
     flag("--layer", "zero-based index of the block to read (default: the last one)", type=flags.INDEX),
     flag("--license NAME", "licence of the companion by the Hub's name for it, such as apache-2.0, for its card"),
     flag("--states", "number format of the hidden states", default="bfloat16", choices=["bfloat16", "float32"]),
-    _PRECISION,
-    flags.NUMERICS,
-    _BATCH_TOKENS,
+    *_PASSES,
 )
 _SCORE = (
     _COMPANION,
@@ -207,11 +186,7 @@ _SCORE = (
     flag("--name FIELD", "name of the new field", type=flags.NEW_FIELD, default="confidence"),
     _TARGET,
     flag("--seed", "the member of one seed alone (default: the mean over all seeds)", type=int),
-    flag(
-        "--every TOKENS",
-        "also writes the confidences after every so many tokens, as a field `confidence_course`",
-        type=flags.COUNT,
-    ),
+    flag("--every TOKENS", "also `confidence_course`, confidences after every so many tokens", type=flags.COUNT),
     flag(
         "--max-response-length TOKENS",
         "responses of so many tokens count as cut, where they do not say so (default: as in `cocal fit`)",
@@ -219,14 +194,11 @@ _SCORE = (
     ),
     flag(
         "--engine",
-        "what reads the responses: passes of transformers, or vLLM, in its own precision and batches (default: "
-        "transformers)",
-        choices=["transformers", "vllm"],
+        "passes of transformers (default), or vLLM in its own precision and batches, read the responses",
         default="transformers",
+        choices=["transformers", "vllm"],
     ),
-    _PRECISION,
-    flags.NUMERICS,
-    _BATCH_TOKENS,
+    *_PASSES,
 )
 _SERVE = (
     _COMPANION,
@@ -260,9 +232,7 @@ _MONITOR = (
     _TARGET,
     flag("--report-to", "also writes the numbers there, where it is installed", choices=["tensorboard", "wandb"]),
     _RESAMPLES,
-    _PRECISION,
-    flags.NUMERICS,
-    _BATCH_TOKENS,
+    *_PASSES,
 )
 
 OWN = {
