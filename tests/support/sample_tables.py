@@ -2,9 +2,8 @@
 
 import xarray as xr
 
-from cocal_study.exhibits import cost, pre_generation, time_to_confidence, token_aggregation
+from cocal_study.exhibits import cost, main, pre_generation, time_to_confidence, token_aggregation
 from cocal_study.exhibits.base.exhibit import CurvesLayout
-from cocal_study.exhibits.typesetting.accuracy import AccuracyLayout
 from cocal_study.planning.costs import Cost, Latency
 from coded_inputs import coded_cube
 from sample_predictions import METHODS
@@ -22,7 +21,7 @@ TIMES = {
 """Label, milliseconds before and seconds after the response; published with two decimals, ratios from more."""
 
 
-def accuracy_layout(*datasets: str, **changes) -> AccuracyLayout:
+def accuracy_layout(*datasets: str, **changes) -> main.Layout:
     """The main table of the sample on these sets."""
     content = {
         **BACKBONE,
@@ -30,7 +29,7 @@ def accuracy_layout(*datasets: str, **changes) -> AccuracyLayout:
         "methods": list(METHODS),
         "highlight": "cocal-binary",
     }
-    return AccuracyLayout(**(content | changes))
+    return main.Layout(**(content | changes))
 
 
 def curves_layout(methods, steps, **changes) -> CurvesLayout:

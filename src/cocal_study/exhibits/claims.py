@@ -24,12 +24,16 @@ from cocal_study.evidence.verdicts import (
 )
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_inputs, claims_layout, judged
-from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
+from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Line, block_of
 from cocal_study.exhibits.typesetting.wording import DEGENERATE, listed, signed
 from cocal_study.planning.plan import has_methods
 
 Layout = ClaimsLayout
 prepare = judged
+ByPlace = Mapping[tuple[str, str, str], Any]
+"""Verdicts by claim, source and score."""
+Claims = tuple[str, Sequence[Claim]]
+"""The name of a family, and its claims."""
 _PER_FLOAT = 36
 """Most lines of a float, so that it fits its page."""
 _RULE = (
@@ -111,25 +115,22 @@ def margin_text(row: Any) -> str:
 
 
 def _summary(verdicts: pd.Series) -> str:
-    """The number of families with each verdict, in words."""
     found = sorted(Counter(verdicts).items(), key=lambda one: (one[0] == NOT_ASSESSABLE, -one[1], one[0]))
     return listed([f'{count} "{verdict}"' for verdict, count in found])
 
 
-def _families(ledger: Sequence[Claim]) -> list[tuple[str, list[Claim]]]:
+def _families(ledger: Sequence[Claim]) -> list[Claims]:
     """The claims by families in the order of their first members, then single claims, and costs."""
+    last = ("Claims that nothing restates", _COSTS)
     groups: dict[str, list[Claim]] = {}
     for claim in ledger:
-        name = claim.family or "Claims that nothing restates"
-        name = _COSTS if is_measured(claim) else name
-        groups.setdefault(name, []).append(claim)
-    last = ("Claims that nothing restates", _COSTS)
+        groups.setdefault(_COSTS if is_measured(claim) else claim.family or last[0], []).append(claim)
     return sorted(groups.items(), key=lambda one: last.index(one[0]) if one[0] in last else -1)
 
 
-def _parts(groups: Sequence[tuple[str, list[Claim]]]) -> list[list[tuple[str, list[Claim]]]]:
+def _parts(groups: Sequence[Claims]) -> list[list[Claims]]:
     """The groups of each float: whole ones as long as they fit, and longer ones in pieces."""
-    parts: list[list[tuple[str, list[Claim]]]] = [[]]
+    parts: list[list[Claims]] = [[]]
     for name, claims in groups:
         for start in range(0, len(claims), _PER_FLOAT - 2):
             some = claims[start : start + _PER_FLOAT - 2]
@@ -139,41 +140,28 @@ def _parts(groups: Sequence[tuple[str, list[Claim]]]) -> list[list[tuple[str, li
     return parts
 
 
-def _block(
-    groups: Sequence[tuple[str, list[Claim]]],
-    by_place: Mapping[tuple[str, str, str], Any],
-    model: bool,
-    scores: Sequence[str] = (),
-) -> Block:
+def _block(groups: Sequence[Claims], by_place: ByPlace, model: bool, scores: Sequence[str] = ()) -> Block:
     """Verdicts of each claim, with those of a study of a language model if there is one, and those of this study with
     each of the proper scores."""
 
-    def row(claim: Claim) -> Row:
+    def row(claim: Claim) -> Line:
         paper, study, replicates = (by_place[claim.id, source, ""] for source in (PAPER, STUDY, REPLICATES))
         close = " <" if paper.reason and paper.verdict != NOT_ASSESSABLE else ""
         scored = [by_place.get((claim.id, STUDY, score)) for score in scores]
-        return Row(
-            claim.title,
-            (
-                _verdict(paper.verdict, close),
-                _verdict(replicates.verdict, chance="at chance" in replicates.reason),
-                Cell(_excluded(replicates)),
-                _verdict(study.verdict, chance="at chance" in study.reason),
-                Cell(margin_text(study) or UNDEFINED),
-                Cell(_excluded(study)),
-                *([_verdict(by_place[claim.id, LANGUAGE_MODEL, ""].verdict)] if model else []),
-                *(_verdict(one.verdict) if one else Cell(UNDEFINED) for one in scored),
-            ),
+        return claim.title, (
+            _verdict(paper.verdict, close),
+            _verdict(replicates.verdict, chance="at chance" in replicates.reason),
+            _excluded(replicates),
+            _verdict(study.verdict, chance="at chance" in study.reason),
+            margin_text(study) or UNDEFINED,
+            _excluded(study),
+            *([_verdict(by_place[claim.id, LANGUAGE_MODEL, ""].verdict)] if model else []),
+            *(_verdict(one.verdict) if one else UNDEFINED for one in scored),
         )
 
-    heads = ("Paper's numbers", "Replicates together", "They exclude", "This study", "Margin", "Excludes")
-    heads += ("Language model",) * model
-    return Block(
-        corner="Claim",
-        heads=(tuple(map(Head, (*heads, *(f"By {HEADS[score].strip('↓')}" for score in scores)))),),
-        groups=tuple(Group(tuple(map(row, claims)), name) for name, claims in groups),
-        width=1,
-    )
+    heads = ["Paper's numbers", "Replicates together", "They exclude", "This study", "Margin", "Excludes"]
+    heads += ["Language model"] * model + [f"By {HEADS[score].strip('↓')}" for score in scores]
+    return block_of("Claim", heads, [(name, map(row, claims)) for name, claims in groups], width=1)
 
 
 def _verdict(verdict: str, mark: str = "", chance: bool = False) -> Cell:
@@ -188,33 +176,31 @@ def _excluded(row: Any) -> str:
 
 
 def _margins(numbers: pd.DataFrame, ledger: Sequence[Claim]) -> Block:
-    """Every margin of the claims that compare numbers, in this study and over its replicates."""
     whole = numbers[(numbers["case"] > 0) & (numbers["score"] == "")]
     titles = {claim.id: claim.title for claim in ledger}
     sources = [source for source in (STUDY, REPLICATES) if source in set(whole["source"])]
 
-    def row(label: str, part: pd.DataFrame) -> Row:
+    def row(label: str, part: pd.DataFrame) -> Line:
         cells = []
         for source in sources:
             one = next(part[part["source"] == source].itertuples(), None)
-            cells += [Cell(margin_text(one) or UNDEFINED), Cell(_excluded(one))] if one else [Cell(UNDEFINED)] * 2
+            cells += [margin_text(one) or UNDEFINED, _excluded(one)] if one else [UNDEFINED] * 2
             if source == REPLICATES:
-                cells.append(Cell(f"{one.detectable:.3f}" if one else UNDEFINED))
-        return Row(label, tuple(cells))
+                cells.append(f"{one.detectable:.3f}" if one else UNDEFINED)
+        return label, cells
 
     groups = [
-        Group(tuple(row(str(label), part) for label, part in rows.groupby("margin", sort=False)), titles[claim])
+        (titles[claim], [row(str(label), part) for label, part in rows.groupby("margin", sort=False)])
         for claim, rows in whole.groupby("claim", sort=False)
     ]
     heads = [f"{title}{source}" for source in sources for title in ("Margin, ", "Excludes, ")]
-    heads += ["Detectable"] * (REPLICATES in sources)
-    return Block(corner="Margin", heads=(tuple(map(Head, heads)),), groups=tuple(groups), align="l")
+    return block_of("Margin", heads + ["Detectable"] * (REPLICATES in sources), groups, align="l")
 
 
-def _words(ledger: Sequence[Claim], by_place: Mapping[tuple[str, str, str], Any]) -> Block:
+def _words(ledger: Sequence[Claim], by_place: ByPlace) -> Block:
     """The words of the paper, how they are read, and what each source adds to its verdict."""
 
-    def row(claim: Claim) -> Row:
+    def row(claim: Claim) -> Line:
         found = {source: by_place[claim.id, source, ""] for source in (PAPER, STUDY, REPLICATES)}
         reasons = {source: one.reason for source, one in found.items()}
         said = [f"{source}: {reason}" for source, reason in reasons.items() if reason]
@@ -223,8 +209,7 @@ def _words(ledger: Sequence[Claim], by_place: Mapping[tuple[str, str, str], Any]
         read = ". ".join(filter(None, (found[PAPER].combined, claim.note)))
         one = found[REPLICATES]
         positive = "" if pd.isna(one.positive) else f"positive in {one.positive:.0f} of {one.replicates:.0f}"
-        texts = (claim.section, claim.quotation.strip(), claim.kind, read, positive, "; ".join(said))
-        return Row(claim.title, tuple(map(Cell, texts)))
+        return claim.title, (claim.section, claim.quotation.strip(), claim.kind, read, positive, "; ".join(said))
 
     heads = ("Section", "Words of the paper", "Kind", "How they are read", "Replicates", "What else is to say")
-    return Block(corner="Claim", heads=(tuple(map(Head, heads)),), groups=(Group(tuple(map(row, ledger))),), align="l")
+    return block_of("Claim", heads, [("", map(row, ledger))], align="l")

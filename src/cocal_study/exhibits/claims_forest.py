@@ -14,8 +14,7 @@ from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN, UNOBSE
 from cocal_study.evidence.verdicts import PAPER, REPLICATES, STUDY, UNITS, by_unit, is_measured, joined
 from cocal_study.exhibits.base.exhibit import FigureExhibit
 from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_inputs, claims_layout, judged, readers
-from cocal_study.exhibits.drawing.curves import entry
-from cocal_study.exhibits.drawing.sizes import PAGE_HEIGHT
+from cocal_study.exhibits.drawing.curves import PAGE_HEIGHT, entry
 from cocal_study.planning.plan import has_methods
 
 Layout = ClaimsLayout
@@ -29,9 +28,11 @@ _LOOKS = {
     UNOBSERVED: _FAILED | {"markerfacecolor": "white"},
 }
 """Colour and mark of each verdict; full and empty marks differ in greyscale, and so do round and square ones."""
-_PUBLISHED = {"color": INK, "marker": "d", "markersize": 3, "linestyle": "none", "markeredgewidth": 0}
-_OF_ONE = {"color": INK, "marker": "o", "markersize": 2.1, "linestyle": "none", "markeredgewidth": 0.4}
-_OF_ONE |= {"markerfacecolor": "white"}
+_POINT = {"color": INK, "linestyle": "none"}
+_PUBLISHED = {**_POINT, "marker": "d", "markersize": 3, "markeredgewidth": 0}
+_OF_ONE = {**_POINT, "marker": "o", "markersize": 2.1, "markeredgewidth": 0.4, "markerfacecolor": "white"}
+_OF_STUDY = {"markersize": 3.4, "markeredgewidth": 0.8, "linestyle": "none"}
+_MEAN = {"marker": "|", "markersize": 4.5, "markeredgewidth": 1.1, "linestyle": "none"}
 _TITLES = {"ece": "ECE", "auroc": "AUROC", "share": "Accuracy, confidence,\nother shares"}
 _ROW, _LABELS, _TOP, _BOTTOM, _APART = 0.142, 2.28, 0.3, 0.98, 0.12
 """Height of a row, the space for names, above and below, and that between two panels, in inches."""
@@ -92,8 +93,9 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
         _rows(ax, numbers[numbers["margin"] == unit], claims)
         ax.set_title(_TITLES[unit], fontsize=7.5, pad=3, linespacing=0.95)
         if not place:
-            titles = numbers.drop_duplicates("claim").set_index("claim")["title"]
-            shown = [_named(titles[claim], layout.labels) for claim in claims]
+            shown = numbers.drop_duplicates("claim")["title"]
+            for number, label in zip(("First", "Second"), layout.labels, strict=False):
+                shown = shown.str.replace(f"{number} backbone", label)
             ax.set_yticks(range(len(claims)), shown, fontsize=6.6)
     middle = (_LABELS + (TEXT_WIDTH - _LABELS) / 2) / TEXT_WIDTH
     figure.text(middle, 0.66 / height, "Margin: positive where the claim is true", ha="center", va="bottom")
@@ -104,32 +106,24 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     return figure
 
 
-def _named(title: str, labels: Sequence[str]) -> str:
-    """A claim's title with the name of the backbone on which the study judges it."""
-    for place, label in zip(("First", "Second"), labels, strict=False):
-        title = title.replace(f"{place} backbone", label)
-    return title
-
-
 def _rows(ax: Axes, numbers: pd.DataFrame, claims: Sequence[str]) -> None:
     """The margins of one unit from top to bottom, on an axis that all points fit and long intervals leave."""
     points = numbers.loc[numbers["source"] != REPLICATES, "value"].abs().max()
     widest = 1.12 * max(0.02, points if pd.notna(points) else 0)
     for row in numbers.itertuples():
-        place = claims.index(row.claim)
+        at = claims.index(row.claim) + (_STUDY_AT if row.source in (PAPER, STUDY) else _REPLICATES_AT)
         look = _LOOKS.get(row.verdict, {})
         colour = look.get("color")
         if row.source == PAPER:
-            ax.plot([row.value], [place + _STUDY_AT], **_PUBLISHED, zorder=5)
+            ax.plot([row.value], [at], **_PUBLISHED, zorder=5)
         elif row.source == STUDY:
-            ax.plot([row.lower, row.upper], [place + _STUDY_AT] * 2, color=colour, linewidth=1.1, zorder=3)
-            mark = {"markersize": 3.4, "markeredgewidth": 0.8, "linestyle": "none"}
-            ax.plot([row.value], [place + _STUDY_AT], **mark, **look, zorder=4)
+            ax.plot([row.lower, row.upper], [at] * 2, color=colour, linewidth=1.1, zorder=3)
+            ax.plot([row.value], [at], **_OF_STUDY, **look, zorder=4)
         elif row.source == REPLICATES:
-            ax.plot([row.lower, row.upper], [place + _REPLICATES_AT] * 2, color=colour, linewidth=0.6, zorder=2)
-            ax.plot([row.value], [place + _REPLICATES_AT], **_mean(colour), zorder=3)
+            ax.plot([row.lower, row.upper], [at] * 2, color=colour, linewidth=0.6, zorder=2)
+            ax.plot([row.value], [at], color=colour, **_MEAN, zorder=3)
         else:
-            ax.plot([row.value], [place + _REPLICATES_AT], **_OF_ONE, zorder=4)
+            ax.plot([row.value], [at], **_OF_ONE, zorder=4)
     ax.axvline(0, color=INK, linewidth=0.6, zorder=1)
     ax.set_xlim(-widest, widest)
     ax.set_yticks([])
@@ -141,19 +135,13 @@ def _rows(ax: Axes, numbers: pd.DataFrame, claims: Sequence[str]) -> None:
     ax.spines["left"].set_visible(False)
 
 
-def _mean(colour: str | None) -> dict[str, Any]:
-    return {"color": colour, "marker": "|", "markersize": 4.5, "markeredgewidth": 1.1, "linestyle": "none"}
-
-
 def _legend(numbers: pd.DataFrame) -> list:
-    """Entries for the verdicts and sources that occur."""
     of_study = set(numbers.loc[numbers["source"] == STUDY, "verdict"])
     handles = [
         entry(verdict, linewidth=1.1, markersize=3.4, **look) for verdict, look in _LOOKS.items() if verdict in of_study
     ]
     handles.append(entry("published", **_PUBLISHED))
     if (numbers["source"] == REPLICATES).any():
-        handles.append(entry("one replicate", **_OF_ONE))
-        mean = _mean("#6a6a6a") | {"linestyle": "-", "linewidth": 0.6}
-        handles.append(entry("their mean, 95 % of t", **mean))
+        mean = {"color": "#6a6a6a", **_MEAN, "linestyle": "-", "linewidth": 0.6}
+        handles += [entry("one replicate", **_OF_ONE), entry("their mean, 95 % of t", **mean)]
     return handles

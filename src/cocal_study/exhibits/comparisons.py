@@ -1,5 +1,6 @@
 """Paired differences between CoCal and every other method (beyond the paper)."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
@@ -10,17 +11,9 @@ from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.cubes.resamples import Resamples
 from cocal_study.evidence.comparisons import OURS, SIGNIFICANT, pairs_in_table, table_of
-from cocal_study.exhibits.base.exhibit import (
-    Distinct,
-    Labelled,
-    Labels,
-    MethodsStepLayout,
-    TableExhibit,
-    labelled,
-    of_main,
-)
-from cocal_study.exhibits.typesetting.accuracy import main_methods
-from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, method_groups, metric_block
+from cocal_study.exhibits.base.exhibit import ComparedLayout, Labelled, TableExhibit, labelled, of_main
+from cocal_study.exhibits.main import main_methods
+from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Place, method_groups, metric_block
 from cocal_study.exhibits.typesetting.wording import DEGENERATE, SUBJECTS, counted, signed
 from cocal_study.planning.plan import macro_averages
 from cocal_study.planning.results import resamples_file
@@ -32,15 +25,15 @@ _SHOWN = ("accuracy", "ece", "brier", "auroc")
 class ComparedDomain(Labelled):
     """A macro average and the sets that it averages over."""
 
-    datasets: Labels
+    datasets: tuple[Labelled, ...]
 
 
-class Layout(MethodsStepLayout):
+class Layout(ComparedLayout):
     """The contents of the table: each of our methods against all others, by data set."""
 
     apart: ClassVar[tuple[str, ...]] = ("backbone", "step")
 
-    domains: Distinct[ComparedDomain]
+    domains: tuple[ComparedDomain, ...]
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -69,12 +62,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout, resamples: Resamples) -> pd.DataFrame:
-    """Test the difference to every rival on every data set and macro average.
-
-    Returns:
-        The columns of `cocal_study.evidence.comparisons.table_of`, in the order of the domains, of which the macro
-        average comes last, then our methods, then the rivals, then the metrics.
-    """
+    """Test the difference to every rival on every data set and macro average. The result has the columns of
+    `cocal_study.evidence.comparisons.table_of`, in the order of the domains, of which the macro average comes last,
+    then our methods, then the rivals, then the metrics."""
     datasets = [name for domain in layout.domains for name in (*(one.name for one in domain.datasets), domain.name)]
     return table_of(resamples, layout.methods, layout.step, datasets)
 
@@ -88,9 +78,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid
 
     def block(ours: str, datasets: Sequence[Labelled]) -> Block:
         rivals = [rival for one, rival in pairs if one == ours]
-        cells = {
-            (one.name, rival, metric): Cell(UNDEFINED) for one in datasets for rival in rivals for metric in metrics
-        }
+        cells: dict[Place, Cell] = defaultdict(lambda: Cell(UNDEFINED))
         for row in numbers[(numbers["method"] == ours) & numbers["metric"].isin(metrics)].itertuples():
             if not pd.isna(row.value):
                 value, lower, upper = (signed(row.metric, one) for one in (row.value, row.lower, row.upper))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from cocal.companion.spec import CompanionSpec
@@ -13,14 +12,7 @@ from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves, macro_source
 from cocal_study.exhibits.base.inputs import Cube
 from cocal_study.exhibits.base.ledger import budget_companions
-from cocal_study.exhibits.drawing.curves import (
-    SEED_WHISKERS,
-    entry,
-    method_handles,
-    panel_row,
-    plot_prefixes,
-    read_curves,
-)
+from cocal_study.exhibits.drawing.curves import SEED_WHISKERS, entry, method_handles, panel_row, plot_sweep, read_curves
 from cocal_study.planning.orders import ORDERS
 from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import metrics_file
@@ -50,32 +42,23 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) -> pd.DataFrame:
     """Composition of the training responses and macro mean confidence, by budget.
 
-    Returns:
-        The columns of `cocal_study.exhibits.drawing.curves.read_curves`, with the metrics accuracy, mean_confidence
-        and, last, training_error_share (a share in [0, 1]; the columns of test responses are empty).
+    The result has the columns of `cocal_study.exhibits.drawing.curves.read_curves`, with the metrics accuracy,
+    mean_confidence and, last, training_error_share (a share in [0, 1]; the columns of test responses are empty).
 
     Raises:
-        ContractError: if a method lacks a budget in the cube or among the companions, or if the methods' accuracies
-            differ, since they did not score the same responses.
+        ContractError: if a method lacks a budget in the cube or among the companions.
     """
     shares: dict[tuple, float]
     shares = {(_EXPERIENCE[spec.order], spec.steps): spec.training_error_share for spec in companions}
     tested = read_curves(layout, metrics, ("accuracy", "mean_confidence"))
-    accuracies = tested.loc[tested["metric"] == "accuracy", "value"]
-    if np.ptp(accuracies) > 1e-9:
-        raise ContractError(
-            f"metrics: macro accuracy at step {layout.step} lies between {accuracies.min():.4f} and "
-            f"{accuracies.max():.4f}; all methods and budgets must score the same responses; rerun their predictions"
-        )
     trained = tested.loc[tested["metric"] == "accuracy", ["source_step", "method"]]
-    trained = trained.assign(metric="training_error_share", value=np.nan)
-    for row, budget, method in trained[["source_step", "method"]].itertuples():
-        experience = METHODS[method].experience, budget
-        if experience not in shares:
+    places = [(METHODS[method].experience, budget) for _, budget, method in trained.itertuples()]
+    for place, method in zip(places, trained["method"], strict=True):
+        if place not in shares:
             known = "; ".join(_WORDS.format(*one) for one in shares) or "none"
-            wanted = f"{method} ({_WORDS.format(*experience)})"
+            wanted = f"{method} ({_WORDS.format(*place)})"
             raise ContractError(f"companions: none of {wanted}; add their folder (given: {known})")
-        trained.loc[row, "value"] = shares[experience]
+    trained = trained.assign(metric="training_error_share", value=[shares[place] for place in places])
     return pd.concat([tested, trained], ignore_index=True)
 
 
@@ -89,7 +72,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
         handles=[*method_handles(layout.methods), entry("task accuracy", **_ACCURACY)],
         source=f"{macro_source(layout)}; {SEED_WHISKERS}",
     )
-    plot_prefixes(left, by_metric["training_error_share"], scale=100)
-    plot_prefixes(right, by_metric["mean_confidence"])
+    plot_sweep(left, by_metric["training_error_share"], scale=100)
+    plot_sweep(right, by_metric["mean_confidence"])
     right.axhline(by_metric["accuracy"]["value"].iloc[0], **_ACCURACY, zorder=0)
     return figure

@@ -14,7 +14,7 @@ import pandas as pd
 
 from cocal.companion.spec import CompanionSpec, Prefix
 from cocal.metrics.shown import UNDEFINED, metric_text
-from cocal.settings.base import Algorithm, Name
+from cocal.settings.base import Algorithm, Count, Name
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.cubes.cells import read_cell
@@ -23,21 +23,21 @@ from cocal_study.exhibits.base.exhibit import (
     FACTUAL,
     MATHEMATICS,
     Labelled,
-    Labels,
     StepLayout,
-    Steps,
     TableExhibit,
     labelled,
     of_main,
 )
 from cocal_study.exhibits.base.inputs import Cube, mean_cell
-from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
+from cocal_study.exhibits.typesetting.grid import Grid, Line, block_of
 from cocal_study.planning.plan import has_methods, macro_averages, trainer_of
 from cocal_study.planning.replicates import REQUIRED
 from cocal_study.planning.results import companion_folder, metrics_file, questions_file, responses_file, rollouts_folder
 
 _REPORTED, _SIZE = "reported", "size"
 """What is asked of a value beside `REQUIRED`: nothing, or nothing since it follows from the size of the study."""
+_NONE = float("nan")
+"""A value that the paper does not state."""
 _FACTOR = 1.5
 """A required value is at most so many times the paper's, and the paper's so many times it."""
 _VALID = "Valid stated confidences before training (%)"
@@ -65,7 +65,6 @@ _EVALUATIONS = {
 """The sentence of the paper that states the number of problems of a set, the place of the number in it, and how many
 responses to each of them are evaluated."""
 _UNLIKELY = 0.05
-"""Probability below which a sampled token is unlikely."""
 _EVALUATED = {"grpo": "token-probability", "rlcr": "rlcr", "dcpo": "dcpo"}
 """The method whose responses are those of each algorithm's policy."""
 _CONDITIONS = {
@@ -88,12 +87,11 @@ shown for each set as well."""
 class Layout(StepLayout):
     """The contents of the table."""
 
-    stages: Steps
+    stages: tuple[Count, ...]
     """Steps at which the accuracy of the rollouts is shown."""
     algorithms: tuple[Algorithm, ...]
     """Algorithms whose rollouts the study has, in the order of its inputs."""
-    domains: dict[Name, Labels]
-    """Evaluation sets of each macro average, in the order of the study."""
+    domains: dict[Name, tuple[Labelled, ...]]
     sampling: dict[str, float]
     """Sampling of the evaluation, by the paper's words for each setting."""
     mirrors: dict[Name, str]
@@ -113,20 +111,19 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         if has_methods(study, _EVALUATED[name])
         and (name == "grpo" or trainer_of(study, backbone, name) != "imported")  # whose rollouts are GRPO's alone
     ]
+    domains = macro_averages(study, backbone)
+    answered = [responses_file(backbone, "grpo", step, "answer", name) for name in domains.get(MATHEMATICS, [])]
     inputs = {
         "metrics": metrics_file(backbone),
         "rollouts": [rollouts_folder(backbone, name) for name in algorithms],
         "questions": questions_file(study.policy.dataset),
         "published": "config/paper",
+        **({"regimes": f"{study.reports.regimes}/points.csv"} if study.reports.regimes else {}),
     }
-    if study.reports.regimes:
-        inputs["regimes"] = f"{study.reports.regimes}/points.csv"
     learners = {"companions": ("postcal-binary", "resampled"), "replayed": ("cocal-binary", "rollouts")}
     for kind, (method, experience) in learners.items():
         if has_methods(study, method):
             inputs[kind] = f"{companion_folder(backbone, experience)}/{Prefix(step, step).folder}"
-    sets = macro_averages(study, backbone).get(MATHEMATICS, [])
-    inputs["answered"] = [responses_file(backbone, "grpo", step, "answer", name) for name in sets]
     yield TableExhibit(
         title="Conditions of the study",
         chapter="Study",
@@ -141,7 +138,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             **of_main(study),
             stages=study.policy.stages,
             algorithms=tuple(algorithms),
-            domains={name: labelled(study, sets) for name, sets in macro_averages(study, backbone).items()},
+            domains={name: labelled(study, sets) for name, sets in domains.items()},
             sampling={
                 "Sampling temperature": generation.temperature,
                 "Top-p": generation.top_p,
@@ -151,7 +148,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             mirrors=study.reports.mirrors,
             known=tuple(name for name in _KNOWN if has_methods(study, name)),
         ),
-        inputs=inputs,
+        inputs=inputs | {"answered": answered},
     )
 
 
@@ -166,20 +163,17 @@ def prepare(
     replayed: CompanionSpec | None = None,
     answered: Sequence[pd.DataFrame] = (),
 ) -> pd.DataFrame:
-    """The conditions, one per row; each of the layout's algorithms has a table of rollouts.
-
-    Returns:
-        Columns condition, of (what a row is about), metric (a metric of the cube, "share", "gap", "count" or
-        "setting"), value (the study's), paper (NaN where the paper states none), ratio (value / paper), matched
-        ("required", "reported" or "size"), least and greatest (the bounds of a required value; NaN without one), and
-        place (table, row and column of the paper, or its section). Accuracies and shares lie in [0, 1].
-    """
+    """The conditions, one per row; each of the layout's algorithms has a table of rollouts. The result has the columns
+    condition, of (what a row is about), metric (a metric of the cube, "share", "gap", "count" or "setting"), value (the
+    study's), paper (NaN where the paper states none), ratio (value / paper), matched ("required", "reported" or
+    "size"), least and greatest (the bounds of a required value; NaN without one), and place (table, row and column of
+    the paper, or its section). Accuracies and shares lie in [0, 1]."""
     tables = dict(zip(layout.algorithms, rollouts, strict=True))
     rows = [row for domain in layout.domains for row in _measured(layout, domain, metrics, published)]
     for found in ([*_trained(layout, tables, metrics)], [*_kept(tables, questions, companions, published)]):
         conditions = [row[0] for row in found]
         rows += sorted(found, key=lambda row, order=conditions: order.index(row[0]))  # those of one name together
-    rows += _learnt(replayed, published)
+    rows += [*_learnt(replayed, published)] if replayed else []
     rows += _known(layout, metrics, answered, published)
     steps, place = published.cell("hyperparameters", "Policy training: Training steps", "Value")
     rows.append(("Training", "Rollout steps", "count", _REPORTED, steps, layout.step, place))
@@ -189,7 +183,7 @@ def prepare(
     if regimes is not None:  # GRPO's policy on the same questions under each sampling, over replicates
         points = regimes[regimes["axis"] == SAMPLING].drop_duplicates(["level", "replicate"])
         for level, value in points.groupby("level", sort=False)["accuracy"].mean().items():
-            rows.append((SAMPLING, f"Accuracy (%), {level}", "share", _SIZE, float("nan"), value, ""))
+            rows.append((SAMPLING, f"Accuracy (%), {level}", "share", _SIZE, _NONE, value, ""))
     frame = pd.DataFrame(rows, columns=["condition", "of", "metric", "matched", "paper", "value", "place"])
     frame["ratio"] = frame["value"] / frame["paper"]
     required = frame["matched"] == REQUIRED
@@ -212,14 +206,14 @@ def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) 
     for title, (table, method, metric) in _CONDITIONS[domain].items():
         for one in (*(layout.domains[domain] if metric == "accuracy" else ()), macro):
             mirrored = MACRO if one is macro else layout.mirrors.get(one.name)
-            paper, place = float("nan"), ""
+            paper, place = _NONE, ""
             if mirrored:
                 paper, place = published.metric(table, method, metric, mirrored)
             value = _read(layout, metrics, method, one.name, metric)["value"]
             yield title, one.label, metric, asked if one is macro else _REPORTED, paper, value, place
     of = "Mathematics" if domain == MATHEMATICS else "Factual"
     value = _read(layout, metrics, "base-verbal", domain, "mean_confidence")["valid_rate"]
-    yield _VALID, of, "share", asked, float("nan"), value, ""
+    yield _VALID, of, "share", asked, _NONE, value, ""
 
 
 def _trained(layout: Layout, tables: Mapping[Any, pd.DataFrame], metrics: Cube) -> Iterator[tuple]:
@@ -228,9 +222,9 @@ def _trained(layout: Layout, tables: Mapping[Any, pd.DataFrame], metrics: Cube) 
     for name, table in tables.items():
         for stage in layout.stages:
             value = table["correct"][table["step"].between(stage - _LAST + 1, stage)].mean()
-            yield _TRAINED, f"{name.upper()}, step {stage}", "share", _REPORTED, float("nan"), value, ""
+            yield _TRAINED, f"{name.upper()}, step {stage}", "share", _REPORTED, _NONE, value, ""
         gap = value - _read(layout, metrics, _EVALUATED[name], MATHEMATICS, "accuracy")["value"]
-        yield less, name.upper(), "gap", _REPORTED, float("nan"), gap, ""
+        yield less, name.upper(), "gap", _REPORTED, _NONE, gap, ""
 
 
 def _kept(
@@ -240,14 +234,14 @@ def _kept(
     cut, kept = "Cut at the length limit (%)", "Responses kept"
     for name, table in tables.items():
         right = table["correct"][~table["truncated"]]
-        yield cut, name.upper(), "share", _REPORTED, float("nan"), table["truncated"].mean(), ""
-        yield _RIGHT, name.upper(), "share", REQUIRED, float("nan"), right.mean(), ""
-        yield kept, name.upper(), "count", _SIZE, float("nan"), len(right), ""
+        yield cut, name.upper(), "share", _REPORTED, _NONE, table["truncated"].mean(), ""
+        yield _RIGHT, name.upper(), "share", REQUIRED, _NONE, right.mean(), ""
+        yield kept, name.upper(), "count", _SIZE, _NONE, len(right), ""
     levels = tables["grpo"]["question_id"].map(questions.set_index("question_id")["level"])
     for level, truncated in tables["grpo"]["truncated"].groupby(levels):
         if level:  # 0: unknown
-            yield cut, f"GRPO, level {level}", "share", _REPORTED, float("nan"), truncated.mean(), ""
-            yield kept, f"GRPO, level {level}", "count", _SIZE, float("nan"), (~truncated).sum(), ""
+            yield cut, f"GRPO, level {level}", "share", _REPORTED, _NONE, truncated.mean(), ""
+            yield kept, f"GRPO, level {level}", "count", _SIZE, _NONE, (~truncated).sum(), ""
     if companions:
         stated, place = published.numbers("PostCal retains"), 'appendix B.2, "PostCal retains"'
         counts, whole = (companions.training_responses, companions.validation_responses), len(tables["grpo"])
@@ -258,16 +252,14 @@ def _kept(
             yield kept, f"PostCal, {part}", "count", _SIZE, one, count, place
 
 
-def _learnt(replayed: CompanionSpec | None, published: Published) -> Iterator[tuple]:
+def _learnt(replayed: CompanionSpec, published: Published) -> Iterator[tuple]:
     """Gradient updates of a companion; the paper states how many responses there are, and no number of passes."""
-    if replayed is None:
-        return
     batch, batch_place = published.cell("hyperparameters", "Calibrator training: Batch size", "Value")
     paper, title = published.numbers("PostCal retains")[0] / batch, "Gradient updates of a companion"
     own = math.ceil(replayed.training_responses / replayed.settings.batch_size)
     place = f'appendix B.2, "PostCal retains"; {batch_place}'
     yield title, "CoCal, one pass", "count", _SIZE, math.ceil(paper), own, place
-    yield title, "CoCal, all passes", "count", _SIZE, float("nan"), own * replayed.settings.passes, ""
+    yield title, "CoCal, all passes", "count", _SIZE, _NONE, own * replayed.settings.passes, ""
 
 
 def _known(layout: Layout, metrics: Cube, answered: Sequence[pd.DataFrame], published: Published) -> Iterator[tuple]:
@@ -280,10 +272,10 @@ def _known(layout: Layout, metrics: Cube, answered: Sequence[pd.DataFrame], publ
     if sum(map(len, wrong)):
         unlikely = [min(logprobs) < math.log(_UNLIKELY) for column in wrong for logprobs in column]
         share = sum(unlikely) / len(unlikely)
-        yield f"Wrong answers with a token below {_UNLIKELY:g} (%)", "GRPO", "share", _REPORTED, float("nan"), share, ""
+        yield f"Wrong answers with a token below {_UNLIKELY:g} (%)", "GRPO", "share", _REPORTED, _NONE, share, ""
     for one in layout.domains.get(MATHEMATICS, ()):
         sentence, at, each = _EVALUATIONS.get(layout.mirrors.get(one.name, ""), ("", 0, 1))
-        paper = published.numbers(sentence)[at] * each if sentence else float("nan")
+        paper = published.numbers(sentence)[at] * each if sentence else _NONE
         value = _read(layout, metrics, "token-probability", one.name, "accuracy")["n"]
         yield _RESPONSES, one.label, "count", _SIZE, paper, value, f'section 5, "{sentence}"' if sentence else ""
 
@@ -299,16 +291,12 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
             return formats.get(metric, f"{value:g}")
         return metric_text("accuracy" if metric == "share" else metric, value)
 
-    def cells(row) -> tuple[Cell, ...]:
-        numbers = text(row.metric, row.paper), text(row.metric, row.value), text("ratio", row.ratio)
-        return (*map(Cell, numbers), Cell(row.matched))
+    def line(row) -> Line:
+        return row.of, (text(row.metric, row.paper), text(row.metric, row.value), text("ratio", row.ratio), row.matched)
 
-    groups = [
-        Group(tuple(Row(str(row.of), cells(row)) for row in part.itertuples()), str(condition))
-        for condition, part in numbers.groupby("condition", sort=False)
-    ]
-    second = [group.title for group in groups].index(_TRAINED)
-    heads = (tuple(map(Head, ("Paper", "This study", "Ratio", "Match"))),)
+    groups = {str(name): map(line, part.itertuples()) for name, part in numbers.groupby("condition", sort=False)}
+    second, heads = list(groups).index(_TRAINED), ("Paper", "This study", "Ratio", "Match")
+    parts = [*groups.items()][:second], [*groups.items()][second:]
     return Grid(
         title=f"Conditions, {layout.backbone_label}",
         caption=f"Conditions of the comparison: the paper's, with Qwen3-8B, beside those of {layout.backbone_label}. "
@@ -324,9 +312,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         "cannot be matched at another size. Of an AUROC, the distance from one half counts. "
         f"{UNDEFINED} stands where the paper states no value. The CSV beside it names the place of each value in it.",
         label="conditions",
-        blocks=tuple(
-            Block(corner="Condition", heads=heads, groups=tuple(part)) for part in (groups[:second], groups[second:])
-        ),
+        blocks=tuple(block_of("Condition", heads, part) for part in parts),
         size="footnotesize",
         apart=True,
     )

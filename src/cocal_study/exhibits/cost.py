@@ -5,11 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from cocal.errors import ContractError
 from cocal.settings.base import Name
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import StepLayout, TableExhibit, of_main
-from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
+from cocal_study.exhibits.typesetting.grid import Block, Grid, Head, group_of
 from cocal_study.exhibits.typesetting.wording import LONG, SHORT, TIMES_DIFFER, counted, listed, said, times
 from cocal_study.planning.costs import Cost, Latency
 from cocal_study.planning.plan import generated_set, has_methods
@@ -24,17 +23,21 @@ _HEADS = {
     "inference_mlp": "MLP",
 }
 """Titles of the columns of times."""
-_WORK = ("LLM training", "sampling", "fit of CoCal's companions", "fit of PostCal's companions", "inference")
-"""The work that the records of costs have measured."""
+_WORK = {
+    "training": "LLM training",
+    "sampling": "sampling",
+    "fit": "fit of CoCal's companions",
+    "postcal_fit": "fit of PostCal's companions",
+    "latency": "inference",
+}
+"""The work that the record of costs of each kind has measured."""
 
 
 class Layout(StepLayout):
-    """The contents of the table."""
+    """The contents of the table, with the set whose questions were generated to time inference."""
 
     generation_dataset: Name
-    """Set whose questions were generated to time inference."""
     generation_label: str
-    """Its name in print."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -44,13 +47,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     imported = backbone.imported.get("grpo")
     timed = imported is None or imported.seconds is not None
     if timed and has_methods(study, "postcal-group", "cocal-group", "cocal-pre-generation"):
-        files = {
-            "training": "train-grpo",
-            "sampling": "resample",
-            "fit": "companions-grpo",
-            "postcal_fit": "companions-postcal",
-            "latency": "latency",
-        }
+        files = ("train-grpo", "resample", "companions-grpo", "companions-postcal", "latency")
         prompts = "The responses to one question share the encoding of its prompt."
         if study.generation.engine.kind == "vllm":
             prompts = "Every response encodes its own prompt: prefix caching is off."
@@ -69,7 +66,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 generation_dataset=generated_set(study),
                 generation_label=study.datasets[generated_set(study)].label,
             ),
-            inputs={kind: cost_file(study.main_backbone, file) for kind, file in files.items()},
+            inputs={kind: cost_file(study.main_backbone, file) for kind, file in zip(_WORK, files, strict=True)},
         )
 
 
@@ -81,15 +78,7 @@ def prepare(
     Returns:
         Columns method, training_llm, training_sampling, training_states, training_mlp, inference_llm, inference_mlp
         (float64; NaN where a method has no such cost, or it was not timed). Inference is per question.
-
-    Raises:
-        ContractError: if inference was timed on another set than the layout's.
     """
-    if latency.generation_dataset != layout.generation_dataset:
-        raise ContractError(
-            f"latency: generation was timed on {latency.generation_dataset}, not on {layout.generation_dataset}; "
-            "measure it anew"
-        )
     policy, nothing = training.seconds, float("nan")
     one, pool, prediction = latency.generation_seconds, latency.pool_seconds, latency.prediction_ms / 1000
     live, later = (part.states_seconds or nothing for part in (training, sampling))
@@ -115,23 +104,24 @@ def grid(numbers: pd.DataFrame, layout: Layout, **costs: Any) -> Grid:
             tuple(Head(_HEADS[name]) for name in columns),
             tuple(Head(f"({unit})") for unit, _ in printed),
         ),
-        groups=(Group(tuple(Row(method, tuple(map(Cell, texts))) for method, *texts in rows)),),
+        groups=(group_of((method, texts) for method, *texts in rows),),
     )
     return Grid(
         title=f"Cost of training and inference, {layout.backbone_label}, step {layout.step}",
-        caption=_caption(layout, **costs),
+        caption=_caption(layout, costs),
         label="cost",
         blocks=(block,),
     )
 
 
-def _caption(layout: Layout, *, training: Cost, sampling: Cost, fit: Cost, postcal_fit: Cost, latency: Latency) -> str:
+def _caption(layout: Layout, costs: Mapping[str, Any]) -> str:
+    training, sampling, fit, postcal_fit, latency = (costs[kind] for kind in _WORK)
     fitted = counted(fit.items, "companion")
     if postcal_fit.items != fit.items:
         fitted += f" of CoCal and {counted(postcal_fit.items, 'companion')} of PostCal"
     work: dict[str, list[str]] = {}
-    for cost, words in zip((training, sampling, fit, postcal_fit, latency), _WORK, strict=True):
-        work.setdefault(cost.device, []).append(words)
+    for kind, words in _WORK.items():
+        work.setdefault(costs[kind].device, []).append(words)
     devices = [device if len(work) == 1 else f"{device} ({listed(done)})" for device, done in work.items()]
     return said(
         f"Training costs, and inference costs per question, using {layout.backbone_label} after {layout.step} training "

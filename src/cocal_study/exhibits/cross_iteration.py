@@ -1,20 +1,19 @@
 """Confidence quality of each stage's companions on the policies of all stages (fig:rq3_cross_iter)."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from cocal.drawing.style import INK, TEXT_WIDTH, Axes, Figure
-from cocal.errors import ConfigError
 from cocal.metrics.shown import metric_text
 from cocal_study.config.study import Study
 from cocal_study.cubes.better import BETTER
 from cocal_study.cubes.cells import read_cells
 from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves, macro_source
 from cocal_study.exhibits.base.inputs import Cube, mean_cell
-from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, TITLES, panel_row
-from cocal_study.exhibits.drawing.sizes import HALF_WIDTH, Colormap
+from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, HALF_WIDTH, TITLES, panel_row
 from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import metrics_file
 
@@ -25,7 +24,7 @@ _MOST_AT_HALF_WIDTH = 3
 """Largest number of stages whose numbers can be read in a figure of half the text's width."""
 
 
-def shades() -> Colormap:
+def shades() -> Any:
     """Colours from the worst value to the best: one hue that darkens, but stays light enough to read black text."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
@@ -50,17 +49,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 
 
 def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
-    """Macro averages of every stage's companion on the responses of every stage's policy.
-
-    Returns:
-        Columns source_step (rollout steps that the companion learnt from), step (of the policy) and those of
-        `cocal_study.cubes.cells.read_cell`, in this order.
-
-    Raises:
-        ConfigError: if the layout has several methods.
-    """
-    if len(layout.methods) != 1:
-        raise ConfigError(f"--layout: methods: this figure shows one method, not {', '.join(layout.methods)}")
+    """Macro averages of every stage's companion on the responses of every stage's policy. The result has the columns
+    source_step (rollout steps that the companion learnt from), step (of the policy) and those of
+    `cocal_study.cubes.cells.read_cell`, in this order."""
     (method,) = layout.methods
     cells = {
         (source, stage): mean_cell(layout.backbone, method, stage, layout.macro, source_step=source)

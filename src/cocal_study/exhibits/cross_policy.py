@@ -11,15 +11,8 @@ import pandas as pd
 
 from cocal.drawing.style import Figure
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves, macro_source
-from cocal_study.exhibits.drawing.curves import (
-    QUESTION_WHISKERS,
-    method_handles,
-    metric_row,
-    plot_stages,
-    prepare_curves,
-)
-from cocal_study.exhibits.drawing.sizes import HALF_WIDTH
+from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
+from cocal_study.exhibits.drawing.curves import HALF_WIDTH, draw_stages, prepare_curves
 from cocal_study.planning.results import metrics_file
 
 Layout = CurvesLayout
@@ -47,13 +40,5 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
-    return metric_row(
-        numbers,
-        plot_stages,
-        height=0.8,
-        label="Training step",
-        handles=method_handles(layout.methods),
-        source=f"{macro_source(layout)}\nresponses of each policy with two valid confidences\n{QUESTION_WHISKERS}",
-        width=HALF_WIDTH,
-        columns=2,
-    )
+    about = "\nresponses of each policy with two valid confidences\n"
+    return draw_stages(numbers, layout, about=about, height=0.8, width=HALF_WIDTH, columns=2)

@@ -6,11 +6,10 @@ and routing decide about the first response to each question of all sets of a do
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
 
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, question_counts, resampled_means
@@ -21,19 +20,9 @@ from cocal_study.config.evaluation import DecisionSettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.cubes.choices import kept_accuracy, solvable, tried
-from cocal_study.exhibits.base.exhibit import Labelled, MethodsStepLayout, TableExhibit, of_main
+from cocal_study.exhibits.base.exhibit import ComparedLayout, Labelled, TableExhibit, of_main
 from cocal_study.exhibits.base.inputs import rows_by_seed
-from cocal_study.exhibits.typesetting.grid import (
-    Block,
-    Cell,
-    Grid,
-    Group,
-    Head,
-    Row,
-    marks,
-    method_labels,
-    metric_block,
-)
+from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, group_of, marks, metric_block
 from cocal_study.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, DOMAINS, averaged, said
 from cocal_study.planning.plan import domains_of, final_methods
 from cocal_study.planning.results import predictions_file, responses_file
@@ -54,25 +43,22 @@ _TITLES = {FIRST: "First response", MAJORITY: "Majority vote", ORACLE: "Any of t
 class Sampled(Labelled):
     """An evaluation set with several responses to each question."""
 
-    samples: Annotated[int, Field(ge=2)]
+    samples: int
     """Number of responses to each question that have confidences."""
 
 
-class Layout(MethodsStepLayout):
+class Layout(ComparedLayout):
     """The contents of the table."""
 
-    sets: Annotated[tuple[Sampled, ...], Field(min_length=1)]
+    sets: tuple[Sampled, ...]
     """Sets of the first part."""
     domains: dict[Name, tuple[Name, ...]]
     """All evaluation sets of each domain, whose questions the other parts put together."""
     decisions: DecisionSettings
-    """Bound and splits of the abstention."""
-    resamples: Annotated[int, Field(ge=0)]
-    """Number of bootstrap resamples of the questions."""
+    """Bound and splits of the abstention; the other settings are those of the bootstrap over questions."""
+    resamples: int
     level: OpenShare
-    """Confidence level of the intervals."""
     seed: int
-    """Seed of the resamples."""
 
     @property
     def choosing(self) -> tuple[str, ...]:
@@ -128,19 +114,17 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Decide, and compute how good the decisions are; companions are averaged over their seeds.
 
-    There is a table of responses for each of `layout.sets`.
+    There is a table of responses for each of `layout.sets`. The result has the columns part, rule, method (empty where
+    a rule needs none), dataset, metric, value, lower, upper, questions and responses (per question, n; NaN for the
+    macro average). The parts are
 
-    Returns:
-        Columns part, rule, method (empty where a rule needs none), dataset, metric, value, lower, upper, questions
-        and responses (per question, n; NaN for the macro average). The parts are
+    - choice: accuracy of each rule on each set and as macro average, whose questions are those of all sets.
+    - abstention: coverage, risk (wrong answers among the answered questions, NaN if none is answered in any split) and
+      certified (share of splits with a threshold), means over the splits; lower and upper are the quantiles of the
+      splits, without splits that answer nothing for the risk.
+    - routing: accuracy of the kept questions; the rule is the share that is sent elsewhere.
 
-        - choice: metric accuracy of each rule on each set and as macro average, with intervals of the bootstrap over
-          questions; the questions of the macro average are those of all sets.
-        - abstention: metrics coverage, risk (wrong answers among the answered questions, NaN if none is answered in any
-          split) and certified (share of splits with a threshold), means over the splits; lower and upper are the
-          quantiles of the splits, without splits that answer nothing for the risk.
-        - routing: metric accuracy of the kept questions; the rule is the share that is sent elsewhere. Intervals are
-          those of the bootstrap over questions.
+    All other intervals are those of the bootstrap over questions.
 
     Raises:
         ContractError: if a method has no confidence for a response, or answers were not compared.
@@ -220,14 +204,8 @@ def _abstentions(layout: Layout, domain: str, asked: Mapping[str, np.ndarray]) -
     """Coverage, risk and certification over the splits, which all methods share."""
     settings, correct, tail = layout.decisions, asked["correct"], (1 - layout.level) / 2
     for method in layout.choosing:
-        found = tried(
-            asked[method],
-            correct,
-            max_risk=settings.max_risk,
-            delta=settings.delta,
-            splits=settings.splits,
-            generator=generator_for(settings.seed, domain),
-        )
+        bounds = {"max_risk": settings.max_risk, "delta": settings.delta, "splits": settings.splits}
+        found = tried(asked[method], correct, **bounds, generator=generator_for(settings.seed, domain))
         for metric, values in zip(("coverage", "risk", "certified"), found.T, strict=True):
             known = values[~np.isnan(values)]
             numbers = (known.mean(), *np.quantile(known, [tail, 1 - tail])) if len(known) else (np.nan,) * 3
@@ -248,11 +226,21 @@ def _routings(layout: Layout, domain: str, asked: Mapping[str, np.ndarray]) -> I
 
 def grid(numbers: pd.DataFrame, layout: Layout, *, predictions: pd.DataFrame, **_: object) -> Grid:
     """Set the table, with a block for each part; the last one only where a method sends questions elsewhere."""
-    blocks = [_choice_block(numbers, layout), _abstention_block(numbers, layout)]
+    questions = numbers.drop_duplicates("dataset").set_index("dataset")["questions"]
+    sizes = {name: f"{DOMAINS[f'macro-{name}']}, {questions[name]:,} questions" for name in layout.domains}
+    domains = [Labelled(name=name, label=label) for name, label in sizes.items()]
+
+    def block(corner: str, titles: Mapping[str, str], methods: Sequence[str], cells: Mapping[Any, Cell]) -> Block:
+        rows = {name: METHODS[name].label for name in methods}
+        return metric_block(corner, domains, list(titles), [("", rows)], cells, titles=titles)
+
+    titles = {"coverage": "Answered", "risk": "Wrong", "certified": "Certified"}
+    abstention = block("Abstention (%)", titles, layout.choosing, _abstention_cells(numbers, layout))
+    blocks = [_choice_block(numbers, layout, questions), abstention]
     if layout.routing:
-        cells = {key: Cell(text) for key, text in _texts(numbers, ROUTING, "dataset", "method", "rule").items()}
         titles = {f"{sent:g}": f"{100 * sent:g} % sent" for sent in (0.0, *SENT)}
-        blocks.append(_domain_block("Accuracy of the kept (%)", numbers, layout, titles, layout.routing, cells))
+        cells = {key: Cell(text) for key, text in _texts(numbers, ROUTING, "dataset", "method", "rule").items()}
+        blocks.append(block("Accuracy of the kept (%)", titles, layout.routing, cells))
     return Grid(
         title=f"Decisions with confidences, {layout.backbone_label}, step {layout.step}",
         caption=_caption(layout, numbers, predictions.loc[predictions["seed"] >= 0, "seed"].nunique()),
@@ -269,11 +257,7 @@ def _texts(numbers: pd.DataFrame, part: str, *names: str) -> dict[tuple[str, ...
     return {key: metric_text("accuracy", value) for key, value in values.items()}
 
 
-def _questions(numbers: pd.DataFrame) -> pd.Series:
-    return numbers.drop_duplicates("dataset").set_index("dataset")["questions"]
-
-
-def _choice_block(numbers: pd.DataFrame, layout: Layout) -> Block:
+def _choice_block(numbers: pd.DataFrame, layout: Layout, questions: pd.Series) -> Block:
     texts = _texts(numbers, CHOICE, "dataset", "rule", "method")
     columns = [*(one.name for one in layout.sets), MACRO]
     best, votes = ([(rule, method) for method in layout.choosing] for rule in (BEST, VOTE))
@@ -286,10 +270,8 @@ def _choice_block(numbers: pd.DataFrame, layout: Layout) -> Block:
 
     def group(shown: Sequence[tuple[str, str]], title: str = "") -> Group:
         labels = [METHODS[method].label if method else _TITLES[rule] for rule, method in shown]
-        values = [tuple(cells[name, *rule] for name in columns) for rule in shown]
-        return Group(tuple(map(Row, labels, values)), title)
+        return group_of(zip(labels, ([cells[name, *rule] for name in columns] for rule in shown), strict=True), title)
 
-    questions = _questions(numbers)
     return Block(
         corner="Accuracy (%)",
         heads=(
@@ -305,7 +287,7 @@ def _choice_block(numbers: pd.DataFrame, layout: Layout) -> Block:
     )
 
 
-def _abstention_block(numbers: pd.DataFrame, layout: Layout) -> Block:
+def _abstention_cells(numbers: pd.DataFrame, layout: Layout) -> dict[Any, Cell]:
     texts = _texts(numbers, ABSTENTION, "dataset", "method", "metric")
     cells = {key: Cell(text) for key, text in texts.items()}
     for domain in layout.domains:
@@ -313,23 +295,7 @@ def _abstention_block(numbers: pd.DataFrame, layout: Layout) -> Block:
         if len({*shown}) > 1:  # a share of 0 everywhere is nobody's best
             for method, text, mark in zip(layout.choosing, shown, marks(shown, "higher"), strict=True):
                 cells[domain, method, "coverage"] = Cell(text, mark)
-    titles = {"coverage": "Answered", "risk": "Wrong", "certified": "Certified"}
-    return _domain_block("Abstention (%)", numbers, layout, titles, layout.choosing, cells)
-
-
-def _domain_block(
-    corner: str,
-    numbers: pd.DataFrame,
-    layout: Layout,
-    titles: Mapping[str, str],
-    methods: Sequence[str],
-    cells: Mapping[Any, Cell],
-) -> Block:
-    """A block with the same columns for each domain, below its number of questions."""
-    questions = _questions(numbers)
-    shown = {name: f"{DOMAINS[f'macro-{name}']}, {questions[name]:,} questions" for name in layout.domains}
-    domains = [Labelled(name=name, label=label) for name, label in shown.items()]
-    return metric_block(corner, domains, list(titles), [("", method_labels(methods))], cells, titles=titles)
+    return cells
 
 
 def _caption(layout: Layout, numbers: pd.DataFrame, seeds: int) -> str:

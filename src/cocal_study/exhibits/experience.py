@@ -1,32 +1,32 @@
 """How good confidences are by the number of rollouts that there were to learn from (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pandas as pd
 
-from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
+from cocal.drawing.style import INK, Axes, Figure
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.evidence.published import METRICS, Published
 from cocal_study.evidence.regimes import SCORES
 from cocal_study.evidence.verdicts import over_replicates
 from cocal_study.exhibits.base.exhibit import FigureExhibit
-from cocal_study.exhibits.drawing.curves import entry
+from cocal_study.exhibits.drawing.curves import entry, looks, panels_above
 from cocal_study.exhibits.regimes import Layout, layout_of
 
 PAPER = "paper"
 """The source of the paper's own points."""
-SHOWN = {
-    "cocal-binary": ("CoCal (binary)", "#1b6e53", "o", "-"),
-    "postcal-binary": ("PostCal (binary)", "#b3401f", "s", "-"),
-    "linear-binary": ("linear probe", "#4a5fa5", "^", "--"),
-    "token-probability": ("TokenProb", "#6a6a6a", "v", "-"),
-    "token-probability+platt-all": ("TokenProb, recalibrated", "#6a6a6a", "D", ":"),
-}
-"""Words, colour, mark and line of each method, in the order of the legend."""
+SHOWN = looks(
+    {
+        "cocal-binary": ("CoCal (binary)", "#1b6e53", "o", "-"),
+        "postcal-binary": ("PostCal (binary)", "#b3401f", "s", "-"),
+        "linear-binary": ("linear probe", "#4a5fa5", "^", "--"),
+        "token-probability": ("TokenProb", "#6a6a6a", "v", "-"),
+        "token-probability+platt-all": ("TokenProb, recalibrated", "#6a6a6a", "D", ":"),
+    }
+)
 _TITLES = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score"}
-_HEIGHT, _BOTTOM, _TOP = 2.35, 0.78, 0.2
+_HEIGHT, _BOTTOM = 2.35, 0.78
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
@@ -47,12 +47,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 
 
 def prepare(layout: Layout, experience: pd.DataFrame, published: Published) -> pd.DataFrame:
-    """The mean of every metric at every point, and the paper's own numbers.
-
-    Returns:
-        Columns source ("study" or `PAPER`), level (questions per step), method, metric, learnt (responses that CoCal's
-        companion learnt from, as mean over replicates), value, lower, upper (NaN of the paper) and replicates.
-    """
+    """The mean of every metric at every point, and the paper's own numbers. The result has the columns source ("study"
+    or `PAPER`), level (questions per step), method, metric, learnt (responses that CoCal's companion learnt from, as
+    mean over replicates), value, lower, upper (NaN of the paper) and replicates."""
     learnt = experience[experience["method"] == "cocal-binary"].groupby("level", sort=False)["learnt"].mean()
     rows = []
     for (level, method), part in experience.groupby(["level", "method"], sort=False):
@@ -72,36 +69,22 @@ def prepare(layout: Layout, experience: pd.DataFrame, published: Published) -> p
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel for each metric."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(TEXT_WIDTH, _HEIGHT))
-    axes = figure.subplots(1, len(SCORES))
+    handles = [entry(**look) for method, look in SHOWN.items() if method in set(numbers["method"])]
+    handles.append(entry("the paper", color=INK, marker="*", linestyle="none", markersize=6))
+    said = f"{layout.backbone_label}, macro average of mathematics; bars: {100 * layout.level:g} % over replicates"
+    figure, axes = panels_above(len(SCORES), (_HEIGHT, 0.06, _BOTTOM), handles, 3, said)
     for ax, metric in zip(axes, _TITLES, strict=True):
         _panel(ax, numbers[numbers["metric"] == metric])
         ax.set_title(f"{_TITLES[metric]} {'↑' if metric == 'auroc' else '↓'}")
     axes[len(SCORES) // 2].set_xlabel("Responses learnt from")
-    figure.subplots_adjust(0.06, _BOTTOM / _HEIGHT, 0.99, 1 - _TOP / _HEIGHT, wspace=0.22)
-    drawn = set(numbers["method"])
-    handles = [entry(SHOWN[method][0], **_look(method), linewidth=1) for method in SHOWN if method in drawn]
-    handles.append(entry("the paper", color=INK, marker="*", linestyle="none", markersize=6))
-    figure.legend(handles=handles, loc="lower center", ncols=3, bbox_to_anchor=(0.5, 0.2 / _HEIGHT), **LEGEND)
-    said = f"{layout.backbone_label}, macro average of mathematics; bars: {100 * layout.level:g} % over replicates"
-    figure.text(0.5, 0.04 / _HEIGHT, said, ha="center", va="bottom", **SMALL_PRINT)
     return figure
 
 
-def _look(method: str) -> dict[str, Any]:
-    _, colour, marker, line = SHOWN[method]
-    return {"color": colour, "marker": marker, "linestyle": line, "markersize": 3.2, "markeredgewidth": 0}
-
-
 def _panel(ax: Axes, panel: pd.DataFrame) -> None:
-    for method in SHOWN:
+    for method, look in SHOWN.items():
         part = panel[panel["method"] == method].sort_values("learnt")
         own, stated = part[part["source"] != PAPER], part[part["source"] == PAPER]
-        look = _look(method)
-        ax.plot(own["learnt"], own["value"], **look, linewidth=1)
+        ax.plot(own["learnt"], own["value"], **look)
         ax.vlines(own["learnt"], own["lower"], own["upper"], color=look["color"], linewidth=0.7)
         ax.plot(stated["learnt"], stated["value"], "*", color=look["color"], markersize=6, markeredgewidth=0)
     ax.set_xscale("log")
-    ax.grid(axis="y", linewidth=0.3, color="#dddddd")

@@ -9,7 +9,7 @@ from cocal_study.config.study import Study
 from cocal_study.evidence.fits import FEW, OWN, PAPER, PAPER_UPDATES, POOLINGS, PROBE, RAW, STANDARDISED
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.regimes import Layout, layout_of
-from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
+from cocal_study.exhibits.typesetting.grid import HEADS, Block, Grid, Head, Line, group_of
 
 _SHOWN = ("auroc", "ece")
 _LABELS = {"cocal-binary": "CoCal (binary)", "postcal-binary": "PostCal (binary)", PROBE: "Linear probe"}
@@ -34,11 +34,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout, fits: pd.DataFrame) -> pd.DataFrame:
-    """The scores of every fit, one per row.
-
-    Returns:
-        Columns study, backbone, scale, pooling, updates, method, metric, value, seeds, norm and deviation.
-    """
+    """The scores of every fit, one per row. The result has the columns study, backbone, scale, pooling, updates,
+    method, metric, value, seeds, norm and deviation."""
     place = ["study", "backbone", "scale", "pooling", "updates", "method"]
     found = fits.melt([*place, "seeds", "norm", "deviation"], ["auroc", "ece", "brier"], "metric", "value")
     return found[[*place, "metric", "value", "seeds", "norm", "deviation"]]
@@ -48,17 +45,17 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
     """Set the table, with a group of rows for each study and form of the states."""
     values = numbers.set_index(["study", "scale", "updates", "method", "pooling", "metric"])["value"]
 
-    def row(study: str, scale: str, updates: str, method: str) -> Row:
+    def row(study: str, scale: str, updates: str, method: str) -> Line:
         keys = [(study, scale, updates, method, pooling, metric) for pooling in POOLINGS for metric in _SHOWN]
-        cells = (Cell(metric_text(key[-1], values[key]) if key in values.index else UNDEFINED) for key in keys)
-        return Row(_LABELS[method] + (f", {updates} updates" if updates else ""), tuple(cells))
+        cells = [metric_text(key[-1], values[key]) if key in values.index else UNDEFINED for key in keys]
+        return _LABELS[method] + (f", {updates} updates" if updates else ""), cells
 
     groups = []
-    for study in numbers["study"].unique():
+    for study in map(str, numbers["study"].unique()):
         for scale in (RAW, STANDARDISED):
-            rows = [row(str(study), scale, updates, name) for name in list(_LABELS)[:2] for updates in (FEW, PAPER)]
-            rows += [row(str(study), scale, "", PROBE)] if scale == STANDARDISED else []
-            groups.append(Group(tuple(rows), f"{str(study).capitalize()} study, {scale} states"))
+            rows = [row(study, scale, updates, name) for name in list(_LABELS)[:2] for updates in (FEW, PAPER)]
+            rows += [row(study, scale, "", PROBE)] if scale == STANDARDISED else []
+            groups.append(group_of(rows, f"{study.capitalize()} study, {scale} states"))
     own = numbers[numbers["method"] == OWN].set_index(["study", "metric"])["value"]
     beside = "; ".join(
         f"{study} study {metric_text('auroc', own[study, 'auroc'])} and {metric_text('ece', own[study, 'ece'])}"

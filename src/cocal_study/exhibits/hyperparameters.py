@@ -14,7 +14,8 @@ from cocal_study.config.policy import PolicySettings
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base import exhibit
 from cocal_study.exhibits.base.exhibit import TableExhibit
-from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
+from cocal_study.exhibits.main import rows_known_to_be_wrong
+from cocal_study.exhibits.typesetting.grid import Grid, block_of
 from cocal_study.planning.plan import prompt_companion
 
 _STATES = 2
@@ -35,17 +36,15 @@ def parameters(inputs: int, widths: Sequence[int]) -> int:
 
 
 class Layout(exhibit.Layout):
-    """The contents of the table, which is the study itself."""
+    """The contents of the table: the study as its file has it, with its main backbone first and with relative paths."""
 
     called: ClassVar[str] = "settings"
 
     settings: Study
-    """The study as its file has it, with its main backbone first and with relative paths."""
     wrong: dict[Name, Count] = {}
     """Number of rows that are known to be wrong, by question set."""
 
     def identity(self) -> Study:
-        """The content from which the digest is computed."""
         return self.settings
 
 
@@ -62,11 +61,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout) -> pd.DataFrame:
-    """The settings, one per row.
-
-    Returns:
-        Columns section, setting, value (text, as printed).
-    """
+    """The settings, one per row, with the columns section, setting and value (text, as printed)."""
     study = layout.settings
     sections = {
         "Policy training": _policy(study),
@@ -81,18 +76,16 @@ def prepare(layout: Layout) -> pd.DataFrame:
 def grid(numbers: pd.DataFrame, layout: Layout) -> Grid:
     """The table of the prepared settings."""
     groups = [
-        Group(tuple(Row(row.setting, (Cell(row.value),)) for row in part.itertuples()), str(section))
+        (str(section), [(row.setting, [row.value]) for row in part.itertuples()])
         for section, part in numbers.groupby("section", sort=False)
     ]
+    parts = groups[:-1], groups[-1:]  # those that the paper states, and those that it does not
     return Grid(
         title="Hyperparameters",
         caption="Hyperparameters of policies, companions, and evaluation. Response lengths are "
         f"measured in tokens. {layout.caption}",
         label="hyperparameters",
-        blocks=tuple(
-            Block(corner="Setting", heads=((Head("Value"),),), groups=tuple(part), names=0.57)
-            for part in (groups[:-1], groups[-1:])  # those that the paper states, and those that it does not
-        ),
+        blocks=tuple(block_of("Setting", ["Value"], part, names=0.57) for part in parts),
         size="footnotesize",
         apart=True,
     )
@@ -151,12 +144,9 @@ def _evaluation(study: Study, wrong: Mapping[str, int]) -> Iterator[tuple[str, s
     if any(dataset.domain == "factual" for dataset in sets):
         yield "Judge of factual answers", study.judge.label
     yield "ECE bins", f"{study.metrics.bins:,}"
-    for mended, fate in ((False, "as distributed"), (True, "corrected")):
-        sets = {name: study.datasets[name] for name in wrong}
-        of_fate = [(name, d) for name, d in sets.items() if getattr(d.source, "corrections", None) == mended]
-        chosen = {d.label: str(wrong[name]) for name, d in of_fate}
-        if chosen:
-            yield f"Rows known to be wrong ({' / '.join(chosen)})", f"{' / '.join(chosen.values())}, {fate}"
+    for fate, chosen in rows_known_to_be_wrong(study, wrong).items():
+        counts = " / ".join(str(count) for _, count in chosen)
+        yield f"Rows known to be wrong ({' / '.join(one.label for one, _ in chosen)})", f"{counts}, {fate}"
 
 
 def _open(study: Study) -> Iterator[tuple[str, str]]:
@@ -215,7 +205,6 @@ def _open(study: Study) -> Iterator[tuple[str, str]]:
 
 
 def _rare(policy: PolicySettings) -> Iterator[tuple[str, str]]:
-    """What most trainings do not do."""
     trained = [policy.for_training(name) for name in policy.algorithms]
     if any(one.warm_up or one.rate_decay == "linear" for one in trained):
         yield from _by_algorithm(policy, "Course of the policy's learning rate", _course)

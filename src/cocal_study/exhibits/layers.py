@@ -7,27 +7,18 @@ import pandas as pd
 from pydantic import Field
 
 from cocal.drawing.style import INK, Axes, Figure
-from cocal.settings.base import Count, Name
 from cocal_study.config.methods import MethodName
 from cocal_study.config.study import Study
 from cocal_study.cubes.better import BETTER
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base import exhibit
-from cocal_study.exhibits.base.exhibit import (
-    MATHEMATICS,
-    Distinct,
-    FigureExhibit,
-    Labelled,
-    Layers,
-    macro_source,
-    origin,
-)
+from cocal_study.exhibits.base.exhibit import BackbonesLayout, FigureExhibit, Labelled, macro_source, origin
 from cocal_study.exhibits.base.inputs import Cube, cube_of, mean_cell
 from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, entry, metric_row, value_axis
-from cocal_study.exhibits.drawing.sizes import BACKBONE_COLOURS
 from cocal_study.planning.plan import has_methods, layers_of
 from cocal_study.planning.results import metrics_file
 
+BACKBONE_COLOURS = ("#5b3a1e", "#b98b4e")
+"""Colours of the first and the second backbone: brown, which no method is, and dark and light in greyscale."""
 _LEVEL = {"linestyle": "none", "marker": "o", "markersize": 2.9, "markerfacecolor": "white", "markeredgewidth": 0.7}
 _FINAL = {"linestyle": "none", "marker": "D", "markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.4}
 _CURVE = {"linewidth": 1.1, "marker": ".", "markersize": 2.5}
@@ -36,24 +27,19 @@ _CURVE = {"linewidth": 1.1, "marker": ".", "markersize": 2.5}
 class LayeredBackbone(Labelled):
     """A backbone whose companions read one layer each."""
 
-    layers: Layers
+    layers: tuple[int, ...]
     """Zero-based block indices in rising order; the last is the final block, which companions read by default."""
 
 
-class Layout(exhibit.Layout):
+class Layout(BackbonesLayout):
     """The contents of the figure, with one curve per backbone."""
 
-    backbones: Annotated[Distinct[LayeredBackbone], Field(max_length=2)]
+    backbones: Annotated[tuple[LayeredBackbone, ...], Field(max_length=2)]
     method: MethodName = "cocal-binary"
-    """Companion method."""
-    macro: Name = MATHEMATICS
-    """Group of datasets whose macro average is drawn."""
     macro_label: str = "macro average"
     """Name of the macro average in print."""
     pooling: str = "last+mean"
     """Pooled states that the companions read."""
-    step: Count
-    """Policy step shown."""
 
     @property
     def backbone_label(self) -> str:
@@ -61,11 +47,7 @@ class Layout(exhibit.Layout):
         return " and ".join(backbone.label for backbone in self.backbones)
 
     def identity(self) -> dict[str, Any]:
-        """The content from which the digest is computed."""
         return {"layout": self, "step": self.step}
-
-    def measured(self) -> tuple[str, ...]:
-        return tuple(backbone.name for backbone in self.backbones)
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
@@ -92,13 +74,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 
 
 def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
-    """Macro averages of companions that read one layer each.
-
-    Returns:
-        Columns backbone, layer, those of `cocal_study.cubes.cells.read_cell`, final (bool: the backbone's last layer)
-        and level_with_best (bool: its interval overlaps that of the backbone's best layer, the best one included; all
-        layers where there are no intervals); in the order of the backbones, layers, metrics.
-    """
+    """Macro averages of companions that read one layer each. The result has the columns backbone, layer, those of
+    `cocal_study.cubes.cells.read_cell`, final (bool: the backbone's last layer) and level_with_best (bool: its interval
+    overlaps that of the backbone's best layer, the best one included; all layers where there are no intervals); in the
+    order of the backbones, layers, metrics."""
     tables = []
     for backbone in layout.backbones:
         where = backbone.name, layout.method, layout.step, layout.macro
@@ -123,11 +102,8 @@ def _level_with_best(case: pd.DataFrame) -> pd.Series:
     return known & ~worse
 
 
-def plot_layers(ax: Axes, panel: pd.DataFrame) -> None:
-    """Plot one metric against the block index: a curve per backbone, in a band of one standard deviation over seeds.
-
-    A diamond marks the final layer, and a white dot each layer that is level with the best.
-    """
+def _plot_layers(ax: Axes, panel: pd.DataFrame) -> None:
+    """Plot one metric against the block index: a curve per backbone, in a band of one standard deviation over seeds."""
     from matplotlib.ticker import MaxNLocator
 
     curves = panel.groupby("backbone", sort=False)
@@ -147,7 +123,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     entries += [(INK, "final layer", _FINAL), (INK, "within noise of the best", _LEVEL)]
     return metric_row(
         numbers,
-        plot_layers,
+        _plot_layers,
         height=1.5,
         label="Layer (zero-based block index)",
         handles=[entry(label, color=colour, **look) for colour, label, look in entries],

@@ -8,7 +8,7 @@ from cocal.drawing.style import INK, Axes, Figure
 from cocal.settings.base import Count
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import FigureExhibit, MethodsLayout, Steps, of_backbone
+from cocal_study.exhibits.base.exhibit import FigureExhibit, MethodsLayout, of_backbone
 from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, entry, metric_row, value_axis
 from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import online_file
@@ -24,10 +24,9 @@ _COLOURS = ("#d97f0e", "#7a4fa3")
 class Layout(MethodsLayout):
     """The contents of the figure."""
 
-    windows: Steps
+    windows: tuple[Count, ...]
     """Numbers of rollout steps that the online companions learn from together."""
     steps: Count
-    """Number of rollout steps of the training."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
@@ -56,12 +55,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 
 
 def prepare(layout: Layout, scores: pd.DataFrame) -> pd.DataFrame:
-    """Means over the seeds of the binary companions.
-
-    Returns:
-        Columns window (0 for replayed companions), source_step, responses, metric, value (mean over the seeds), seed_sd
-        and kept_bytes; in the order of the windows, the steps, then the ECE before the AUROC.
-    """
+    """Means over the seeds of the binary companions. The result has the columns window (0 for replayed companions),
+    source_step, responses, metric, value (mean over the seeds), seed_sd and kept_bytes; in the order of the windows,
+    the steps, then the ECE before the AUROC."""
     binary = scores[(scores["target"] == METHODS[_METHOD].target) & scores["window"].isin([0, *layout.windows])]
     keys = ["window", "source_step", "metric"]
     long = binary.melt([*keys[:2], "responses", "kept_bytes"], list(CONFIDENCE_QUALITY), "metric", "value")
@@ -76,10 +72,10 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
     kept = numbers.groupby("window")["kept_bytes"].max()
     looks = dict(zip(layout.windows, _COLOURS, strict=False))
+    names = {window: "online" if window == 1 else f"online, last {window} steps" for window in looks}
     handles = [
-        entry(f"{name} ({_size(kept[window])} kept)", color=colour, linewidth=1.3)
+        entry(f"{names[window]} ({_size(kept[window])} kept)", color=colour, linewidth=1.3)
         for window, colour in looks.items()
-        for name in ["online" if window == 1 else f"online, last {window} steps"]
     ]
     mark = {"color": METHODS[_METHOD].colour, "marker": METHODS[_METHOD].marker, "linestyle": "none", "markersize": 4}
     if 0 in kept:
@@ -112,10 +108,6 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
 
 
 def _size(count: int) -> str:
-    """A number of bytes in words."""
-    if not count:
-        return "no states"
-    for unit, size in (("GB", 1e9), ("MB", 1e6)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count / 1e3:.0f} kB"
+    if count < 1e6:
+        return f"{count / 1e3:.0f} kB" if count else "no states"
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

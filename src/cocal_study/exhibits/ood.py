@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 
 from cocal_study.config.study import Study
+from cocal_study.exhibits import main
 from cocal_study.exhibits.base.exhibit import FACTUAL, TableExhibit
-from cocal_study.exhibits.typesetting import accuracy
-from cocal_study.exhibits.typesetting.accuracy import CAPTION, accuracy_layout, main_methods
+from cocal_study.exhibits.main import CAPTION, accuracy_layout, main_methods
 from cocal_study.planning.results import metrics_file
 
-Layout, prepare, grid = accuracy.AccuracyLayout, accuracy.prepare, accuracy.grid
+Layout, prepare, grid = main.Layout, main.prepare, main.grid
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:

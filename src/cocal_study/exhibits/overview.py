@@ -107,7 +107,6 @@ def _confidence_learning(page: Page) -> None:
 
 
 def _states(page: Page) -> None:
-    """Draw how the hidden states of a response's tokens become the vector that stands for it."""
     page.box(_STATES, fill="white")
     page.label(0.7, _STATES.y, "hidden states,\nfinal layer", fontsize=SMALL)
     cells = [Rect(_STATES.left + 0.06 + 0.28 * place, _STATES.y - 0.11, 0.24, 0.22) for place in range(4)]

@@ -134,7 +134,6 @@ def _sampling(page: Page, column: Rect) -> None:
 
 
 def _signal(page: Page, x: float, name: str, colour: str) -> None:
-    """Draw a signal that trains the learner below, as a heavy arrow with a name on it."""
     page.arrow((x, _EXPERIENCE), (x, _LEARNER + 0.37), colour=colour, heavy=True)
     width = 0.042 * max(map(len, name.split("\n"))) + 0.1
     page.box(Rect(x - width / 2, _SIGNAL - 0.12, width, 0.24), name, colour=colour, fill="white", fontsize=SMALL)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import Labelled, Labels, StepLayout, TableExhibit, of_main
+from cocal_study.exhibits.base.exhibit import Labelled, StepLayout, TableExhibit, of_main
 from cocal_study.exhibits.base.inputs import Cube, read_methods, seeds_of
 from cocal_study.exhibits.typesetting.grid import PAIR, Grid, metric_block, ranked_cells
 from cocal_study.exhibits.typesetting.wording import DOMAINS, UNDEFINED_VALUE, counted, said
@@ -16,10 +16,9 @@ _METHODS = {"cocal-pre-generation": "Pre-generation", "cocal-group": "Post-gener
 
 
 class Layout(StepLayout):
-    """The contents of the table, with one pair of columns per domain."""
+    """The contents of the table, with one pair of columns for the macro average of each domain."""
 
-    domains: Labels
-    """Macro averages, in order."""
+    domains: tuple[Labelled, ...]
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -45,11 +44,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
-    """The numbers of the table, one per row, on the same responses, averaged over the seeds.
-
-    Returns:
-        Columns domain, method, and those of `cocal_study.cubes.cells.read_cell`.
-    """
+    """The numbers of the table, one per row, on the same responses, averaged over the seeds. The result has the columns
+    domain, method, and those of `cocal_study.cubes.cells.read_cell`."""
     return read_methods(metrics, layout, [domain.name for domain in layout.domains], _METHODS, PAIR, case="domain")
 
 

@@ -7,12 +7,13 @@ import pandas as pd
 
 from cocal.metrics.scores import SCORES
 from cocal.metrics.shown import UNDEFINED
+from cocal.settings.base import Name
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import Distinct, Labelled, MethodsStepLayout, Names, TableExhibit, of_main
+from cocal_study.exhibits.base.exhibit import ComparedLayout, Labelled, TableExhibit, of_main
 from cocal_study.exhibits.base.inputs import Cube, read_methods, seeds_of
-from cocal_study.exhibits.typesetting.accuracy import main_methods
+from cocal_study.exhibits.main import main_methods
 from cocal_study.exhibits.typesetting.grid import Grid, doubts, method_groups, metric_block, ranked_cells, short_rates
 from cocal_study.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, SETS, averaged, counted, listed, said
 from cocal_study.planning.plan import macro_averages
@@ -22,17 +23,16 @@ from cocal_study.planning.results import metrics_file
 class ScoredDomain(Labelled):
     """A macro average and the sets that it averages over; its label is what the caption calls one of them."""
 
-    datasets: Names
+    datasets: tuple[Name, ...]
 
 
-class Layout(MethodsStepLayout):
+class Layout(ComparedLayout):
     """The contents of the table, with one block per domain."""
 
     apart: ClassVar[tuple[str, ...]] = ("backbone", "step")
 
-    domains: Distinct[ScoredDomain]
+    domains: tuple[ScoredDomain, ...]
     quality: QualitySettings = QualitySettings()
-    """Floors below which a value is marked."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -61,12 +61,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
-    """Return the scores of every set and of the macro averages; methods with seeds are averaged over them.
-
-    Returns:
-        Columns dataset, method, and those of `cocal_study.cubes.cells.read_cell`, in the order of the domains, of which
-        the macro average comes last, then the methods, then the scores.
-    """
+    """Return the scores of every set and of the macro averages; methods with seeds are averaged over them. The result
+    has the columns dataset, method, and those of `cocal_study.cubes.cells.read_cell`, in the order of the domains, of
+    which the macro average comes last, then the methods, then the scores."""
     datasets = [name for domain in layout.domains for name in (*domain.datasets, domain.name)]
     return read_methods(metrics, layout, datasets, layout.methods, SCORES)
 
@@ -78,10 +75,8 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
     shown = numbers[numbers["dataset"].isin(groups)]
     cells = ranked_cells(shown, short=short)
     sizes = {domain.name: counted(len(domain.datasets), domain.label) for domain in layout.domains}
-    blocks = []
-    for name, size in sizes.items():
-        macro = Labelled(name=name, label=f"Macro average over {size}")
-        blocks.append(metric_block("Method", [macro], SCORES, method_groups(layout.methods), cells, width=1))
+    macros = [Labelled(name=name, label=f"Macro average over {size}") for name, size in sizes.items()]
+    rows = method_groups(layout.methods)
     undefined = f"{UNDEFINED} marks an undefined value, such as the PRR of a single class."
     return Grid(
         title=f"Proper scores and selective risk, {layout.backbone_label}, step {layout.step}",
@@ -103,6 +98,6 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
             doubts(short, layout.quality),
         ),
         label="proper_scores",
-        blocks=tuple(blocks),
+        blocks=tuple(metric_block("Method", [macro], SCORES, rows, cells, width=1) for macro in macros),
         gap="2.6pt",
     )

@@ -11,7 +11,7 @@ from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import Labelled, Names, StepLayout, TableExhibit, of_main
+from cocal_study.exhibits.base.exhibit import Labelled, StepLayout, TableExhibit, of_main
 from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
 from cocal_study.exhibits.typesetting.grid import PAIR, Block, Grid, doubts, metric_block, ranked_cells, short_rates
 from cocal_study.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, DOMAINS, SUBJECTS, averaged, counted, said
@@ -34,16 +34,12 @@ class Layout(StepLayout):
 
     last_stage: Count
     """First step of the last stage, which ends with the step of the policy."""
-    rivals: dict[Name, Names]
+    rivals: dict[Name, tuple[Name, ...]]
     """Names of the rivals, in the order of the rows, by their calibrations."""
     labels: dict[Name, str]
-    """Their names in the table."""
     notes: tuple[str, ...] = ()
-    """What the caption says of some."""
     domains: dict[Name, tuple[Name, ...]]
-    """Evaluation sets of each macro average, in the order of the study."""
     quality: QualitySettings = QualitySettings()
-    """Floors below which a value is marked."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -75,20 +71,17 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
-    """Return ECE and AUROC of every set and of the macro averages; companions are averaged over their seeds.
-
-    Returns:
-        Columns dataset, method (name of the rival and of what was done to it), rival, calibration, and those of
-        `cocal_study.cubes.cells.read_cell`, in the order of the domains, of which the macro average comes last, then of
-        the calibrations and of the rivals. The ECE of a score that only ranks is NaN.
-    """
+    """Return ECE and AUROC of every set and of the macro averages; companions are averaged over their seeds. The result
+    has the columns dataset, method (name of the rival and of what was done to it), rival, calibration, and those of
+    `cocal_study.cubes.cells.read_cell`, in the order of the domains, of which the macro average comes last, then of the
+    calibrations and of the rivals. The ECE of a score that only ranks is NaN."""
     cells = {}
+    rows = [(rival, calibration) for calibration, rivals in layout.rivals.items() for rival in rivals]
     for dataset in (dataset for domain, sets in layout.domains.items() for dataset in (*sets, domain)):
-        for calibration, rivals in layout.rivals.items():
-            for rival in rivals:
-                method = named(rival, calibration)
-                cell = mean_cell(layout.backbone, RIVALS[rival].method, layout.step, dataset)
-                cells[dataset, method, rival, calibration] = cell | {"method": method}
+        for rival, calibration in rows:
+            cell = mean_cell(layout.backbone, RIVALS[rival].method, layout.step, dataset)
+            cell["method"] = named(rival, calibration)
+            cells[dataset, cell["method"], rival, calibration] = cell
     numbers = read_cells(metrics, cells, ["dataset", "method", "rival", "calibration"], PAIR)
     ranks = [name for name in layout.rivals["raw"] if RIVALS[name].ranks_only]
     meaningless = numbers["rival"].isin(ranks) & (numbers["calibration"] == "raw") & (numbers["metric"] == "ece")
@@ -112,6 +105,13 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
     parts = groupby(layout.rivals, lambda how: how.partition("-")[2])
     sets = " and ".join(counted(len(sets), "set") + f" of {SUBJECTS[name]}" for name, sets in layout.domains.items())
     chosen = [RIVALS[name] for name in layout.rivals["raw"]]
+    of_postcal = (
+        "PostCal needs as many responses of the final policy again as training has rollouts. CoCal recalibrated on "
+        "PostCal's responses may use the same, at equal sampling cost, and reads those to held-out questions alone. "
+        "All other rows need no further responses."
+    )
+    of_coupled = "RLCR and DCPO have policies, rollouts and responses of their own."
+    of_length = f"Length only ranks responses and has no ECE as it is ({UNDEFINED})."
     return Grid(
         title=f"Rivals that learn from the same rollouts, {layout.backbone_label}, step {layout.step}",
         caption=said(
@@ -120,19 +120,11 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
             "Calibrators learn from responses to the training questions alone, from those that the companion is "
             "trained on, or from its held-out questions where a score reads hidden states.",
             f"The last stage has steps {layout.last_stage} to {layout.step}." if "platt-last" in layout.rivals else "",
-            "PostCal needs as many responses of the final policy again as training has rollouts. CoCal recalibrated "
-            "on PostCal's responses may use the same, at equal sampling cost, and reads those to held-out questions "
-            "alone. All other rows need no further responses."
-            if "platt-resampled" in layout.rivals
-            else "",
+            of_postcal if "platt-resampled" in layout.rivals else "",
             *layout.notes,
             averaged(seeds_of(metrics)) if any(one.reader for one in chosen) else "",
-            "RLCR and DCPO have policies, rollouts and responses of their own."
-            if any(METHODS[one.method].policy != "grpo" for one in chosen)
-            else "",
-            f"Length only ranks responses and has no ECE as it is ({UNDEFINED})."
-            if any(one.ranks_only for one in chosen)
-            else "",
+            of_coupled if any(METHODS[one.method].policy != "grpo" for one in chosen) else "",
+            of_length if any(one.ranks_only for one in chosen) else "",
             BOLD_AND_UNDERLINED,
             "Each part of the table has its own.",
             doubts(short, layout.quality),

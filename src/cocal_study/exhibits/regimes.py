@@ -8,11 +8,10 @@ from cocal.settings.base import OpenShare
 from cocal_study.config.study import Study
 from cocal_study.evidence.regimes import SCORES, margins, over_points
 from cocal_study.exhibits.base.exhibit import BackboneLayout, TableExhibit, of_backbone
-from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
+from cocal_study.exhibits.typesetting.grid import HEADS, Cell, Grid, Line, block_of
 from cocal_study.exhibits.typesetting.wording import signed
 
 TARGET = "binary"
-"""Target of the companions that are compared."""
 _MEANS = ("final_accuracy", "accuracy", "gap", "bias")
 
 
@@ -20,7 +19,6 @@ class Layout(BackboneLayout):
     """The contents of the exhibits of regimes."""
 
     level: OpenShare
-    """Level of the intervals."""
 
 
 def layout_of(study: Study) -> Layout:
@@ -44,12 +42,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout, regimes: pd.DataFrame) -> pd.DataFrame:
-    """The margins of every point over its replicates.
-
-    Returns:
-        The columns of `cocal_study.evidence.regimes.over_points`, and as means over the replicates final_accuracy,
-        accuracy, gap and bias (`cocal_study.evidence.regimes.margins`).
-    """
+    """The margins of every point over its replicates. The result has the columns of
+    `cocal_study.evidence.regimes.over_points`, and as means over the replicates final_accuracy, accuracy, gap and bias
+    (`cocal_study.evidence.regimes.margins`)."""
     found = margins(regimes, TARGET)
     means = found.groupby(["axis", "level"], sort=False)[list(_MEANS)].mean()
     return over_points(found, layout.level).merge(means.reset_index(), on=["axis", "level"])
@@ -58,10 +53,10 @@ def prepare(layout: Layout, regimes: pd.DataFrame) -> pd.DataFrame:
 def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
     """Set the table, with a group of rows for every condition."""
     heads = ("Training", "Evaluation", "Gap", "PostCal's bias", *(HEADS[metric].strip("↓↑") for metric in SCORES))
-    groups = tuple(
-        Group(tuple(_row(str(name), one, layout.level) for name, one in part.groupby("level", sort=False)), str(axis))
+    groups = [
+        (str(axis), [_row(str(name), one, layout.level) for name, one in part.groupby("level", sort=False)])
         for axis, part in numbers.groupby("axis", sort=False)
-    )
+    ]
     replicates = int(numbers["replicates"].iloc[0])
     return Grid(
         title="CoCal less PostCal under other conditions",
@@ -73,21 +68,19 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         "questions, sampled as rollouts are; evaluation: its accuracy on the evaluation sets; gap: their difference in "
         "points; bias: mean confidence of PostCal less the accuracy.",
         label="regimes",
-        blocks=(Block(corner="Condition", heads=(tuple(map(Head, heads)),), groups=groups, width=1),),
+        blocks=(block_of("Condition", heads, groups, width=1),),
         gap="3pt",
         size="footnotesize",
     )
 
 
-def _row(name: str, one: pd.DataFrame, level: float) -> Row:
+def _row(name: str, one: pd.DataFrame, level: float) -> Line:
     first = one.iloc[0]
     gap = f"{100 * first['gap']:+.1f}".replace("-", "−")
     shares = (f"{100 * first['final_accuracy']:.1f}", f"{100 * first['accuracy']:.1f}", gap)
-    cells = [*map(Cell, shares), Cell(signed("ece", first["bias"]))]
+    cells: list[str | Cell] = [*shares, signed("ece", first["bias"])]
     for row in one.itertuples():
-        mark = None
-        if row.p_holm < 1 - level:
-            mark = "best" if row.value > 0 else "second"
-        texts = [signed("ece", number) for number in (row.value, row.lower, row.upper)]
-        cells.append(Cell(f"{texts[0]} [{texts[1]}, {texts[2]}] {row.positive}/{row.replicates}", mark))
-    return Row(name, tuple(cells))
+        mark = ("best" if row.value > 0 else "second") if row.p_holm < 1 - level else None
+        value, lower, upper = (signed("ece", number) for number in (row.value, row.lower, row.upper))
+        cells.append(Cell(f"{value} [{lower}, {upper}] {row.positive}/{row.replicates}", mark))
+    return name, cells

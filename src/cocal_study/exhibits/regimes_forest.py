@@ -43,12 +43,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 
 
 def prepare(layout: Layout, regimes: pd.DataFrame, published: Published) -> pd.DataFrame:
-    """The margins of every replicate, their means, and the paper's own point.
-
-    Returns:
-        Columns axis, level, metric, replicate (0 for the mean), own (bool: the study's own value), bias, value, lower
-        and upper (of the mean). The axis of the paper's point is `PAPER`.
-    """
+    """The margins of every replicate, their means, and the paper's own point. The result has the columns axis, level,
+    metric, replicate (0 for the mean), own (bool: the study's own value), bias, value, lower and upper (of the mean).
+    The axis of the paper's point is `PAPER`."""
     found = margins(regimes, TARGET)
     places = found.groupby(["axis", "level"], sort=False)
     of_level = {place: tuple(part[SCORES[0]]) for place, part in places}
@@ -121,7 +118,6 @@ def _rows(measured: pd.DataFrame) -> dict[tuple[str, str], float]:
 def _forest(
     ax: Axes, panel: pd.DataFrame, rows: Mapping[tuple[str, str], float], colours: Mapping[str, str], named: bool
 ) -> None:
-    """Draw the mean of every level with its interval, and a dot for each replicate."""
     for (axis, level), part in panel.groupby(["axis", "level"], sort=False):
         at, colour = rows[axis, level], colours[axis]
         mean = part[part["replicate"] == 0].iloc[0]
@@ -143,7 +139,6 @@ def _forest(
 
 
 def _by_bias(ax: Axes, panel: pd.DataFrame, colours: Mapping[str, str]) -> None:
-    """Draw the margin of every replicate by the bias of PostCal, and the paper's point."""
     for axis, part in panel[panel["replicate"] > 0].groupby("axis", sort=False):
         ax.plot(part["bias"], part["value"], ".", color=colours[axis], markersize=4.6, markeredgewidth=0, alpha=0.7)
     stated = panel[panel["axis"] == PAPER]

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from cocal_study.config.study import Study
+from cocal_study.exhibits import reliability
 from cocal_study.exhibits.base.exhibit import FigureExhibit
-from cocal_study.exhibits.drawing import reliability
 
-Layout, prepare, draw = reliability.ReliabilityLayout, reliability.prepare, reliability.draw
+Layout, prepare, draw = reliability.Layout, reliability.prepare, reliability.draw
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:

@@ -7,12 +7,13 @@ import pandas as pd
 
 from cocal.drawing.style import INK, Figure
 from cocal.metrics.ordered import Ordered
+from cocal.settings.base import Name
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import FigureExhibit, MethodsStepLayout, Names, of_main
+from cocal_study.exhibits.base.exhibit import ComparedLayout, FigureExhibit, of_main
 from cocal_study.exhibits.base.inputs import rows_by_seed
 from cocal_study.exhibits.drawing.curves import entry, look_of, method_handles, panel_row
-from cocal_study.exhibits.typesetting.accuracy import main_methods
+from cocal_study.exhibits.main import main_methods
 from cocal_study.exhibits.typesetting.wording import counted
 from cocal_study.planning.plan import final_predictions
 
@@ -27,11 +28,10 @@ _COMMON = "cocal-binary"
 """Method that both panels show, so that they can be compared."""
 
 
-class Layout(MethodsStepLayout):
+class Layout(ComparedLayout):
     """The contents of the figure: one curve per method."""
 
-    datasets: Names
-    """Evaluation sets whose curves are averaged."""
+    datasets: tuple[Name, ...]
 
     @property
     def sharing(self) -> tuple[str, ...]:
@@ -59,12 +59,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 
 
 def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Average the curves over seeds, then over data sets.
-
-    Returns:
-        Columns curve (a method, or one of `REFERENCES` for the responses that methods share), coverage and risk, NaN if
-        a data set has no response with a valid confidence; in the order of the methods, coverages.
-    """
+    """Average the curves over seeds, then over data sets. The result has the columns curve (a method, or one of
+    `REFERENCES` for the responses that methods share), coverage and risk, NaN if a data set has no response with a
+    valid confidence."""
     table = pd.concat(predictions, ignore_index=True)
     curves: dict[str, list[np.ndarray]] = {}
     for dataset in layout.datasets:

@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
-from cocal.errors import ContractError
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import Labels, StepLayout, TableExhibit, labelled, of_main
-from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row
+from cocal_study.exhibits.base.exhibit import Labelled, StepLayout, TableExhibit, labelled, of_main
+from cocal_study.exhibits.typesetting.grid import Grid, block_of
 from cocal_study.exhibits.typesetting.wording import SHORT, TIMES_DIFFER, counted, ratios, said, times
 from cocal_study.planning.costs import Latency
 from cocal_study.planning.plan import has_methods
@@ -15,10 +14,9 @@ from cocal_study.planning.results import cost_file
 
 
 class Layout(StepLayout):
-    """The contents of the table."""
+    """The contents of the table, with a row for each evaluation set."""
 
-    datasets: Labels
-    """Evaluation sets, in order."""
+    datasets: tuple[Labelled, ...]
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -38,20 +36,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout, latency: Latency) -> pd.DataFrame:
-    """The times of the layout's sets, in its order.
-
-    Returns:
-        Columns dataset, pre_seconds, post_seconds, ratio (post / pre).
-    """
-    found = {time.dataset: time for time in latency.time_to_confidence}
-    missing = [dataset.name for dataset in layout.datasets if dataset.name not in found]
-    if missing:
-        raise ContractError(
-            f"latency: no time to confidence on {missing[0]} (there are: {', '.join(found)}); measure it, or leave it "
-            "out of the layout"
-        )
-    timed = [found[dataset.name] for dataset in layout.datasets]
-    rows = [(time.dataset, time.pre_ms / 1000, time.post_s) for time in timed]
+    """The times of the layout's sets, in its order. The result has the columns dataset, pre_seconds, post_seconds,
+    ratio (post / pre)."""
+    found = {time.dataset: (time.dataset, time.pre_ms / 1000, time.post_s) for time in latency.time_to_confidence}
+    rows = [found[dataset.name] for dataset in layout.datasets]
     numbers = pd.DataFrame(rows, columns=["dataset", "pre_seconds", "post_seconds"])
     return numbers.assign(ratio=numbers["post_seconds"] / numbers["pre_seconds"])
 
@@ -60,14 +48,9 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, latency: Latency) -> Grid:
     """Set the table; each column of times has the unit that suits its longest time."""
     pre_unit, pre = times(list(numbers["pre_seconds"]), SHORT)
     post_unit, post = times(list(numbers["post_seconds"]), SHORT)
-    labels = [dataset.label for dataset in layout.datasets]
-    lines = zip(labels, pre, post, ratios(list(numbers["ratio"])), strict=True)
-    block = Block(
-        corner="Dataset",
-        heads=((Head(f"Pre ({pre_unit})"), Head(f"Post ({post_unit})"), Head("Post/Pre")),),
-        groups=(Group(tuple(Row(label, tuple(map(Cell, values))) for label, *values in lines)),),
-        align="r",
-    )
+    heads = (f"Pre ({pre_unit})", f"Post ({post_unit})", "Post/Pre")
+    values = zip(pre, post, ratios(list(numbers["ratio"])), strict=True)
+    lines = zip((dataset.label for dataset in layout.datasets), values, strict=True)
     return Grid(
         title=f"Time to confidence, {layout.backbone_label}, step {layout.step}",
         caption=said(
@@ -78,5 +61,5 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, latency: Latency) -> Grid:
             f"Measured on {latency.device}. {TIMES_DIFFER}",
         ),
         label="time_to_confidence",
-        blocks=(block,),
+        blocks=(block_of("Dataset", heads, [("", lines)], align="r"),),
     )

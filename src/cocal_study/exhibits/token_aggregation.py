@@ -4,11 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from cocal.settings.base import Count, Name
 from cocal_study.config.study import Study
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base import exhibit
-from cocal_study.exhibits.base.exhibit import MATHEMATICS, Distinct, Labelled, Step, TableExhibit, origin
+from cocal_study.exhibits.base.exhibit import BackbonesLayout, Labelled, TableExhibit, origin
 from cocal_study.exhibits.base.inputs import Cube, cube_of, mean_cell, seeds_of
 from cocal_study.exhibits.typesetting.grid import PAIR, Grid, metric_block, ranked_cells
 from cocal_study.exhibits.typesetting.wording import UNDEFINED_VALUE, counted, said
@@ -23,23 +21,16 @@ _POOLINGS = {"last": "Last token", "mean": "Response mean", "last+mean": "Last +
 class AggregationBackbone(Labelled):
     """A backbone in the table."""
 
-    layer: Step
+    layer: int
     """Zero-based index of its final block."""
 
 
-class Layout(exhibit.Layout):
+class Layout(BackbonesLayout):
     """The contents of the table, with one pair of columns per backbone."""
 
-    backbones: Distinct[AggregationBackbone]
-    macro: Name = MATHEMATICS
-    """Group of datasets whose macro average is shown."""
+    backbones: tuple[AggregationBackbone, ...]
     macro_label: str = "the mathematical evaluation sets"
-    """Name of its datasets in print."""
-    step: Count
-    """Policy step shown."""
-
-    def measured(self) -> tuple[str, ...]:
-        return tuple(backbone.name for backbone in self.backbones)
+    """Name of the macro average's data sets in print."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -64,11 +55,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
-    """The numbers of the table, one per row: binary supervision, final block, macro average, mean over the seeds.
-
-    Returns:
-        Columns backbone, pooling, and those of `cocal_study.cubes.cells.read_cell`.
-    """
+    """The numbers of the table, one per row: binary supervision, final block, macro average, mean over the seeds. The
+    result has the columns backbone, pooling, and those of `cocal_study.cubes.cells.read_cell`."""
     tables = []
     for backbone in layout.backbones:
         where = (backbone.name, _METHOD, layout.step, layout.macro)

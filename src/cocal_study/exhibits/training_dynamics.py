@@ -7,10 +7,10 @@ import pandas as pd
 from cocal.drawing.style import Figure
 from cocal.metrics.calibration import METRICS
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves, macro_source
+from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
 from cocal_study.exhibits.base.inputs import Cube
-from cocal_study.exhibits.drawing.curves import QUESTION_WHISKERS, method_handles, metric_row, plot_stages, read_curves
-from cocal_study.exhibits.typesetting.accuracy import stage_methods
+from cocal_study.exhibits.drawing.curves import draw_stages, read_curves
+from cocal_study.exhibits.main import stage_methods
 from cocal_study.planning.results import metrics_file
 
 Layout = CurvesLayout
@@ -38,6 +38,4 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """Draw one panel per metric."""
-    source = f"{macro_source(layout)}; {QUESTION_WHISKERS}"
-    handles = method_handles(layout.methods)
-    return metric_row(numbers, plot_stages, height=1.25, label="Training step", handles=handles, source=source)
+    return draw_stages(numbers, layout, height=1.25)

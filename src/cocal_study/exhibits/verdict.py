@@ -22,7 +22,7 @@ from cocal_study.evidence.sources import PAPER_STAGES, StudyScope
 from cocal_study.evidence.verdicts import over_replicates
 from cocal_study.exhibits.base.exhibit import FACTUAL, MATHEMATICS, OF_TABLES, TableExhibit, origin
 from cocal_study.exhibits.base.ledger import ClaimsLayout, readers
-from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Group, Head, Row
+from cocal_study.exhibits.typesetting.grid import HEADS, Grid, block_of
 from cocal_study.exhibits.typesetting.verdict import CENTRAL, METRICS, NO, UNDECIDED, YES
 from cocal_study.exhibits.typesetting.wording import SUBJECTS, signed
 from cocal_study.planning.plan import available_methods, has_methods
@@ -39,7 +39,6 @@ class Layout(ClaimsLayout):
 CHANCE = ""
 """The rival of a number that is compared with chance."""
 _RIVALS = ("rlcr", "dcpo")
-_QUALITY = ("ece", "auroc")
 
 
 class Pair(NamedTuple):
@@ -50,49 +49,42 @@ class Pair(NamedTuple):
     metric: str
     dataset: str = MATHEMATICS
 
+    @property
+    def case(self) -> Case:
+        """Where a study reads it."""
+        return Case("first", self.dataset, PAPER_STAGES[-1], None, MAIN)
 
-class Headline(NamedTuple):
-    """A claim of the paper in words, the comparisons that it rests on, and how far each of them may fall short."""
-
-    title: str
-    pairs: tuple[Pair, ...]
-    tolerance: float = 0.0
-
-
-def _both(method: str, *rivals: str) -> tuple[Pair, ...]:
-    return tuple(Pair(method, rival, metric) for rival in rivals for metric in _QUALITY)
+    @property
+    def confident(self) -> tuple[str, ...]:
+        """The methods whose confidence it compares; a comparison with chance says itself what is at chance."""
+        return () if self.metric == "accuracy" or self.rival == CHANCE else (self.method, self.rival)
 
 
-HEADLINES = (
-    Headline(
-        "Training improves accuracy, with a companion beside it",
-        (Pair("token-probability", "base-verbal", "accuracy"),),
-    ),
-    Headline(
-        "RLCR and DCPO trail in accuracy",
-        tuple(Pair("cocal-binary", rival, "accuracy") for rival in _RIVALS),
-    ),
-    Headline("CoCal's confidence is better than theirs", _both("cocal-binary", *_RIVALS)),
-    Headline(f"{CENTRAL}, binary target", _both("cocal-binary", "postcal-binary")),
-    Headline(f"{CENTRAL}, group target", _both("cocal-group", "postcal-group")),
-    Headline(
-        "CoCal ranks answers better than token probability", (Pair("cocal-binary", "token-probability", "auroc"),)
-    ),
-    Headline(
-        "CoCal ranks answers about as well as SelfConsis",
-        (Pair("cocal-binary", "self-consistency", "auroc"),),
-        tolerance=0.02,  # that of the claim `selfconsis-comparable-auroc` in config/paper/claims.yaml
-    ),
-    Headline("CoCal transfers to factual questions", (Pair("cocal-binary", CHANCE, "auroc", FACTUAL),)),
-)
-"""The claims of the abstract and of section 6, in the paper's order, beside the two comparisons of table 1 that no
-sentence of it makes."""
+def _pairs(method: str, rivals: Sequence[str], *metrics: str, dataset: str = MATHEMATICS) -> tuple[Pair, ...]:
+    return tuple(Pair(method, rival, metric, dataset) for rival in rivals for metric in metrics)
+
+
+_COMPARABLE = "CoCal ranks answers about as well as SelfConsis"
+HEADLINES = {
+    "Training improves accuracy, with a companion beside it": _pairs("token-probability", ["base-verbal"], "accuracy"),
+    "RLCR and DCPO trail in accuracy": _pairs("cocal-binary", _RIVALS, "accuracy"),
+    "CoCal's confidence is better than theirs": _pairs("cocal-binary", _RIVALS, "ece", "auroc"),
+    f"{CENTRAL}, binary target": _pairs("cocal-binary", ["postcal-binary"], "ece", "auroc"),
+    f"{CENTRAL}, group target": _pairs("cocal-group", ["postcal-group"], "ece", "auroc"),
+    "CoCal ranks answers better than token probability": _pairs("cocal-binary", ["token-probability"], "auroc"),
+    _COMPARABLE: _pairs("cocal-binary", ["self-consistency"], "auroc"),
+    "CoCal transfers to factual questions": _pairs("cocal-binary", [CHANCE], "auroc", dataset=FACTUAL),
+}
+"""The claims of the abstract and of section 6, in the paper's order, with the comparisons that each rests on, beside
+the two comparisons of table 1 that no sentence of it makes."""
+TOLERANCE = {_COMPARABLE: 0.02}
+"""How far a comparison may fall short; that of the claim `selfconsis-comparable-auroc` in config/paper/claims.yaml."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table, where the study has CoCal."""
     if has_methods(study, "cocal-binary"):
-        compared = {name for one in HEADLINES for pair in one.pairs for name in pair[:2]}
+        compared = {name for pairs in HEADLINES.values() for pair in pairs for name in pair[:2]}
         # the main backbone and the stages are all that stands for the paper's here
         nothing = {"early_steps": (), "budgets": (), "datasets": {}, "layers": {}}
         layout = Layout(
@@ -127,32 +119,32 @@ def prepare(
     language_model_main: pd.DataFrame | None = None,
     language_model_ood: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """The differences behind every headline, positive where they speak for it.
-
-    Returns:
-        Columns claim, method, rival ("" for chance), metric, dataset; paper, language_model: the differences, shares
-        for accuracies; value, lower, upper, replicates, positive: the mean difference over replicates with the interval
-        of Student's t, their number and how many of them bear the claim out, or without replicates the study's own
-        difference with its paired bootstrap interval; at_chance: the methods of the comparison whose confidence is at
-        chance; and word, the verdict on the whole claim. NaN where there is no number.
-    """
+    """The differences behind every headline, positive where they speak for it. The result has the columns claim,
+    method, rival ("" for chance), metric, dataset; paper, language_model: the differences, shares for accuracies;
+    value, lower, upper, replicates, positive: the mean difference over replicates with the interval of Student's t,
+    their number and how many of them bear the claim out, or without replicates the study's own difference with its
+    paired bootstrap interval; at_chance: the methods of the comparison whose confidence is at chance; and word, the
+    verdict on the whole claim. NaN where there is no number."""
     paper, study = readers(layout, [resamples], published)
     gathered = [_values(frame, "replicate_") for frame in (central_main, replicates_main, replicates_ood)]
     other = [_values(frame, "value") for frame in (language_model_main, language_model_ood)]
     rows = []
-    for headline in HEADLINES:
-        found = []
-        for pair in (one for one in headline.pairs if {one.method, one.rival} - {CHANCE} <= {*layout.methods}):
+    for title, pairs in HEADLINES.items():
+        found, tolerance = [], TOLERANCE.get(title, 0.0)
+        for pair in (one for one in pairs if {one.method, one.rival} - {CHANCE} <= {*layout.methods}):
             joint = _difference(pair, gathered)
             together = joint is not None
-            number = _over(joint, study.level, headline.tolerance) if together else _alone(pair, study)
-            chance = _at_chance(pair, gathered, study.level) if together else _degenerate(pair, study)
+            number = _over(joint, study.level, tolerance) if together else _alone(pair, study)
+            if together:
+                chance = _at_chance(pair, gathered, study.level)
+            else:
+                chance = [name for name in pair.confident if study.degenerate(name, pair.case)]
             beside = _difference(pair, other)
             one = {**pair._asdict(), "paper": _alone(pair, paper)[0], **dict(zip(_NUMBERS, number, strict=True))}
             one["language_model"] = np.nan if beside is None else float(beside[0])
             found.append(one | {"at_chance": ", ".join(chance)})
-        word = words_of(found, headline.tolerance)
-        rows += [{"claim": headline.title, **one, "word": word} for one in found]
+        word = words_of(found, tolerance)
+        rows += [{"claim": title, **one, "word": word} for one in found]
     return pd.DataFrame(rows)
 
 
@@ -188,30 +180,26 @@ def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
     return YES + (f", but {' and '.join(METHODS[name].label for name in chance)} is at chance" if chance else "")
 
 
-def _values(frame: pd.DataFrame | None, prefix: str) -> pd.DataFrame | None:
-    """The values of a table by data set, method and metric, a column for each replicate."""
-    if frame is None:
-        return None
-    found = frame.set_index(["dataset", "method", "metric"])
+def _values(frame: pd.DataFrame | None, prefix: str) -> pd.DataFrame:
+    """The values of a table by data set, method and metric, a column for each replicate; no rows if there is none."""
+    keys = ["dataset", "method", "metric"]
+    found = (pd.DataFrame(columns=keys) if frame is None else frame).set_index(keys)
     return found[[name for name in found if name.startswith(prefix)]]
 
 
-def _number(frames: Sequence[pd.DataFrame | None], dataset: str, method: str, metric: str) -> np.ndarray | None:
-    """The values of a row, float64 [replicates], in the first of several tables that has it."""
+def _rows(frames: Sequence[pd.DataFrame], dataset: str, *rows: tuple[str, str]) -> list[np.ndarray] | None:
+    """The values of rows, which are a method and a metric, float64 [replicates], in the first table that has all."""
     for frame in frames:
-        if frame is not None and (dataset, method, metric) in frame.index:
-            return frame.loc[(dataset, method, metric)].to_numpy(np.float64)
+        if all((dataset, *row) in frame.index for row in rows):
+            return [frame.loc[(dataset, *row)].to_numpy(np.float64) for row in rows]
     return None
 
 
-def _difference(pair: Pair, frames: Sequence[pd.DataFrame | None]) -> np.ndarray | None:
+def _difference(pair: Pair, frames: Sequence[pd.DataFrame]) -> np.ndarray | None:
     """The difference in every replicate, float64 [replicates], in the first table that has both of its rows."""
-    for frame in frames:
-        ours = _number([frame], pair.dataset, pair.method, pair.metric)
-        rival = 0.5 if pair.rival == CHANCE else _number([frame], pair.dataset, pair.rival, pair.metric)
-        if ours is not None and rival is not None:
-            return _directed(ours - rival, pair.metric)
-    return None
+    rivals = [] if pair.rival == CHANCE else [pair.rival]
+    found = _rows(frames, pair.dataset, *((name, pair.metric) for name in (pair.method, *rivals)))
+    return None if found is None else _directed(found[0] - (found[1] if rivals else 0.5), pair.metric)
 
 
 def _directed(difference, metric: str):
@@ -225,48 +213,32 @@ def _over(values: np.ndarray, level: float, tolerance: float = 0.0) -> tuple[flo
 
 def _alone(pair: Pair, reader: Reader) -> tuple[float, ...]:
     """The difference in one study, or in the paper, whose interval is the number itself."""
-    case = Case("first", pair.dataset, PAPER_STAGES[-1], None, MAIN)
     try:
         if pair.rival == CHANCE:
-            found = reader.read(Quantity(pair.metric, pair.method, case)) - 0.5
+            found = reader.read(Quantity(pair.metric, pair.method, pair.case)) - 0.5
         else:
-            found = reader.difference(pair.metric, pair.method, pair.rival, case)
+            found = reader.difference(pair.metric, pair.method, pair.rival, pair.case)
     except NotAssessableError:
         return (np.nan,) * len(_NUMBERS)
     found = _directed(found, pair.metric)
     return found.value, *found.interval(reader.level), np.nan, np.nan
 
 
-def _of_confidence(pair: Pair) -> tuple[str, ...]:
-    """The methods of a pair whose confidence it compares; a comparison with chance says itself what is at chance."""
-    return () if pair.metric == "accuracy" or pair.rival == CHANCE else (pair.method, pair.rival)
-
-
-def _at_chance(pair: Pair, frames: Sequence[pd.DataFrame | None], level: float) -> list[str]:
+def _at_chance(pair: Pair, frames: Sequence[pd.DataFrame], level: float) -> list[str]:
     """Methods whose AUROC over replicates has an interval that holds one half, or whose mean confidence has none."""
-    found = []
-    for name in _of_confidence(pair):
-        mean, auroc = (_number(frames, pair.dataset, name, metric) for metric in ("mean_confidence", "auroc"))
-        if mean is not None and auroc is not None and degenerate(_over(mean, level)[1:3], _over(auroc, level)[1:3]):
-            found.append(name)
-    return found
-
-
-def _degenerate(pair: Pair, study: Reader) -> list[str]:
-    case = Case("first", pair.dataset, PAPER_STAGES[-1], None, MAIN)
-    return [name for name in _of_confidence(pair) if study.degenerate(name, case)]
+    names = ("mean_confidence", "auroc")
+    found = {one: _rows(frames, pair.dataset, *((one, name) for name in names)) for one in pair.confident}
+    return [name for name, both in found.items() if both and degenerate(*(_over(one, level)[1:3] for one in both))]
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
     """Set the table, with a group of rows for each claim and its verdict above them."""
     together = numbers["replicates"].notna().any()
     ours = f"{int(numbers['replicates'].max())} replicates" if together else "This study"
-    groups = []
-    for claim in numbers["claim"].unique():
-        found = numbers[numbers["claim"] == claim]
-        rows = tuple(Row(_label(one), tuple(map(Cell, _cells(one)))) for one in found.itertuples())
-        groups.append(Group(rows, f"{claim}: {found['word'].iloc[0]}"))
-    heads = tuple(map(Head, ("Paper", ours, "95 %", "For it", "LM")))
+    groups = [
+        (f"{claim}: {word}", [(_label(one), _cells(one)) for one in found.itertuples()])
+        for (claim, word), found in numbers.groupby(["claim", "word"], sort=False)
+    ]
     return Grid(
         title="Does the paper reproduce?",
         caption=f"The paper's headline claims, on {SUBJECTS[MATHEMATICS]} unless said. Differences are positive where "
@@ -274,7 +246,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         "Student's t, and “for it” counts the replicates that bear the claim out. LM: a study of a pre-trained "
         "language model. A claim has the word yes if all of its intervals lie above zero, and no if one lies below.",
         label="verdict",
-        blocks=(Block(corner="Claim and comparison", heads=(heads,), groups=tuple(groups)),),
+        blocks=(block_of("Claim and comparison", ("Paper", ours, "95 %", "For it", "LM"), groups),),
         size="footnotesize",
     )
 

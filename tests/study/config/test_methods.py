@@ -14,7 +14,7 @@ from cocal_study.config import methods as registry
 from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.methods import METHODS, built_in, declarations, declared_rivals
 from cocal_study.cubes.cube import metric_cube
-from cocal_study.exhibits.typesetting.accuracy import AccuracyLayout
+from cocal_study.exhibits.main import Layout
 from cocal_study.provenance import code
 from cocal_study.provenance.code import code_digest
 from evaluated_study import QUESTIONS, SAMPLES, EvaluatedStudy, command, write_responses
@@ -113,7 +113,7 @@ def test_another_packages_method_is_predicted_and_shown(coin, tmp_path):
     write_dataset(tmp_path / "m.nc", cube, {"digest": "aaaa"})
     layout = {"study": "s", "caption": "c", "backbone": "tiny-a", "backbone_label": "Tiny A", "methods": SHOWN}
     layout |= {"datasets": [{"name": "amc", "label": "AMC"}], "step": 60}
-    table = AccuracyLayout(**layout, macro="macro")
+    table = Layout(**layout, macro="macro")
     assert make("main", tmp_path / "m.tex", table, metrics=tmp_path / "m.nc") == 0
     assert "Coin toss & " in (tmp_path / "m.tex").read_text()
 

@@ -14,7 +14,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal_study.config import load_study
 from cocal_study.cubes.cells import RATES
 from cocal_study.evidence.published import read_published
-from cocal_study.exhibits.typesetting.accuracy import grid
+from cocal_study.exhibits.main import grid
 from exhibits_by_name import exhibits_by_name
 from paper_numbers import NUMBERS, ROOT
 
@@ -50,7 +50,7 @@ def test_the_published_numbers_are_those_that_were_compared_with_the_source():
 
 
 def published_numbers(table: str) -> pd.DataFrame:
-    """The table as `cocal_study.exhibits.typesetting.accuracy.prepare` would return it."""
+    """The table as `cocal_study.exhibits.main.prepare` would return it."""
     rows = QUALITY[QUALITY["table"] == table]
     percent = rows["metric"] == "accuracy"
     rows = rows.assign(value=rows["value"].where(~percent, rows["value"] / 100), lower=np.nan, upper=np.nan, n=1)

@@ -1,7 +1,6 @@
 """Every exhibit is one module that says everything about it; its command refuses what it cannot take."""
 
 import inspect
-import json
 import re
 import subprocess
 import sys
@@ -11,8 +10,9 @@ from docutils.core import publish_parts
 
 from cocal.cli import main
 from cocal_study.config import load_study
-from cocal_study.exhibits.base.exhibit import CHAPTERS, FigureExhibit, TableExhibit
+from cocal_study.exhibits.base.exhibit import CHAPTERS, GATHERED, FigureExhibit, TableExhibit, needed
 from cocal_study.exhibits.base.registry import MODULES, exhibits_of, module_of, report_entry
+from sample_tables import curves_layout
 from smoke_study import ROOT
 
 STUDIES = ("config", "smoke", "paper", "rehearsal")
@@ -24,14 +24,26 @@ def shown(repository, request):
     return exhibits_of(load_study(repository / f"config/{request.param}.yaml"), {})
 
 
-# Declarations
-
-
 def test_every_module_is_shown_by_the_paper_study_or_by_one_with_regimes(repository):
     shown = {one.module for one in exhibits_of(load_study(repository / "config/paper.yaml"), {})}
     assert shown == {*MODULES} - {"regimes", "regimes_forest", "experience", "fits", "prefixes"}, (
         "they have tests of their own"
     )
+
+
+def test_what_was_gathered_elsewhere_is_shown_where_it_lies(repository, tmp_path):
+    study = load_study(repository / "config/config.yaml")
+    modules = [module for module in map(module_of, MODULES) if {*needed(module)} & {*GATHERED}]
+    gathered = [one for module in modules for one in module.of_study(study, {})]
+
+    def shown():
+        return {one.title for one in exhibits_of(study, {}, str(tmp_path))} & {one.title for one in gathered}
+
+    assert not shown()
+    for file in (one.inputs[kind] for one in gathered for kind in {*one.inputs} & {*GATHERED}):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    assert len(shown()) == 5
 
 
 def test_a_declaration_fits_its_module(shown):
@@ -78,49 +90,35 @@ def test_declaring_loads_no_drawing_and_no_tensors():
     assert done.stdout.split() == [str(len(exhibits_of(load_study(ROOT / "config/paper.yaml"), {})))]
 
 
-# Report
-
-
-def listing(study) -> dict[str, list[str]]:
-    """Entries by chapter, both as the page sorts them."""
-    shown, found = exhibits_of(study, {}), {}
-    for exhibit in shown:
-        chapter, labels = report_entry(exhibit, shown)
-        assert len(labels) == 1, "a second label that halves a chapter would hide one half"
-        found.setdefault(chapter, []).extend(labels.values())
-    return {chapter: sorted(found[chapter]) for chapter in sorted(found)}
-
-
 def test_entries_are_numbered_so_that_more_than_nine_sort_too(repository):
     study = load_study(repository / "config/config.yaml")
     stages = (10, 20, 30, 40, 50, 60)
     changes = {"policy": {"stages": stages}, "reports": {"early_steps": (2, 5, 10)}}
-    longer = {key: getattr(study, key).model_copy(update=change) for key, change in changes.items()}
-    chapters = listing(study.model_copy(update=longer))
+    study = study.model_copy(update={key: getattr(study, key).model_copy(update=one) for key, one in changes.items()})
+
+    def listed(reports) -> dict[str, list[str]]:
+        shown = exhibits_of(study.model_copy(update={"reports": reports}), {})
+        entries = [report_entry(exhibit, shown) for exhibit in shown]
+        assert {len(labels) for _, labels in entries} == {1}, "a second label that halves a chapter would hide one half"
+        return {
+            chapter: sorted(label for one, labels in entries if one == chapter for label in labels.values())
+            for chapter in sorted({chapter for chapter, _ in entries})
+        }
+
+    chapters = listed(study.reports)
     assert list(chapters) == [f"{place} {chapter}" for place, chapter in enumerate(CHAPTERS, start=1)]
     found = chapters["2 Main results"]
     assert [entry[:4] for entry in found] == [f"2.{place:02d}" for place in range(1, 15)]
     assert [entry for entry in found if "step" in entry][1:] == [
         f"2.{place:02d} Main table, step {step}" for place, step in enumerate(stages[:-1], start=9)
     ]
-    none = study.reports.model_copy(update={"reliability_methods": ()})  # what is not shown leaves no gap
-    found = listing(study.model_copy(update={"reports": none}))["2 Main results"]
-    assert [entry.split(" ")[0] for entry in found] == [f"2.{place:02d}" for place in range(1, 11)]
+    found = listed(study.reports.model_copy(update={"reliability_methods": ()}))["2 Main results"]
+    assert [entry.split(" ")[0] for entry in found] == [f"2.{place:02d}" for place in range(1, 13)], "without a gap"
     assert not any("Reliability" in entry for entry in found)
 
 
-# Commands
-
-LAYOUT = json.dumps(
-    {
-        "study": "embedded",
-        "caption": "Tiny policies.",
-        "backbone": "tiny-a",
-        "backbone_label": "Tiny A",
-        "methods": ["cocal-binary"],
-        "steps": [20, 60],
-    }
-)
+LAYOUT = curves_layout(["cocal-binary"], [20, 60]).model_dump_json()
+ITERATIONS, COMPOSITION = (f"{name} --output x.pdf --layout LAYOUT" for name in ("cross_iteration", "composition"))
 
 
 @pytest.mark.parametrize(
@@ -132,30 +130,21 @@ LAYOUT = json.dumps(
         ),
         ("overview --output x.pdf --layout {}", "--layout: overview is a diagram and shows no numbers; leave it out"),
         ("overview --output x.pdf --input metrics=m.nc", "overview has no kind of input 'metrics'; it reads no files"),
-        ("cross_iteration --output x.pdf --layout LAYOUT --input m.nc", "'m.nc' is not KIND=FILE, such as metrics="),
+        (f"{ITERATIONS} --input m.nc", "'m.nc' is not KIND=FILE, such as metrics="),
+        (f"{ITERATIONS} --input metric=m.nc", "cross_iteration has no kind of input 'metric'; it reads metrics"),
+        (ITERATIONS, "--input: cross_iteration also reads metrics, which is missing"),
+        (f"{ITERATIONS} --inputs metrics m.nc n.nc", "metrics: cross_iteration takes it as --input metrics=FILE"),
         (
-            "cross_iteration --output x.pdf --layout LAYOUT --input metric=m.nc",
-            "--input: cross_iteration has no kind of input 'metric'; it reads metrics",
-        ),
-        (
-            "cross_iteration --output x.pdf --layout LAYOUT",
-            "--input: cross_iteration also reads metrics, which is missing",
-        ),
-        (
-            "cross_iteration --output x.pdf --layout LAYOUT --inputs metrics m.nc n.nc",
-            "metrics: cross_iteration takes it as --input metrics=FILE",
-        ),
-        (
-            "composition --output x.pdf --layout LAYOUT --input metrics=m.nc --input companions=a",
+            f"{COMPOSITION} --input metrics=m.nc --input companions=a",
             "companions: composition takes it as --inputs companions FILE...",
         ),
         (
-            "composition --output x.pdf --layout LAYOUT --input metrics=m.nc --inputs companions",
+            f"{COMPOSITION} --input metrics=m.nc --inputs companions",
             "--inputs: no file of the kind companions is given",
         ),
         ("cross_iteration --output x.png", "--output: x.png must end in .pdf; the other files are written beside it"),
         ("main --output x.pdf", "--output: x.pdf must end in .tex; the other files are written beside it"),
-        ("cross_iteration --output x.pdf --layout LAYOUT --input metrics=m.nc", "m.nc: no such file"),
+        (f"{ITERATIONS} --input metrics=m.nc", "m.nc: no such file"),
     ],
 )
 def test_what_an_exhibit_cannot_take_is_refused_in_one_sentence(tmp_path, monkeypatch, capsys, words, message):

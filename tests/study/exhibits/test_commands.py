@@ -81,9 +81,6 @@ def test_a_layout_is_read_from_a_file(repository, tmp_path):
     assert numbers["Input dimension (Smoke-Qwen3 / Smoke-Qwen3-Deep)"] == "128 / 128"
 
 
-# Document
-
-
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory) -> Path:
     """Folder of the paper study's tables."""

@@ -9,7 +9,7 @@ import pytest
 from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import resampled_metrics
-from cocal.metrics.calibration import METRICS
+from cocal.metrics.calibration import METRICS, evaluate
 from cocal.metrics.scores import Sample
 from cocal.metrics.settings import MetricSettings
 from cocal.store import write_frame
@@ -45,25 +45,12 @@ def simulated(
         known = difficulty[question] + 0.3 * (correct - difficulty[question])
         confidence = np.clip(known + excess + noise * generator.normal(size=len(question)), 0, 1)
         samples.append(Sample(question, confidence, correct))
-    resampled = resampled_metrics(
-        samples, QUESTIONS, bins=10, resamples=RESAMPLES, generator=np.random.default_rng(generator.integers(1 << 30))
-    )
-    whole = resampled_metrics(
-        [Sample(np.arange(len(question)), one.confidence, one.correct) for one in samples],
-        len(question),
-        bins=10,
-        resamples=1,
-        generator=_EveryOnce(),
-    )
-    both = [[Estimate(whole[i, 0, m], resampled[i, :, m], questions="q") for m in range(4)] for i in (0, 1)]
+    draws = np.random.default_rng(generator.integers(1 << 30))
+    resampled = resampled_metrics(samples, QUESTIONS, bins=10, resamples=RESAMPLES, generator=draws)
+    every = np.ones(len(question), dtype=bool)
+    whole = [evaluate(one.confidence, every, one.correct, 10) for one in samples]
+    both = [[Estimate(whole[i][m], resampled[i, :, k], questions="q") for k, m in enumerate(METRICS)] for i in (0, 1)]
     return [first - second for first, second in zip(*both, strict=True)]
-
-
-class _EveryOnce:
-    """Draws every question once, so that a resample is the sample."""
-
-    def integers(self, questions: int, size: tuple[int, int]) -> np.ndarray:
-        return np.tile(np.arange(questions), (size[0], 1))
 
 
 @pytest.mark.parametrize(("own", "metrics"), [(False, ("ece", "auroc")), (True, ("accuracy", "ece", "auroc"))])
@@ -104,21 +91,17 @@ def test_p_values_have_a_floor_and_count_resamples_beyond_zero():
     assert np.isnan(Estimate(float("nan"), np.full(5, np.nan)).p_value())
 
 
-def two_methods(shuffle: bool) -> pd.DataFrame:
-    """TokenProb and CoCal on the same responses; the questions of one of them may be in another order."""
+def width(shuffle: bool) -> float:
+    """Of the interval of CoCal less TokenProb, which both score the same responses and know about the same; the
+    questions of one of them may be in another order."""
     generator = np.random.default_rng(5)
     frame = sample_predictions("math500", methods=("token-probability", "cocal-binary"))
     ours = frame["method"] == "cocal-binary"
-    base = frame.loc[~ours].set_index("response_id")
-    shared = base["confidence"].reindex(frame.loc[ours, "response_id"]).to_numpy()
+    shared = frame[~ours].set_index("response_id")["confidence"].reindex(frame.loc[ours, "response_id"]).to_numpy()
     frame.loc[ours, "confidence"] = np.clip(0.9 * shared + 0.02 + 0.01 * generator.normal(size=ours.sum()), 0, 1)
     if shuffle:
         order = generator.permutation(40)
         frame.loc[ours, "question_id"] = [f"math500-{order[i]:03d}" for i in frame.loc[ours, "response_id"]]
-    return frame
-
-
-def width(frame: pd.DataFrame) -> float:
     resamples = Resamples.of(resamples_of(evaluate_cells(frame, SETTINGS)), "here")
     pair = [final_key(name, 60, "math500") for name in ("cocal-binary", "token-probability")]
     (found,) = compare(resamples, [pair]).query("metric == 'auroc'").itertuples()
@@ -127,20 +110,13 @@ def width(frame: pd.DataFrame) -> float:
 
 
 def test_pairing_matters():
-    assert width(two_methods(shuffle=True)) > 3 * width(two_methods(shuffle=False))
+    assert width(shuffle=True) > 3 * width(shuffle=False)
 
 
-def test_holm_by_hand():
-    adjusted = holm([0.01, 0.04, np.nan, 0.03, 0.005])
-    np.testing.assert_allclose(adjusted, [0.03, 0.06, np.nan, 0.06, 0.02])
+def test_holm_by_hand_and_in_the_columns_of_a_table():
+    np.testing.assert_allclose(holm([0.01, 0.04, np.nan, 0.03, 0.005]), [0.03, 0.06, np.nan, 0.06, 0.02])
     np.testing.assert_allclose(holm([0.9, 0.8]), [1, 1])
-    np.testing.assert_allclose(holm([0.02]), [0.02])
-
-
-def test_families_are_the_columns_of_a_table():
-    frame = pd.DataFrame(
-        {"dataset": ["a", "a", "b"], "metric": ["ece", "ece", "ece"], "p": [0.01, 0.02, 0.02], "rival": list("xyx")}
-    )
+    frame = pd.DataFrame({"dataset": [*"aab"], "metric": "ece", "p": [0.01, 0.02, 0.02], "rival": [*"xyx"]})
     assert with_holm(frame)["p_holm"].tolist() == [0.02, 0.02, 0.02]
     assert with_holm(frame, ["metric"])["p_holm"].tolist() == [0.03, 0.04, 0.04]
 
@@ -230,10 +206,8 @@ def test_the_page_says_where_this_run_lies_among_replicates(evaluated):
     shown = {"metrics": evaluated.cube(), "replicates_main": gathered[gathered["method"] != "base-verbal"]}
     html = page(main_table.grid(numbers, layout, **shown))
     assert f"{100 * (value - 0.03):.1f} to {100 * (value + 0.02):.1f}; 2 of 3 below" in html
-    assert (
-        html.count("; 1 of 2 below")
-        == 4 - numbers.query("method == 'rlcr' and dataset == @place[0]")["value"].isna().sum()
-    )
+    undefined = numbers.query("method == 'rlcr' and dataset == @place[0]")["value"].isna().sum()
+    assert html.count("; 1 of 2 below") == 4 - undefined
     assert " below" not in latex(main_table.grid(numbers, layout, **shown))
 
 
@@ -245,13 +219,9 @@ def main_layout() -> main_table.Layout:
     return main_table.Layout(**STATED, methods=(*METHODS, "rlcr"), datasets=SETS)
 
 
-def table_layout() -> comparisons.Layout:
-    domains = [{"name": "macro-mathematics", "label": "mathematics", "datasets": SETS}]
-    return comparisons.Layout(**STATED, methods=(*METHODS, "rlcr"), domains=domains)
-
-
 def test_the_table_marks_what_is_separable(resamples):
-    layout = table_layout()
+    domains = [{"name": "macro-mathematics", "label": "mathematics", "datasets": SETS}]
+    layout = comparisons.Layout(**STATED, methods=(*METHODS, "rlcr"), domains=domains)
     assert ("cocal-binary", "cocal-group") in pairs_in_table(layout.methods)
     assert ("cocal-group", "cocal-binary") not in pairs_in_table(layout.methods)
     assert len(pairs_in_table(layout.methods)) == 6 + 5

@@ -15,7 +15,7 @@ from cocal.store import write_text
 from cocal_study.config import load_study
 from cocal_study.cubes.cells import policy_cell
 from cocal_study.cubes.cube import metric_cube
-from cocal_study.evidence.published import MACRO, METRICS, read_published
+from cocal_study.evidence.published import read_published
 from cocal_study.exhibits import conditions
 from cocal_study.planning.regimes import read_regimes
 from cocal_study.planning.replicates import refusals
@@ -140,24 +140,17 @@ def test_conditions_stand_beside_those_of_the_set_that_they_mirror(layout, input
     assert before.loc["AIME24", "ratio"] == pytest.approx(0.25 / 0.187)
     assert before.loc["MATH500", ["paper", "ratio"]].isna().all()
     assert before.loc["Macro average", "ratio"] == pytest.approx(1)
-
-
-def test_wrong_inputs_are_named(layout, inputs):
     other = layout.model_copy(update={"mirrors": {"aime24": "AIME26"}})
     with pytest.raises(ContractError, match=r"config/paper/main\.csv: no value in row 'Base \+ Verbal'.*'AIME26: Acc"):
         conditions.prepare(other, **inputs)
 
 
 def test_every_mirror_is_a_column_of_the_paper(published):
-    columns = set(published.cells["column"])
     for name in ("config", "paper"):
         study = load_study(ROOT / f"config/{name}.yaml")
-        assert set(study.reports.mirrors) == {
-            set_ for domain in ("mathematics", "factual") for set_ in study.evaluation_sets(domain)
-        }
-        assert all(f"{title}: Acc." in columns for title in study.reports.mirrors.values())
-    assert MACRO in {column.partition(":")[0] for column in columns}
-    assert METRICS["Acc."] == "accuracy"
+        sets = {one for domain in ("mathematics", "factual") for one in study.evaluation_sets(domain)}
+        assert {*study.reports.mirrors} == sets
+        assert {f"{title}: Acc." for title in study.reports.mirrors.values()} <= {*published.cells["column"]}
 
 
 def test_the_accuracy_under_each_sampling_is_that_of_the_regimes(layout, inputs):
@@ -167,8 +160,7 @@ def test_the_accuracy_under_each_sampling_is_that_of_the_regimes(layout, inputs)
         (name, level.name, replicate, method, 0.5 + 0.1 * place + 0.02 * replicate**2)
         for name in (conditions.SAMPLING, "Companion")
         for place, level in enumerate(axis.levels)
-        for replicate in (1, 2)
-        for method in ("cocal-binary", "postcal-binary")[: 3 - replicate]
+        for replicate, method in ((1, "cocal-binary"), (1, "postcal-binary"), (2, "cocal-binary"))
     ]
     regimes = pd.DataFrame(rows, columns=["axis", "level", "replicate", "method", "accuracy"])
     numbers = conditions.prepare(layout, **inputs, regimes=regimes)

@@ -2,17 +2,13 @@
 
 import pytest
 
-from cocal.errors import ContractError
-from cocal_study.exhibits import cost, time_to_confidence
+from cocal_study.exhibits import cost
 from cocal_study.exhibits.typesetting.latex import latex
 from cocal_study.exhibits.typesetting.wording import LONG, SHORT, ratios, times
 from cocal_study.planning.costs import Cost
-from sample_tables import CPU, GPU, cost_layout, costs, latency, times_layout
+from sample_tables import CPU, GPU, cost_layout, costs, latency
 
 NOTHING = float("nan")
-
-
-# Units
 
 
 @pytest.mark.parametrize(
@@ -40,18 +36,9 @@ def test_ratios_have_a_decimal_where_one_is_small():
     assert ratios([1507.6, 9.96]) == ["1507.6×", "10.0×"]
 
 
-# Time to confidence
-
-
-def test_a_set_that_was_not_timed_is_named():
-    layout = times_layout(datasets=[{"name": "math500", "label": "MATH500"}, {"name": "squad", "label": "SQuAD"}])
-    with pytest.raises(ContractError, match=r"latency: no time to confidence on squad \(there are: amc24, .*math"):
-        time_to_confidence.prepare(layout, latency())
+def test_a_set_is_timed_once():
     with pytest.raises(ValueError, match="time_to_confidence repeats a dataset"):
         latency(time_to_confidence=[{"dataset": "a", "pre_ms": 1, "post_s": 1}] * 2)
-
-
-# Cost
 
 
 def cost_tex(made) -> str:

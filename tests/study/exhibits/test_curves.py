@@ -16,8 +16,6 @@ from sample_tables import curves_layout
 
 DATASETS = ("amc23", "amc24")
 MACRO = "macro-mathematics"
-COMPANIONS = ("cocal-group", "cocal-binary")
-SOURCE_STEPS = (2, 5, 10)
 
 
 @pytest.fixture(scope="module")
@@ -26,19 +24,8 @@ def stages():
     return metric_cube(frame, MetricSettings(resamples=20), {MACRO: DATASETS})
 
 
-def layout(methods=COMPANIONS, steps=SOURCE_STEPS, **changes):
-    return curves_layout(methods, steps, **changes)
-
-
-def dynamics(cube, methods=STAGES, stages=(20, 60)) -> pd.DataFrame:
-    return training_dynamics.prepare(layout(methods, stages), cube)
-
-
-# Drawing
-
-
 def test_variants_of_equal_accuracy_stand_beside_each_other(stages):
-    panel = dynamics(stages).query("metric == 'accuracy'")
+    panel = training_dynamics.prepare(curves_layout(STAGES, (20, 60)), stages).query("metric == 'accuracy'")
     figure = Figure(dpi=72)
     ax = figure.subplots()
     plot_stages(ax, panel)
@@ -68,7 +55,7 @@ def test_an_undefined_value_is_a_gap_and_a_panel_without_any_value_says_so():
 
 @pytest.mark.parametrize("steps", [(1, 2, 5, 10, 20, 40, 80, 120), (2, 5, 10, 15, 20), (1, 2), (4,)])
 def test_nothing_overlaps_or_is_clipped(steps):
-    methods = ("postcal-group", "postcal-binary", *COMPANIONS)
+    methods = ("postcal-group", "postcal-binary", "cocal-group", "cocal-binary")
     rows = [
         {"source_step": s, "method": m, "metric": metric, "value": 0.1 + 0.001 * s, "seed_sd": 0.01}
         for s in steps
@@ -76,8 +63,7 @@ def test_nothing_overlaps_or_is_clipped(steps):
         for metric in ("ece", "auroc")
     ]
     with paper_style():
-        figure = draw_prefixes(
-            "Matched budget", pd.DataFrame(rows), layout(methods, steps, study="rehearsal", step=120)
-        )
+        layout = curves_layout(methods, steps, study="rehearsal", step=120)
+        figure = draw_prefixes("Matched budget", pd.DataFrame(rows), layout)
         assert_texts_apart(figure)
     assert figure.get_figwidth() == TEXT_WIDTH

@@ -39,13 +39,6 @@ def test_choices_abstentions_and_routes_are_those_of_plain_counting(numbers, fra
         assert_golden(Path(__file__).parent / f"golden/decisions_{name}.txt", lines)
 
 
-def test_the_caption_says_what_is_averaged_and_certified(numbers, frame, responses):
-    grid = decisions.grid(numbers, LAYOUT, predictions=frame, responses=responses)
-    assert "average two seeds" in grid.caption
-    assert "with a probability of at least 92 %, at most 15 % of the given answers are wrong" in grid.caption
-    assert "share of 5 splits" in grid.caption
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

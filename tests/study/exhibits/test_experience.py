@@ -12,7 +12,6 @@ from cocal_study.config import load_study
 from cocal_study.evidence.published import read_published
 from cocal_study.evidence.regimes import BESIDE, COLUMNS, PAIRS, RECALIBRATED
 from cocal_study.exhibits import experience
-from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.regimes import layout_of
 from cocal_study.planning.regimes import BASE, studies_of
 from drawn_texts import assert_texts_apart
@@ -49,16 +48,6 @@ def test_every_point_is_the_mean_of_its_replicates_at_what_cocal_learnt_from():
         FigureCanvasAgg(figure).draw()
     assert_texts_apart(figure)
     assert_golden(GOLDEN / "experience.txt", drawn(figure))
-
-
-def test_a_study_shows_the_figure_where_the_points_were_gathered(tmp_path):
-    def shown(folder):
-        reports = STUDY.reports.model_copy(update={"experience": str(folder)})
-        return "experience" in {one.name for one in exhibits_of(STUDY.model_copy(update={"reports": reports}), {})}
-
-    assert not shown(tmp_path)
-    (tmp_path / "points.csv").touch()
-    assert shown(tmp_path)
 
 
 def test_no_point_of_the_curve_asks_a_question_twice_and_all_else_is_the_same():

@@ -38,17 +38,6 @@ def test_the_size_of_a_companion_is_that_of_its_module():
     assert parameters(6, ()) == 7
 
 
-def test_equal_lengths_share_a_row():
-    """Those of the paper study's own sets are in golden/hyperparameters.txt."""
-    policy = {"algorithms": ["grpo", "dcpo"]}
-    found = settings(policy=policy)
-    assert found["Policy training: Maximum response length"] == "3,000"
-    policy["max_response_length"] = {"grpo": 64, "dcpo": 76}
-    found = settings(policy=policy)
-    assert found["Policy training: Maximum response length (GRPO)"] == "64"
-    assert found["Policy training: Maximum response length (DCPO)"] == "76"
-
-
 CHANGED = {
     "policy": {
         "learning_rate": 2.5e-6,
@@ -70,11 +59,31 @@ BARE = {
 }
 
 
-@pytest.mark.parametrize(("name", "changes"), [("changed", CHANGED), ("bare", BARE)])
-def test_every_row_follows_the_study_and_what_it_does_not_do_has_none(name, changes):
-    """The paper study's own rows are in golden/hyperparameters.txt (test_words)."""
-    lines = (f"{setting}: {value}" for setting, value in settings(**changes).items())
-    assert_golden(Path(__file__).parent / f"golden/hyperparameters_{name}.txt", lines)
+GRPO = {"algorithms": ["grpo"]}
+CONVERTED = {"torch_dist": {"qwen3-8b": "/8b", "qwen3-14b": "/14b"}}
+LENGTHS = {"grpo": 64, "dcpo": 76}
+FEW = {
+    "equal lengths": {"algorithms": ["grpo", "dcpo"]},
+    "own lengths": {"algorithms": ["grpo", "dcpo"], "max_response_length": LENGTHS},
+    "one GPU": GRPO | {"trl": {"shard": False, "devices": 1}},
+    "slime": GRPO | {"engine": "slime", "slime": CONVERTED},
+    "no vLLM": GRPO | {"trl": {"shard": False, "vllm": False, "devices": 1}},
+}
+"""Policies of which the file has what differs from the paper study's."""
+
+
+def test_every_row_follows_the_study_and_what_it_does_not_do_has_none():
+    """The paper study's own rows are in golden/hyperparameters.txt (test_words); tests/cocal/features/test_precision.py
+    holds what the precisions say."""
+    for name, changes in (("changed", CHANGED), ("bare", BARE)):
+        lines = (f"{setting}: {value}" for setting, value in settings(**changes).items())
+        assert_golden(Path(__file__).parent / f"golden/hyperparameters_{name}.txt", lines)
+    own, lines = settings(), []
+    for name, policy in FEW.items():
+        found = settings(policy=policy)
+        rows = [row for row in own | found if found.get(row) != own.get(row)]
+        lines += [f"{name} | {row}: {found.get(row, 'has no row')}" for row in rows]
+    assert_golden(Path(__file__).parent / "golden/hyperparameters_policies.txt", lines)
 
 
 def test_rows_known_to_be_wrong_are_counted_by_what_became_of_them(repository):
@@ -101,21 +110,6 @@ def test_rows_known_to_be_wrong_are_counted_by_what_became_of_them(repository):
             assert shown[name].layout.remark.endswith(remark)
         assert "known to be wrong" not in shown["ood"].layout.remark
     assert exhibit_of(study, "main").layout.remark == ""
-
-
-def test_precisions_of_a_training_on_gpus_are_shown():
-    """tests/cocal/features/test_precision.py holds what they say."""
-    shared = {"algorithms": ["grpo"]}
-    converted = {"torch_dist": {"qwen3-8b": "/8b", "qwen3-14b": "/14b"}}
-    for change, states, sums in (
-        ({}, "bfloat16, as in evaluation", "float32"),
-        ({"trl": {"shard": False, "devices": 1}}, "bfloat16 products, float32 residual stream", None),
-        ({"engine": "slime", "slime": converted}, "bfloat16, as in evaluation", None),
-        ({"trl": {"shard": False, "vllm": False, "devices": 1}}, None, None),
-    ):
-        found = settings(policy=shared | change)
-        assert found.get("Not stated in the paper: Precision of rollout states") == states
-        assert found.get("Not stated in the paper: Precision of sums of gradients over GPUs") == sums
 
 
 def test_the_largest_group_of_sets_is_not_named():

@@ -28,9 +28,6 @@ DOMAINS = [
 ]
 
 
-# Table
-
-
 def test_a_negative_ratio_has_a_minus_and_an_undefined_one_a_dash():
     layout = proper_scores.Layout(**STATED, domains=DOMAINS)
     predictions = sample_predictions(*MATHEMATICS, *FACTUAL)
@@ -43,9 +40,6 @@ def test_a_negative_ratio_has_a_minus_and_an_undefined_one_a_dash():
     assert "the PRR of a single class" in text
     line = next(line for line in text.rpartition("factual set}")[2].splitlines() if line.startswith("Verbal"))
     assert " & -- & " in line
-
-
-# Figure
 
 
 @pytest.mark.parametrize(

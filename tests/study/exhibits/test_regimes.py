@@ -9,7 +9,6 @@ from cocal_study.config import load_study
 from cocal_study.evidence.published import read_published
 from cocal_study.evidence.regimes import COLUMNS
 from cocal_study.exhibits import regimes, regimes_forest
-from cocal_study.exhibits.base.registry import exhibits_of
 from golden import assert_golden, drawn, printed
 
 ROOT = Path(__file__).parents[3]
@@ -49,14 +48,3 @@ def test_the_figure_has_means_replicates_and_the_papers_point():
     with paper_style():
         figure = regimes_forest.draw(numbers, LAYOUT)
     assert_golden(GOLDEN / "regimes_forest.txt", drawn(figure))
-
-
-def test_regimes_that_were_not_gathered_are_left_out(tmp_path):
-    def named(repository):
-        return {one.module for one in exhibits_of(STUDY, {}, str(repository))} & {"regimes", "regimes_forest"}
-
-    assert named(tmp_path) == set()
-    gathered = tmp_path / STUDY.reports.regimes / "points.csv"
-    gathered.parent.mkdir(parents=True)
-    points().to_csv(gathered, index=False)
-    assert named(tmp_path) == {"regimes", "regimes_forest"}

@@ -11,18 +11,18 @@ from cocal.errors import ContractError
 from cocal.metrics.settings import MetricSettings
 from cocal_study.config.methods import METHODS
 from cocal_study.cubes.cube import metric_cube
-from cocal_study.exhibits.drawing import reliability
-from cocal_study.exhibits.drawing.reliability import ReliabilityLayout, plot_reliability
-from cocal_study.exhibits.drawing.sizes import BACKBONE_COLOURS
+from cocal_study.exhibits import reliability
+from cocal_study.exhibits.layers import BACKBONE_COLOURS
+from cocal_study.exhibits.reliability import Layout, plot_reliability
 from sample_predictions import sample_predictions
 from sample_tables import BACKBONE
 
 SHOWN = ("verbal", "self-consistency", "cocal-group", "cocal-binary")
 
 
-def layout(*datasets: str, methods=SHOWN, **changes) -> ReliabilityLayout:
+def layout(*datasets: str, methods=SHOWN, **changes) -> Layout:
     sets = [{"name": name, "label": name.upper()} for name in datasets]
-    return ReliabilityLayout(**BACKBONE | {"datasets": sets, "methods": methods} | changes)
+    return Layout(**BACKBONE | {"datasets": sets, "methods": methods} | changes)
 
 
 def prepare(frame: pd.DataFrame, *datasets: str, **changes) -> pd.DataFrame:
@@ -65,15 +65,13 @@ def test_an_absent_panel_is_named():
 
 
 def test_the_side_of_a_gap_shows_and_bins_of_few_responses_are_pale():
-    panel = pd.DataFrame(
-        {
-            "left": [0.0, 0.2, 0.4, 0.6],
-            "right": [0.2, 0.4, 0.6, 0.8],
-            "count": [FEW, FEW, FEW - 1, 1],
-            "accuracy": [0.0, 0.9, 0.1, 1.0],
-            "mean_confidence": [0.1, 0.3, 0.5, 0.7],
-        }
+    bins = (
+        [0.0, 0.2, FEW, 0.0, 0.1],
+        [0.2, 0.4, FEW, 0.9, 0.3],
+        [0.4, 0.6, FEW - 1, 0.1, 0.5],
+        [0.6, 0.8, 1, 1.0, 0.7],
     )
+    panel = pd.DataFrame(bins, columns=["left", "right", "count", "accuracy", "mean_confidence"])
     top, bottom = Figure().subplots(2)
     plot_reliability(top, bottom, panel, "#336699")
     bars = {patch.get_x(): patch for box in top.containers for patch in box}

@@ -1,6 +1,5 @@
 """Tables and figures of a study carry their digests beside them, which those who read or copy them compare."""
 
-import pandas as pd
 import pytest
 
 from cocal.cli import main
@@ -9,7 +8,6 @@ from cocal.metrics.shown import csv_text
 from cocal.store import write_dataset
 from cocal.store.files import check_seal, read_numbers, seal_beside
 from cocal_study.config import load_study
-from cocal_study.evidence.predicates import FAILS, HOLDS
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of
 from exhibits_by_name import make
@@ -23,16 +21,6 @@ def results(tmp_path, monkeypatch):
     (tmp_path / "results/tables").mkdir(parents=True)
     (tmp_path / "results/figures").mkdir()
     return tmp_path / "results"
-
-
-DAMAGES = {
-    "a verdict": lambda content: content.replace(b"undecided", b"yes", 1),
-    "a digit": lambda content: content.replace(b"0.138", b"0.139", 1),
-    "a line less": lambda content: content[: content.rindex(b"\n", 0, -1) + 1],
-    "an empty line": lambda content: content + b"\n",
-    "empty": lambda content: b"",
-    "other ends of lines": lambda content: content.replace(b"\n", b"\r\n"),
-}
 
 
 @pytest.fixture
@@ -49,13 +37,13 @@ def landing(results, repository):
     return lambda: main([*words, *map(str, figures), "--output", "results/verdict.html"])
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_changed_table_of_headlines_reaches_no_verdict(results, landing, capsys, damage):
+@pytest.mark.parametrize(("old", "new"), [(b"undecided", b"yes"), (b"0.138", b"0.139"), (b"\n", b"\r\n")])
+def test_a_changed_table_of_headlines_reaches_no_verdict(results, landing, capsys, old, new):
     assert landing() == 0
     (results / "verdict.html").unlink()
     (results / "verdict.txt").unlink()
     file = results / "tables/verdict.csv"
-    changed = DAMAGES[damage](file.read_bytes())
+    changed = file.read_bytes().replace(old, new, 1)
     assert changed != file.read_bytes()
     file.write_bytes(changed)
     assert landing() == 2
@@ -77,10 +65,9 @@ def test_a_changed_figure_reaches_no_page(results, landing, capsys, content):
     assert not (results / "verdict.html").exists()
 
 
-@pytest.mark.parametrize("text", ["", "claim,source\na,study\n", "\0\0\0", "a,b\n1,2,3\n4\n"])
-def test_a_table_without_a_digest_that_is_none_is_refused_in_a_sentence(results, landing, capsys, text):
+def test_a_table_without_a_digest_that_is_none_is_refused_in_a_sentence(results, landing, capsys):
     (results / "tables/.verdict.sha256").unlink()
-    (results / "tables/verdict.csv").write_text(text)
+    (results / "tables/verdict.csv").write_text("a,b\n1,2,3\n4\n")
     assert landing() == 2
     assert "results/tables/verdict.csv: not a readable CSV file (" in capsys.readouterr().err
 
@@ -88,11 +75,9 @@ def test_a_table_without_a_digest_that_is_none_is_refused_in_a_sentence(results,
 def test_all_forms_of_an_exhibit_are_sealed_and_one_is_not_taken_for_another(results, tmp_path):
     for file, cube in zip(("small.nc", "large.nc"), aggregation_cubes(), strict=True):
         write_dataset(results / file, cube, {"stage": "metrics"})
+    cubes = [results / "small.nc", results / "large.nc"]
     table = results / "tables/token_aggregation.tex"
-    assert (
-        make("token_aggregation", table, aggregation_layout(), metrics=[results / "small.nc", results / "large.nc"])
-        == 0
-    )
+    assert make("token_aggregation", table, aggregation_layout(), metrics=cubes) == 0
     forms = [table.with_suffix(ending) for ending in (".tex", ".html", ".csv")]
     for form in forms:
         check_seal(form)
@@ -103,19 +88,9 @@ def test_all_forms_of_an_exhibit_are_sealed_and_one_is_not_taken_for_another(res
             with pytest.raises(ContractError, match=f"{form.name}: the file has changed since it was written"):
                 check_seal(form)
         form.write_bytes(content)
-    assert len(read_numbers(forms[2])) == 12
+    forms[2].write_bytes(content + b"\n")
+    with pytest.raises(ContractError, match=r"aggregation\.csv: the file has changed since it was written"):
+        read_numbers(forms[2])
     own = tmp_path / "elsewhere/token_aggregation.tex"
-    assert (
-        make("token_aggregation", own, aggregation_layout(), metrics=[results / "small.nc", results / "large.nc"]) == 0
-    )
+    assert make("token_aggregation", own, aggregation_layout(), metrics=cubes) == 0
     assert {file.suffix for file in own.parent.iterdir()} == {".tex", ".html", ".csv"}
-
-
-def test_what_was_gathered_is_read_with_the_same_check(results):
-    file = results / "tables/verdict.csv"
-    file.write_text(csv_text(pd.DataFrame({"claim": ["a", "b"], "verdict": [HOLDS, FAILS]})))
-    assert read_numbers(file)["verdict"].tolist() == [HOLDS, FAILS]
-    seal_beside(file)
-    file.write_text(file.read_text().replace(FAILS, HOLDS))
-    with pytest.raises(ContractError, match=r"verdict\.csv: the file has changed since it was written"):
-        read_numbers(file)

@@ -13,23 +13,23 @@ def one(lower, upper, paper=0.02, at_chance="", metric="ece", rival="postcal-bin
     return place | {"lower": lower, "upper": upper, "paper": paper}
 
 
+CLEAR, SMALL, WIDE = one(0.01, 0.03), one(0.002, 0.004), one(-0.002, 0.011)
+CHANCE = [one(0.01, 0.03, at_chance="rlcr"), one(0.002, 0.004, at_chance="rlcr")]
+
+
 @pytest.mark.parametrize(
     ("found", "tolerance", "word"),
     [
-        ([one(0.01, 0.03), one(0.002, 0.004)], 0.0, "yes"),
-        ([one(0.01, 0.03, at_chance="rlcr"), one(0.002, 0.004, at_chance="rlcr")], 0.0, "yes, but RLCR is at chance"),
-        ([one(0.01, 0.03), one(-0.002, 0.03)], 0.0, "undecided"),
-        (
-            [one(0.01, 0.03), one(-0.002, 0.011)],
-            0.0,
-            "undecided, but a difference in ECE as large as the paper's is excluded",
-        ),
+        ([CLEAR, SMALL], 0.0, "yes"),
+        (CHANCE, 0.0, "yes, but RLCR is at chance"),
+        ([CLEAR, one(-0.002, 0.03)], 0.0, "undecided"),
+        ([CLEAR, WIDE], 0.0, "undecided, but a difference in ECE as large as the paper's is excluded"),
         (
             [one(-0.01, 0.02), one(-0.002, 0.011, metric="auroc"), one(-0.03, 0.004)],
             0.0,
             "undecided, but a difference in AUROC and ECE as large as the paper's is excluded",
         ),
-        ([one(0.01, 0.03), one(-0.03, -0.01)], 0.0, "no"),
+        ([CLEAR, one(-0.03, -0.01)], 0.0, "no"),
         ([one(-0.019, 0.001)], 0.02, "yes"),
         ([one(-0.05, -0.021)], 0.02, "no"),
         ([one(0.01, 0.01)], 0.0, "undecided, without intervals"),
@@ -50,10 +50,8 @@ def test_rivals_that_fare_differently_have_a_word_each_and_the_worst_comes_first
 def table(values):
     """The columns of a gathered table: by method and metric, the value in each of three replicates."""
     rows = [("macro-mathematics", *key, *numbers) for key, numbers in values.items()]
-    return _values(
-        pd.DataFrame(rows, columns=["dataset", "method", "metric", "replicate_1", "replicate_2", "replicate_7"]),
-        "replicate_",
-    )
+    names = ["dataset", "method", "metric", "replicate_1", "replicate_2", "replicate_7"]
+    return _values(pd.DataFrame(rows, columns=names), "replicate_")
 
 
 def test_a_difference_is_one_of_two_rows_of_the_first_table_that_has_both():
@@ -68,7 +66,7 @@ def test_a_difference_is_one_of_two_rows_of_the_first_table_that_has_both():
             ("cocal-binary", "mean_confidence"): (0.7, 0.7, 0.7),
         }
     )
-    found = _difference(Pair("cocal-binary", "postcal-binary", "ece"), [None, first, second])
+    found = _difference(Pair("cocal-binary", "postcal-binary", "ece"), [first, second])
     assert found == pytest.approx([0.01, -0.03, 0.06])  # a lower ECE is better
     assert _difference(Pair("cocal-binary", "postcal-binary", "auroc"), [second]) == pytest.approx([-0.04, 0.04, 0.03])
     assert _difference(Pair("cocal-binary", "", "auroc"), [second]) == pytest.approx([0.01, 0.12, -0.03])

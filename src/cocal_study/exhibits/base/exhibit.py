@@ -6,8 +6,8 @@ Each module of `cocal_study.exhibits` has these names, which are explained here 
   are known to be wrong.
 - `Layout` is a model of what is shown, which extends the one below. It travels on the command line.
 - `prepare(layout, ...)` computes the tidy numbers, which are also the CSV. Its other arguments are what the files of
-  its inputs hold; they have the names of the kinds in `cocal_study.exhibits.base.inputs.READERS`, which says what each
-  of them is. Where one lacks what the layout shows, a `ContractError` names it.
+  its inputs hold; they have the names of the kinds in `cocal_study.exhibits.base.inputs.READERS`. Where one lacks what
+  the layout shows, a `ContractError` names it.
 - `grid(numbers, layout, ...)` sets a table (`cocal_study.exhibits.typesetting.grid.Grid`), from the same arguments as
   `prepare`.
 - `draw(numbers, layout)` draws a figure.
@@ -21,9 +21,7 @@ from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from posixpath import dirname
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
-
-from pydantic import AfterValidator, Field, model_validator
+from typing import Any, ClassVar, Literal, get_args
 
 from cocal.settings.base import Count, Model, Name
 from cocal_study.config.methods import MethodName
@@ -41,32 +39,6 @@ class Labelled(Model):
     label: str
 
 
-One = TypeVar("One", bound=Labelled)
-
-
-def distinct(items: tuple[Labelled, ...]) -> tuple[Labelled, ...]:
-    """The items, if no name is repeated."""
-    if len({item.name for item in items}) != len(items):
-        raise ValueError("repeats a name")
-    return items
-
-
-def rising(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """The numbers, if each is greater than the one before."""
-    if list(numbers) != sorted(set(numbers)):
-        raise ValueError(f"must rise, not {list(numbers)}")
-    return numbers
-
-
-Distinct = Annotated[tuple[One, ...], Field(min_length=1), AfterValidator(distinct)]
-"""Data sets or backbones of one class, such as `Distinct[Labelled]`."""
-Labels = Distinct[Labelled]
-Names = Annotated[tuple[Name, ...], Field(min_length=1)]
-Step = Annotated[int, Field(ge=0)]
-Layers = Annotated[tuple[Step, ...], Field(min_length=1), AfterValidator(rising)]
-Steps = Annotated[tuple[Count, ...], Field(min_length=1), AfterValidator(rising)]
-
-
 class Layout(Model):
     """Fields of every table and figure."""
 
@@ -76,7 +48,6 @@ class Layout(Model):
     """Fields that enter the digest under their own names, and not among the others of the layout."""
 
     study: Name
-    """Study that the numbers come from."""
     caption: str
     """The study's sentence for every caption: what was measured."""
 
@@ -99,12 +70,10 @@ class Layout(Model):
 
 
 class BackboneLayout(Layout):
-    """Fields of every table and figure of one backbone."""
+    """Fields of every table and figure of one backbone, with its name in print."""
 
     backbone: Name
-    """Backbone whose numbers are shown."""
     backbone_label: str
-    """Its name in print."""
 
     def measured(self) -> tuple[str, ...]:
         return (self.backbone,)
@@ -114,28 +83,20 @@ class StepLayout(BackboneLayout):
     """Fields of every table of one backbone at one step of its policy."""
 
     step: Count
-    """Step of the policy that is shown."""
 
 
 class MethodsLayout(BackboneLayout):
     """Fields of every table and figure that compares methods."""
 
-    methods: Annotated[tuple[MethodName, ...], Field(min_length=1)]
-    """Methods, in order."""
-
-    @model_validator(mode="after")
-    def _distinct_methods(self) -> "MethodsLayout":
-        if len(set(self.methods)) != len(self.methods):
-            raise ValueError("methods repeats a name")
-        return self
+    methods: tuple[MethodName, ...]
 
 
-class MethodsStepLayout(MethodsLayout, StepLayout):
+class ComparedLayout(MethodsLayout, StepLayout):
     """Fields of every table and figure that compares methods at one step."""
 
     apart: ClassVar[tuple[str, ...]] = ("step",)
 
-    step: Step
+    step: int
     """Step of the policies that are shown; the pre-RL model has step 0 of "base"."""
 
 
@@ -147,11 +108,22 @@ class CurvesLayout(MethodsLayout):
     macro: Name = MATHEMATICS
     """Group of data sets whose macro average is drawn."""
     macro_label: str = "macro average"
-    """Its name in print."""
-    steps: Steps
+    steps: tuple[Count, ...]
     """Steps on the axes: the policy's stages, or the rollout steps that the companions learnt from."""
     step: Count | None = None
     """Step of the policy whose responses are scored, where it is one for all."""
+
+
+class BackbonesLayout(Layout):
+    """Fields of every table and figure of a macro average of several backbones at one step of their policies."""
+
+    backbones: tuple[Labelled, ...]
+    macro: Name = MATHEMATICS
+    """Group of data sets whose macro average is shown."""
+    step: Count
+
+    def measured(self) -> tuple[str, ...]:
+        return tuple(backbone.name for backbone in self.backbones)
 
 
 def macro_source(layout: Any) -> str:
@@ -191,7 +163,6 @@ CHAPTERS: tuple[Chapter, ...] = get_args(Chapter)
 """Chapters of the report, the most important first."""
 
 Files = str | Sequence[str]
-"""One file, or several of one kind."""
 
 OF_TABLES = ("replicates_main", "replicates_ood", "central_main", "language_model_main", "language_model_ood")
 """The main table and that of factual questions in what replicates and a study of a language model have found."""
@@ -205,27 +176,22 @@ COMPANIONS = ("companions", "replayed")
 
 @dataclass(frozen=True, kw_only=True)
 class Exhibit(ABC):
-    """One table or figure of a study.
-
-    Attributes:
-        title: Its entry in the report, in a few words.
-        chapter: Its chapter in the report.
-        position: Its rank: the document of all tables and the chapters of the report are in this order.
-        caption: Its text in the report, in whole sentences.
-        layout: What it shows; None for a diagram, which shows no numbers.
-        inputs: The files that it reads, by kind (`cocal_study.exhibits.base.inputs`).
-        name: Its file name without the ending, which also names its rule; that of its module by default.
-        module: The module of `cocal_study.exhibits` that makes it; the registry fills it in.
-    """
+    """One table or figure of a study, with its entry in the report."""
 
     title: str
     chapter: Chapter
     position: float
+    """Its rank: the document of all tables and the chapters of the report are in this order."""
     caption: str
+    """Its text in the report, in whole sentences."""
     layout: Layout | None = None
+    """What it shows; None for a diagram, which shows no numbers."""
     inputs: Mapping[str, Files] = field(default_factory=dict)
+    """The files that it reads, by kind (`cocal_study.exhibits.base.inputs`)."""
     name: str = ""
+    """Its file name without the ending, which also names its rule; that of its module by default."""
     module: str = ""
+    """The module of `cocal_study.exhibits` that makes it; the registry fills it in."""
 
     @property
     @abstractmethod
@@ -249,10 +215,10 @@ class Exhibit(ABC):
     def waits_for(self) -> dict[str, Files]:
         """The inputs of its rule, by kind, with the reports of the checks of the backbones that it shows. It waits for
         the folder that holds companions of several steps, which is one output of their rule."""
-        backbones = self.layout.measured() if self.layout else ()
-        checks = {"checks": [checks_file(name) for name in backbones]} if backbones else {}
+        checks = [checks_file(name) for name in (self.layout.measured() if self.layout else ())]
         folders = {kind: list(dict.fromkeys(map(dirname, self.read.get(kind, ())))) for kind in COMPANIONS}
-        return {**self.inputs, **{kind: found for kind, found in folders.items() if found}, **checks}
+        added = folders | {"checks": checks}
+        return {**self.inputs, **{kind: files for kind, files in added.items() if files}}
 
 
 class TableExhibit(Exhibit):
@@ -271,11 +237,11 @@ class FigureExhibit(Exhibit):
         return [figure_file(self.name, ending) for ending in ("pdf", "png", *(["csv"] if self.layout else []))]
 
 
-def arguments_of(module: ModuleType) -> list[Parameter]:
+def reads(module: ModuleType) -> list[Parameter]:
     """The inputs of an exhibit: the arguments of its `prepare`. A diagram has none."""
     return list(signature(module.prepare).parameters.values())[1:] if hasattr(module, "prepare") else []
 
 
 def needed(module: ModuleType) -> list[str]:
     """The kinds of input without which there is no such exhibit."""
-    return [one.name for one in arguments_of(module) if one.default is Parameter.empty]
+    return [one.name for one in reads(module) if one.default is Parameter.empty]

@@ -20,15 +20,7 @@ from cocal_study.cubes.cube import MEAN, UNSEEDED
 from cocal_study.cubes.resamples import read_resamples
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.published import read_published
-from cocal_study.exhibits.base.exhibit import (
-    COMPANIONS,
-    GATHERED,
-    OF_REPOSITORY,
-    Layout,
-    StepLayout,
-    arguments_of,
-    needed,
-)
+from cocal_study.exhibits.base.exhibit import COMPANIONS, GATHERED, OF_REPOSITORY, Layout, StepLayout, needed, reads
 from cocal_study.planning.costs import Cost, Latency, read_cost
 
 Cube = Any
@@ -54,48 +46,25 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "replicates": partial(read_numbers, columns=("claim", "source", "score", "case", "margin")),
     **dict.fromkeys(("training", "sampling", "fit", "postcal_fit"), partial(read_cost, model=Cost)),
 }
-"""By kind, what an exhibit is given of a file:
+"""What reads a file of each kind; docs/architecture.md has a table of what exhibits are given."""
 
-- metrics: A metric cube (`cocal_study.cubes.cube`), which also has the dimensions that its comparison varies: what
-  companions learnt from (`source_step`), or which states they read (`layer` and `pooling`).
-- resamples: The metrics of every resample behind a cube.
-- predictions: Tables in the contract `PREDICTIONS`.
-- responses, rollouts, questions, answered: The columns above of tables in their contracts; answered are the responses
-  to the mathematical sets, whether they are right and the log-probabilities of their tokens.
-- scores: Scores of online companions on the rollouts that follow.
-- companions, replayed: Specs of companions; tables/conditions has PostCal's as
-  companions and CoCal's at the last step as replayed.
-- latency: Inference times.
-- published, ledger: The paper's numbers and claims.
-- replicates, central: What `cocal spread` has gathered of tables/claims.csv over replicates of the study, and of its
-  central comparison alone; language_model: that table of a study of a language model. With _main or _ood behind them,
-  the same of tables/main.csv and tables/ood.csv.
-- regimes, experience: Points that were measured (`cocal_study.evidence.regimes.COLUMNS`) under other conditions, and
-  with more or less experience; fits, prefixes: What was measured by other fits (`cocal_study.evidence.fits.COLUMNS`)
-  and in growing responses (`cocal_study.evidence.prefixes.COLUMNS`).
-- training, sampling, fit, postcal_fit: Times of policy training, with the states of its rollouts, of PostCal's
-  sampling, with the states of its responses, and of the joint fits of CoCal's and PostCal's companions. Their items are
-  rollout steps, responses and companions.
-"""
+Given = Mapping[str, Path | Sequence[Path]]
+"""The files that an exhibit is given, by kind."""
 
 
-def check_inputs(module: ModuleType, files: Mapping[str, Path | Sequence[Path]]) -> None:
+def check_inputs(module: ModuleType, files: Given) -> None:
     """Compare the files that are given with those that an exhibit reads: the arguments of its `prepare`.
-
-    Args:
-        module: The exhibit's module; a diagram has no `prepare` and reads nothing.
-        files: The files, by kind.
 
     Raises:
         ConfigError: if a kind is missing or another one is given, or several files of a kind of which it reads one, or
             one file where it reads several.
     """
-    name, arguments = module.__name__.rpartition(".")[2], arguments_of(module)
+    name, arguments = module.__name__.rpartition(".")[2], reads(module)
     several = {one.name: get_origin(one.annotation) is Sequence for one in arguments}
     for kind, given in files.items():
         if kind not in several:
-            reads = ", ".join(several) or "no files"
-            raise ConfigError(f"--input: {name} has no kind of input {kind!r}; it reads {reads}")
+            known = ", ".join(several) or "no files"
+            raise ConfigError(f"--input: {name} has no kind of input {kind!r}; it reads {known}")
         if isinstance(given, Path) == several[kind]:
             flag = f"--inputs {kind} FILE..." if several[kind] else f"--input {kind}=FILE"
             raise ConfigError(f"{kind}: {name} takes it as {flag}")
@@ -105,7 +74,7 @@ def check_inputs(module: ModuleType, files: Mapping[str, Path | Sequence[Path]])
         raise ConfigError(f"--input: {name} also reads {missing[0]}, which is missing")
 
 
-def read_inputs(files: Mapping[str, Path | Sequence[Path]]) -> dict[str, Any]:
+def read_inputs(files: Given) -> dict[str, Any]:
     """Read the files of each kind of `READERS`; the result is a list where several were given.
 
     Raises:
@@ -117,7 +86,7 @@ def read_inputs(files: Mapping[str, Path | Sequence[Path]]) -> dict[str, Any]:
     }
 
 
-def origin_of(layout: Layout, files: Mapping[str, Path | Sequence[Path]], output: Path) -> dict[str, str]:
+def origin_of(layout: Layout, files: Given, output: Path) -> dict[str, str]:
     """Tell what an exhibit is made of: the digests of its files by kind, and the attribute that names all of them.
 
     Every file is traced back to the questions, as far as its ancestors are still there.
@@ -126,8 +95,7 @@ def origin_of(layout: Layout, files: Mapping[str, Path | Sequence[Path]], output
         ContractError: if a file belongs to another backbone or step than the exhibit shows, or if it, or one of its
             ancestors, was made from other files than those that are there now.
     """
-    shown = {name: getattr(layout, name, None) for name in ("backbone", "step")}
-    stated = {name: value for name, value in shown.items() if value is not None}
+    stated = {name: getattr(layout, name) for name in ("backbone", "step") if getattr(layout, name, None) is not None}
     kinds = {kind: [given] if isinstance(given, Path) else given for kind, given in files.items()}
     sources = []
     for kind, paths in kinds.items():
@@ -143,11 +111,8 @@ def origin_of(layout: Layout, files: Mapping[str, Path | Sequence[Path]], output
 
 
 def mean_cell(backbone: str, method: str, step: int, dataset: str, **sweep: str | int) -> dict[str, Any]:
-    """The labels of a cell of a metric cube: a method's mean over its seeds, on responses of its policy at `step`.
-
-    Args:
-        sweep: Labels of further dimensions of the cube.
-    """
+    """The labels of a cell of a metric cube: a method's mean over its seeds, on responses of its policy at `step`;
+    `sweep` has those of further dimensions."""
     algorithm, step = policy_cell(method, step)
     policy = {"backbone": backbone, "algorithm": algorithm, "step": step, **sweep}
     return {**policy, "dataset": dataset, "method": method, "seed": MEAN}
@@ -190,13 +155,8 @@ def rows_by_seed(
 ) -> dict[int, pd.DataFrame]:
     """The predictions of a method on a data set, on responses of its policy at the step of the layout, by seed.
 
-    Args:
-        predictions: Table of the contract `PREDICTIONS`.
-        layout: A layout with a backbone and a step.
-        seed: The seed that a method with seeds must have.
-
     Raises:
-        ContractError: if there are none, or none of the seed.
+        ContractError: if there are none, or none of `seed`, which a method with seeds must have.
     """
     algorithm, step = policy_cell(method, layout.step)
     cell = {"backbone": layout.backbone, "algorithm": algorithm, "step": step, "dataset": dataset, "method": method}

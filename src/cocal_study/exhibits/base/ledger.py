@@ -40,7 +40,7 @@ class ClaimsLayout(Layout):
 
 
 def claims_layout(study: Study) -> ClaimsLayout:
-    """The layout for a study."""
+    """The layout of both exhibits of claims."""
     backbones = tuple(study.backbones)[:2]
     scope = StudyScope(
         backbones=backbones,
@@ -76,10 +76,9 @@ def claims_inputs(study: Study) -> dict[str, Files]:
     if has_methods(study, "postcal-group", "cocal-group", "cocal-pre-generation"):
         inputs |= {kind: cost_file(main, file) for kind, file in _TIMES.items()}
     inputs |= {"published": "config/paper", "ledger": "config/paper/claims.yaml"}
-    if study.reports.replicates:
-        inputs["replicates"] = f"{study.reports.replicates}/tables/claims.csv"
-    if study.reports.central:
-        inputs["central"] = f"{study.reports.central}/tables/claims.csv"
+    for kind in ("replicates", "central"):
+        if folder := getattr(study.reports, kind):
+            inputs[kind] = f"{folder}/tables/claims.csv"
     return inputs
 
 
@@ -108,8 +107,8 @@ def judged(
     Resamples are those of every comparison of the first two backbones, companions those of every budget, and
     predictions those at the end of training.
     """
-    files = {"sampling": sampling, "fit": fit, "latency": latency}
-    found = readers(layout, resamples, published, companions=companions, predictions=predictions, **files)
+    files = {"companions": companions, "predictions": predictions, "sampling": sampling, "fit": fit, "latency": latency}
+    found = readers(layout, resamples, published, **files)
     return judge_all(ledger, *found, joined(replicates, central), language_model)
 
 

@@ -24,7 +24,6 @@ def write_table(
     """Write a table as LaTeX and, beside it, as a web page and as its numbers.
 
     Args:
-        module: The exhibit's module, with `prepare` and `grid`.
         inputs: The contents of its files, by kind.
         output: The .tex file.
         origin: The files that it is made of (`cocal_study.exhibits.base.inputs.origin_of`).
@@ -44,23 +43,16 @@ def write_table(
 def write_figure(
     module: ModuleType, layout: Layout | None, inputs: Mapping[str, Any], output: Path, origin: Mapping[str, str]
 ) -> None:
-    """Draw a figure as PDF and, beside it, as PNG; where it shows numbers, write them too.
-
-    Args:
-        module: The exhibit's module, with `draw`, and `prepare` unless it is a diagram.
-        layout: The contents of the figure; None for a diagram.
-        output: The .pdf file.
-    """
-    if layout is None:
-        with paper_style():
-            save_figure(module.draw(), output, {"diagram": output.stem})
-        seal_beside(output, output.with_suffix(".png"))
-        logger.info("wrote %s and .png", output)
-        return
-    numbers = module.prepare(layout, **inputs)
+    """Draw a figure as PDF and, beside it, as PNG; where it shows numbers, write them too. A diagram has no layout."""
+    forms = [output, output.with_suffix(".png")]
     with paper_style():
-        facts = layout.facts() | {"digest": digest(layout.identity())}
-        save_figure(module.draw(numbers, layout), output, facts, origin[PARENTS])
-    write_text(output.with_suffix(".csv"), csv_text(numbers))
-    seal_beside(*map(output.with_suffix, (".pdf", ".png", ".csv")))
-    logger.info("wrote %s, .png and .csv", output)
+        if layout is None:
+            save_figure(module.draw(), output, {"diagram": output.stem})
+        else:
+            numbers = module.prepare(layout, **inputs)
+            facts = layout.facts() | {"digest": digest(layout.identity())}
+            save_figure(module.draw(numbers, layout), output, facts, origin[PARENTS])
+            forms.append(output.with_suffix(".csv"))
+            write_text(forms[-1], csv_text(numbers))
+    seal_beside(*forms)
+    logger.info("wrote %s", ", ".join(map(str, forms)))

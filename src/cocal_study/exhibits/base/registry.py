@@ -30,37 +30,25 @@ def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") ->
         repository: Path from the folder of the results to the repository, which holds the paper's numbers. Exhibits of
             what was gathered elsewhere are left out where it does not hold that.
     """
-    found = [
-        _placed(replace(one, module=name, name=one.name or name), Path(repository))
-        for name in MODULES
-        for one in module_of(name).of_study(study, wrong)
-    ]
-    whole = (one for one in found if {*needed(module_of(one.module))} & {*GATHERED} <= {*one.inputs})
-    return sorted(whole, key=attrgetter("position"))
-
-
-def _placed(exhibit: Exhibit, repository: Path) -> Exhibit:
-    """The exhibit, with the paths from the folder of the results to what lies in the repository; what has not been
-    gathered is left out."""
-    inputs: dict[str, Any] = dict(exhibit.inputs)
-    for kind in OF_REPOSITORY:
-        if kind in inputs:
-            inputs[kind] = str(repository / inputs[kind])
-    for kind in GATHERED:
-        if kind in inputs and not Path(inputs[kind]).is_file():
-            del inputs[kind]
-    return replace(exhibit, inputs=inputs)
+    found = []
+    for name in MODULES:
+        module = module_of(name)
+        for one in module.of_study(study, wrong):
+            inputs: dict[str, Any] = dict(one.inputs)
+            inputs |= {kind: str(Path(repository, inputs[kind])) for kind in OF_REPOSITORY if kind in inputs}
+            for kind in GATHERED:
+                if kind in inputs and not Path(inputs[kind]).is_file():
+                    del inputs[kind]
+            if {*needed(module)} & {*GATHERED} <= {*inputs}:
+                found.append(replace(one, module=name, name=one.name or name, inputs=inputs))
+    return sorted(found, key=attrgetter("position"))
 
 
 def report_entry(exhibit: Exhibit, shown: Sequence[Exhibit]) -> tuple[str, dict[str, str]]:
-    """Category and labels of an exhibit in the report.
+    """Category and labels in the report of one of all exhibits, which are in their order.
 
     The report sorts chapters and entries by their text, so both begin with a number. There is only one label: the
     report would turn a second one that halves a chapter into a switch that hides one half.
-
-    Args:
-        exhibit: One of `shown`.
-        shown: All exhibits of the study, in their order.
     """
     chapter = CHAPTERS.index(exhibit.chapter) + 1
     beside = [one for one in shown if one.chapter == exhibit.chapter]
@@ -69,8 +57,7 @@ def report_entry(exhibit: Exhibit, shown: Sequence[Exhibit]) -> tuple[str, dict[
 
 
 def exhibit_code(exhibit: Exhibit) -> str:
-    """Digest of the code that makes an exhibit, with the declarations of the methods of its layout, which it names and
-    colours."""
+    """Digest of the code that makes an exhibit, with the declarations of the methods that it names and colours."""
     write = "write_table" if isinstance(exhibit, TableExhibit) else "write_figure"
     shared = (f"cocal_study.exhibits.base.output:{write}", "cocal_study.exhibits.base.inputs:read_inputs")
     methods = getattr(exhibit.layout, "methods", ())

@@ -19,40 +19,41 @@ from cocal_study.cubes.cube import MEAN
 
 _COMPANION = ("source_step", "validation_step", "layer", "pooling")
 """Columns of predictions that say which companion gave a confidence."""
-KINDS = ("cube", "predictions", "companion", "states", "responses", "rollouts", "checkpoint", "questions")
-"""Kinds of the files on the way back, from the number to the questions."""
-_KIND_OF = {"metrics": "cube", "companions": "companion", "features": "states", "policies": "checkpoint"}
-"""Kinds of the folders of results/ that have another name."""
+_KINDS = {
+    "metrics": "cube",
+    "predictions": "predictions",
+    "companions": "companion",
+    "features": "states",
+    "responses": "responses",
+    "rollouts": "rollouts",
+    "policies": "checkpoint",
+    "questions": "questions",
+}
+"""Kinds of the folders of results/ on the way back, from the number to the questions."""
 
 
 @dataclass(frozen=True)
 class WayBack:
-    """The way back of one number.
-
-    Attributes:
-        numbers: The rows of the exhibit's CSV: one, or one for each step, seed and so on that a figure shows.
-        cells: Labels of the cells of the cube that hold these numbers.
-        rows: The predictions that the cells are computed from.
-        products: The files that these rest on, with their kind; of companions, states and responses only those of the
-            method and of the question sets.
-        absent: Paths of ancestors that are not there, nor in the record of a bundle.
-    """
+    """The way back of one number."""
 
     numbers: pd.DataFrame
+    """The rows of the exhibit's CSV: one, or one for each step, seed and so on that a figure shows."""
     cells: Sequence[Mapping[str, Any]]
+    """Labels of the cells of the cube that hold these numbers."""
     rows: pd.DataFrame
+    """The predictions that the cells are computed from."""
     products: Sequence[tuple[str, Product]]
+    """The files that these rest on, with their kind; of companions, states and responses only those of the method and
+    of the question sets."""
     absent: Sequence[Path]
+    """Paths of ancestors that are not there, nor in the record of a bundle."""
 
 
 def way_back(file: Path, method: str, dataset: str, metric: str) -> WayBack:
     """Follow a number back to the questions.
 
     Args:
-        file: The exhibit in any of its forms; beside it lies its CSV.
-        method: Name of the method, as in the CSV.
-        dataset: Name of the question set or macro average, as in the CSV.
-        metric: Name of the metric, as in the CSV.
+        file: The exhibit in any of its forms; beside it lies its CSV, which has the other three names.
 
     Raises:
         ConfigError: if the exhibit has no such number, or shows none of a metric cube.
@@ -63,8 +64,8 @@ def way_back(file: Path, method: str, dataset: str, metric: str) -> WayBack:
     wanted = numbers[numbers["metric"] == metric]
     if wanted.empty:
         raise ConfigError(f"{file}: has no metric {metric!r}; it has {', '.join(numbers['metric'].unique())}")
-    whole = list(trace(file))  # every ancestor is compared
-    cubes = [one for _, one in whole[1:] if _kind(one.path) == "cube" and one.path in whole[0][1].parents]
+    whole = [one for _, one in trace(file)]  # every ancestor is compared
+    cubes = [one for one in whole[1:] if _kind(one.path) == "cube" and one.path in whole[0].parents]
     if not cubes:
         raise ConfigError(f"{file}: is not made from a metric cube, so its numbers are no cells; leave --cell out")
     found = [(cube, cell) for cube in cubes for cell in _cells(cube.path, numbers, metric)]
@@ -82,16 +83,15 @@ def way_back(file: Path, method: str, dataset: str, metric: str) -> WayBack:
                 family = trace(path, keep=_wanted(method, chosen, others))
                 products |= {product.path: product for _, product in family}
     parents = {path for product in products.values() for path in product.parents}
-    absent = sorted(path for path in parents if not path.exists() and path not in {one.path for _, one in whole})
-    of_kind = [(kind, one) for kind in KINDS for one in products.values() if _kind(one.path) == kind]
+    absent = sorted(path for path in parents if not path.exists() and path not in {one.path for one in whole})
+    of_kind = [(kind, one) for kind in _KINDS.values() for one in products.values() if _kind(one.path) == kind]
     return WayBack(wanted, [cell for _, cell in found], pd.concat(rows).drop_duplicates(), of_kind, absent)
 
 
 def _kind(path: Path) -> str:
     """Kind of a product, by the folder of results/ in which it lies."""
     names = path.absolute().parts
-    folder = names[len(names) - names[::-1].index("results")] if "results" in names else ""
-    return _KIND_OF.get(folder, folder)
+    return _KINDS.get(names[len(names) - names[::-1].index("results")], "") if "results" in names else ""
 
 
 def _numbers(file: Path, labels: Mapping[str, str]) -> pd.DataFrame:
@@ -115,36 +115,27 @@ def _cells(cube: Path, numbers: pd.DataFrame, metric: str) -> Iterator[dict[str,
     """
     content = read_dataset(cube)
     metrics = [name for name in content.indexes["metric"] if name in {*numbers["metric"]}]
-    held = (
-        content[["value", "lower", "upper"]].sel(metric=metrics).to_dataframe().dropna(subset=["value"]).reset_index()
-    )
+    held = content[["value", "lower", "upper"]].sel(metric=metrics).to_dataframe()
+    held = held.dropna(subset=["value"]).reset_index()
     labels = [str(name) for name in content["value"].dims]
     shown = numbers if "seed" in numbers else numbers.assign(seed=MEAN)
     shown = shown[shown["metric"].isin(metrics)].dropna(subset=["value"])
     keys = [name for name in labels if name in shown]
     compared = [name for name in ("value", "lower", "upper") if name in shown]
-    texts = [_as_text(frame, keys, compared)[keys + compared] for frame in (shown, held)]
+    digits = dict.fromkeys(keys, "{}".format) | dict.fromkeys(compared, "{:.12g}".format)  # those of a CSV
+    texts = [pd.DataFrame({name: frame[name].map(text) for name, text in digits.items()}) for frame in (shown, held)]
     both = held.loc[texts[1].reset_index().merge(texts[0], on=keys + compared)["index"]]
     for _, one in both.groupby([name for name in labels if name not in keys], sort=False):
         if len(one) == len(shown):
             yield from one[labels].assign(metric=metric).drop_duplicates().to_dict("records")
 
 
-def _as_text(frame: pd.DataFrame, labels: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
-    """The columns as text, in the digits of a CSV."""
-    return frame.assign(
-        **{name: frame[name].astype(str) for name in labels},
-        **{name: frame[name].map("{:.12g}".format) for name in values},
-    )
-
-
 def _rows(path: Path, cell: Mapping[str, Any], members: Sequence[str]) -> tuple[pd.DataFrame, set[str]] | None:
     """The rows of a table of predictions that a cell is computed from, and the question sets of all others; None if
     there are none."""
     frame = read_frame(path, PREDICTIONS)
-    labels = [name for name in cell if name in frame and name not in ("dataset", "seed")]
     chosen = frame[frame["dataset"].isin(members)]
-    for name in labels:
+    for name in [name for name in cell if name in frame and name not in ("dataset", "seed")]:
         chosen = chosen[chosen[name] == cell[name]]
     if cell["seed"] != MEAN:
         chosen = chosen[chosen["seed"] == int(cell["seed"])]
@@ -178,13 +169,8 @@ def _wanted(name: str, rows: pd.DataFrame, others: set[str]) -> Callable[[Produc
 
 
 def page_of(file: Path, way: WayBack, commit: str) -> str:
-    """The way back as text: the number, its cell, each file with what made it, and the versions.
-
-    Args:
-        file: The exhibit.
-        way: What `way_back` has found.
-        commit: Commit of the code, in a sentence.
-    """
+    """The way back of an exhibit's number as text: the number, its cell, each file with what made it, the versions, and
+    the commit of the code, which is given in a sentence."""
     lines = [f"{file}: {' on '.join(way.numbers.iloc[0][['method', 'dataset']])}"]
     lines += [f"  {_said(row)}" for row in way.numbers.drop(columns=["method", "dataset"]).to_dict("records")]
     lines += [f"cell  {_said(cell)}" for cell in way.cells]

@@ -1,7 +1,7 @@
 """Rows of panels with curves over training steps, for the figures that show macro averages."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -30,6 +30,10 @@ QUESTION_WHISKERS = "whiskers: bootstrap interval over the questions"
 
 _APART = 2.0
 """Distance in points between the markers of two methods at one step, so that their error bars do not overlap."""
+HALF_WIDTH = 0.48 * TEXT_WIDTH
+"""Width in inches of a figure that shares the text's width with another one."""
+PAGE_HEIGHT = 8.6
+"""Greatest height of a figure in inches. It leaves space for a caption on a page with 9 inches of text."""
 _RIGHT, _TOP, _TICKS, _ENTRY, _PRINT = 0.06, 0.22, 0.28, 0.13, 0.1
 """Sizes in inches: the right margin, and the heights of a title, of tick labels with the axis label, of a row of the
 legend, and of a line of small print."""
@@ -39,11 +43,10 @@ def read_curves(layout: CurvesLayout, cube: Cube, metrics: Sequence[str] = CONFI
     """Return macro averages of every method at every step; companions are averaged over their seeds.
 
     Args:
-        layout: Backbone, methods, steps and the macro average. Its steps are stages of the policy, unless it names one
-            step of the policy; then they are the numbers of rollout steps that the companions learnt from.
+        layout: Its steps are stages of the policy, unless it names one step of the policy; then they are the numbers of
+            rollout steps that the companions learnt from.
         cube: Metric cube, with the dimension `source_step` in the second case. In the first one, a companion of stage t
             learnt from the rollouts up to t.
-        metrics: Metrics shown, in their order.
 
     Returns:
         Columns step or source_step, method, and those of `cocal_study.cubes.cells.read_cell`, in this order.
@@ -70,7 +73,7 @@ def plot_stages(ax: Axes, panel: pd.DataFrame) -> None:
     plot_curves(ax, panel.rename(columns={"lower": "low", "upper": "high"}), steps="step", scale=scale)
 
 
-def plot_prefixes(ax: Axes, panel: pd.DataFrame, scale: float = 1.0) -> None:
+def plot_sweep(ax: Axes, panel: pd.DataFrame, scale: float = 1.0) -> None:
     """Draw the rows of `read_curves` for one metric, times `scale`, against the rollout steps learnt from.
 
     Whiskers are one standard deviation over the seeds. The axis of the steps is logarithmic, and each has a label.
@@ -91,15 +94,20 @@ def draw_prefixes(label: str, numbers: pd.DataFrame, layout: CurvesLayout) -> Fi
     """Draw a panel of the ECE and one of the AUROC, both of the result of `prepare_curves`, over an axis so called."""
     handles = method_handles(layout.methods)
     source = f"{macro_source(layout)}; {SEED_WHISKERS}"
-    return metric_row(numbers, plot_prefixes, height=1.5, label=label, handles=handles, source=source)
+    return metric_row(numbers, plot_sweep, height=1.5, label=label, handles=handles, source=source)
+
+
+def draw_stages(numbers: pd.DataFrame, layout: CurvesLayout, *, about: str = "; ", **row: Any) -> Figure:
+    """Draw a panel for each metric of `read_curves` over the stages; the small print says between the place of the
+    numbers and the meaning of the whiskers what they are `about`, and `row` has sizes for `panel_row`."""
+    source = f"{macro_source(layout)}{about}{QUESTION_WHISKERS}"
+    handles = method_handles(layout.methods)
+    return metric_row(numbers, plot_stages, label="Training step", handles=handles, source=source, **row)
 
 
 def metric_row(numbers: pd.DataFrame, plot: Callable[[Axes, pd.DataFrame], object], **row: Any) -> Figure:
-    """Draw a panel for each metric, in the order of the numbers; `plot` draws the rows of one metric.
-
-    Args:
-        row: The other arguments of `panel_row`.
-    """
+    """Draw a panel for each metric, in the order of the numbers; `plot` draws the rows of one metric, and `row` has the
+    other arguments of `panel_row`."""
     panels = dict(iter(numbers.groupby("metric", sort=False)))
     figure, axes = panel_row([TITLES[metric] for metric in panels], **row)
     for ax, panel in zip(axes, panels.values(), strict=True):
@@ -108,14 +116,8 @@ def metric_row(numbers: pd.DataFrame, plot: Callable[[Axes, pd.DataFrame], objec
 
 
 def plot_curves(ax: Axes, panel: pd.DataFrame, *, steps: str, scale: float = 1.0) -> None:
-    """Draw one curve for each method, in the order of the rows.
-
-    Args:
-        panel: Rows of one metric with the columns method, `steps`, value, low and high; low and high are the ends of
-            the error bar, or NaN where there is none.
-        steps: Column on the horizontal axis; each of its values gets a tick.
-        scale: Factor by which the values are multiplied, such as 100 for percent.
-    """
+    """Draw one curve for each method, in the order of the rows of one metric, with the columns method, `steps` (whose
+    values get ticks), value, low and high (the ends of the error bar); values are multiplied by `scale`."""
     from matplotlib.transforms import ScaledTranslation
 
     methods = list(dict.fromkeys(panel["method"]))
@@ -165,14 +167,11 @@ def panel_row(
     All sizes are in inches.
 
     Args:
-        titles: Title of each panel.
         height: Height of a panel; panels are square if it is None.
         label: Label of the horizontal axes.
         handles: Entries of the legend; without any, there is none.
         source: Small print, which says where the numbers come from and what the error bars are.
-        width: Width of the figure.
         left: Space to the left of the first panel.
-        between: Space between two panels.
         columns: Number of columns of the legend; None puts all entries into one row.
     """
     from matplotlib.figure import Figure
@@ -197,6 +196,33 @@ def panel_row(
         figure.legend(handles=list(handles), loc="lower center", bbox_to_anchor=at, ncols=columns, **LEGEND)
     figure.text(0.5, 0.03 / total, source, ha="center", va="bottom", linespacing=1.1, **SMALL_PRINT)
     return figure, panels
+
+
+def panels_above(
+    count: int, sizes: tuple[float, float, float], handles: Sequence[Artist], columns: int, source: str
+) -> tuple[Figure, Sequence[Axes]]:
+    """Make panels with axis labels of their own side by side, above a legend of so many columns and the small print.
+
+    The sizes are the height of the figure in inches, the share of its width to the left, and the inches below.
+    """
+    from matplotlib.figure import Figure
+
+    height, left, bottom = sizes
+    figure = Figure(figsize=(TEXT_WIDTH, height))
+    axes = figure.subplots(1, count)
+    for ax in axes:
+        ax.grid(axis="y", linewidth=0.3, color="#dddddd")
+    figure.subplots_adjust(left, bottom / height, 0.99, 1 - 0.2 / height, wspace=0.22)
+    figure.legend(handles=handles, loc="lower center", ncols=columns, bbox_to_anchor=(0.5, 0.2 / height), **LEGEND)
+    figure.text(0.5, 0.04 / height, source, ha="center", va="bottom", **SMALL_PRINT)
+    return figure, axes
+
+
+def looks(shown: Mapping[str, tuple[str, str, str, str]]) -> dict[str, dict[str, Any]]:
+    """Return the looks of curves, of which words, colour, mark and line are given."""
+    names = ("label", "color", "marker", "linestyle")
+    rest = {"markersize": 3.2, "markeredgewidth": 0, "linewidth": 1}
+    return {method: dict(zip(names, look, strict=True)) | rest for method, look in shown.items()}
 
 
 def entry(label: str, **look: Any) -> Artist:
@@ -224,12 +250,8 @@ def draw_replicates(numbers: pd.DataFrame, dataset: str, printed: pd.DataFrame |
     """Draw ECE and AUROC in every replicate of a study, methods one below another; a line marks the mean over them, and
     a circle the paper's number.
 
-    The points of a method stand a little apart, in the order of the replicates.
-
     Args:
-        numbers: Spread of the main table (`cocal_study.planning.replicates.spread`): the columns dataset, method,
-        metric, mean,
-            and replicate_1, replicate_2 ...
+        numbers: Spread of the main table (`cocal_study.planning.replicates.spread`).
         dataset: Data set, or group of them, that is drawn.
         printed: The cells of the paper's main table (`cocal_study.evidence.published.Printed`), to show them, too.
     """
@@ -254,9 +276,8 @@ def draw_replicates(numbers: pd.DataFrame, dataset: str, printed: pd.DataFrame |
             ax.scatter(values, [row + a for a in apart], s=9, color=colour, linewidths=0, alpha=0.85, zorder=3)
             ax.plot([shown.loc[(metric, method), "mean"]] * 2, [row - 0.36, row + 0.36], color=INK, linewidth=0.8)
             if (metric, method) in paper:
-                ax.scatter(
-                    paper[metric, method], row, s=16, facecolors="none", edgecolors=INK, linewidths=0.7, zorder=4
-                )
+                ring = {"s": 16, "facecolors": "none", "edgecolors": INK, "linewidths": 0.7, "zorder": 4}
+                ax.scatter(paper[metric, method], row, **ring)
         ax.set_yticks(range(len(methods)), [METHODS[name].label for name in methods] if place == 0 else [])
         ax.set_ylim(len(methods) - 0.5, -0.5)
         ax.tick_params(axis="y", length=0)

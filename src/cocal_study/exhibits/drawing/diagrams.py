@@ -6,7 +6,7 @@ parameters, and a light arrow passes something on.
 
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,18 +14,15 @@ from cocal.drawing.style import INK, TEXT_WIDTH, Artist
 
 TASK = "#6b6b6b"
 """Colour of everything that serves the task: the policy, its rewards and its updates."""
-SMALL = 6.5
-"""Size of the smallest text, in points."""
-LINE = 0.6
-"""Width of every outline and light arrow, in points."""
-HEAVY = 1.5
-"""Width of an arrow that changes parameters, in points."""
+SMALL, LINE, HEAVY = 6.5, 0.6, 1.5
+"""In points, the size of the smallest text, the width of every outline and light arrow, and that of an arrow that
+changes parameters."""
 
 Point = tuple[float, float]
 
 
 class Rect(NamedTuple):
-    """A rectangle."""
+    """A rectangle with its centre (x, y)."""
 
     left: float
     bottom: float
@@ -42,12 +39,10 @@ class Rect(NamedTuple):
 
     @property
     def x(self) -> float:
-        """Horizontal coordinate of the centre."""
         return self.left + self.width / 2
 
     @property
     def y(self) -> float:
-        """Vertical coordinate of the centre."""
         return self.bottom + self.height / 2
 
 
@@ -80,23 +75,14 @@ class Page:
     def box(
         self, rect: Rect, text: str = "", *, colour: str = TASK, fill: str = "", stripes: str = "", **style
     ) -> None:
-        """Draw a box with rounded corners and text in its middle; arrows pass behind it.
-
-        Args:
-            colour: Colour of the outline.
-            fill: Colour of the box; by default it is a tint of the outline's colour.
-            stripes: A second colour, of which tinted stripes alternate with the filling.
-            style: Style of the text.
-        """
+        """Draw a box with rounded corners and text of a style in its middle; arrows pass behind it. The filling is a
+        tint of the outline's colour by default, and alternates with tinted stripes of a second colour, if any."""
         face = self.ax.add_patch(self._rounded_box(rect, 0.04, facecolor=fill or tint(colour), edgecolor=colour))
         if stripes:
             width = 0.07
             for left in np.arange(rect.left - rect.height, rect.right, 2 * width):
                 slope = [(0, 0), (width, 0), (width + rect.height, rect.height), (rect.height, rect.height)]
-                band = self.patches.Polygon(
-                    np.add(slope, (left, rect.bottom)), facecolor=tint(stripes, 0.3), linewidth=0, zorder=2
-                )
-                self.ax.add_patch(band)
+                band = self._polygon(np.add(slope, (left, rect.bottom)), facecolor=tint(stripes, 0.3), linewidth=0)
                 band.set_clip_path(face)
             self.ax.add_patch(self._rounded_box(rect, 0.04, facecolor="none", edgecolor=colour))
         if text:
@@ -107,12 +93,17 @@ class Page:
         outline = {"linewidth": LINE, "zorder": 2} | style
         return self.patches.FancyBboxPatch(rect[:2], rect.width, rect.height, boxstyle=shape, **outline)
 
+    def _polygon(self, corners: Any, **style) -> Artist:
+        return self.ax.add_patch(self.patches.Polygon(corners, **{"linewidth": LINE, "zorder": 2} | style))
+
+    def _circle(self, centre: Point, radius: float, **style) -> Artist:
+        return self.ax.add_patch(self.patches.Circle(centre, radius, **style))
+
     def pennant(self, rect: Rect, text: str, *, colour: str = TASK) -> None:
         """Draw a span of time as a pennant that points at what comes later."""
         tip = rect.height / 2
         ends = [rect[:2], (rect.right - tip, rect.bottom), (rect.right, rect.y), (rect.right - tip, rect.top)]
-        outline = [*ends, (rect.left, rect.top), (rect.left + tip, rect.y)]
-        self.ax.add_patch(self.patches.Polygon(outline, facecolor="white", edgecolor=colour, linewidth=LINE, zorder=2))
+        self._polygon([*ends, (rect.left, rect.top), (rect.left + tip, rect.y)], facecolor="white", edgecolor=colour)
         self.label(rect.x, rect.y, text, fontsize=SMALL)
 
     def region(self, rect: Rect, colour: str = TASK) -> None:
@@ -122,13 +113,9 @@ class Page:
     def arrow(self, *corners: Point, colour: str = INK, heavy: bool = False) -> None:
         """Draw an arrow along straight lines with rounded corners."""
         length, half = (3.2, 1.8) if heavy else (2.6, 1.4)
-        head = f"-|>,head_length={length},head_width={half}"
+        head = {"arrowstyle": f"-|>,head_length={length},head_width={half}", "mutation_scale": 1, "zorder": 1}
         stroke = {"linewidth": HEAVY if heavy else LINE, "color": colour, "joinstyle": "miter", "capstyle": "butt"}
-        self.ax.add_patch(
-            self.patches.FancyArrowPatch(
-                path=self._rounded(corners), arrowstyle=head, mutation_scale=1, **stroke, zorder=1
-            )
-        )
+        self.ax.add_patch(self.patches.FancyArrowPatch(path=self._rounded(corners), **head, **stroke))
 
     def _rounded(self, corners: Sequence[Point]) -> Artist:
         points = [np.asarray(corner, float) for corner in corners]
@@ -150,33 +137,21 @@ class Page:
         """Draw a tick (correct) or a cross (incorrect)."""
         tick = [[(-0.5, 0), (-0.2, -0.5), (0.5, 0.5)]]
         cross = [[(-0.42, -0.42), (0.42, 0.42)], [(-0.42, 0.42), (0.42, -0.42)]]
+        style = {"color": INK, "linewidth": 0.9, "solid_capstyle": "round", "solid_joinstyle": "round", "zorder": 5}
         for stroke in tick if good else cross:
-            xs, ys = (size * np.array(stroke) + (x, y)).T
-            self.ax.add_line(
-                self.lines.Line2D(
-                    xs, ys, color=INK, linewidth=0.9, solid_capstyle="round", solid_joinstyle="round", zorder=5
-                )
-            )
+            self.ax.add_line(self.lines.Line2D(*(size * np.array(stroke) + (x, y)).T, **style))
 
     def sign(self, x: float, y: float, plus: bool) -> None:
         """Draw a full circle with a plus for a merit, or an empty circle with a minus for a drawback."""
-        self.ax.add_patch(
-            self.patches.Circle(
-                (x, y), 0.045, facecolor=INK if plus else "white", edgecolor=INK, linewidth=LINE, zorder=3
-            )
-        )
+        self._circle((x, y), 0.045, facecolor=INK if plus else "white", edgecolor=INK, linewidth=LINE, zorder=3)
         style = {"colour": "white" if plus else INK, "linewidth": 0.8, "zorder": 4}
         self.line((x - 0.025, y), (x + 0.025, y), **style)
         if plus:
             self.line((x, y - 0.025), (x, y + 0.025), **style)
 
     def sheet(self, rect: Rect, colour: str = TASK, *, behind: int = 0, good: bool | None = None) -> None:
-        """Draw a written page, which stands for a response or a question.
-
-        Args:
-            behind: Number of further pages that show behind it, above and to the right.
-            good: True if its lower half marks it as correct, False if as incorrect; None leaves it unmarked.
-        """
+        """Draw a written page, which stands for a response or a question, with so many further pages `behind` it; its
+        lower half marks it as correct or incorrect unless `good` is None."""
         for shift in 0.035 * np.arange(behind, -1, -1):
             page = rect._replace(left=rect.left + shift, bottom=rect.bottom + shift)
             self.ax.add_patch(self._rounded_box(page, 0.015, facecolor="white", edgecolor=colour))
@@ -201,9 +176,7 @@ class Page:
                 for end in following:
                     self.line(start, end, tint(colour, 0.55), linewidth=0.35, zorder=3)
         for node in chain.from_iterable(columns):
-            self.ax.add_patch(
-                self.patches.Circle(node, radius, facecolor=colour, edgecolor="white", linewidth=0.3, zorder=4)
-            )
+            self._circle(node, radius, facecolor=colour, edgecolor="white", linewidth=0.3, zorder=4)
 
     def gauge(self, rect: Rect, share: float, colour: str) -> None:
         """Draw a bar of which a share is filled."""
@@ -213,9 +186,7 @@ class Page:
     def bolt(self, x: float, y: float, colour: str, size: float = 0.17) -> None:
         """Draw a lightning bolt, which says that two things are in conflict."""
         outline = np.array([(0.12, 0.5), (-0.3, -0.08), (-0.02, -0.08), (-0.14, -0.5), (0.3, 0.12), (0.02, 0.12)])
-        self.ax.add_patch(
-            self.patches.Polygon(outline * size + (x, y), facecolor=colour, edgecolor=INK, linewidth=0.4, zorder=5)
-        )
+        self._polygon(outline * size + (x, y), facecolor=colour, edgecolor=INK, linewidth=0.4, zorder=5)
 
     def barred(self, x: float, y: float) -> None:
         """Draw two short bars across a vertical arrow, which say that no gradient flows back."""

@@ -1,7 +1,5 @@
-"""A table as plain text with its arrangement and its marks, before it becomes LaTeX
-(`cocal_study.exhibits.typesetting.latex`) or a web page (`cocal_study.exhibits.typesetting.html`), and its usual
-blocks: the same metrics of several data sets, or other cases, side by side, and the shares of the responses behind
-them."""
+"""A table as plain text with its arrangement and its marks, before it becomes LaTeX or a web page, and its usual
+blocks."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +13,9 @@ from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS
 from cocal_study.cubes.better import BETTER, Better
-from cocal_study.cubes.cells import RATES, RESTS_ON, degenerate, shortfalls
+from cocal_study.cubes.cells import RATES, RESTS_ON, shortfalls
 from cocal_study.exhibits.base.exhibit import Labelled
-from cocal_study.exhibits.typesetting.wording import DEGENERATE, DOUBTFUL
+from cocal_study.exhibits.typesetting.wording import DOUBTFUL
 
 Mark = Literal["best", "second"]
 PAIR = ("ece", "auroc")
@@ -62,8 +60,7 @@ _DOUBTS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One printed value. A doubtful value carries a dagger, and one of a degenerate confidence a double dagger, which
-    the caption explains."""
+    """One printed value. A doubtful one carries a dagger, and one of a degenerate confidence a double dagger."""
 
     text: str
     mark: Mark | None = None
@@ -73,7 +70,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a block, with its name, which may be bold, and its values."""
+    """One line of a block."""
 
     label: str
     cells: tuple[Cell, ...]
@@ -82,7 +79,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows between two rules. If the group has a title, it stands on a line above them."""
+    """Rows between two rules, below their title if they have one."""
 
     rows: tuple[Row, ...]
     title: str = ""
@@ -98,33 +95,19 @@ class Head:
 
 @dataclass(frozen=True)
 class Block:
-    """Rows and columns under one head.
-
-    Attributes:
-        corner: Title above the row names.
-        heads: Rows of column titles, from top to bottom.
-        groups: Rows of values.
-        align: Alignment of the values, centred, right or left; a web page breaks values that are flush left.
-        width: Share of the text width to which print scales the block; None keeps its natural width.
-        names: Share of the text width that print gives to the row names, breaking longer names; None gives them what
-            they need.
-
-    Raises:
-        ValueError: if a row of titles or of values does not fill the columns.
-    """
+    """Rows and columns under one head; every row of titles and of values fills the columns."""
 
     corner: str
+    """Title above the row names."""
     heads: tuple[tuple[Head, ...], ...]
+    """Rows of column titles."""
     groups: tuple[Group, ...]
     align: Literal["c", "r", "l"] = "c"
+    """Alignment of the values; a web page breaks values that are flush left."""
     width: float | None = None
+    """Share of the text width to which print scales the block; None keeps its natural width."""
     names: float | None = None
-
-    def __post_init__(self) -> None:
-        widths = {sum(head.span for head in line) for line in self.heads}
-        widths |= {len(row.cells) for group in self.groups for row in group.rows}
-        if len(widths) != 1:
-            raise ValueError(f"the rows of a block have {sorted(widths)} columns")
+    """Share of the text width that print gives to the row names, breaking longer ones; None gives what they need."""
 
     @property
     def columns(self) -> int:
@@ -134,38 +117,51 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A table with its title, its caption and the line that identifies its numbers.
-
-    Attributes:
-        title: Title in a few words, which a web page shows above the caption.
-        caption: Caption in whole sentences.
-        label: Label for cross-references, after `tab:`.
-        blocks: Blocks from top to bottom.
-        page_blocks: Blocks of the web page, if it shows them in another order.
-        gap: Half the space between two columns in print.
-        size: Font size in print; the caption keeps its own.
-        apart: True if print gives each block its own float, for a table that is longer than a page.
-        details: Further blocks that only the web page shows.
-        source: Text that identifies the numbers by the study and by digests, once they are known.
-    """
+    """A table with its title, which a web page shows above the caption."""
 
     title: str
     caption: str
     label: str
+    """Label for cross-references, after `tab:`."""
     blocks: tuple[Block, ...]
     page_blocks: tuple[Block, ...] = ()
+    """Blocks of the web page, if it shows them in another order."""
     gap: str = "6pt"
+    """Half the space between two columns in print."""
     size: Literal["normalsize", "footnotesize"] = "normalsize"
+    """Font size in print; the caption keeps its own."""
     apart: bool = False
+    """True if print gives each block its own float, for a table that is longer than a page."""
     details: tuple[Block, ...] = ()
+    """Further blocks that only the web page shows."""
     source: str = ""
+    """Text that identifies the numbers by the study and by digests, once they are known."""
+
+
+Line = tuple[str, Iterable[str | Cell]]
+"""The name of a row, and its values."""
+
+
+def group_of(lines: Iterable[Line], title: str = "") -> Group:
+    """Return a group of rows, whose values may be plain text."""
+    rows = ((label, tuple(one if isinstance(one, Cell) else Cell(one) for one in cells)) for label, cells in lines)
+    return Group(tuple(Row(label, cells) for label, cells in rows), title)
+
+
+def block_of(corner: str, heads: Iterable[str], groups: Iterable[tuple[str, Iterable[Line]]], **style: Any) -> Block:
+    """Return a block with one row of heads.
+
+    Args:
+        groups: The title of each group, and its rows.
+        style: Further fields of the block.
+    """
+    return Block(corner, (tuple(map(Head, heads)),), tuple(group_of(lines, title) for title, lines in groups), **style)
 
 
 def marks(shown: Sequence[str], better: Better | None, kinds: Sequence[Mark] = ("best", "second")) -> list[Mark | None]:
-    """Return the marks of one column. They are decided on the rounded numbers as shown, so equal numbers share a mark
-    (caption of table 1).
+    """Return the marks of one column, decided on the rounded numbers as shown (caption of table 1).
 
-    The second best is the next distinct number, however many share the best.
+    Equal numbers share a mark, and the second best is the next distinct number, however many share the best.
 
     Args:
         shown: Printed numbers, or `UNDEFINED`.
@@ -192,9 +188,7 @@ def ranked_cells(
 
     Args:
         numbers: Table with the columns metric and value, and those of the cases and rows, which `case` and `row` name.
-        kinds: Marks that the table uses, best first.
-        short: By case and row, the shares of the responses that lie below their floor. Values that rest on these are
-            doubtful.
+        short: By case and row, the shares of the responses below their floor, which make values doubtful.
         degenerate: Cases and rows whose confidence is degenerate, which marks the values of its quality.
     """
     cells = {}
@@ -221,9 +215,6 @@ def metric_block(
     """Return a block with a column for each metric of each case.
 
     Args:
-        corner: Title above the row names.
-        cases: Data sets or other cases from left to right.
-        metrics: Metrics of each case.
         groups: Title of each group of rows, and the labels of its rows by their names.
         cells: The values; there may be more than the block shows.
         titles: Titles of the metrics.
@@ -231,19 +222,14 @@ def metric_block(
         style: Further fields of the block.
     """
     columns = [(case.name, metric) for case in cases for metric in metrics]
+
+    def row(name: str, label: str) -> Row:
+        return Row(label, tuple(cells[case, name, metric] for case, metric in columns), bold=name == highlight)
+
     return Block(
         corner,
         (tuple(Head(case.label, len(metrics)) for case in cases), tuple(Head(titles[metric]) for _, metric in columns)),
-        tuple(
-            Group(
-                tuple(
-                    Row(label, tuple(cells[case, name, metric] for case, metric in columns), bold=name == highlight)
-                    for name, label in rows.items()
-                ),
-                title,
-            )
-            for title, rows in groups
-        ),
+        tuple(Group(tuple(row(*one) for one in rows.items()), title) for title, rows in groups),
         **style,
     )
 
@@ -265,8 +251,8 @@ def _by_cell(numbers: pd.DataFrame) -> pd.DataFrame:
 def short_rates(
     numbers: pd.DataFrame, floors: QualitySettings, groups: Mapping[str, Collection[str]]
 ) -> dict[tuple[str, str], set[str]]:
-    """Return the names of the shares (columns `RATES`) below their floor for each data set and method, and for each
-    macro average, which has the names of all of its sets."""
+    """Return the names of the shares (columns `RATES`) below their floor by data set and method; a macro average has
+    those of all of its sets."""
     found = {key: set(shortfalls(rates, floors)) for key, rates in _by_cell(numbers).iterrows()}
     for macro, datasets in groups.items():
         for method in numbers["method"].unique():
@@ -281,23 +267,8 @@ def doubts(short: Mapping[tuple[str, str], set[str]], floors: QualitySettings) -
     return f"{DOUBTFUL} marks values for which {', or '.join(parts)}." if parts else ""
 
 
-def degenerate_cells(numbers: pd.DataFrame) -> set[tuple[str, str]]:
-    """Return the data sets and methods whose confidence is degenerate by the columns metric, lower and upper."""
-    bounds = {
-        row.Index: (row.lower, row.upper) for row in numbers.set_index(["dataset", "method", "metric"]).itertuples()
-    }
-    cells = {key[:2] for key in bounds}
-    return {one for one in cells if degenerate(bounds[*one, "mean_confidence"], bounds[*one, "auroc"])}
-
-
-def degenerate_note(found: Collection[tuple[str, str]]) -> str:
-    """Return the sentence that explains their mark; "" if there are none."""
-    why = "that is constant or whose AUROC has a 95 % interval that holds one half"
-    return f"{DEGENERATE} marks values of a confidence {why}." if found else ""
-
-
 def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Sequence[str]) -> Block:
-    """Return a block with the shares of the responses (columns `RATES`) behind each method's values, in percent. Shares
+    """Return a block with the shares of the responses (columns `RATES`) behind the values, in percent, of which those
     that apply to no method are left out."""
     rates = _by_cell(numbers)
     known = [name for name in _RATES if rates[name].notna().any()]

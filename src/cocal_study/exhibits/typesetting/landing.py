@@ -43,24 +43,24 @@ class Entry(Model):
 
 
 class Landing(Model):
-    """What the page shows."""
+    """What the page shows: the study with the sentence that says what was measured, the size of its policies in words,
+    and its tables and figures."""
 
     study: Name
     caption: str
-    """The study's sentence: what was measured."""
     scale: str
-    """The size of its policies in words."""
     tables: tuple[Entry, ...]
     figures: tuple[Entry, ...]
 
 
 def landing_of(study: Study, exhibits: Sequence[Exhibit]) -> Landing:
     """The page of a study's tables and figures, which are in their order."""
-    entries: dict[bool, list[Entry]] = {True: [], False: []}
-    for one in exhibits:
-        entry = Entry(name=one.name, title=one.title, chapter=one.chapter, caption=one.caption)
-        entries[isinstance(one, TableExhibit)].append(entry)
-    return Landing(**origin(study), scale=scale_of(study), tables=tuple(entries[True]), figures=tuple(entries[False]))
+
+    def entries(tables: bool) -> tuple[Entry, ...]:
+        shown = (one for one in exhibits if isinstance(one, TableExhibit) == tables)
+        return tuple(Entry(name=one.name, title=one.title, chapter=one.chapter, caption=one.caption) for one in shown)
+
+    return Landing(**origin(study), scale=scale_of(study), tables=entries(True), figures=entries(False))
 
 
 def scale_of(study: Study) -> str:
@@ -80,9 +80,9 @@ def landing_page(landing: Landing, numbers: pd.DataFrame | None, figures: Sequen
         f"<style>\n{_STYLE}\n</style>",
         '<div class="cocal">',
         f"<h1>CoCal: the {escape(landing.study)} study</h1>",
+        *('<div class="verdict">', *_verdict(numbers, landing.scale), "</div>"),
+        *(f"<p>{escape(landing.caption)} The figures follow; the tables open with a click:</p>", "<ul>"),
     ]
-    lines += ['<div class="verdict">', *_verdict(numbers, landing.scale), "</div>"]
-    lines += [f"<p>{escape(landing.caption)} The figures follow; the tables open with a click:</p>", "<ul>"]
     tables = sorted(landing.tables, key=lambda one: CHAPTERS.index(one.chapter))
     for chapter, found in groupby(tables, key=lambda one: one.chapter):
         links = (f'<a href="{_OPEN.format(table_file(one.name, "html"))}">{escape(one.title)}</a>' for one in found)
@@ -99,7 +99,6 @@ def landing_page(landing: Landing, numbers: pd.DataFrame | None, figures: Sequen
 
 
 def _verdict(numbers: pd.DataFrame | None, scale: str) -> list[str]:
-    """The answer, and the headline claims as a table."""
     if numbers is None:
         return [f"<p>{WITHOUT}</p>"]
     rows = [f"<tr>{''.join(f'<th>{head}</th>' for head in heads(numbers))}</tr>"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cocal.errors import ContractError
-from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Mark
+from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid
 from cocal_study.exhibits.typesetting.wording import DEGENERATE, DOUBTFUL
 
 _CHARACTERS = str.maketrans(
@@ -88,7 +88,7 @@ def _tabular(block: Block) -> Iterator[str]:
         # Row names are set flush left, because justified lines would have wide gaps.
         left = "" if block.names is None else r"\raggedright "
         for row in group.rows:
-            yield left + _line([_marked(row.label, "best" if row.bold else None), *map(_cell, row.cells)])
+            yield left + _line([_cell(Cell(row.label, "best" if row.bold else None)), *map(_cell, row.cells)])
     yield r"\bottomrule"
     yield r"\end{tabular}" if block.width is None else "\\end{tabular}%\n}"
 
@@ -110,12 +110,9 @@ def _heads(block: Block) -> Iterator[str]:
 
 
 def _cell(cell: Cell) -> str:
-    text = re.sub(r"^-(?=\d)", "−", cell.text)
-    return _marked(text, cell.mark) + escape(DOUBTFUL * cell.doubtful + DEGENERATE * cell.degenerate)
-
-
-def _marked(text: str, mark: Mark | None) -> str:
-    return f"{_MARKUP[mark]}{{{escape(text)}}}" if mark else escape(text)
+    text = escape(re.sub(r"^-(?=\d)", "−", cell.text))
+    marked = f"{_MARKUP[cell.mark]}{{{text}}}" if cell.mark else text
+    return marked + escape(DOUBTFUL * cell.doubtful + DEGENERATE * cell.degenerate)
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -32,12 +32,8 @@ _LONG = 6
 
 
 def answer(numbers: pd.DataFrame, scale: str) -> str:
-    """The sentence that says whether the paper reproduces.
-
-    Args:
-        numbers: The numbers of tables/verdict.
-        scale: The size of the policies in words.
-    """
+    """The sentence that says whether the paper reproduces, by the numbers of tables/verdict, with policies of the size
+    that is given in words."""
     central = numbers[numbers["claim"].str.startswith(CENTRAL)].drop_duplicates("claim")
     targets = central["claim"].str.removeprefix(f"{CENTRAL}, ")
     words = [_CENTRAL[word] for word in central["word"].str.partition(",")[0]] or [_CENTRAL[UNDECIDED]]
@@ -60,27 +56,21 @@ def heads(numbers: pd.DataFrame) -> tuple[str, ...]:
 
 
 def headlines(numbers: pd.DataFrame) -> list[tuple[str, ...]]:
-    """The headline claims in words, a row for each under `heads`.
-
-    Args:
-        numbers: The numbers of tables/verdict.
-    """
+    """The headline claims in words, a row for each under `heads`, by the numbers of tables/verdict."""
     rows = []
-    for claim in numbers["claim"].unique():
-        found = list(numbers[numbers["claim"] == claim].itertuples())
-        cells = (_said(found, column) for column in ("paper", "value", "language_model"))
-        rows.append((claim, found[0].word, *cells))
+    for (claim, word), part in numbers.groupby(["claim", "word"], sort=False):
+        found = list(part.itertuples())
+        rows.append((claim, word, *(_said(found, column) for column in ("paper", "value", "language_model"))))
     return rows
 
 
 def lines(numbers: pd.DataFrame, scale: str) -> list[str]:
     """The answer, and a line for each headline claim."""
-    said = [answer(numbers, scale)]
-    ours = _ours(numbers)
-    for claim, word, paper, value, language_model in headlines(numbers):
-        sources = {"the paper": paper, ours: value, "a language model": language_model}
-        told = (f"    {source}: {text.replace(BREAK, ', ')}" for source, text in sources.items() if text)
-        said.append("\n".join([f"* {claim}: {word}", *told]))
+    said, sources = [answer(numbers, scale)], ("the paper", _ours(numbers), "a language model")
+    for claim, word, *texts in headlines(numbers):
+        told = zip(sources, texts, strict=True)
+        parts = (f"    {source}: {text.replace(BREAK, ', ')}" for source, text in told if text)
+        said.append("\n".join([f"* {claim}: {word}", *parts]))
     return said
 
 
@@ -131,12 +121,7 @@ def _size(row, value: float) -> str:
 
 
 def ledger(judged: pd.DataFrame, study: str) -> list[str]:
-    """What all claims of the paper come to, a line for each thing that there is to say.
-
-    Args:
-        judged: The columns of tables/claims.csv.
-        study: Name of the study.
-    """
+    """What all claims of the paper come to by tables/claims of a study, a line for each thing that there is to say."""
     whole, families = of_claims(judged), of_families(judged)
     together = judged.loc[judged["source"] == REPLICATES, "replicates"].max()
     alone = f"the {study} study alone"
