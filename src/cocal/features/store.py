@@ -62,8 +62,16 @@ def finite(values: np.ndarray, form: NumberFormat) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Layout:
-    """Shape and labels of a feature store: rows, zero-based block indices in ascending order, names of poolings, the
-    width of a state, rows in a full chunk (writes start and end at its multiples), and the format of its numbers."""
+    """Shape and labels of a feature store.
+
+    Attributes:
+        responses: Number of rows.
+        layers: Zero-based block indices in ascending order.
+        poolings: Names of the poolings, such as "last" and "mean".
+        hidden: Width of one state.
+        rows_per_chunk: Number of rows in a full chunk; writes start and end at its multiples.
+        dtype: Format of the stored numbers.
+    """
 
     responses: int
     layers: tuple[int, ...]
@@ -109,10 +117,15 @@ class FeatureReader:
     def read(
         self, start: int, stop: int, layer: int | None = None, poolings: Sequence[str] = ("last", "mean")
     ) -> np.ndarray:
-        """Read the features of the rows from `start` to before `stop`, of one layer (by default the deepest), with the
-        poolings concatenated (equation 6): float32 (stop - start, len(poolings) * hidden), finite.
+        """Read the features of the rows from `start` to before `stop`, with the poolings concatenated (equation 6).
 
         Only the chunks of these rows, this layer and these poolings are read.
+
+        Args:
+            layer: Block index; by default the deepest one in the store.
+
+        Returns:
+            float32 (stop - start, len(poolings) * hidden), finite.
 
         Raises:
             ContractError: if the store lacks the layer, a pooling or a row, or if a chunk is lost or damaged.
@@ -124,8 +137,13 @@ class FeatureReader:
     def take(
         self, rows: np.ndarray, layer: int | None = None, poolings: Sequence[str] = ("last", "mean")
     ) -> np.ndarray:
-        """Read the features of `rows`, int64 (n,), in the order given and in the store's number format: (n,
-        len(poolings) * hidden), float32, or uint16 with the bits of bfloat16. Each chunk is read once.
+        """Read the features of `rows` in the order given and in the store's number format; each chunk is read once.
+
+        Args:
+            rows: int64 (n,), row numbers in any order.
+
+        Returns:
+            (n, len(poolings) * hidden), float32, or uint16 with the bits of bfloat16.
 
         Raises:
             ContractError: under the conditions that `read` names.
@@ -171,9 +189,11 @@ class FeatureReader:
 def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReader:
     """Open a store for reading.
 
+    Args:
+        allow_partial: If true, rows may be unwritten.
+
     Raises:
-        ContractError: if the store is missing, damaged, no feature store, or has unwritten rows, which `allow_partial`
-            allows.
+        ContractError: if the store is missing, damaged, no feature store, or has unwritten rows.
     """
     path = Path(path)
     group, layout = _open_store(path, "r")
@@ -285,7 +305,13 @@ def create_features(
     attributes: Mapping[str, str] = {},
     resume: bool = False,
 ) -> FeatureWriter:
-    """Create a store of this `Layout`, whose rows are unwritten, or reopen an existing one, whose rows are kept.
+    """Create a store of `responses` unwritten rows, or reopen an existing one.
+
+    Args:
+        path: Folder of the store, usually named *.zarr.
+        responses, layers, poolings, hidden, dtype, attributes: See `Layout`.
+        rows_per_chunk: Number of rows per write, such as the responses of a rollout step.
+        resume: If true, a store that exists already is reopened, and its rows are kept.
 
     Raises:
         ContractError: if the store exists and `resume` is false, or if the existing store has another layout.

@@ -163,11 +163,12 @@ class Companion:
         return (np.concatenate(found), courses) if every else np.concatenate(found)
 
     def encoder(self, policy: Policy | Vocabulary, max_response_length: int | None = None) -> Encoder:
-        """The encoder that turns prompts and responses into the token ids of a policy, or of what of it needs no
-        weights.
+        """The encoder that turns prompts and responses into the token ids of a policy.
 
-        A response of `max_response_length` tokens (by default that of the fit) counts as cut where it does not say so
-        itself.
+        Args:
+            policy: The language model, or what of it needs no weights.
+            max_response_length: Tokens from which on a response counts as cut, where it does not say so itself; by
+                default those of the fit.
 
         Raises:
             ContractError: if the policy is another one than the companion's.
@@ -229,7 +230,9 @@ class Companion:
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
         """Load a companion from a folder, or from the Hub by its name (`owner/name`).
 
-        The options are those of `huggingface_hub.hf_hub_download`, such as `revision` and `local_files_only`.
+        Args:
+            pretrained_model_name_or_path: Folder or name.
+            options: Those of `huggingface_hub.hf_hub_download`, such as `revision` and `local_files_only`.
 
         Raises:
             ContractError: if there is no such companion, or a file is missing, has changed since it was saved, or is
@@ -249,14 +252,16 @@ class Companion:
         saved.write(Path(save_directory), self.companions, self.about, alone)
 
     def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None, **more: Any) -> str:
-        """Upload the companion to the Hub, in one commit to a repository that is made if need be; return the commit's
-        address.
+        """Upload the companion to the Hub, in one commit to a repository that is made if need be.
 
         Args:
             repo_id: Name on the Hub (`owner/name`).
             private: Whether a new repository is private; by default as the owner's settings say.
             token: Token of the account; by default the one of `hf auth login`.
             more: Further arguments of `huggingface_hub.HfApi.upload_folder`, such as commit_message or revision.
+
+        Returns:
+            Address of the commit.
 
         Raises:
             ContractError: if the Hub is not reached, or refuses.

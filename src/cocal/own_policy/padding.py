@@ -10,8 +10,11 @@ from cocal.errors import ContractError
 class Padding:
     """What of token ids is padding, by the tokens themselves.
 
-    `pads` pad, and one may also end or begin a text; `ends` end a response, `begins` begin a prompt, and a template
-    writes `blanks` behind the end of a response.
+    Args:
+        pads: Ids that pad; one may also end or begin a text.
+        ends: Ids that end a response.
+        begins: Ids with which a prompt begins.
+        blanks: Ids that a template writes behind the end of a response.
     """
 
     def __init__(self, pads: Iterable[int], ends: Iterable[int], begins: Iterable[int], blanks: Iterable[int] = ()):
@@ -35,9 +38,14 @@ class Padding:
         return self._whole(ids, where, "prompt")
 
     def response(self, ids: np.ndarray, cut: bool | None, where: str) -> np.ndarray:
-        """A response without padding, int (n,), and without what a template writes behind its end; a ContractError says
-        that there is padding within it. If it was cut at the length limit, where that is known, its padding may be an
-        end token."""
+        """A response without padding, int (n,), and without what a template writes behind its end.
+
+        Args:
+            cut: Whether it was cut at the length limit, where that is known: its padding may be an end token.
+
+        Raises:
+            ContractError: if there is padding within it.
+        """
         run = _run(ids)
         if run < len(ids) and (int(ids[0]) in self._pads or (run > 1 and int(ids[0]) in self._ends)):
             ids = ids[run:]

@@ -91,8 +91,9 @@ class Rows:
     def inputs(self, store: FeatureReader, layer: int, tokens: np.ndarray | None) -> np.ndarray:
         """The states of all rows, and behind them token probabilities where they are given, float32 (r, inputs).
 
-        The store has the states of n responses, and of their prefixes by their `names`; `tokens`, float32 (n,
-        `TOKEN_INPUTS` * (1 + k)), are those of each response, and then of its prefixes.
+        Args:
+            store: States of n responses, and of their prefixes by their `names`.
+            tokens: float32 (n, `TOKEN_INPUTS` * (1 + k)), those of each response, and then of its prefixes.
         """
         width, at_once = len(RESPONSE_POOLINGS) * store.hidden, store.rows_per_read(len(RESPONSE_POOLINGS))
         found = np.empty((len(self.response), width + (0 if tokens is None else TOKEN_INPUTS)), dtype=np.float32)
@@ -121,9 +122,13 @@ def course(
     """Quality of the confidence in responses as they grow: in each quarter, and in ranges of tokens that double.
 
     Each part has the last prefix there of each response, if there is one. Behind the quarters come the whole responses.
-    The confidence, float64 (r,), is that of each row by members that have not learnt from its question; the responses
-    have the columns length and correct, the tokens are those of `Rows.inputs`, and `every` of them lie between
-    prefixes.
+
+    Args:
+        each: The rows of n responses.
+        responses: Their columns length and correct.
+        confidence: float64 (r,), of each row by members that have not learnt from its question.
+        tokens: See `Rows.inputs`.
+        every: Number of tokens between prefixes.
     """
     length, correct = responses["length"].to_numpy(), responses["correct"].to_numpy()
     chance, grown = each.given(tokens)[:, 0].astype(np.float64), each.prefix > 0

@@ -15,9 +15,13 @@ def same_question(
 ) -> np.ndarray:
     """Number the questions of n rows in the order in which they first occur, int64 (n,).
 
-    Rows with one text of the prompt (but for case and white space) have one question. Rows without a text are those of
-    their prompt's token ids, and rows without both those of the question id that they state. A row that has none of
-    them is a question of its own.
+    Rows with one text (but for case and white space) have one question. Rows without a text are those of their token
+    ids, and rows without both those of their question id. A row that has none of them is a question of its own.
+
+    Args:
+        texts: Text of each row's prompt.
+        prompts: Token ids of each row's prompt.
+        ids: Question id that each row states.
     """
     lacking, rows, nodes = np.ones(len(texts), dtype=bool), [], []
     first = len(texts)
@@ -34,7 +38,12 @@ def same_question(
 
 
 def contradictions(question: np.ndarray, ids: Sequence[str | None]) -> list[str]:
-    """Sentences about ids, one a row, that do not tell questions (`same_question`) apart as the prompts do."""
+    """Sentences about ids that do not tell questions apart as the prompts do.
+
+    Args:
+        question: The question of each row, from `same_question`, int64 (n,).
+        ids: What each row states.
+    """
     stated = pd.DataFrame({"question": question, "id": np.fromiter(ids, dtype=object, count=len(question))})
     stated = stated.dropna().drop_duplicates()
     several, shared = (int((stated[name].value_counts() > 1).sum()) for name in ("question", "id"))

@@ -145,9 +145,12 @@ def spec_of(chosen: Chosen, learnt: pd.DataFrame, layer: int) -> CompanionSpec:
 def choose(lesson: Lesson, settings: CompanionSettings) -> Chosen:
     """Fit what is tried, compare it by cross-validation, and fit the best on everything.
 
-    Means and scales of the inputs are those of all responses; no label takes part in them. The settings give seeds of
-    the members and batch size of MLPs. Widths and a learning rate that were given replace `WIDTHS` and `RATE`, and
-    passes that were given the bound `PASSES`.
+    Means and scales of the inputs are those of all responses; no label takes part in them.
+
+    Args:
+        lesson: What is learnt.
+        settings: Seeds of the members, and batch size of MLPs. Widths and a learning rate that were given replace
+            `WIDTHS` and `RATE`, and passes that were given the bound `PASSES`.
     """
     mean, scale = _standardise(lesson.inputs, lesson.emphasis)
     given = settings.model_fields_set

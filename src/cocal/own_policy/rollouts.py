@@ -42,9 +42,14 @@ class Found:
     def samples(self, mapping: Mapping[str, str], notes: Counter) -> Iterator[Sample]:
         """Every response to learn from, file by file, each with its step where the dump says it.
 
-        The mapping gives names of fields by their meaning (`cocal.integrations.lines.FIELDS`); a ConfigError says that
-        it does not suit the format. Sentences about what was read for what, and about the rows that were left out, are
-        added to the notes. A ContractError names file and row that cannot be read, or says that all were left out.
+        Args:
+            mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
+            notes: Sentences about what was read for what, and about the rows that were left out, which are added to.
+
+        Raises:
+            ConfigError: if the mapping does not suit the format.
+            ContractError: if a file is not readable, a row is invalid, or all were left out; the message names file
+                and row.
         """
         found = (sample for path, step in self.files for sample in self._of_file(path, step, mapping, notes))
         return learnable(found, notes, str(self.files[0][0]))
@@ -202,13 +207,20 @@ class Experience:
 def experience_of(
     samples: Iterator[Sample], encoder: Encoder, *, correct_above: float | None = None, notes: Counter | None = None
 ) -> Experience:
-    """Gather samples, in any order of the steps. Token ids are held in memory, four bytes each; texts are not.
+    """Gather samples. Token ids are held in memory, four bytes each; texts are not.
 
     Responses to one prompt in one step are a group, wherever they lie in it; groups that samples name divide them
-    further. Which responses have one prompt, its text or its ids tell (`cocal.own_policy.questions`). A reward above
-    `correct_above` means a correct response (`correctness`). Behind the notes of reading come those of what was
-    assumed. A ContractError names file and row of a label that is missing or unclear, or of a row without a step where
-    others have one, and says that there are no samples, or only correct or only wrong ones.
+    further. Which responses have one prompt, its text or its ids tell (`cocal.own_policy.questions`).
+
+    Args:
+        samples: Responses with labels, in any order of the steps.
+        encoder: Turns them into token ids.
+        correct_above: See `correctness`.
+        notes: Sentences that were collected while reading.
+
+    Raises:
+        ContractError: if there are no samples, a label is missing or unclear, only some of them have a step, or all are
+            correct or all are wrong; the message names file and row.
     """
     notes = Counter() if notes is None else notes
     gathered, origins = [], Counter()

@@ -49,11 +49,16 @@ def read_for_vllm(name: str, options: Mapping[str, Any]) -> tuple[Companions, Ab
 
 
 def read(name: str, options: Mapping[str, Any], part: str = "") -> tuple[Companions, About]:
-    """Read a companion from a folder, or from the Hub by its name (`owner/name`).
+    """Read a companion from a folder, or from the Hub.
 
-    The options are those of `huggingface_hub.hf_hub_download`; `part` is the beginning of the files' places. A
-    ContractError says that there is no such companion, or that a file is missing, has changed since it was saved, or is
-    not a companion's.
+    Args:
+        name: Folder, or name on the Hub (`owner/name`).
+        options: Those of `huggingface_hub.hf_hub_download`.
+        part: Beginning of the files' places in it.
+
+    Raises:
+        ContractError: if there is no such companion, or a file is missing, has changed since it was saved, or is
+            not a companion's.
     """
     config, weights = (_file(name, part + file, options) for file in (CONFIG, WEIGHTS))
     for file in (config, weights):

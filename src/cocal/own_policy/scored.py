@@ -89,10 +89,18 @@ class Scored:
 
 
 def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float | None = None) -> tuple[np.ndarray, str]:
-    """Which rewards, float64 (n,), mean a correct response, bool (n,), and what was assumed, in words.
+    """Which rewards mean a correct response.
 
-    A reward above `above` is correct; by default rewards are 0 and 1, or -1 and 1, and a ContractError names the place,
-    by `where`, of one that is neither.
+    Args:
+        rewards: float64 (n,).
+        where: File and row of a reward, by its place, for error messages.
+        above: A reward above this number is correct; by default rewards are 0 and 1, or -1 and 1.
+
+    Returns:
+        bool (n,), and what was assumed, in words.
+
+    Raises:
+        ContractError: if a reward is neither of the two.
     """
     if above is not None:
         return rewards > above, f"a reward above {above:g} means correct"
@@ -222,12 +230,18 @@ def accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], settings: Metric
 
 
 def threshold_for(pools: Scored, calibration: Scored, *, max_risk: float, delta: float) -> float | None:
-    """The confidence from which on questions are answered, certified by labelled responses to other questions from the
-    same source (`cocal.metrics.choices.certified`); None if none is.
+    """The confidence from which on questions are answered (`cocal.metrics.choices`); None if none is certified.
 
-    The most confident response to each question is the one that would be given, in both files. With a probability of at
-    most `delta` the share of wrong answers among the answered questions is above `max_risk`. A ContractError refuses a
-    calibration without labels, with a question of the other file, or with pools of another size.
+    The most confident response to each question is the one that would be given, in both files.
+
+    Args:
+        pools: Responses to the questions to decide.
+        calibration: Labelled responses to other questions from the same source.
+        max_risk: Largest share of wrong answers among the answered questions.
+        delta: Largest probability that the threshold breaks this bound.
+
+    Raises:
+        ContractError: if the calibration has no labels, shares a question, or has pools of another size.
     """
     _check_calibration(pools, calibration)
     if calibration.largest != pools.largest:

@@ -142,8 +142,13 @@ def check_gpus() -> None:
 
 
 def torch_obstacle(release: str, cuda: str | None, driver: str | None) -> str | None:
-    """The reason why a PyTorch of this release, built for this CUDA (None for processors), cannot use GPUs with this
-    driver, and what to do; None if it can."""
+    """The reason why a PyTorch cannot use GPUs with a driver, and what to do; None if it can.
+
+    Args:
+        release: Version of PyTorch.
+        cuda: CUDA for which it was built; None for a build for processors.
+        driver: Version of NVIDIA's driver; None if there is none.
+    """
     if cuda is None:
         return (
             f"PyTorch {release} is a build for processors: install the build for CUDA (`pip install --force-reinstall "

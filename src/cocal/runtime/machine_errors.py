@@ -32,12 +32,15 @@ _MEMORY = re.compile(
 
 
 def explain(error: BaseException, places: Sequence[Path], *, stage: bool = True) -> str | None:
-    """The sentence about an error of the machine, or that it came from: the system's words, where, and what to do; None
-    if it is another error.
+    """The sentence about an error of the machine: what is short, where, and what to do.
 
     Args:
+        error: The error, which may have come from another one.
         places: Files and folders that the command writes, for an error that does not name its file.
         stage: Whether Snakemake runs the command, rather than a person.
+
+    Returns:
+        None if it is another error.
     """
     behind: BaseException | None = error
     while (one := behind) is not None:

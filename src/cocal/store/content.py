@@ -108,8 +108,10 @@ _COMPUTED = ("*.safetensors", "tokenizer.json", "*.parquet")
 
 
 def identity(path: Path) -> str:
-    """Digest of a product with its provenance, 16 hexadecimal digits: of a file, a feature store, a checkpoint,
-    companions, or a folder of Parquet tables.
+    """Digest of a product with its provenance, 16 hexadecimal digits.
+
+    Args:
+        path: A file, or a folder: a feature store, a checkpoint, companions, or a folder of Parquet tables.
 
     Raises:
         ContractError: if the product is missing.

@@ -25,8 +25,15 @@ class Rule:
 
 @dataclass(frozen=True)
 class Contract:
-    """A table: its name in errors, the Arrow type of every column, in order, the pandera check of every scalar column,
-    the columns that together identify a row, and checks across columns, which alone see lists."""
+    """A table's name, columns and checks.
+
+    Attributes:
+        name: Name of the table in errors.
+        types: Arrow type of every column, in order.
+        checks: Pandera column of every scalar column; list columns are checked by rules alone.
+        unique: Columns that together identify a row.
+        rules: Checks across columns.
+    """
 
     name: str
     types: dict[str, pa.DataType]
@@ -35,13 +42,17 @@ class Contract:
     rules: tuple[Rule, ...] = ()
 
     def check(self, frame: pd.DataFrame, source: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Check a table and return it with these columns of the contract, by default all of them, in order.
+        """Check `frame` and return it with the contract's columns in order.
 
-        Integers that may be null become float64, with NaN for null; further columns are dropped.
+        Integers that may be null become float64, with NaN for null.
+
+        Args:
+            frame: Table to check; further columns are dropped.
+            source: File name for errors.
+            columns: Columns to check and keep; by default all of them.
 
         Raises:
-            ContractError: if a column is missing, a value breaks a check, or there are no rows; the message names the
-                file (`source`), the column and the first bad rows.
+            ContractError: if a column is missing, a value breaks a check, or there are no rows.
         """
         wanted = list(self.types if columns is None else columns)
         for name in wanted:

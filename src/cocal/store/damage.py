@@ -39,8 +39,11 @@ def product_of(path: str | Path) -> Path:
 
 
 def unreadable(path: str | Path, kind: str, cause: object) -> str:
-    """The error message about a file or folder that is not of a kind such as "Parquet file", with a description or the
-    error of a library.
+    """The error message about a file or folder that cannot be read or has the wrong content.
+
+    Args:
+        kind: Kind of file that is expected, such as "Parquet file".
+        cause: Description of what is wrong with it, or the error that a library raised on reading it.
 
     Raises:
         BaseException: the cause, if it only says that memory is short: nobody shall delete a file for that.

@@ -96,11 +96,14 @@ def _stated_beside(path: Path) -> str | None:
 
 
 def read_numbers(path: str | Path, columns: Iterable[str] = (), **options: Any) -> "pd.DataFrame":
-    """The numbers of a table or figure, or what was gathered of one, as `cocal.metrics.shown.csv_text` writes them;
-    `options` are further arguments of `pandas.read_csv`.
+    """The numbers of a table or figure, or what was gathered of one, as `cocal.metrics.shown.csv_text` writes them.
+
+    Args:
+        columns: Columns that it must have.
+        options: Further arguments of `pandas.read_csv`.
 
     Raises:
-        ContractError: if the file is missing, has changed since it was written, or lacks one of `columns`.
+        ContractError: if the file is missing, has changed since it was written, or is no such table.
     """
     import pandas as pd
 

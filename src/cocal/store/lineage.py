@@ -80,6 +80,10 @@ class Product:
 def parents(output: str | Path, made_from: Iterable[str | Path]) -> dict[str, str]:
     """The attributes that name the parents of a product, and its place.
 
+    Args:
+        output: Path of the product.
+        made_from: Paths of its parents.
+
     Raises:
         ContractError: if a parent is missing.
     """
@@ -153,8 +157,14 @@ def _record(path: Path) -> dict[Path, Product]:
 
 
 def made_by(path: Path, stages: Collection[str] | None = None) -> bool:
-    """True if the provenance of a file, or of everything in a folder, names one of these stages, or any if None are
-    given. A command replaces a file or folder only if this holds."""
+    """True if the provenance of a file, or of everything in a folder, names one of these stages.
+
+    A command replaces a file or folder only if this holds.
+
+    Args:
+        path: A file or folder that exists.
+        stages: Names of stages; None for any of them.
+    """
     if path.is_dir() and not any((path / name).exists() for name in _ONE_PRODUCT):
         return all(made_by(entry, stages) for entry in path.iterdir() if entry.name != _SNAKEMAKE)
     try:
@@ -190,8 +200,12 @@ the steps are those of a companion's prefix."""
 
 
 class Source:
-    """A file or folder from which a stage makes its product, with the facts in which it must differ from the product,
-    or which the product does not have."""
+    """A file or folder from which a stage makes its product.
+
+    Args:
+        path: Its path.
+        must: Facts in which it has to differ from the product, or that the product does not have.
+    """
 
     def __init__(self, path: str | Path, **must: str | int):
         self.path = Path(path)
@@ -201,8 +215,15 @@ class Source:
 def descent(
     output: str | Path, stage: str, settings: Any, sources: Iterable[Source], **facts: str | int | None
 ) -> dict[str, str]:
-    """Provenance attributes of a product (`cocal.store.provenance.provenance`), with its place and the digests of its
-    sources. A source that states no facts, such as a user's own file, is taken as it is.
+    """Provenance attributes of a product, with the digests of its sources.
+
+    Args:
+        output: Path of the product.
+        stage: Command that makes it.
+        settings: The slice of the configuration that the command uses.
+        sources: Files and folders that it is made from; one that states no facts, such as a user's own file, is taken
+            as it is.
+        facts: Facts of the product, such as its backbone; None values are left out.
 
     Raises:
         ContractError: if a source states another fact than the product needs; the message names both.

@@ -46,7 +46,10 @@ def columns_of(path: Path) -> pa.Schema:
 
 
 def batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in their order, at most `_MOST_ROWS` at a time, by default with all columns.
+    """The rows of a file in their order, at most `_MOST_ROWS` at a time.
+
+    Args:
+        columns: Columns to read; by default all of them.
 
     Raises:
         ContractError: if the file is missing, unreadable or larger than `LARGEST_TABLE` when decoded.

@@ -103,7 +103,10 @@ def reading(where: str, names: Mapping[str, str] | None = None) -> Iterator[None
 
 
 def regular(path: Path, kind: str) -> Path:
-    """The path of an existing file of a kind such as "JSON lines"; a folder, a pipe or a link in a circle is none.
+    """The path of a file that exists; a folder, a pipe or a link in a circle is none.
+
+    Args:
+        kind: Kind of file that is expected, such as "JSON lines".
 
     Raises:
         ContractError: if there is no such file.

@@ -26,8 +26,13 @@ _open: "list[RunFolder]" = []
 class RunFolder:
     """Files of an unfinished job, outside the outputs that a workflow manager deletes when a job fails.
 
-    One process at a time has the folder, until its files are published, or until it ends. A folder with another digest
-    of all that its files depend on, or made with other numerics, is emptied, so that no run resumes from it.
+    One process at a time has the folder: until its files are published, or until it ends. Of a training's processes,
+    only the main one opens it.
+
+    Args:
+        path: The folder.
+        settings_digest: Digest of everything that the files depend on. A folder with another digest is emptied, so that
+            no run resumes from files of other settings; nor does one from files of other numerics.
 
     Raises:
         BusyError: if another process, such as a job whose Snakemake was killed, has the folder.
