@@ -77,8 +77,7 @@ def token_advantages(task: ArrayLike, calibration: ArrayLike, starts: Sequence[i
     """DCPO's advantages of single tokens, (n, length): the task's before `starts`, and that of calibration from there.
 
     Args:
-        task: Advantage of each response's correctness, (n,).
-        calibration: Advantage of its calibration reward, (n,).
+        task, calibration: Advantages of each response's correctness and of its calibration reward, (n,).
         starts: Index of each response's first confidence token; at least its length if it has none.
         length: Padded length of the responses.
     """
@@ -89,19 +88,18 @@ def token_advantages(task: ArrayLike, calibration: ArrayLike, starts: Sequence[i
 def confidence_start(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int:
     """Index of the first token that holds a part of the confidence statement; len(ids) if there is none.
 
-    A token that spans the line break before the statement and its first letters belongs to the confidence.
-
-    Args:
-        ids: Response tokens; the end-of-sequence token counts as part of the confidence.
-        decode: Function that returns the text of token ids, without special tokens and with spaces untouched.
+    A token that spans the line break before the statement and its first letters belongs to the confidence, as does the
+    end-of-sequence token. `decode` gives the text of ids, without special tokens and with spaces untouched.
     """
     span = confidence_span(decode(ids))
     return len(ids) if span is None else token_of(ids, decode, span[0])
 
 
-def stated_confidences(texts: Sequence[str]) -> np.ndarray:
-    """The confidence that each text states, float64 (n,), NaN where there is no valid one."""
-    return np.array([parse_confidence(text) for text in texts], dtype=np.float64)
+def stated_confidences(texts: Sequence[str], prompt_format: str | None = None) -> np.ndarray:
+    """The confidence that each text states, float64 (n,), NaN where there is no valid one, and where the prompt format
+    asks for none ("answer")."""
+    asked = prompt_format != "answer"
+    return np.array([parse_confidence(text) if asked else None for text in texts], dtype=np.float64)
 
 
 def rlcr(correctness: RewardFunction, *, invalid: float = 1.0) -> RewardFunction:
@@ -110,7 +108,6 @@ def rlcr(correctness: RewardFunction, *, invalid: float = 1.0) -> RewardFunction
     Args:
         correctness: A reward function of TRL whose value is 1 for a right answer, 0 for a wrong one, and None where
             there is no verdict: such a response has no reward, and TRL leaves it out.
-        invalid: Confidence error of a response that states no valid confidence.
     """
 
     def rlcr_reward(completions: Sequence[Any], **columns: Any) -> list[float | None]:
@@ -125,17 +122,15 @@ def rlcr(correctness: RewardFunction, *, invalid: float = 1.0) -> RewardFunction
 def dcpo_advantages(
     trainer: "GRPOTrainer", *, correctness: int = 0, group_weight: float = 0.5, invalid: float = 1.0
 ) -> None:
-    """Give a trainer DCPO's advantages of single tokens in the place of its own.
+    """Give a trainer that has not begun DCPO's advantages of single tokens in the place of its own.
 
     The task advantage goes to the tokens of reasoning and answer, the calibration advantage to those of the confidence;
     each is normalised within the group. The mean calibration reward is logged as `rewards/calibration/mean`.
 
     Args:
-        trainer: A trainer that has not begun.
         correctness: Place of its reward function whose value is 1 for a right answer and 0 for a wrong one. A response
             without a verdict (None) teaches nothing. The other reward functions are logged and have no effect.
-        group_weight: Weight lambda of the group accuracy in the confidence target; the authors' and the paper's is 0.5.
-        invalid: Confidence error of a response that states no valid confidence.
+        group_weight: See `dcpo_calibration`; the authors' and the paper's is 0.5.
     """
     import torch
     from accelerate.utils import gather_object
@@ -147,7 +142,6 @@ def dcpo_advantages(
     latest: dict[str, Any] = {}
 
     def calculated(inputs, prompts, completions, ids):
-        """TRL's rewards (rollouts of all processes, functions), and what this process's rollouts are."""
         latest["ids"], latest["rewards"] = ids, calculate(inputs, prompts, completions, ids)
         return latest["rewards"]
 

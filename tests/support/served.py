@@ -7,10 +7,10 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from http.client import HTTPConnection
 from pathlib import Path
 
 import psutil
+import requests
 
 START = 1800
 """Seconds in which a server must have started, also on a busy machine."""
@@ -23,21 +23,28 @@ class Server:
         self.port, self.process = port, process
         self.headers = {"Content-Type": "application/json"}
 
+    def open(self, path: str, body=None, text: str | None = None) -> requests.Response:
+        """The answer to a body, or to a text, which is sent as it is; its content has not been read."""
+        content = json.dumps(body) if body is not None else text
+        session = requests.Session()
+        session.trust_env = False  # no proxy lies between
+        method, given = ("GET", None) if content is None else ("POST", content.encode())
+        place = f"http://127.0.0.1:{self.port}{path}"
+        return session.request(method, place, data=given, headers=self.headers, timeout=START, stream=True)
+
     def ask(self, path: str, body=None, text: str | None = None) -> tuple[int, dict | str]:
-        """Status and content of an answer; a text is sent as it is."""
-        connection, response = self._open(path, body, text)
-        with connection_closed(connection):
-            content = response.read().decode()
-            is_json = response.getheader("content-type", "").startswith("application/json")
-            return response.status, json.loads(content) if is_json else content
+        """Status and content of an answer."""
+        with self.open(path, body, text) as response:
+            content = response.content.decode()
+            is_json = response.headers.get("content-type", "").startswith("application/json")
+            return response.status_code, json.loads(content) if is_json else content
 
     def stream(self, path: str, body: dict, stop_after: int | None = None) -> list[dict]:
         """The events of a stream; with `stop_after`, the client goes after so many of them."""
-        connection, response = self._open(path, {**body, "stream": True}, None)
         found = []
-        with connection_closed(connection):
-            assert response.status == 200, response.read()
-            for line in response:
+        with self.open(path, {**body, "stream": True}) as response:
+            assert response.status_code == 200, response.content
+            for line in response.iter_lines():
                 if line.startswith(b"data: {"):
                     found.append(json.loads(line[6:]))
                 if len(found) == stop_after:
@@ -62,24 +69,6 @@ class Server:
         """Bytes of memory of its processes."""
         first = psutil.Process(self.process.pid)
         return sum(one.memory_info().rss for one in (first, *first.children(recursive=True)))
-
-    def _open(self, path, body, text):
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=START)
-        if body is None and text is None:
-            connection.request("GET", path, headers=self.headers)
-        else:
-            content = json.dumps(body) if text is None else text
-            connection.request("POST", path, content.encode(), self.headers)
-        return connection, connection.getresponse()
-
-
-@contextmanager
-def connection_closed(connection):
-    """Close a connection at the end."""
-    try:
-        yield
-    finally:
-        connection.close()
 
 
 def _answers(server: Server) -> bool:

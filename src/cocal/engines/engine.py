@@ -19,7 +19,7 @@ class Sampling:
         top_p: Probability that the smallest kept set among the `top_k` tokens must reach.
         presence_penalty: Amount subtracted once from the logit of every token that the response already holds, before
             the temperature is applied; prompt tokens do not count.
-        max_tokens: Longest response, in tokens.
+        max_tokens: Longest response.
         samples: Number of responses per prompt.
     """
 
@@ -44,8 +44,8 @@ class Completion:
     Attributes:
         token_ids: Generated token ids, with the end-of-sequence token if the response reached it.
         logprobs: float32 (length,), log-probabilities under the raw logits, independent of the sampling parameters.
-        finish_reason: "stop" if the end-of-sequence token ended the response, "length" if max_tokens did, and
-            "tool_calls" if it holds words of tools.
+        finish_reason: "stop" if the end-of-sequence token ended it, "length" if max_tokens did, "tool_calls" if it
+            holds words of tools.
         states: float32 (layers, poolings, hidden), pooled states of the response; None if they were not read.
     """
 

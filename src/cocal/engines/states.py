@@ -26,11 +26,6 @@ BELOW = "cocal_below"
 name of the threshold in the request's `kv_transfer_params`."""
 EVERY = "cocal_every"
 _PROMPT = "cocal_prompt"
-_GIVING = (
-    "Llama, Mistral, Ministral3, Qwen2, Qwen3, Qwen3Moe, Phi3, Granite, GptOss, DeepseekV3, Gemma4, MiniCPM, Apertus "
-    "and Ernie4_5"
-)
-"""Families whose implementations of vLLM give states; not all of them."""
 
 
 class Reading(NamedTuple):
@@ -46,14 +41,8 @@ class Reading(NamedTuple):
 
 
 def implementation(checkpoint: Path) -> Literal["vllm", "transformers"]:
-    """The implementation of a model that gives vLLM states (its `model_impl`): vLLM's own, or that of transformers.
-
-    Args:
-        checkpoint: Folder of the model, of which no weights are loaded.
-
-    Raises:
-        ContractError: if neither does.
-    """
+    """The implementation of a model that gives vLLM states (its `model_impl`): vLLM's own, or that of transformers; if
+    neither does, a ContractError. No weights are loaded."""
     import transformers
     from vllm import ModelRegistry
     from vllm.model_executor.models.interfaces import supports_eagle3
@@ -68,16 +57,15 @@ def implementation(checkpoint: Path) -> Literal["vllm", "transformers"]:
         return "transformers"
     raise ContractError(
         f"{checkpoint}: vLLM gives no hidden states of {name}, neither by its own implementation nor by that of "
-        "transformers; it does of most newer models of transformers, such as Gemma, GLM and Mixtral, and of "
-        f"{_GIVING}. Score such responses by transformers (cocal score)"
+        "transformers; it does of Llama, Mistral, Qwen, Phi-3, Granite, gpt-oss and DeepSeek, and of most newer models "
+        "of transformers, such as Gemma, GLM and Mixtral. Score such responses by transformers (cocal score)"
     )
 
 
 def engine_settings(layers: Sequence[int], connector: str, **extra: Any) -> dict[str, Any]:
-    """vLLM's settings for an engine whose responses are read.
+    """vLLM's settings for an engine of whose responses `layers` are read (see `Reading`).
 
     Args:
-        layers: Zero-based indices of the blocks, in ascending order.
         connector: Module and class of the connector, as in `cocal.engines.states_connector:StatesConnector`.
         extra: What the connector is told.
     """

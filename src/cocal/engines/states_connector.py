@@ -31,30 +31,23 @@ _NEVER = 2**40
 
 @dataclass
 class Step(KVConnectorMetadata):
-    """What the scheduler tells the worker in a step.
-
-    Attributes:
-        begun: Number of prompt tokens of new requests, and of tokens after each of which the response is read while it
-            grows, 0 for none.
-        ended: Number of tokens of prompt and response of those whose response has ended.
-        gone: Requests that have left.
-    """
+    """What the scheduler tells the worker in a step."""
 
     begun: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Numbers of prompt tokens of new requests, and of tokens after each of which a growing response is read, or 0."""
     ended: dict[str, int] = field(default_factory=dict)
+    """Number of tokens of prompt and response of those whose response has ended."""
     gone: list[str] = field(default_factory=list)
 
 
 @dataclass
 class Found(KVConnectorWorkerMetadata):
-    """What was read, by the request's id, which the worker tells the scheduler: of whole responses, and of growing ones
-    with their number of tokens."""
+    """What was read, by the request's id: of whole responses, and of growing ones with their number of tokens."""
 
     found: dict[str, Any]
     grown: dict[str, tuple[int, Any]] = field(default_factory=dict)
 
     def aggregate(self, other: "Found") -> "Found":
-        """That of two workers."""
         return Found(self.found | other.found, self.grown | other.grown)
 
 
@@ -75,12 +68,8 @@ class Computed(NamedTuple):
 
 
 class Sums:
-    """The sum and the last of the states of each response so far, in places that are used again.
-
-    Args:
-        device: Where they are kept.
-        prompts: Whether the state of the prompt's last token is kept, too.
-    """
+    """The sum and the last of the states of each response so far, in places that are used again; with `prompts`, the
+    state of the prompt's last token, too."""
 
     def __init__(self, device: torch.device, prompts: bool):
         self._device, self._names = device, ("last", "mean", *(["prompt"] if prompts else []))
@@ -152,7 +141,6 @@ class Sums:
         return torch.stack([of[name] for name in poolings], dim=2)
 
     def _put(self, name: str, step: Computed, chosen: np.ndarray, places: np.ndarray, rows: np.ndarray):
-        """Keep one state of each of the chosen requests; returns their places and these states."""
         which, here = self._indices(places[chosen]), self._indices(rows[chosen])
         states = torch.stack([one[here] for one in step.states], dim=1).float()
         self._kept[name][which] = states
@@ -162,8 +150,7 @@ class Sums:
         return torch.from_numpy(values).to(self._device, non_blocking=True)
 
     def _begin(self, request: str, prompt: int, every: int, step: Computed) -> None:
-        """Give a place to a request; there are twice as many where none is free."""
-        if not self._free:
+        if not self._free:  # then there are twice as many places
             size = self._counts.shape[1]
             more = max(64, size)
             self._counts = np.pad(self._counts, ((0, 0), (0, more)))
@@ -196,7 +183,7 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         self._found: dict[str, Any] = {}
         """What was read of requests, None before that."""
         self._courses: dict[str, dict[int, Any]] = {}
-        """What was read of responses while they grew, by the number of tokens, of requests that ask for it."""
+        """What was read of growing responses, by the number of tokens, of requests that ask for it."""
         self.fresh: dict[str, tuple[int, Any]] = {}
         """The latest of it, with the number of tokens, of responses that have not ended."""
         self._sums: Sums | None = None
@@ -239,7 +226,6 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         return self._found.get(request.request_id) is not None
 
     def build_connector_meta(self, scheduler_output) -> Step:
-        """What the worker has not been told yet."""
         told, self._told = self._told, Step()
         return told
 
@@ -263,11 +249,10 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         return False, told or None
 
     def get_num_new_matched_tokens(self, request, num_computed_tokens) -> tuple[int, bool]:
-        """Nothing is loaded from elsewhere."""
-        return 0, False
+        return 0, False  # nothing is loaded from elsewhere
 
     def update_state_after_alloc(self, request, blocks, num_external_tokens) -> None:
-        """Nothing is loaded from elsewhere."""
+        pass
 
     # beside the model
 
@@ -279,7 +264,6 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
             self._sums = Sums(device, prompts="prompt" in self.poolings)
 
     def load(self, extra: dict[str, Any], device: torch.device) -> None:
-        """Load what reading needs, from the connector's settings."""
         self.poolings = tuple(extra["poolings"])
 
     def read(self, states: Tensor) -> Tensor:
@@ -314,9 +298,8 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
             self._hand_over(whole, due, self.read(self._sums.pooled(names, self.poolings)))
 
     def _hand_over(self, whole: list[str], due: list[tuple[str, int]], found: Tensor) -> None:
-        """Copy what was read to the processor, without waiting for it."""
         copied = None
-        if found.is_cuda:
+        if found.is_cuda:  # the copy to the processor is not waited for
             on_gpu, found = found, torch.empty(found.shape, dtype=found.dtype, pin_memory=True)
             found.copy_(on_gpu, non_blocking=True)
             copied = torch.cuda.Event()
@@ -335,10 +318,10 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         return told if told.found or told.grown else None
 
     def start_load_kv(self, forward_context, **kwargs) -> None:
-        """Nothing is loaded from elsewhere."""
+        pass
 
     def wait_for_layer_load(self, layer_name) -> None:
-        """Nothing is loaded from elsewhere."""
+        pass
 
     def save_kv_layer(self, layer_name, kv_layer, attn_metadata, **kwargs) -> None:
-        """Keys and values stay where they are."""
+        pass  # keys and values stay where they are

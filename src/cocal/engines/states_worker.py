@@ -34,14 +34,10 @@ class _Returning(GPUModelRunner if TYPE_CHECKING else object):
 
 
 class StatesWorker(resolve_obj_by_qualname(_WORKER)):
-    """The platform's worker.
-
-    Raises:
-        ConfigError: if vLLM chose its second model runner, with which nobody has tried this.
-    """
+    """The platform's worker, whose model runner returns states. vLLM's second one, with which nobody has tried this, is
+    a ConfigError."""
 
     def init_device(self) -> None:
-        """Make the model runner, and let it return states."""
         if self.use_v2_model_runner:
             (name, value), *_ = FIRST_RUNNER.items()
             raise ConfigError(f"vLLM's second model runner has not been tried with a companion; set {name}={value}")

@@ -40,10 +40,7 @@ def open_vllm(
     settings: VllmSettings, checkpoint: Path, policy: Policy | None = None, reading: Reading | None = None
 ) -> Iterator["VllmEngine"]:
     """Load a checkpoint, whose memory is freed when the context ends; `policy` is not used. A process can have one such
-    engine at a time.
-
-    Args:
-        reading: The states that the engine keeps for every token, beside its keys and values.
+    engine at a time, which keeps the states that `reading` names.
 
     Raises:
         ContractError: if the checkpoint is not complete.
@@ -65,10 +62,6 @@ class VllmEngine:
     In vLLM a seed chooses the same noise stream for every prompt, so each response is a request with its own seed.
     Repeating the same requests gives the same responses. Depending on vLLM's kernels, the batch may change the last
     digits of the logits and so, at times, a token (setting `batch_invariant`).
-
-    Args:
-        llm: vLLM's `LLM` with the checkpoint.
-        reading: The states that it keeps.
     """
 
     def __init__(self, llm: Any, ends: Iterable[int], reading: Reading | None = None):
@@ -116,12 +109,8 @@ class VllmEngine:
         return [found[i * n : (i + 1) * n] for i in range(len(prompts))]
 
     def read(self, prompts: Sequence[Tokens], responses: Sequence[Tokens]) -> list[np.ndarray]:
-        """Return the states of responses that exist, each float32 (layers, poolings, hidden).
-
-        Raises:
-            ConfigError: if prompt and response exceed the longest sequence.
-            EngineError: if vLLM fails.
-        """
+        """Return the states of responses that exist, each float32 (layers, poolings, hidden); see `generate` about
+        errors."""
         self._check_length(*max(((len(p), len(r)) for p, r in zip(prompts, responses, strict=True)), key=sum))
         rows = [[*prompt, *response] for prompt, response in zip(prompts, responses, strict=True)]
         parameters = [{"max_tokens": 1, "temperature": 0, "extra_args": asking(len(prompt))} for prompt in prompts]
@@ -135,11 +124,8 @@ class VllmEngine:
             )
 
     def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
-        """Return the raw log-probabilities, float64 (prompts, tokens), of each of `tokens` right after each prompt.
-
-        Raises:
-            EngineError: if vLLM fails.
-        """
+        """Return the raw log-probabilities, float64 (prompts, tokens), of each of `tokens` right after each prompt; if
+        vLLM fails, an EngineError."""
         asked = {"temperature": 0, "max_tokens": 1, "logprob_token_ids": list(tokens)}
         outputs = self._run(prompts, [asked] * len(prompts))
         # vLLM returns the sampled token first, then the requested ones in their order
@@ -158,9 +144,7 @@ class VllmEngine:
         from tqdm import tqdm
         from vllm import SamplingParams, TokensPrompt
 
-        class Report(tqdm):
-            """Logs lines of progress in place of vLLM's bar."""
-
+        class Report(tqdm):  # it logs lines in place of vLLM's bar
             monitor_interval = 0
 
             def display(self, *_: object, **__: object) -> None:
@@ -179,14 +163,12 @@ class VllmEngine:
 
 
 def _states_of(output: Any) -> np.ndarray:
-    """The pooled states that come with an output."""
     if STATES not in (output.kv_transfer_params or {}):
         raise EngineError("vLLM gave no hidden states of a response; its lines above say why")
     return output.kv_transfer_params[STATES]
 
 
 def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> Any:
-    """vLLM's `LLM` with a checkpoint."""
     if find_spec("vllm") is None:
         raise ConfigError(f"engine: {NO_VLLM}")
     if settings.python and Path(settings.python).absolute().parent != Path(sys.executable).parent:
@@ -271,9 +253,8 @@ def _within(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def _failures(doing: str) -> Iterator[None]:
-    """Turn vLLM's errors into ours: it raises ValueError or an error of its own for requests and settings that it
-    refuses, and for a cache that is too small. Of its workers on several GPUs, which print their errors, it only says
-    that they failed."""
+    """Turn vLLM's errors into ours: it raises ValueError or an error of its own for what it refuses, and for a cache
+    that is too small. Of its workers on several GPUs, which print their errors, it only says that they failed."""
     try:
         yield
     except (ConfigError, ContractError, EngineError):

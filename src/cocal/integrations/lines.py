@@ -1,59 +1,48 @@
 """Responses as JSON lines in the words of any project, whose fields are found by usual names (`FIELDS`) or a mapping.
 
-A response that ended for any other reason, such as `abort` or `content_filter`, is scored as one that was cut, and is
-no response to learn from.
-
-verl's lines (`trainer.rollout_data_dir`) have `input`, `output`, `gts`, `score`, `step` and what the reward function
-adds, such as `acc`; their texts are without special tokens, and their rows may be shuffled within a step.
-open-instruct's lines (`--save_traces`) have exact ids as `prompt_tokens` and `response_tokens`, and number the prompts
-of a step as `prompt_idx`.
+verl's lines (`trainer.rollout_data_dir`) have texts without special tokens, and may be shuffled within a step.
+open-instruct's lines (`--save_traces`) have exact ids, and number the prompts of a step as `prompt_idx`. The lines of
+some engines are no response with named fields: columns (ROLL), padded ids (NeMo-RL), outputs of sessions (verl's V1).
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, groupby
+from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from cocal.errors import ConfigError, ContractError
-from cocal.integrations.engines import kind_of
 from cocal.integrations.sample import Sample
-from cocal.store.rows import listed
+from cocal.store.rows import entries, listed, reading
 
 FIELDS: dict[str, tuple[str, ...]] = {
-    # the chat that was answered: a list of `role` and `content`
     "messages": ("messages",),
-    # the message of a user, or a chat; a text with chat markers stays as it is
     "prompt": ("prompt", "question", "problem"),
-    # the same; in verl's lines the whole prompt, whose chat markers may have been left out
     "input": ("input", "input_prompt"),
     "prompt_ids": ("prompt_ids", "prompt_token_ids", "prompt_tokens"),
-    # which ids of prompt and response together are no padding, 1 or 0 each
     "attention_mask": ("attention_mask",),
-    # tools that the chat template tells the policy of
     "tools": ("tools",),
-    # text, or messages
     "response": ("response", "output", "completion", "output_response", "responses"),
     "response_ids": (
         *("response_ids", "response_token_ids", "response_tokens"),
         *("completion_ids", "completion_token_ids", "completion_tokens"),
     ),
-    # which of the response tokens the policy wrote, 1 or 0 each
     "mask": ("response_mask", "loss_mask"),
-    # a flag, 1 or 0, or a word (`sample.LABELS`)
     "correct": ("correct", "is_correct", "acc"),
-    # the verifier's reward, where `correct` is missing: a number, or such a word
     "reward": ("reward", "score", "scores"),
     "step": ("step", "rollout_step", "global_step", "tail_version"),
-    # equal for the responses to one question of the step
     "group": ("group", "group_id", "group_index", "prompt_idx", "task_id"),
     "question_id": ("question_id",),
-    # whether the response was cut at the length limit
     "truncated": ("truncated", "is_truncated"),
-    # the same, in the words of engines (`sample.COMPLETE`, `sample.CUT`)
     "finish_reason": ("finish_reason", "stop_reason"),
 }
-"""Meanings, and the names that a field of this meaning may have; the first one that a file has is read."""
+"""Meanings, and the names that a field of this meaning may have; the first one that a file has is read. They are those
+of `Sample`, but for `messages`, the chat that was answered, and `input`, which in verl's lines is the whole prompt."""
 NEEDED = {
     "prompt": ("prompt", "messages", "input", "prompt_ids"),
     "response": ("response", "response_ids"),
@@ -66,6 +55,19 @@ _WHOLE = ("AReaL's trajectories", "ROLL's columns", "SkyRL's evaluations", "verl
 """Engines whose prompts are whole texts, where they are texts."""
 _SAME = {"messages": "prompt", "input": "prompt"}
 """Meanings that are one field of a sample."""
+KINDS = {
+    "NeMo-RL's JSON lines": {"token_ids", "token_loss_mask", "input_lengths"},
+    "ROLL's columns": {"responses", "scores"},
+    "AReaL's trajectories": {"task_id", "tail_version", "completion"},
+    "SkyRL's evaluations": {"input_prompt", "output_response"},
+    "open-instruct's JSON lines": {"prompt_tokens", "response_tokens"},
+    "verl's JSON lines": {"input", "output", "score"},
+}
+"""Fields by which the lines of an engine are known."""
+_ABOUT = re.compile(r".*_metadata|aggregated_results")
+"""Names of files about a run, which open-instruct and SkyRL put beside its rollouts."""
+_FOLDERS = re.compile(r"\d+|global_step_\d+_evals")
+"""Folders within a folder of rollouts: AReaL's of a version, SkyRL's of a step."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,7 @@ class Fields:
         """Find the fields of a file in its first line.
 
         Args:
-            entry: The line.
             mapping: Names of fields by their meaning, where a user gave them; they come first.
-            where: File and line, for error messages.
             needs: Names among `NEEDED` of what every line must have; labels that are not needed are not read.
             named: Names of further fields of `Sample`, which have no other.
 
@@ -138,11 +138,7 @@ class Fields:
         return f"{listed([*other, *same])}{left}"
 
     def part(self, entry: Mapping[str, Any], where: str, *meanings: str) -> Sample:
-        """The fields of a line that have these meanings, as a sample that lacks all else.
-
-        Raises:
-            ContractError: if one has the wrong form; the message names file, row, field and remedy.
-        """
+        """The fields of a line that have these meanings, as a sample that lacks all else; see `Sample.read`."""
         names = {
             meaning: found[0]
             for meaning in meanings
@@ -167,9 +163,9 @@ class Fields:
             ContractError: if a field has the wrong form, or prompt or response is missing or empty.
         """
         found = self.part(entry, where, *self.names)
-        if found.unread and learning:
-            return found
-        if found.unread:
+        if found.left_out is not None and found.response is None and found.response_ids is None:  # nothing was read
+            if learning:
+                return found
             raise ContractError(f"{where}: {found.left_out}; correct or delete the row")
         for what, given in (("prompt", found.prompt), ("response", found.response)):
             if not given and getattr(found, f"{what}_ids") is None:
@@ -195,11 +191,7 @@ def samples(
 ) -> Iterator[Sample]:
     """The responses of rows, each with its place for error messages and the reason to leave it out, if there is one.
 
-    Sentences about what was read for what are added to the notes; see `Fields.of` about the mapping.
-
-    Raises:
-        ConfigError: if the mapping has an unknown meaning.
-        ContractError: if a row is not usable; the message names file and row.
+    Sentences about what was read for what are added to the notes. See `Fields.of` about the mapping and about errors.
     """
     fields, seen = None, {}
     for where, entry, why in rows:
@@ -214,3 +206,72 @@ def samples(
 
 def _given(value: Any, meaning: str) -> bool:
     return value is not None and not (meaning in NEEDED["prompt"] and isinstance(value, str) and not value.strip())
+
+
+class _Logged(BaseModel):
+    """NeMo-RL's fields that divide the ids; all of its fields are lists of one."""
+
+    token_ids: tuple[list]
+    token_loss_mask: tuple[list[bool]]
+    input_lengths: tuple[int]
+
+
+def kind_of(entry: Mapping[str, Any]) -> str:
+    """The engine that wrote a line, in words."""
+    return next((kind for kind, fields in KINDS.items() if fields <= {*entry}), "JSON lines")
+
+
+def files(folder: Path) -> list[Path]:
+    """The files of JSON lines in a folder, or in its folders of versions or steps."""
+    within = (path for path in folder.glob("*/*.jsonl") if _FOLDERS.fullmatch(path.parent.name))
+    return [path for path in [*folder.glob("*.jsonl")] or within if not _ABOUT.fullmatch(path.stem)]
+
+
+def rows(path: Path) -> Iterator[tuple[str, dict[str, Any], str | None]]:
+    """The responses of a file: file and row for error messages, fields, and why it is none to learn from, if it is not.
+    Of an invalid line, a ContractError names file and line."""
+    numbers = count()
+    found = (row for where, _, entry in entries(path) for row in _rows(where, entry))
+    for _, rows_of in groupby(found, lambda row: _session(row[1]) or next(numbers)):
+        session = list(rows_of)
+        for where, entry in session:
+            info = entry.get("request_info")  # open-instruct's
+            called = isinstance(info, dict) and info.get("tool_calleds") is True
+            several = "its session has several outputs" if len(session) > 1 else None
+            yield where, entry, several or ("it called a tool" if called else None)
+
+
+def _session(entry: Mapping[str, Any]) -> str | None:
+    """The session of an output of verl's V1, which is named PROMPT_SESSION_OUTPUT; None of other engines."""
+    found = re.fullmatch(r"(.+_\d+)_\d+", str(entry.get("uid")))
+    return found[1] if found and "output" in entry else None
+
+
+def _rows(where: str, entry: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    kind = kind_of(entry)
+    if kind == "NeMo-RL's JSON lines":
+        yield where, _divided(where, entry)
+    elif kind == "ROLL's columns":
+        columns = {name: values for name, values in entry.items() if isinstance(values, list)}
+        try:
+            for place, values in enumerate(zip(*columns.values(), strict=True)):
+                row = dict(zip(columns, values, strict=True))
+                if isinstance(row.get("messages"), str):
+                    row["messages"] = json.loads(row["messages"])
+                yield f"{where}: response {place}", row
+        except ValueError:
+            raise ContractError(
+                f"{where}: its columns have several lengths, or its messages are not JSON; dump the step again"
+            ) from None
+    else:
+        yield where, entry
+
+
+def _divided(where: str, entry: dict[str, Any]) -> dict[str, Any]:
+    with reading(where):
+        logged = _Logged.model_validate(entry)
+    (length,), rewards = logged.input_lengths, entry.get("filtered_rewards", entry.get("rewards"))
+    ids, mask = logged.token_ids[0][:length], logged.token_loss_mask[0][:length]
+    begin = mask.index(True) if True in mask else len(mask)
+    reward = rewards[0] if isinstance(rewards, list) and rewards else rewards
+    return {"prompt_ids": ids[:begin], "response_ids": ids[begin:], "response_mask": mask[begin:], "reward": reward}

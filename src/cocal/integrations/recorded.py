@@ -7,21 +7,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cocal.answers.extraction import extract_answer, parse_confidence
+from cocal.answers.extraction import extract_answer
 from cocal.answers.judge import Verdicts
 from cocal.engines.engine import Completion
 from cocal.features.store import FeatureWriter
 from cocal.models.text import Tokens
-from cocal.rewards import Rewards, group_accuracy
+from cocal.rewards import Rewards, group_accuracy, stated_confidences
 from cocal.store import write_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.run_folder import WriteBehind
-
-
-def stated_confidences(texts: Sequence[str], prompt_format: str) -> np.ndarray:
-    """Parse verbalised confidences, float64 (n,), NaN if there is no valid one or the format does not ask for one."""
-    asked = prompt_format != "answer"
-    return np.array([parse_confidence(text) if asked else None for text in texts], dtype=np.float64)
 
 
 def sampled_rows(
@@ -41,7 +35,7 @@ def sampled_rows(
     Args:
         completions: n responses; the `group_size` responses to a question are consecutive.
         texts: Texts from `cocal.models.text.plain_texts`, from which answers and confidences are parsed.
-        prompt_format: Prompt format; "answer" does not ask for a confidence.
+        prompt_format: See `stated_confidences`.
         step: Rollout step of the responses, or of the checkpoint.
     """
     count = len(completions)
@@ -71,12 +65,9 @@ def sampled_rows(
 
 
 def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, group_size: int) -> pd.DataFrame:
-    """Sampled rollouts with verdicts and rewards, in the contract of cocal.store.contracts.RESPONSES.
+    """Rows of `sampled_rows` with verdicts and rewards, in the contract of cocal.store.contracts.RESPONSES.
 
     Rollouts answer mathematical questions, and their answers are not compared with one another.
-
-    Args:
-        sampled: Responses in the contract of cocal.store.contracts.SAMPLED; those to one question are consecutive.
     """
     return sampled.assign(
         answer_class=np.nan,
@@ -89,7 +80,7 @@ def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, gr
     )
 
 
-class StepWriter:
+class StepWriter(WriteBehind):
     """Writes rollouts and their states, each step's while the next is computed.
 
     A step that a resumed training writes again replaces the earlier one.
@@ -100,28 +91,24 @@ class StepWriter:
     """
 
     def __init__(self, folder: Path, attributes: Mapping[str, str], features: FeatureWriter | None = None):
+        super().__init__()
         self._folder = folder / "rollouts"
         self._attributes = dict(attributes)
         self.features: FeatureWriter | Any = features
-        self._behind = WriteBehind()
 
     def write(self, frame: pd.DataFrame | Callable[[], pd.DataFrame], features: np.ndarray | None = None) -> None:
         """Begin to record the rollouts of one step; all steps have the same number of rollouts.
 
         Args:
-            frame: Rollouts in the contract of cocal.store.contracts.RESPONSES; response ids count through all steps.
-                The caller does not change it afterwards. A function is called for them in the thread that writes.
-            features: Pooled states, float32 (rollouts, layers, poolings, hidden), which the caller does not change
-                afterwards; None without a store.
+            frame: Rollouts in the contract of cocal.store.contracts.RESPONSES, whose response ids count through all
+                steps; a function is called for them in the thread that writes.
+            features: Pooled states, float32 (rollouts, layers, poolings, hidden); None without a store. The caller
+                changes neither of the two afterwards.
 
         Raises:
-            ContractError, OSError: raised by the writing of the step before.
+            Exception: what the writing of the step before raised.
         """
-        self._behind.start(lambda: self._write(frame, features))
-
-    def wait(self) -> None:
-        """Wait until all steps that were given are on disk; raises what writing the last of them raised."""
-        self._behind.wait()
+        self.start(lambda: self._write(frame, features))
 
     def _write(self, frame: Any, features: Any) -> None:
         if callable(frame):

@@ -39,14 +39,23 @@ _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _KEYS = ("role", "content", *_THOUGHTS, "tool_calls", "tool_call_id", "name")
 """What chat templates read of a message."""
 _WORDS = f"the words for it are {', '.join(LABELS)}"
+_LISTS = list, tuple, np.ndarray
+
+
+def _array(values: Any, problem: str) -> np.ndarray:
+    """A list as an array (n,); lists of several lengths and numbers that no integer type holds are refused."""
+    try:
+        found = np.asarray(values if isinstance(values, _LISTS) else None)
+    except (ValueError, OverflowError):
+        raise ValueError(problem) from None
+    if found.ndim != 1:
+        raise ValueError(problem)
+    return found
 
 
 def _token_ids(values: Any) -> np.ndarray:
-    try:
-        ids = np.asarray(values) if isinstance(values, (list, tuple, np.ndarray)) else None
-    except (ValueError, OverflowError):  # lists of several lengths, or a number that no integer type holds
-        ids = None
-    if ids is None or ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+    ids = _array(values, "is not a list of token ids")
+    if ids.size and ids.dtype.kind not in "iu":
         raise ValueError("is not a list of token ids")
     if not ids.size:
         raise ValueError("is empty")
@@ -85,15 +94,15 @@ def _text(value: Any) -> str:
 
 
 def _mask(values: Any) -> np.ndarray:
-    found = np.asarray(values) if isinstance(values, (list, tuple, np.ndarray)) else np.empty((0, 0))
-    if found.ndim != 1 or not np.isin(found, (0, 1)).all():
+    found = _array(values, "is no mask of 0 and 1")
+    if not np.isin(found, (0, 1)).all():
         raise ValueError("is no mask of 0 and 1")
     return found.astype(bool)
 
 
 def has_media(said: Any) -> bool:
     """True if a chat has a message with parts that are no texts."""
-    messages = said if isinstance(said, (list, tuple, np.ndarray)) else ()
+    messages = said if isinstance(said, _LISTS) else ()
     contents = (message.get("content") for message in messages if isinstance(message, Mapping))
     parts = (part for content in contents if isinstance(content, (list, tuple)) for part in content)
     return any(isinstance(part, Mapping) and part.get("type", "text") != "text" for part in parts)
@@ -103,21 +112,21 @@ def _no_response(prompt: Any = None, response: Any = None, response_ids: Any = N
     """Why there is no single text as the response to a prompt; None if there may be one."""
     if has_media(prompt) or has_media(response):
         return MEDIA
-    messages = response if isinstance(response, (list, tuple, np.ndarray)) else []
+    messages = response if isinstance(response, _LISTS) else []
     if len(messages) > 1:
         return "its response has several messages"
     if len(messages) == 1 and isinstance(messages[0], Mapping):
         if messages[0].get("tool_calls"):
             return "its response calls a tool"
         response = messages[0].get("content")
-    given = [said for said in (response, response_ids) if isinstance(said, (str, list, tuple, np.ndarray))]
+    given = [said for said in (response, response_ids) if isinstance(said, (str, *_LISTS))]
     return "its response is empty" if given and not any(map(len, given)) else None
 
 
 def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
     if isinstance(value, str):
         return _text(value)
-    if not isinstance(value, (list, tuple, np.ndarray)) or not len(value):
+    if not isinstance(value, _LISTS) or not len(value):
         raise ValueError("is neither a text nor a list of messages")
     return tuple(_message(place, message) for place, message in enumerate(value))
 
@@ -148,7 +157,7 @@ def _tools(value: Any) -> list[Any] | None:
         found = json.loads(value) if isinstance(value, str) else value
     except ValueError:
         return None
-    listed = isinstance(found, (list, tuple, np.ndarray)) and all(isinstance(tool, Mapping) for tool in found)
+    listed = isinstance(found, _LISTS) and all(isinstance(tool, Mapping) for tool in found)
     return [*found] or None if listed else None
 
 
@@ -171,23 +180,13 @@ def _number(value: Any) -> float:
     raise ValueError(f"is not a finite number: {shown(value)}")
 
 
-def _truth(value: Any, words: Mapping[str, float]) -> float | None:
-    found = words.get(value.strip().lower()) if isinstance(value, str) else value
-    return float(found) if isinstance(found, (Real, np.bool_)) and found in (0, 1) else None
-
-
 def _label(value: Any) -> float:
-    if (found := _truth(value, LABELS)) is None:
+    found = LABELS.get(value.strip().lower()) if isinstance(value, str) else value
+    if not isinstance(found, (Real, np.bool_)) or found not in (0, 1):
         raise ValueError(
             f"is {shown(value)}, neither true nor false ({_WORDS}); if it is a reward, say so by --field reward=NAME"
         )
-    return found
-
-
-def _flag(value: Any) -> bool:
-    if (found := _truth(value, {"true": 1.0, "false": 0.0})) is None:
-        raise ValueError(f"is {shown(value)}, neither true nor false")
-    return bool(found)
+    return float(found)
 
 
 def _reward(value: Any) -> float:
@@ -248,33 +247,27 @@ Name = Annotated[int | str, PlainValidator(_name)]
 
 
 class Sample(BaseModel):
-    """One response of a dump. `Sample.read` makes it and names the row of a wrong value.
+    """One response of a dump. `Sample.read` makes it and names the row of a wrong value; None is what no dump says.
 
     Attributes:
         where: File and place in it, for error messages.
-        group: Number or name of the group, equal for the responses to one question of the step; None where the dump
-            does not say.
+        group: Number or name of the group, equal for the responses to one question of the step.
         prompt: Text that holds the question, or a chat, whose messages have `role` and `content`.
-        prompt_ids: Prompt tokens, int64 (n,); None where the dump has only text.
-        attention_mask: Which ids are no padding, of prompt and response together or of one of them; bool, or None.
-        tools: Tools that the chat template tells the policy of, as mappings, or None.
-        question_id: Id of the question, or None.
+        prompt_ids: Prompt tokens, int64 (n,).
+        attention_mask: Which ids are no padding, of prompt and response together or of one of them, bool.
+        tools: Tools that the chat template tells the policy of, as mappings.
         response: Text of the response; of a chat, the texts of its messages.
-        response_ids: Response tokens, int64 (length,), with the end-of-sequence token; None where the dump has only
-            text.
-        logprobs: Raw log-probabilities, float32 (length,), or None; what is above 0 by rounding becomes 0.
-        mask: Which of the response tokens the policy wrote, bool (length,), or None.
-        correct: 1 or 0 by the dump's verifier, also from a word (`LABELS`), or None.
-        reward: Reward from the dump's verifier: a finite number, also from a text or a word (`LABELS`), or None.
-        step: Rollout step, where the dump says it for every response.
+        response_ids: Response tokens, int64 (length,), with the end-of-sequence token.
+        logprobs: Raw log-probabilities, float32 (length,); what is above 0 by rounding becomes 0.
+        mask: Which of the response tokens the policy wrote, bool (length,).
+        correct: 1 or 0 by the dump's verifier, also from a word (`LABELS`).
+        reward: Reward from the dump's verifier: a finite number, also from a text or a word (`LABELS`).
         finish_reason: How the engine says that the response ended, in small letters.
-        truncated: Whether the response was cut at the length limit; by default as the finish reason says, and None
-            where the dump does not say.
+        truncated: Whether the response was cut at the length limit; by default as the finish reason says.
         raw: Whether `prompt` is the whole text that the policy saw, and not the message of a user.
-        left_out: Why this is no response to learn from, such as "its status is 'aborted'"; None if it is one. Such a
-            sample may lack all else.
-        doubt: What contradicts its label, in words; None if nothing does.
-        confidence: Confidence of a scored response in [0, 1], or None.
+        left_out: Why this is no response to learn from, such as "its status is 'aborted'"; it may lack all else.
+        doubt: What contradicts its label, in words.
+        confidence: Confidence of a scored response in [0, 1].
         answer: Final answer, where it stands in a field of its own.
     """
 
@@ -295,7 +288,7 @@ class Sample(BaseModel):
     reward: Annotated[float, PlainValidator(_reward)] | None = None
     step: Annotated[int, PlainValidator(_step)] | None = None
     finish_reason: Annotated[str | None, PlainValidator(_finish_reason)] | None = None
-    truncated: Annotated[bool, PlainValidator(_flag)] | None = Field(default=None, validate_default=True)
+    truncated: bool | None = Field(default=None, validate_default=True)
     raw: bool = False
     left_out: str | None = Field(default=None, validate_default=True)
     doubt: str | None = None
@@ -304,12 +297,7 @@ class Sample(BaseModel):
 
     @classmethod
     def read(cls, where: str, names: Mapping[str, str] | None = None, **values: Any) -> "Sample":
-        """The sample with these values; None and what is missing count alike.
-
-        Args:
-            where: File and row.
-            names: Names of the fields in the file, by those of the sample where they differ.
-            values: The row's values by the names of the sample.
+        """The sample with these values by its names; `names` has those of the file where they differ.
 
         Raises:
             ContractError: if a value has the wrong form; the message names file, row, field and remedy.
@@ -334,10 +322,9 @@ class Sample(BaseModel):
             )
         parts = dict(zip(names, np.split(mask, [len(ids[names[0]])]), strict=False))
         new = {name: ids[name][kept] for name, kept in parts.items()}
-        if self.logprobs is not None and "response_ids" in parts:
-            new["logprobs"] = self.logprobs[parts["response_ids"]]
-        if self.mask is not None and "response_ids" in parts:
-            new["mask"] = self.mask[parts["response_ids"]]
+        if "response_ids" in parts:
+            beside = {"logprobs": self.logprobs, "mask": self.mask}
+            new |= {name: one[parts["response_ids"]] for name, one in beside.items() if one is not None}
         return self.model_copy(update=new)
 
     def _as_its_mask_says(self) -> "Sample":
@@ -377,11 +364,6 @@ class Sample(BaseModel):
         if text and (_TURNS.search(text, 1) or (info.data.get("raw") and _ROLES.search(text))):
             return "its response has several turns, such as the words of a tool"
         return value
-
-    @property
-    def unread(self) -> bool:
-        """True if it is left out and nothing of it was read."""
-        return self.left_out is not None and self.response is None and self.response_ids is None
 
     @property
     def tells_cut(self) -> bool:

@@ -16,11 +16,7 @@ _WEIGHTS = "adapter_model.safetensors"
 
 
 def adapter_files(adapter: Path) -> list[Path]:
-    """The two files of an adapter, its settings and its weights.
-
-    Raises:
-        ContractError: if one is missing.
-    """
+    """The settings and the weights of an adapter, or a ContractError if one file is missing."""
     for file in (adapter / ADAPTER, adapter / _WEIGHTS):
         if not file.is_file():
             raise ContractError(f"{file}: there is no such file of an adapter; give a folder that PEFT has saved")
@@ -28,16 +24,8 @@ def adapter_files(adapter: Path) -> list[Path]:
 
 
 def check_base(adapter: Path, name: str, folder: Path) -> None:
-    """Refuse an adapter of another model, and warn where it cannot be known.
-
-    Args:
-        adapter: Folder of the adapter.
-        name: Name of the model as it was given: a folder, or a name on the Hub.
-        folder: Folder of the model's files.
-
-    Raises:
-        ContractError: if the adapter's settings are not readable, or name another model.
-    """
+    """Refuse an adapter whose settings are not readable, or name another model than that of this name (a folder, or a
+    name on the Hub) and of this folder: a ContractError. Warn where it cannot be known."""
     settings, weights = adapter_files(adapter)
     try:
         base = json.loads(settings.read_text(encoding="utf-8")).get("base_model_name_or_path") or name

@@ -38,8 +38,7 @@ def grouped_attention(
 
     Args:
         query: Queries (batch, heads, length, width).
-        key: Keys (batch, key-value heads, total length, width).
-        value: Values (batch, key-value heads, total length, width).
+        key, value: Keys and values (batch, key-value heads, total length, width).
         attention_mask: Mask, bool, broadcasts to (batch, heads, length, total length); None means causal attention.
         position_bias: Learnt summand of the scores, which few models have; transformers' `sdpa` computes theirs.
 

@@ -23,17 +23,13 @@ FILES = (
 
 
 def may_be_on_hub(name: str) -> bool:
-    """True if a name that is no folder may be one on the hub (owner/name), so that a mistyped folder is not looked for
-    there."""
+    """True if a name that is no folder may be one on the hub (owner/name), and no mistyped folder."""
     return name.count("/") == 1 and not name.startswith((".", "/", "~"))
 
 
 def download(name: str, revision: str) -> Path:
-    """Folder of a hub checkpoint in the hub's own cache. An interrupted download resumes; a finished one is reused.
-
-    Raises:
-        ContractError: if the hub cannot be reached or does not have the checkpoint.
-    """
+    """Folder of a hub checkpoint in the hub's own cache, or a ContractError. An interrupted download resumes; a
+    finished one is reused."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 

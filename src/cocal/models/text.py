@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Tokens = Sequence[int] | np.ndarray
 SECONDS = 10
-"""Time in which a template must have put all chats of the trial into its words; usual ones take a few milliseconds."""
+"""Time in which a template must have put all chats of the trial into its words; usual ones take milliseconds."""
 MEMORY = 2**30
 """Bytes that it may take for them beyond what the process has, on Linux."""
 LONGER = 100_000
@@ -31,17 +31,7 @@ _TALKED = (("system", _LONG), ("user", _QUESTION)), ((("user", _LONG), ("assista
 
 
 def check_tokens(where: str, prompt: np.ndarray, response: np.ndarray, vocabulary: int) -> None:
-    """Refuse token ids that a model does not know.
-
-    Args:
-        where: Place of the prompt and the response, for the message.
-        prompt: Token ids, int (n,).
-        response: Token ids, int (m,).
-        vocabulary: Number of rows of the model's embedding.
-
-    Raises:
-        ContractError: if an id is below 0 or not below `vocabulary`.
-    """
+    """Refuse token ids, int (n,), that a model with so many rows of its embedding does not know: a ContractError."""
     for name, ids in (("prompt", prompt), ("response", response)):
         outside = np.flatnonzero((ids < 0) | (ids >= vocabulary))
         if outside.size:
@@ -97,13 +87,9 @@ def turn_end(
     """
     added = {str(token): number for number, token in tokenizer.added_tokens_decoder.items()}
     talk = [{"role": role, "content": f"{role} words"} for role in ("user", "assistant", "user")]
-    for messages in (talk[:2], talk):
+    for messages in (talk[:2], talk) if template != "" else ():
         try:
-            text = (
-                ""
-                if template == ""
-                else tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False)
-            )
+            text = tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False)
         except Exception:  # templates are programs: some refuse a reply, and there may be none
             continue
         behind = text.rpartition("assistant words")[2].lstrip()
@@ -136,11 +122,7 @@ def batches_of_tokens(lengths: Sequence[int], tokens: int) -> list[np.ndarray]:
 
 
 def read_template(path: Path) -> str:
-    """A chat template from a file of its own.
-
-    Raises:
-        ContractError: if the file cannot be read.
-    """
+    """A chat template from a file of its own, or a ContractError."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -151,8 +133,7 @@ def template_fault(tokenizer: "PreTrainedTokenizerBase", template: str | None = 
     """Find what is wrong with a chat template, in words; None if it did well.
 
     It is tried with short, long and many messages, in both thinking modes, in a fork of this process that has `SECONDS`
-    and `MEMORY`. A template that misbehaves with other messages alone is not found out. Memory has no limit outside
-    Linux.
+    and, on Linux, `MEMORY`. A template that misbehaves with other messages alone is not found out.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -174,7 +155,6 @@ def template_fault(tokenizer: "PreTrainedTokenizerBase", template: str | None = 
 
 
 def _limit() -> None:
-    """Let this process end by itself after `SECONDS`, and have `MEMORY` more than now."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(SECONDS)
     used = Path("/proc/self/statm")

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from cocal.errors import ConfigError, ContractError
-from cocal.integrations import engines, prime_rl
-from cocal.integrations.lines import samples
+from cocal.integrations import lines, prime_rl
 from cocal.integrations.sample import Sample
 from cocal.integrations.slime import dumps as slime
 from cocal.integrations.trl import dumps as trl
@@ -58,7 +57,7 @@ class Found:
         if path.suffix == ".jsonl" and self.format != _PRIME_RL:
             named = _STEP.search(path.absolute().as_posix())
             step = int(named[1] or named[2]) if named else None
-            for one in samples(engines.rows(path), mapping, notes):
+            for one in lines.samples(lines.rows(path), mapping, notes):
                 yield one if one.step is not None else _in_file(one.model_copy(update={"step": step}), path)
             return
         if wrong := [meaning for meaning in mapping if meaning != "reward"]:
@@ -133,8 +132,8 @@ def _in(place: Path) -> list[tuple[str, Path, int | None]]:
         return [(_SLIME, path, step) for step, path in slime.files(place).items()]
     if any(place.glob("*.parquet")):
         return [(_kind(path), path, step) for step, path in trl.files(place, gaps=True).items()]
-    if lines := engines.files(place):
-        return [(_kind(path), path, None) for path in sorted(lines, key=_by_number)]
+    if found := lines.files(place):
+        return [(_kind(path), path, None) for path in sorted(found, key=_by_number)]
     within = {file.parent for ending in ("jsonl", "parquet", "pt") for file in place.glob(f"*/*.{ending}")}
     hint = f"; there are some in {', '.join(path.name for path in _in_order(sorted(within))[:3])}" if within else ""
     raise ContractError(f"{place}: the folder holds no rollouts (*.jsonl, *.parquet, *.pt){hint}")
@@ -177,7 +176,7 @@ def _kind(path: Path) -> str:
         _, _, entry = next(entries(path))
         if prime_rl.is_episode(entry):
             return _PRIME_RL
-        return engines.kind_of(entry)
+        return lines.kind_of(entry)
     if path.suffix == ".parquet":
         return "rollout tables of CoCal" if "response_ids" in columns_of(path).names else "TRL's completions"
     raise ContractError(f"{path}: no format is known by this ending; there are .jsonl, .parquet (TRL) and .pt (slime)")

@@ -23,15 +23,12 @@ class Row(BaseModel):
     truncated: bool | None = None
 
     def sample(self, where: str) -> Sample:
-        """The response as it would stand in a file of `cocal score`, where the chat is the prompt.
-
-        Raises:
-            ContractError: if it has not exactly one prompt and one response, or a value has the wrong form.
-        """
+        """The response as it would stand in a file of `cocal score`, where the chat is the prompt. Not exactly one
+        prompt and one response, or a value of the wrong form, are a ContractError."""
         for words in (("prompt", "messages", "prompt_ids"), ("response", "response_ids")):
             if sum(getattr(self, word) not in (None, "", []) for word in words) != 1:
                 raise ContractError(f"{where}: give exactly one of {', '.join(words)}, which is not empty")
-        given = self.model_dump(exclude_none=True)
+        given = self.model_dump(include={*Row.model_fields}, exclude_none=True)
         if (chat := given.pop("messages", None)) is not None:
             given["prompt"] = [{**message, "content": _text(message.get("content"))} for message in chat]
         return Sample.read(where, {"prompt": "messages"} if chat else {}, **given)
@@ -64,22 +61,16 @@ class ConfidenceBody(Row):
         return self
 
     def samples(self) -> list[Sample]:
-        """All responses.
-
-        Raises:
-            ContractError: see `Row.sample`.
-        """
+        """All responses; see `Row.sample` about errors."""
         if self.rows is None:
-            one = Row(**{name: getattr(self, name) for name in Row.model_fields})
-            return [one.sample("body")]
+            return [self.sample("body")]
         return [row.sample(f"rows[{place}]") for place, row in enumerate(self.rows)]
 
 
 def other_mode(body: Any, thinking: bool, defaults: dict[str, Any] | None) -> bool:
-    """Whether a chat is put into the template otherwise than those that the companion was fitted on.
+    """Whether the chat of vLLM's body is put into the template otherwise than those that the companion was fitted on.
 
     Args:
-        body: vLLM's body of a request.
         thinking: Whether those were in thinking mode.
         defaults: vLLM's usual settings of the template.
     """

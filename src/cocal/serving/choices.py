@@ -70,7 +70,6 @@ def _keep(choice: dict[str, Any]) -> None:
 
 
 def _empty(choice: dict[str, Any], why: str) -> None:
-    """Take everything out of a choice that the model has written."""
     for name in ("logprobs", "token_ids", "prompt_logprobs", "routed_experts", "stop_reason"):
         choice.pop(name, None)
     if "text" in choice:
@@ -101,7 +100,7 @@ async def streamed(events: AsyncGenerator[str], recorder: Recorder, shown: Shown
         async for event in events:
             choice, chunk = None, {}
             if shown.withholds or recorder.grown or _ENDED in event:
-                chunk = _content(event)
+                chunk = json.loads(event[6:]) if event.startswith("data: {") else {}
                 choice = next(iter(chunk.get("choices") or ()), None)
             if choice is None:
                 yield event
@@ -140,8 +139,3 @@ async def of_response(events: AsyncGenerator[Any], recorder: Recorder, shown: Sh
 
 def _written(chunk: dict[str, Any]) -> str:
     return f"data: {json.dumps(chunk, ensure_ascii=False, separators=(',', ':'))}\n\n"
-
-
-def _content(event: str) -> dict[str, Any]:
-    """The content of an event; empty for those that hold no JSON, such as the last one."""
-    return json.loads(event[6:]) if event.startswith("data: {") else {}

@@ -20,21 +20,17 @@ class CompanionConnector(StatesConnector):
     reads_cut = False
 
     def load(self, extra: dict[str, Any], device: torch.device) -> None:
-        """Load the companion."""
         companions, self._about = saved.read_for_vllm(extra["companion"], {})
         self.poolings = self._about.spec.poolings
         self._model = companions.to(device).model
         self._chosen = self._about.spec.chosen(extra.get("target"))
 
     def read(self, states: Tensor) -> Tensor:
-        """The confidences, float32 (n, members)."""
         features = states.flatten(1)
         return self._model(features.bfloat16() if self._about.states == "bfloat16" else features).T.contiguous()
 
     def told(self, found: Tensor) -> list[list[float]]:
-        """The confidences as lists, since they go to the server's process."""
-        return found.tolist()
+        return found.tolist()  # arrays would not reach the server's process
 
     def so_far(self, one: list[float]) -> float:
-        """The confidence in a growing response, the mean over the seeds of one target."""
         return sum(one[k] for k in self._chosen) / len(self._chosen)

@@ -18,7 +18,6 @@ from cocal.own_policy.models import Checkpoint
 VERSION = "0.32."
 """The versions of vLLM whose interfaces these are; they are experimental, and another version may change them."""
 PLUGIN = "cocal"
-"""Name of the plug-in in the group of entry points `ENDPOINTS`."""
 ENDPOINTS = "vllm.endpoint_plugins"
 _REFUSED = {
     **dict.fromkeys(
@@ -55,21 +54,13 @@ class Served:
     withhold: bool = True
 
     def of(self, about: About) -> Target:
-        """The target that is scored.
-
-        Raises:
-            ConfigError: if the companion has no such target.
-        """
+        """The target that is scored, or a ConfigError if the companion has no such target."""
         about.spec.chosen(self.target)
         return self.target or about.spec.usual_target
 
 
 def check_flags(flags: Sequence[str]) -> None:
-    """Refuse flags of vLLM that would take the companion's place, or that it does not fit.
-
-    Raises:
-        ConfigError: if there is one; the message says why.
-    """
+    """Refuse flags of vLLM that would take the companion's place, or that it does not fit; a ConfigError says why."""
     for flag in flags:
         name = flag.partition("=")[0].partition(".")[0].replace("_", "-")
         if reason := _REFUSED.get(name):
@@ -77,11 +68,8 @@ def check_flags(flags: Sequence[str]) -> None:
 
 
 def check_vllm() -> None:
-    """Refuse to go on without vLLM, without the plug-in, or with a version whose interfaces may differ.
-
-    Raises:
-        ConfigError: with the remedy.
-    """
+    """Refuse to go on without vLLM, without the plug-in, or with a version whose interfaces may differ; a ConfigError
+    names the remedy."""
     if find_spec("vllm") is None:
         raise ConfigError(
             "vLLM is not installed for this Python: `pip install 'cocal[serve]'` on a machine with a GPU, `make vllm` "
@@ -101,9 +89,6 @@ def command(
     """The words of the command that starts vLLM's server; the user's flags come last and win.
 
     Args:
-        served: What is served.
-        about: The companion's settings.
-        checkpoint: The language model.
         flags: vLLM's flags from the user.
         model_impl: See `cocal.engines.states.implementation`.
     """
@@ -121,8 +106,10 @@ def command(
         "--dtype": checkpoint.usual_precision(),
         "--default-chat-template-kwargs": json.dumps({"enable_thinking": about.thinking}),
     }
-    if about.template:
-        own["--chat-template"] = _written(about.template)
+    if about.template:  # in a file, since vLLM would take backslashes out of one that is given in place
+        with tempfile.NamedTemporaryFile("w", prefix="cocal-", suffix=".jinja", delete=False, encoding="utf-8") as file:
+            file.write(about.template)
+        own["--chat-template"] = file.name
     if not cuda.is_available():
         own["--block-size"] = "32"  # a processor's usual 128 would share no prefix of short responses
         if "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
@@ -138,19 +125,11 @@ def command(
     return [*start, "--model", str(checkpoint.folder), *words, *flags]
 
 
-def _written(template: str) -> str:
-    """A file with a chat template; vLLM would take backslashes out of one that is given in place."""
-    with tempfile.NamedTemporaryFile("w", prefix="cocal-", suffix=".jinja", delete=False, encoding="utf-8") as file:
-        file.write(template)
-    return file.name
-
-
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """The environment of vLLM's server, which names the plug-in beside all others that are installed.
+    """The environment of vLLM's server, which names the plug-in beside all others that are installed; the values of
+    this process's own, which is given, stand."""
+    from torch import cuda
 
-    Args:
-        given: That of this process, whose values stand.
-    """
     groups = ("general", "platform", "io_processor", "stat_logger")
     others = {name for group in groups for name in entry_points(group=f"vllm.{group}_plugins").names}
     plugins = {*given["VLLM_PLUGINS"].split(",")} if "VLLM_PLUGINS" in given else others
@@ -160,8 +139,6 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # servers beside one another must not share a core
         "VLLM_USE_FLASHINFER_SAMPLER": "0",  # it is compiled at the start, which fails without nvcc
     }
-    from torch import cuda
-
     if not cuda.is_available():
         usual["TORCH_COMPILE_DISABLE"] = "1"  # it needs a compiler and gains nothing on a processor
     return {**usual, **given, **FIRST_RUNNER, "VLLM_PLUGINS": ",".join(sorted(plugins | {PLUGIN}))}

@@ -66,13 +66,7 @@ class Scorer:
     longest: int
 
     async def score(self, prompt: Tokens, response: Tokens, unended: str = NO_END) -> Verdict:
-        """The confidence of a response that exists.
-
-        Args:
-            prompt: Token ids of the prompt.
-            response: Those of the response.
-            unended: The verdict's reason if the response has no end token.
-        """
+        """The confidence of a response that exists, by its ids; `unended` is the reason if it has no end token."""
         if not response:
             return Verdict(None, NO_END)
         if len(prompt) + len(response) >= self.longest:
@@ -96,13 +90,8 @@ class Scorer:
         return self.of(found, None if response[-1] in self.ends else unended)
 
     async def generated(self, output: Any, prompt: Tokens, response: Tokens) -> Verdict:
-        """The confidence of a response that the engine has generated.
-
-        Args:
-            output: vLLM's last request output of a request with one choice.
-            prompt: Token ids of the prompt.
-            response: Those of the response.
-        """
+        """The confidence of a response that the engine has generated, by vLLM's last output of its request, which has
+        one choice, and its token ids."""
         (one,) = output.outputs
         if one.finish_reason == "length" and one.stop_reason == BELOW:
             return self.of(output, UNSURE)
@@ -128,7 +117,6 @@ class Recorder:
     """The verdicts on the responses that the engine generates for one call of the API.
 
     Args:
-        scorer: What makes them.
         reason: That of all verdicts with a confidence which have none of their own.
         every, below: What is asked of growing responses (`cocal.engines.states.asking`).
     """
@@ -189,7 +177,6 @@ class FollowedEngine:
         return getattr(self._engine, name)
 
     def generate(self, prompt: Any, sampling_params: Any, request_id: str, **options: Any) -> AsyncIterator:
-        """See vLLM's `EngineClient.generate`."""
         recorder = RECORDER.get()
         if recorder is None or options.get("lora_request") is not None:
             return self._engine.generate(prompt, sampling_params, request_id, **options)

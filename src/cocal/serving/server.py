@@ -11,6 +11,7 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.routing import APIRoute
 from prometheus_client import Counter, Gauge, Histogram
 from pydantic import BaseModel, Field
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
@@ -18,6 +19,7 @@ from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.entrypoints.serve.instrumentator.health import health
+from vllm.entrypoints.serve.middleware import authenticate
 from vllm.entrypoints.serve.utils.api_utils import load_aware_call, validate_json_request, with_cancellation
 from vllm.entrypoints.serve.utils.orca_metrics import metrics_header
 from vllm.entrypoints.serve.utils.sse_keep_alive import with_sse_keep_alive
@@ -29,7 +31,6 @@ from cocal.own_policy import saved
 from cocal.serving.bodies import ConfidenceBody, other_mode
 from cocal.serving.choices import Shown, of_response, streamed, whole
 from cocal.serving.launch import Served
-from cocal.serving.routes import secure
 from cocal.serving.scoring import OTHER_MODE, RECORDER, FollowedEngine, Recorder, Scorer, Verdict
 
 _SCORED = Histogram("cocal_confidence", "Confidences of scored responses", buckets=[k / 10 for k in range(1, 11)])
@@ -40,6 +41,19 @@ _COMPANION = Gauge(
     ["companion", "base_model", "block", "poolings", "target", "seeds"],
     multiprocess_mode="mostrecent",
 )
+OPEN = frozenset(
+    (
+        *("/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc", "/static"),
+        *("/load", "/version", "/kv_event_sources", "/health", "/metrics", "/ping"),
+        *("/tokenize", "/detokenize", "/v1/models", "/v1/messages/count_tokens"),
+        *("/v1/chat/completions/render", "/v1/messages/render", "/v1/completions/render", "/v1/responses/render"),
+        *("/v1/chat/completions/derender", "/v1/completions/derender", "/inference/v1/abort_requests"),
+        *("/scale_elastic_ep", "/is_scaling_elastic_ep"),
+    )
+)
+"""Routes of vLLM's that tell nothing of what the model writes."""
+OWN = frozenset(("/", "/v1/chat/completions", "/v1/completions", "/v1/confidence"))
+"""Routes of ours that stay on; they withhold what is to be withheld."""
 router = APIRouter()
 
 
@@ -60,20 +74,18 @@ class _Wishes(BaseModel):
 
 
 class ChatBody(_Wishes, ChatCompletionRequest):
-    """vLLM's body of `/v1/chat/completions`, with what is wanted of confidences."""
+    """vLLM's body of `/v1/chat/completions`, with what is wanted of confidences, as in the two others."""
 
 
 class CompletionBody(_Wishes, CompletionRequest):
-    """vLLM's body of `/v1/completions`, with what is wanted of confidences."""
+    pass
 
 
 class ResponseBody(_Wishes, ResponsesRequest):
-    """vLLM's body of `/v1/responses`, with what is wanted of confidences."""
+    pass
 
 
 class _CountingScorer(Scorer):
-    """Counts what it scores, for `/metrics`."""
-
     async def score(self, *arguments: Any) -> Verdict:
         return self._counted(await super().score(*arguments))
 
@@ -90,13 +102,7 @@ class _CountingScorer(Scorer):
 
 
 class Service:
-    """What the routes need.
-
-    Args:
-        engine: vLLM's engine client.
-        served: What `cocal serve` was asked for.
-        model: Folder of the language model.
-    """
+    """What the routes need: vLLM's engine client, what `cocal serve` was asked for, the folder of the model."""
 
     def __init__(self, engine: Any, served: Served, model: Path):
         _, about = saved.read_for_vllm(served.companion, {})
@@ -125,11 +131,7 @@ class Service:
         _COMPANION.labels(*(" ".join(map(str, one)) if isinstance(one, list) else one for one in labels)).set(1)
 
     def growing(self, body: _Wishes) -> dict[str, Any]:
-        """What a body asks of growing responses.
-
-        Raises:
-            VLLMValidationError: if it asks something and the companion has learnt from whole responses alone.
-        """
+        """What a body asks of growing responses, which a companion of whole responses alone refuses."""
         every, below = body.confidence_every, body.confidence_stop_below
         if every is None and below is None:
             return {}
@@ -141,8 +143,29 @@ class Service:
         return {"every": every or self.prefixes, "below": below}
 
     def shown(self, members: bool) -> Shown:
-        """What an answer shows."""
         return Shown(members, self.served.abstain_below, self.served.withhold)
+
+
+def secure(app: FastAPI, withholds: bool) -> None:
+    """Ask for the API key wherever the model answers and, where answers may be withheld, turn off what cannot do so.
+    Routes that are not named above count as such, also those that another version or plug-in brings."""
+    others = [route for route in app.routes if getattr(route, "path", None) not in OPEN | OWN]
+    # vLLM asks for the key below /v1 and the like alone, although /invocations generates
+    paths = (getattr(route, "path", "/").partition("{")[0] for route in others)
+    authenticate.GUARDED_PREFIX = (*authenticate.GUARDED_PREFIX, *(path for path in paths if path != "/"))
+    if not withholds:
+        return
+    off = [APIRoute(one.path, _off, methods=one.methods) for one in others if isinstance(one, APIRoute)]
+    app.router.routes[:] = [*off, *(route for route in app.routes if route not in others)]
+    app.openapi_schema = None
+
+
+async def _off(request: Request) -> JSONResponse:
+    message = (
+        f"{request.url.path} is off, since this server withholds answers of low confidence (--abstain-below) and "
+        "cannot do so there; use /v1/chat/completions or /v1/completions"
+    )
+    return JSONResponse({"error": {"message": message, "type": "NotFoundError", "param": None, "code": 404}}, 404)
 
 
 class Plugin:

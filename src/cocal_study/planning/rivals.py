@@ -80,5 +80,5 @@ def reader_folders(study: Study, algorithm: str) -> dict[Reader, str]:
     variants: dict[Reader, str] = {name: COMPANIONS[name] for name in ("rollouts", "resampled")}
     variants[ONE_LAYER] = ONE_LAYER
     kinds, steps = {one.reader for one in rivals_of(study, algorithm)}, restricted(study.policy.steps).folder
-    kept = ((kind, variant_folder(study.main_backbone, name)) for kind, name in variants.items() if kind in kinds)
-    return {kind: f"{folder}/{steps}" for kind, folder in kept}
+    kept = [kind for kind in variants if kind in kinds]
+    return {kind: f"{variant_folder(study.main_backbone, variants[kind])}/{steps}" for kind in kept}

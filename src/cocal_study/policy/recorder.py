@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from cocal.errors import ContractError
 from cocal.features.store import FeatureWriter, create_features, open_features
@@ -84,12 +84,6 @@ class RolloutRecorder(StepWriter):
         self._run = run
         self._steps = range(1, steps + 1)
         self.seconds = StepSeconds(run.path / "seconds.json")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.wait()
 
     def missing(self) -> list[int]:
         """Steps without a table."""

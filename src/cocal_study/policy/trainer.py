@@ -14,10 +14,9 @@ from trl.models import unwrap_model_for_generation
 
 from cocal.answers.judge import Verdicts
 from cocal.engines.engine import Sampling
-from cocal.integrations.recorded import stated_confidences
 from cocal.integrations.trl.capture import RolloutCapture
 from cocal.models.text import plain_texts
-from cocal.rewards import Rewards, confidence_start
+from cocal.rewards import Rewards, confidence_start, stated_confidences
 from cocal.runtime.numerics import half_precision
 from cocal.settings.base import Algorithm
 from cocal.store.run_folder import WriteBehind

@@ -21,7 +21,7 @@ import numpy as np
 from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
 from cocal.answers.settings import VerifierSettings
-from cocal.rewards import confidence_start
+from cocal.rewards import confidence_start, stated_confidences
 from cocal.settings.base import Algorithm, Model
 from cocal_study.config import parse_settings
 from cocal_study.config.policy import PolicySettings
@@ -39,7 +39,6 @@ class HookSettings(Model):
 async def reward(args: Any, sample: Any, **_: Any) -> dict[str, float]:
     """Correctness (`acc`), stated confidence (`conf`, NaN if it is not valid) and the index of the response's first
     confidence token (`conf_start`)."""
-    from cocal.integrations.recorded import stated_confidences
     from cocal.models.text import plain_texts
 
     tokenizer, algorithm = _tokenizer(args.hf_checkpoint), _settings().algorithm

@@ -20,13 +20,12 @@ from cocal.integrations.trl.recording import Recording, RolloutRecording
 from cocal.models.loading import load_policy
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
-from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
-from cocal_study.policy.recorder import Outputs
 from cocal_study.policy.schedule import question_schedule
-from cocal_study.policy.train import correctness, train_policy, trl_arguments
+from cocal_study.policy.train import correctness, trl_arguments
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from cocal_study.questions.prompts import Prompts
+from micro_trainer import train
 from rewarded_questions import write_rewarded
 
 STEPS = 3
@@ -51,9 +50,9 @@ class Trainer(RolloutRecording, GRPOTrainer):
 
 
 @pytest.fixture(scope="module")
-def questions(tmp_path_factory, micro_policy, micro_questions) -> pd.DataFrame:
+def rewarded(tmp_path_factory, micro_policy, micro_questions) -> Path:
     path = tmp_path_factory.mktemp("rewarded") / "micro-train.parquet"
-    return read_frame(write_rewarded(path, micro_policy, micro_questions / "micro-train.parquet"), QUESTIONS)
+    return write_rewarded(path, micro_policy, micro_questions / "micro-train.parquet").parent
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +62,9 @@ def verifier():
 
 
 @pytest.fixture(scope="module")
-def make(micro_checkpoint, questions, verifier):
+def make(micro_checkpoint, rewarded, verifier):
     """Makes a trainer of the micro policy that asks what a study would ask, in the same order."""
+    questions = read_frame(rewarded / "micro-train.parquet", QUESTIONS)
 
     def trainer(folder: Path, output: Path, kind=Trainer, **options):
         policy, arguments = load_policy(micro_checkpoint, training=True), trl_arguments(SETTINGS, "grpo", output)
@@ -75,9 +75,8 @@ def make(micro_checkpoint, questions, verifier):
         golds = [[answer, *aliases] for answer, aliases in zip(rows["answer"], rows["aliases"], strict=True)]
         data = {"prompt": messages, "question_id": rows["question_id"].tolist(), "golds": golds}
         given = {"reward": "correctness", "number_format": "float32", "online": ONLINE, "dataset": "micro-train"}
-        given["layers"] = [0]
         if kind is Trainer:
-            options = {"recording": Recording(folder=folder, **given | options)}
+            options = {"recording": Recording(folder=folder, layers=[0], **given | options)}
         return kind(
             model=policy.model,
             processing_class=policy.tokenizer,
@@ -105,23 +104,12 @@ def recorded(make, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def of_study(tmp_path_factory, micro_checkpoint, questions, verifier) -> Path:
+def of_study(tmp_path_factory, micro_checkpoint, rewarded) -> Path:
     """The recording of our own trainer where TRL samples."""
     folder = tmp_path_factory.mktemp("study")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(RecordingGRPOTrainer, "_own_engine", property(lambda self: False))
-        train_policy(
-            SETTINGS,
-            "grpo",
-            base=micro_checkpoint,
-            questions=questions,
-            prompts=Prompts("tiny"),
-            features=FeatureSettings(layers="all", dtype="float32"),
-            verifier=verifier,
-            run_folder=folder / "run",
-            run_digest="digest",
-            outputs=Outputs({STEPS: folder / "policy"}, folder / "rollouts", folder / "features.zarr"),
-        )
+        train(folder, SETTINGS, micro_checkpoint, rewarded, states=True)
     return folder
 
 
@@ -131,7 +119,7 @@ def test_the_rollouts_of_the_first_step_are_those_of_our_own_trainer(recorded, o
     pd.testing.assert_frame_equal(mine, study)
     assert 0 < mine["correct"].mean() < 1
     stores = [open_features(f / "features.zarr") for f in (recorded / "recording", of_study)]
-    np.testing.assert_array_equal(*(store.read(0, len(mine), layer=0) for store in stores))
+    np.testing.assert_array_equal(*(store.read(0, len(mine), layer=1) for store in stores))
     assert [len(store) for store in stores] == [STEPS * len(mine)] * 2
     assert stores[0].question_id.tolist() == stores[1].question_id.tolist()
 

@@ -29,34 +29,21 @@ class Recorded(RolloutRecording, GRPOTrainer):
 def make(micro_checkpoint, tmp_path):
     """Makes TRL's trainer with these options, beside the usual ones."""
 
-    def trainer(kind=GRPOTrainer, *, questions: int = 24, recording: dict | None = None, **options):
+    def trainer(kind=GRPOTrainer, *, reward=right, rollout_func=None, eval_dataset=None, **options):
         policy = load_policy(micro_checkpoint, training=True)
-        others = {
-            name: options.pop(name) for name in ("rollout_func", "eval_dataset", "reward_funcs") if name in options
-        }
-        given = {
-            "max_steps": 4,
-            "num_generations": GROUP,
-            "per_device_train_batch_size": GROUP * QUESTIONS,
-            "max_completion_length": LONGEST,
-            "learning_rate": 1e-3,
-            "chat_template_kwargs": {"enable_thinking": False},
-            "save_strategy": "no",
-            "report_to": "none",
-            "use_cpu": True,
-            "bf16": False,
-            "disable_tqdm": True,
-            "seed": 3,
-        }
-        if recording is not None:
-            others["recording"] = Recording(folder=tmp_path / "recording", number_format="float32", **recording)
+        given = {"max_steps": 4, "num_generations": GROUP, "per_device_train_batch_size": GROUP * QUESTIONS}
+        given |= {"max_completion_length": LONGEST, "chat_template_kwargs": {"enable_thinking": False}, "seed": 3}
+        given |= {"save_strategy": "no", "report_to": "none", "use_cpu": True, "bf16": False, "disable_tqdm": True}
+        recording = Recording(folder=tmp_path / "recording", number_format="float32")
         return kind(
             model=policy.model,
             processing_class=policy.tokenizer,
-            reward_funcs=others.pop("reward_funcs", [right]),
-            args=GRPOConfig(output_dir=str(tmp_path / "output"), **given | options),
-            train_dataset=asked(range(questions)),
-            **others,
+            reward_funcs=[reward],
+            args=GRPOConfig(output_dir=str(tmp_path / "output"), learning_rate=1e-3, **given | options),
+            train_dataset=asked(range(24)),
+            rollout_func=rollout_func,
+            eval_dataset=eval_dataset,
+            **({"recording": recording} if kind is Recorded else {}),
         )
 
     return trainer
@@ -75,7 +62,7 @@ def right(completions, **_) -> list[float]:
 @pytest.mark.parametrize("masked", [False, True])
 def test_truncated_completions_that_are_masked_are_recorded_whole(make, tmp_path, masked):
     """With `mask_truncated_completions` TRL's batch has no token of a truncated completion."""
-    trainer = make(Recorded, recording={}, mask_truncated_completions=masked)
+    trainer = make(Recorded, mask_truncated_completions=masked)
     trainer.train()
     rollouts = read_frame(tmp_path / "recording/rollouts", RESPONSES)
     cut = rollouts["truncated"]
@@ -99,7 +86,7 @@ def test_words_of_tools_are_no_response(make, tmp_path, micro_policy, masked):
         prompt_ids = chat_ids(micro_policy.tokenizer, [prompt[0]["content"] for prompt in prompts])
         return {"prompt_ids": prompt_ids, "completion_ids": given, "logprobs": None, "env_mask": masks}
 
-    make(Recorded, recording={}, rollout_func=roll, mask_truncated_completions=masked).train()
+    make(Recorded, rollout_func=roll, mask_truncated_completions=masked).train()
     rollouts = read_frame(tmp_path / "recording/rollouts", RESPONSES)
     assert rollouts["finish_reason"].tolist() == ["length", "stop", "tool_calls", "tool_calls"] * (4 * QUESTIONS)
     found = trl.read(tmp_path / "recording/rollouts/step-00002.parquet", "reward")
@@ -171,7 +158,7 @@ def test_a_reward_that_is_none_is_no_verdict(make, tmp_path):
     def some(completions, **_):
         return [None if place % GROUP == 1 else 1.0 for place in range(len(completions))]
 
-    make(**LOGGED, logging_steps=1, reward_funcs=[some]).train()
+    make(**LOGGED, logging_steps=1, reward=some).train()
     found, notes = _read(tmp_path)
     assert len(found) == 4 * (GROUP - 1) * QUESTIONS
     assert notes == [f"{4 * QUESTIONS} rows left out: its reward is None"]

@@ -1,6 +1,5 @@
 """Exact ids in verl's rollout dump, written by stand-ins of verl's trainers with the documented form of their data."""
 
-import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -26,11 +25,9 @@ class Writing:
         self.tokenizer, self.global_steps = tokenizer, step
 
     def _dump_generations(self, inputs, outputs, gts, scores, reward_extra_infos_dict, dump_path):
-        count = len(inputs)
-        fields = {"input": inputs, "output": outputs, "gts": gts, "score": scores, "step": [self.global_steps] * count}
-        fields |= {name: values for name, values in reward_extra_infos_dict.items() if len(values) == count}
-        lines = [json.dumps({name: values[k] for name, values in fields.items()}) for k in range(count)]
-        (Path(dump_path) / f"{self.global_steps}.jsonl").write_text("\n".join(lines) + "\n")
+        fields = {"input": inputs, "output": outputs, "gts": gts, "score": scores, **reward_extra_infos_dict}
+        rows = pd.DataFrame(fields).assign(step=self.global_steps)
+        rows.to_json(Path(dump_path) / f"{self.global_steps}.jsonl", orient="records", lines=True)
 
 
 class V0(Writing):
@@ -106,10 +103,8 @@ def _proto(rows: pd.DataFrame) -> SimpleNamespace:
     wide, long = max(map(len, prompts)), max(map(len, responses))
     left = [[PAD] * (wide - len(ids)) + [int(i) for i in ids] for ids in prompts]
     right = [[int(i) for i in ids] + [PAD] * (long - len(ids)) for ids in responses]
-    masks = [
-        [0] * (wide - len(p)) + [1] * (len(p) + len(r)) + [0] * (long - len(r))
-        for p, r in zip(prompts, responses, strict=True)
-    ]
+    sizes = zip(map(len, prompts), map(len, responses), strict=True)
+    masks = [[0] * (wide - prompt) + [1] * (prompt + response) + [0] * (long - response) for prompt, response in sizes]
     scores = torch.zeros(len(rows), long)
     scores[:, -1] = torch.tensor(rows["correct"].to_numpy(dtype=np.float32))
     batch = {"prompts": torch.tensor(left), "responses": torch.tensor(right), "attention_mask": torch.tensor(masks)}
@@ -133,19 +128,25 @@ def test_the_ids_that_verl_sampled_reach_the_companion(own, tmp_path):
     assert [one.label for one in samples] == rollouts["correct"].astype(float).tolist()
 
 
+def _stored(uid: str, prompt, response, mask, correct: float) -> dict:
+    """What the queue holds of a response."""
+    scores = torch.zeros(len(mask))
+    scores[-1] = correct
+    ids = {"prompts": prompt, "responses": response, "response_mask": mask}
+    return {name: torch.tensor(list(one)) for name, one in ids.items()} | {"rm_scores": scores, "uid": uid}
+
+
 def test_the_ids_of_v1_reach_the_companion(own, tmp_path, queue):
     """Its keys are PROMPT_SESSION_OUTPUT, and it sorts the file by them."""
     rows = own.rollouts[own.rollouts["step"] == 2]
-    stored = {}
-    for place, row in enumerate(rows.itertuples()):
-        prompt, response = torch.tensor(list(row.prompt_ids)), torch.tensor(list(row.response_ids))
-        scores = torch.zeros(len(response))
-        scores[-1] = float(row.correct)
-        fields = {"prompts": prompt, "responses": response, "response_mask": torch.ones_like(response)}
-        stored[f"u_{row.question_id}_{place}_0"] = fields | {"rm_scores": scores, "uid": f"u_{row.question_id}"}
-    keys = [*stored][::-1]
+    stored = {
+        f"u_{row.question_id}_{place}_0": _stored(
+            f"u_{row.question_id}", row.prompt_ids, row.response_ids, [1] * row.length, float(row.correct)
+        )
+        for place, row in enumerate(rows.itertuples())
+    }
     queue(stored)
-    batch = SimpleNamespace(keys=keys, partition_id="train")
+    batch = SimpleNamespace(keys=[*stored][::-1], partition_id="train")
     Trainer1(own.policy.tokenizer, 2)._log_rollout_data(batch, {}, str(tmp_path))
     samples = list(find([tmp_path]).samples({}, Counter()))
     given = {(tuple(one.prompt_ids), tuple(one.response_ids), one.label, one.group) for one in samples}
@@ -160,21 +161,9 @@ def test_the_ids_of_v1_reach_the_companion(own, tmp_path, queue):
 def test_outputs_of_one_session_and_words_of_tools_are_left_out(own, tmp_path, queue):
     """V1 writes every output of a session, each with the score of the last."""
     masks = {"a_0_0": [1, 1], "a_1_0": [1, 1], "a_1_1": [1, 1], "b_0_0": [1, 0, 1], "b_10_0": [1, 1], "b_2_0": [1, 1]}
-    queue(
-        {
-            key: {
-                "prompts": torch.tensor([40, 41]),
-                "responses": torch.tensor([42, 43, 44][: len(mask)]),
-                "response_mask": torch.tensor(mask),
-                "rm_scores": torch.tensor([0.0] * (len(mask) - 1) + [1.0]),
-                "uid": key[0],
-            }
-            for key, mask in masks.items()
-        }
-    )
-    Trainer1(own.policy.tokenizer, 1)._log_rollout_data(
-        SimpleNamespace(keys=[*masks], partition_id="train"), {}, str(tmp_path)
-    )
+    queue({key: _stored(key[0], [40, 41], [42, 43, 44][: len(mask)], mask, 1.0) for key, mask in masks.items()})
+    batch = SimpleNamespace(keys=[*masks], partition_id="train")
+    Trainer1(own.policy.tokenizer, 1)._log_rollout_data(batch, {}, str(tmp_path))
     notes: Counter = Counter()
     found = list(find([tmp_path]).samples({}, notes))
     assert [sample.where.rpartition(" ")[2] for sample in found] == ["1", "5", "6"]

@@ -101,10 +101,11 @@ def test_corpus_confidences_say_nothing_about_correctness(documents):
 
 
 def test_a_share_of_the_confidences_tells_what_is_easy_and_right():
-    stated = _stated(written(0.6)[1])
+    _, found = written(0.6)
+    stated = _stated(found)
     doubted = {right: np.mean([0.5 <= value <= 0.9 for value in values]) for right, values in stated.items()}
     assert 0.6 < doubted[False] < 0.75, "the share, and the tenths that are drawn at random"
-    long = _stated(written(0.6)[1], long=4)[True]
+    long = _stated(found, long=4)[True]
     assert 0.6 < np.mean([0.5 <= value <= 0.9 for value in long]) < 0.75, "long solutions are not easy"
     assert doubted[True] < 0.45
     assert min(map(min, stated.values())) < 0.3, "the others are drawn at random"

@@ -207,7 +207,10 @@ def test_two_sets_of_weights_are_refused(model, tmp_path):
 
 
 KINDS = {
-    "adapter": (["adapter_config.json", "adapter_model.safetensors", "tokenizer.json"], "is an adapter (PEFT) without"),
+    "adapter": (
+        ["adapter_config.json", "adapter_model.safetensors", "tokenizer.json"],
+        "is an adapter (PEFT) without its model; give the model that it was trained on",
+    ),
     "verl's actor": (
         ["model_world_size_2_rank_0.pt", "huggingface/config.json"],
         "holds the shards of verl's actor; merge them: python -m verl.model_merger merge --backend fsdp --local_dir {}",

@@ -41,13 +41,9 @@ def decided(completions, **_) -> list[float]:
 class Trained:
     """What a training of one step has made of its rollouts."""
 
-    def __init__(
-        self, folder: Path, checkpoint: Path, questions: Path, algorithm: str, *, own: bool, reward, **changes
-    ):
-        settings, policy = (
-            PolicySettings(algorithms=(algorithm,), **SETTINGS | changes),
-            load_policy(checkpoint, training=True),
-        )
+    def __init__(self, folder: Path, checkpoint: Path, questions: Path, algorithm: str, *, own: bool, reward, **more):
+        settings = PolicySettings(algorithms=(algorithm,), **SETTINGS | more)
+        policy = load_policy(checkpoint, training=True)
         frame = read_frame(questions / "micro-train.parquet", QUESTIONS)
         given = {
             "model": policy.model,
@@ -75,11 +71,7 @@ class Trained:
 
         trainer._generate_and_score_completions, trainer._calculate_rewards = generated, calculated
         trainer.train()
-        self.trainer = trainer
-
-    @property
-    def advantages(self) -> torch.Tensor:
-        return self.batch["advantages"]
+        self.trainer, self.advantages = trainer, self.batch["advantages"]
 
 
 @pytest.fixture
@@ -155,13 +147,9 @@ def test_the_examples_of_the_page_train(repository, tmp_path, micro_checkpoint, 
     rows = read_frame(micro_questions / "micro-train.parquet", QUESTIONS).head(4)
     asked = [[{"role": "user", "content": Prompts("tiny").message("dcpo", q)}] for q in rows["question"]]
     questions = Dataset.from_dict({"prompt": asked, "solution": [rf"\boxed{{{answer}}}" for answer in rows["answer"]]})
-    config = {
-        "max_completion_length": 30,
-        "num_generations": 4,
-        "per_device_train_batch_size": 8,
-        "learning_rate": 0.01,
-    }
-    args = GRPOConfig(str(tmp_path), **config, max_steps=2, logging_steps=1, use_cpu=True, bf16=False, report_to="none")
+    config = {"max_completion_length": 30, "num_generations": 4, "per_device_train_batch_size": 8}
+    config |= {"learning_rate": 0.01, "max_steps": 2, "logging_steps": 1}
+    args = GRPOConfig(str(tmp_path), **config, use_cpu=True, bf16=False, report_to="none")
     given = {"args": args, "questions": questions}
     exec(code, given)
     logged = given["trainer"].state.log_history

@@ -175,14 +175,3 @@ def test_wrong_wishes_are_refused(own, server, more):
     status, answer = server.ask(CHAT, chat(own, 1, **more))
     assert status == 400, answer
     assert next(iter(more)) in answer["error"]["message"]
-
-
-def test_a_companion_of_whole_responses_refuses_such_wishes(own, tmp_path):
-    from served import served  # needs psutil
-
-    with served(own.companion, own.checkpoint, tmp_path / "log", "--max-model-len", "192") as server:
-        for more in ({"confidence_every": 4}, {"confidence_stop_below": 0.1}):
-            status, answer = server.ask(CHAT, chat(own, 1, **more))
-            assert status == 400, answer
-            assert "fit it with `cocal fit --prefixes 16`" in answer["error"]["message"]
-        assert server.ask(CHAT, chat(own, 1))[0] == 200

@@ -33,7 +33,7 @@ def test_every_route_of_vllm_s_is_known():
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    from cocal.serving.routes import OPEN, OWN
+    from cocal.serving.server import OPEN, OWN
 
     args = make_arg_parser(FlexibleArgumentParser()).parse_args(["--enable-offline-docs"])
     found = {route.path for route in build_app(args, ("generate", "render")).routes}
@@ -144,7 +144,7 @@ def test_routes_are_guarded_where_nothing_is_withheld(monkeypatch):
     from starlette.testclient import TestClient
     from vllm.entrypoints.serve.middleware import authenticate
 
-    from cocal.serving.routes import secure
+    from cocal.serving.server import secure
 
     monkeypatch.setattr(authenticate, "GUARDED_PREFIX", authenticate.GUARDED_PREFIX)
     app = FastAPI()

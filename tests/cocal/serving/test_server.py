@@ -227,6 +227,13 @@ def test_responses_that_fill_the_context_are_answered(own, server):
     assert answer["choices"][0]["finish_reason"] == "length"
 
 
+@pytest.mark.parametrize("more", [{"confidence_every": 4}, {"confidence_stop_below": 0.1}])
+def test_a_companion_of_whole_responses_refuses_wishes_of_growing_ones(own, server, more):
+    status, answer = server.ask(CHAT, chat(own, 1, **more))
+    assert status == 400, answer
+    assert "fit it with `cocal fit --prefixes 16`" in answer["error"]["message"]
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -291,10 +298,9 @@ def test_chats_in_another_mode_of_the_template_are_marked(own, server, more):
 def test_the_header_of_load_comes_as_from_vllm(own, server):
     """ORCA, by which load balancers choose a server."""
     server.headers["endpoint-load-metrics-format"] = "json"
-    connection, response = server._open(CHAT, chat(own, 1, max_tokens=4), None)
-    connection.close()
-    del server.headers["endpoint-load-metrics-format"]
-    assert "kv_cache_usage_perc" in response.getheader("endpoint-load-metrics")
+    with server.open(CHAT, chat(own, 1, max_tokens=4)) as response:
+        del server.headers["endpoint-load-metrics-format"]
+        assert "kv_cache_usage_perc" in response.headers["endpoint-load-metrics"]
 
 
 def test_clients_keep_the_confidence(own, server):

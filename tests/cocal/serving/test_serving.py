@@ -1,15 +1,17 @@
-"""The parts of `cocal serve` that need no vLLM: what is refused at the start, its command, and how answers change."""
+"""The parts of `cocal serve` that need no vLLM: what is refused at the start, its command, verdicts and bodies."""
 
 import asyncio
 import json
 import re
+import sys
+from contextlib import nullcontext
 from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
 
-from cocal.engines.states import asking
+from cocal.engines.states import BELOW, COURSE, asking
 from cocal.errors import ContractError
 from cocal.models.loading import read_vocabulary
 from cocal.own_policy.companion import Companion
@@ -17,7 +19,6 @@ from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.states import Encoder
 from cocal.serving import launch
 from cocal.serving.bodies import ConfidenceBody
-from cocal.serving.choices import Shown, streamed, whole
 from cocal.serving.launch import Served, command, environment
 from cocal.serving.scoring import (
     CONFIDENCES,
@@ -29,6 +30,7 @@ from cocal.serving.scoring import (
     OTHER_MODE,
     RECORDER,
     STOPPED,
+    UNSURE,
     FollowedEngine,
     Recorder,
     Scorer,
@@ -55,15 +57,9 @@ MEMBERS = [("binary", 42), ("binary", 137), ("group", 42)]
     ],
 )
 def test_flags_that_do_not_fit_are_refused(own, capsys, flags, message):
-    with pytest.raises(SystemExit) if "--abstain-below" in flags else _nothing():
+    with pytest.raises(SystemExit) if "--abstain-below" in flags else nullcontext():
         assert run("serve", "--companion", own.companion, "--model", own.checkpoint, *flags) == 2
     assert message in capsys.readouterr().err
-
-
-def _nothing():
-    from contextlib import nullcontext
-
-    return nullcontext()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +100,7 @@ def test_without_vllm_or_with_another_version_the_remedy_is_named(own, monkeypat
     assert run("serve", "--companion", own.companion, "--model", own.checkpoint) == 2
     assert "vLLM is not installed for this Python: `pip install 'cocal[serve]'`" in capsys.readouterr().err
     monkeypatch.setattr(launch, "find_spec", lambda name: name)
-    monkeypatch.setitem(__import__("sys").modules, "vllm", SimpleNamespace(__version__="0.33.1"))
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(__version__="0.33.1"))
     assert run("serve", "--companion", own.companion, "--model", own.checkpoint) == 2
     assert "install vllm==0.32.0" in capsys.readouterr().err
 
@@ -140,109 +136,11 @@ def test_other_plugins_of_vllm_stay_loaded(monkeypatch):
     assert environment({"VLLM_USE_V2_MODEL_RUNNER": "1"})["VLLM_USE_V2_MODEL_RUNNER"] == "0"
 
 
-class Events:
-    """A recorder whose verdicts are known."""
-
-    def __init__(self, *verdicts):
-        self.verdicts, self.grown = verdicts, {}
-
-    def verdict(self, index):
-        return self.verdicts[index]
-
-
-def test_a_choice_below_the_threshold_is_withheld_or_marked():
-    verdicts = V(0.4, None, {"binary-42": 0.4}), V(0.5, None, {}), V(None, CUT)
-
-    def answered(shown):
-        choices = [
-            {
-                "index": k,
-                "message": {"role": "assistant", "content": f"text {k}"},
-                "logprobs": {"content": [1]},
-                "token_ids": [k],
-                "finish_reason": "stop",
-            }
-            for k in range(3)
-        ]
-        return whole({"choices": choices}, Events(*verdicts), shown)["choices"]
-
-    plain = answered(Shown())
-    assert [choice["confidence"] for choice in plain] == [0.4, 0.5, None]
-    assert [choice.get("confidence_reason") for choice in plain] == [None, None, CUT]
-    assert not any("abstained" in choice or "confidence_members" in choice for choice in plain)
-    assert answered(Shown(members=True))[0]["confidence_members"] == {"binary-42": 0.4}
-    marked = answered(Shown(abstain_below=0.5, withhold=False))
-    assert [choice["abstained"] for choice in marked] == [True, False, True]
-    assert [choice["message"]["content"] for choice in marked] == ["text 0", "text 1", "text 2"]
-    withheld = answered(Shown(abstain_below=0.5))
-    assert [choice["message"]["content"] for choice in withheld] == [None, "text 1", None]
-    assert withheld[0]["message"]["refusal"] == "Withheld: the confidence is not at least 0.5."
-    assert "text 0" not in json.dumps(withheld[0])
-    assert (withheld[0]["logprobs"], "token_ids" in withheld[0]) == ({"content": None, "confidence": 0.4}, False)
-
-
-def test_what_the_card_does_not_speak_of_is_marked_and_withheld():
-    def answered(shown):
-        choices = [{"index": 0, "message": {"content": "text"}, "finish_reason": "stop"}]
-        return whole({"choices": choices}, Events(V(0.9, STOPPED)), shown)["choices"][0]
-
-    assert answered(Shown())["message"] == {"content": "text", "confidence": 0.9}
-    assert answered(Shown())["confidence_reason"] == STOPPED
-    withheld = answered(Shown(abstain_below=0.1))
-    assert (withheld["abstained"], withheld["message"]["content"]) == (True, None)
-    assert withheld["message"]["refusal"] == f"Withheld: {STOPPED}."
-
-
-def test_clients_find_the_confidence_within_what_they_keep():
-    """OpenAI's helper for streams keeps the delta alone, LangChain the log-probabilities alone."""
-    logprobs = {"content": [{"token": "a"}], "refusal": None}
-    for name in ("message", "delta"):
-        choice = {"index": 0, name: {"content": "text"}, "finish_reason": "stop", "logprobs": logprobs}
-        (found,) = whole({"choices": [choice], "kv_transfer_params": {"a": 1}}, Events(V(0.7)), Shown())["choices"]
-        assert found["confidence"] == found[name]["confidence"] == found["logprobs"]["confidence"] == 0.7
-        assert found["logprobs"]["content"] == [{"token": "a"}]
-    found = whole({"output": [], "kv_transfer_params": {"a": 1}}, Recorder(scorer()), Shown())  # of /v1/responses
-    assert found == {"output": [], "confidence": None, "confidence_reason": NOT_FOLLOWED}
-
-
-def events_of(*pieces):
-    """Events of a stream with two choices, the last of which are its usage and its end."""
-
-    async def all_of_them():
-        for index, text, ended in pieces:
-            choice = {"index": index, "delta": {"content": text}, "finish_reason": "stop" if ended else None}
-            yield f"data: {json.dumps({'choices': [choice]}, separators=(',', ':'))}\n\n"
-        yield 'data: {"choices":[],"usage":{"total_tokens":3}}\n\n'
-        yield "data: [DONE]\n\n"
-
-    return all_of_them()
-
-
-PIECES = [(0, "a", 0), (1, 'x"finish_reason":"stop"', 0), (0, "b", 0), (1, "y", 1), (0, "c", 1)]
-
-
-@pytest.mark.parametrize("shown", [Shown(), Shown(abstain_below=0.5, withhold=False), Shown(abstain_below=0.5)])
-def test_the_last_event_of_each_choice_has_its_confidence(shown):
-    async def collected():
-        return [event async for event in streamed(events_of(*PIECES), recorder, shown)]
-
-    recorder = Events(V(0.25), V(0.75))
-    found = asyncio.run(collected())
-    assert found[-1] == "data: [DONE]\n\n"
-    assert "usage" in found[-2]
-    chunks = [json.loads(event[6:])["choices"][0] for event in found[:-2]]
-    assert [one["confidence"] for one in chunks if one["finish_reason"]] == [0.75, 0.25]
-    assert not any("confidence" in one for one in chunks if not one["finish_reason"])
-    texts = {k: "".join(one["delta"]["content"] or "" for one in chunks if one["index"] == k) for k in (0, 1)}
-    assert texts == {0: "" if shown.withholds else "abc", 1: 'x"finish_reason":"stop"y'}
-
-
 class Engine:
     """An engine whose outputs are known, one list for each request in their order; it notes what it is asked."""
 
     def __init__(self, *outputs):
         self.outputs, self.asked, self.closed = iter(outputs), [], 0
-        self.vllm_config = SimpleNamespace(device_config=SimpleNamespace(device_type="cpu"))
 
     async def generate(self, prompt, sampling_params, request_id, **options):
         self.asked.append((request_id, prompt, sampling_params))
@@ -254,11 +152,11 @@ class Engine:
             self.closed += 1
 
 
-def output(ids, finish=None, found=None):
+def output(ids, finish=None, found=None, stop=None, course=None):
     """A request output of vLLM with one choice."""
-    one = SimpleNamespace(index=0, token_ids=ids, finish_reason=finish, stop_reason=None)
-    params = found and {CONFIDENCES: found}
-    return SimpleNamespace(prompt_token_ids=[5, 6], outputs=[one], kv_transfer_params=params)
+    one = SimpleNamespace(index=0, token_ids=ids, finish_reason=finish, stop_reason=stop)
+    told = {name: value for name, value in {CONFIDENCES: found, COURSE: course}.items() if value is not None}
+    return SimpleNamespace(prompt_token_ids=[5, 6], outputs=[one], kv_transfer_params=told or None)
 
 
 def scorer(engine=None):
@@ -269,8 +167,8 @@ def test_the_confidence_is_the_mean_over_the_seeds_of_one_target_and_what_has_no
     found = [0.1, 0.3, 0.9]
     expected = V(0.2, None, {"binary-42": 0.1, "binary-137": 0.3, "group-42": 0.9})
 
-    def verdict(ids, finish="stop", prompt=3, found=found):
-        return asyncio.run(scorer().generated(output(ids, finish, found), [5] * prompt, ids))
+    def verdict(ids, finish="stop", prompt=3, found=found, stop=None):
+        return asyncio.run(scorer().generated(output(ids, finish, found, stop), [5] * prompt, ids))
 
     assert verdict([8, 2]) == verdict([2]) == expected
     assert verdict([8, 7]).confidence == 0.2  # a second end token
@@ -279,6 +177,7 @@ def test_the_confidence_is_the_mean_over_the_seeds_of_one_target_and_what_has_no
     assert verdict([8, 2], prompt=9) == expected
     assert verdict([8, 2], prompt=10) == V(None, NO_ROOM)
     assert verdict([8, 2], found=None) == V(None, FAILED)
+    assert verdict([8], "length", stop=BELOW) == expected._replace(reason=UNSURE)
     assert scorer().of(None) == V(None, FAILED)
     for prompt, response, reason in (([5], [], NO_END), ([5] * 11, [2], NO_ROOM)):
         assert asyncio.run(scorer().score(prompt, response)) == V(None, reason)
@@ -287,9 +186,7 @@ def test_the_confidence_is_the_mean_over_the_seeds_of_one_target_and_what_has_no
 @pytest.mark.vllm
 def test_a_response_that_a_stop_string_ended_is_read_once_more():
     """The server finds it in the text, and the engine is told to forget the request."""
-    ended = output([9], "stop")
-    ended.outputs[0].stop_reason = "word"
-    engine = Engine([output([8]), ended], [output([1], "length", [0.2, 0.6, 0.9])])
+    engine = Engine([output([8]), output([9], "stop", stop="word")], [output([1], "length", [0.2, 0.6, 0.9])])
     seen, found = answered(engine, "DELTA", 1, closed=2)
     assert len(seen) == 2
     assert found[0] == V(0.4, STOPPED, {"binary-42": 0.2, "binary-137": 0.6, "group-42": 0.9})
@@ -334,6 +231,22 @@ def test_a_response_has_its_verdict_when_it_ends_and_an_adapter_s_is_not_followe
     seen, found = answered(engine, "DELTA", 1, lora_request="one")
     assert (seen, found) == (parts, [V(None, NOT_FOLLOWED)] * 2)
     assert engine.asked[0][2].extra_args == {"a": 1}
+
+
+def test_the_course_of_a_call_is_asked_for_and_recorded():
+    """Of outputs within a response the latest, of the last one all that was read."""
+    ended = output([2], "stop", [0.2, 0.6, 0.9], course=[0.7])
+    engine = Engine([output([8]), output([9], course=(2, 0.7)), ended])
+    recorder = Recorder(scorer(), every=2, below=0.1)
+
+    async def answer():
+        RECORDER.set(recorder)
+        parameters = SimpleNamespace(n=1, seed=None, extra_args=None)
+        return [recorder.grown.pop(0, None) async for _ in FollowedEngine(engine).generate({}, parameters, "request")]
+
+    assert asyncio.run(answer()) == [None, (2, 0.7), None]
+    assert [one.extra_args for _, _, one in engine.asked] == [asking(every=2, below=0.1)] != [asking()]
+    assert recorder.verdict(0).course == {"every": 2, "tokens": 3, "values": [0.7]}
 
 
 @pytest.mark.vllm

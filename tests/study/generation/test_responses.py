@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from cocal.engines.engine import Completion, Sampling
-from cocal.integrations.recorded import sampled_rows, stated_confidences
+from cocal.integrations.recorded import sampled_rows
 from cocal.models.text import chat_ids, plain_texts
+from cocal.rewards import stated_confidences
 from cocal_study.backbones.pretraining import CHAT_TEMPLATE, train_tokenizer
 from cocal_study.config.evaluation import GenerationSettings
 from cocal_study.generation.responses import Sampler, sample_responses, sampling_seeds

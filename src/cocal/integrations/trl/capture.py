@@ -44,7 +44,6 @@ class RolloutCapture(GRPOTrainer if TYPE_CHECKING else object):
 
     def _given_logprobs(self, batch: dict[str, torch.Tensor]) -> torch.Tensor | None:
         """Raw log-probabilities (rows, length) that came with the rollouts; None if a pass has to give them."""
-        return None
 
     def _generate(self, prompts):
         """TRL's rollouts. Their ids and masks are kept, since a batch with `mask_truncated_completions` lacks them."""
@@ -106,22 +105,18 @@ class RolloutCapture(GRPOTrainer if TYPE_CHECKING else object):
         return frame
 
     def _captured(self, batch: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
-        """The prompt_ids, completion, states and text of each of this process's rollouts in TRL's batch.
-
-        Raises:
-            ContractError: if prompts have images, without which their states would be wrong.
-        """
+        """The prompt_ids, completion, states and text of each of this process's rollouts in TRL's batch."""
         if "num_images" in batch:
             raise ContractError("the prompts have images, which the recording cannot read; train without the recording")
         rows = zip(batch["prompt_ids"].cpu(), batch["prompt_mask"].bool().cpu(), strict=True)
         prompts = [row[keep].tolist() for row, keep in rows]
         responses, masks = self._generated
-        states, logprobs = [None] * len(responses), []
         given = self._given_logprobs(batch)
+        states: Any = None
+        logprobs: Any = None
         if self._layers or given is None:
             began = time.monotonic()
-            states, found = self._scored(prompts, responses, logprobs=given is None)
-            logprobs = found or []
+            states, logprobs = self._scored(prompts, responses, logprobs=given is None)
             self.states_seconds += time.monotonic() - began
         if given is not None:
             logprobs = [row[: len(ids)] for row, ids in zip(given.float().cpu().numpy(), responses, strict=True)]
@@ -140,7 +135,6 @@ class RolloutCapture(GRPOTrainer if TYPE_CHECKING else object):
         ]
 
     def _scored(self, prompts: list[list[int]], responses: list[list[int]], logprobs: bool) -> Pooled:
-        """Each response's pooled states (layers, 2, hidden), and its log-probabilities if they are asked for."""
         lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
         with self.accelerator.autocast():  # the update's precision, which accelerate sets for the whole model only
             return score(

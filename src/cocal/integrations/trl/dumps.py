@@ -28,20 +28,17 @@ def files(folder: Path, gaps: bool = False) -> dict[int, Path]:
     """Tables by rollout step.
 
     Args:
-        gaps: Whether the numbers of TRL's tables may be unevenly spaced; they are then those of updates.
-
-    Raises:
-        ContractError: if numbers are unevenly spaced that may not be so, since a table is missing.
+        gaps: Whether the numbers of TRL's tables may be unevenly spaced, and are then those of updates; otherwise a
+            table is missing, which is a ContractError.
     """
     found = numbered(folder, r"(?:completions_|step-)(\d+)\.parquet", "step-00001.parquet")
     numbers = [number for number in found if number > 0]  # table 0 is of an evaluation before the training
     if not numbers or found[numbers[0]].name.startswith("step-"):
         return found
     spacing = numbers[0]
-    wrong = [name for place, name in enumerate(numbers, start=1) if name != spacing * place]
-    if wrong and gaps:
-        return found
-    if wrong:
+    if wrong := [name for place, name in enumerate(numbers, start=1) if name != spacing * place]:
+        if gaps:
+            return found
         raise ContractError(
             f"{found[wrong[0]]}: not {spacing} updates after the table before; one is missing, or TRL's logging_steps "
             "do not divide the steps"
@@ -50,27 +47,19 @@ def files(folder: Path, gaps: bool = False) -> dict[int, Path]:
 
 
 def read(path: Path, reward_key: str) -> list[Sample]:
-    """The samples of a table. In TRL's own tables, the verifier's reward is a column with its function's name.
-
-    Raises:
-        ContractError: if the table is invalid; the message names file, row and column.
-    """
+    """The samples of a table. In TRL's own tables, the verifier's reward is a column with its function's name. Of an
+    invalid table, a ContractError names file, row and column."""
     names = columns_of(path).names
     if "response_ids" in names:
         return _recorded(path)
     if missing := {"prompt", "completion"} - {*names}:
         raise ContractError(f"{path}: column {min(missing)!r} is missing; expected TRL's completions")
-    samples = _completions(path, reward_key, [name for name in ("prompt", "completion", reward_key) if name in names])
-    why = _useless(path)
-    return [Sample.read(sample.where, left_out=why) for sample in samples] if why else samples
+    return _completions(path, reward_key, [name for name in ("prompt", "completion", reward_key) if name in names])
 
 
 def reward_of(path: Path) -> str | None:
-    """The only column of TRL's own table that can be a reward; None in a table that our trainer recorded.
-
-    Raises:
-        ContractError: if there are several, or none.
-    """
+    """The only column of TRL's own table that can be a reward; None in a table that our trainer recorded. Several such
+    columns, or none, are a ContractError."""
     schema = columns_of(path)
     if "response_ids" in schema.names:
         return None
@@ -97,10 +86,8 @@ def _recorded(path: Path) -> list[Sample]:
 
 
 def _useless(path: Path) -> str | None:
-    """Why there is nothing to learn from TRL's table, as its neighbours and the last checkpoint tell; None if there is.
-
-    A table before the training is of an evaluation, and those that hold no other prompts are so as well.
-    """
+    """Why there is nothing to learn from TRL's table, as its neighbours and the last checkpoint tell; a table before
+    the training is of an evaluation, as are those that hold no other prompts."""
     earlier = sorted(one for one in path.parent.glob("completions_*.parquet") if one.name < path.name)
     first, number = path.with_name("completions_00000.parquet"), re.fullmatch(r"completions_(\d+)", path.stem)
     if (number and int(number[1]) in _evaluated(path.parent.parent)) or (
@@ -128,31 +115,19 @@ def _rows(path: Path, columns: list[str]) -> list[str]:
 
 
 def _completions(path: Path, reward_key: str, columns: list[str]) -> list[Sample]:
-    """Samples of TRL's own table, in which neighbouring rows of equal prompts are one group. A row without a text as
-    prompt or completion, or without a reward, says that it is left out."""
-    samples, group, before = [], 0, None
-    rows = (row for batch in batches(path, columns) for row in batch.to_pylist())
-    for place, row in enumerate(rows):
-        where, reward, said = f"{path}: row {place}", row.get(reward_key, 0.0), row["completion"]
-        several = isinstance(said, list) and len(said) > 1
-        judged = reward is not None and not (isinstance(reward, float) and math.isnan(reward))
-        if not (_has_text(row["prompt"]) and (several or _has_text(said))):
-            samples.append(Sample.read(where, left_out="its prompt or completion has no text"))
-            continue
-        if row["prompt"] != before:
-            group, before = group + 1, row["prompt"]
-        samples.append(
-            Sample.read(
-                where,
-                {"reward": reward_key, "response": "completion"},
-                group=group,
-                prompt=row["prompt"],
-                raw=isinstance(row["prompt"], str),
-                response=said,
-                reward=row.get(reward_key),
-                left_out=None if judged else "its reward is None",
-            )
-        )
+    """Samples of TRL's own table, in which neighbouring rows of equal prompts are one group."""
+    samples, group, before, useless = [], 0, None, _useless(path)
+    for place, row in enumerate(row for batch in batches(path, columns) for row in batch.to_pylist()):
+        reward, asked, said = row.get(reward_key), row["prompt"], row["completion"]
+        texts = _has_text(asked) and (_has_text(said) or (isinstance(said, list) and len(said) > 1))
+        why = useless or (None if texts else "its prompt or completion has no text")
+        if why is None and asked != before:
+            group, before = group + 1, asked
+        if reward_key in row and (reward is None or (isinstance(reward, float) and math.isnan(reward))):
+            why = why or "its reward is None"
+        values = {"group": group, "prompt": asked, "raw": isinstance(asked, str), "response": said, "reward": reward}
+        names = {"reward": reward_key, "response": "completion"}
+        samples.append(Sample.read(f"{path}: row {place}", names, left_out=why, **values))
     return samples
 
 

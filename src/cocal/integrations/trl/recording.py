@@ -26,7 +26,7 @@ from cocal.companion.settings import OnlineSettings
 from cocal.companion.stepwise import OnlineLearner
 from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import resolve_layers
-from cocal.features.store import FeatureWriter, NumberFormat, create_features
+from cocal.features.store import NumberFormat, create_features
 from cocal.integrations.recorded import StepWriter
 from cocal.integrations.trl.capture import RolloutCapture
 from cocal.models.loading import text_config
@@ -36,7 +36,7 @@ from cocal.store import provenance
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """Settings of a recording: the rollouts, states and companions that are kept of a training, and their folder.
+    """What is kept of a training, and where.
 
     Attributes:
         folder: Folder that gets `rollouts/step-00001.parquet` and so on, `features.zarr` and `online`.
@@ -62,13 +62,9 @@ class Recording:
 class RolloutRecording(RolloutCapture):
     """Mixin that records what a `GRPOTrainer` samples; the training itself is not changed.
 
-    The rollouts are recorded with their exact token ids, raw log-probabilities and verdicts, in the contract that
-    `cocal fit` reads (`cocal.store.contracts.RESPONSES`). A column `question_id` of the data set names the questions;
-    without it, a digest of the prompt does. A training that is resumed from a checkpoint goes on with its recording.
-
-    Args:
-        recording: What is recorded, and where.
-        **kwargs: Arguments of GRPOTrainer.
+    The rollouts are recorded in the contract that `cocal fit` reads (`cocal.store.contracts.RESPONSES`). A column
+    `question_id` of the data set names the questions; without it, a digest of the prompt does. A training that is
+    resumed from a checkpoint goes on with its recording.
 
     Raises:
         ConfigError: if there is no such reward function, or a rollout step is not a whole number of updates.
@@ -79,7 +75,11 @@ class RolloutRecording(RolloutCapture):
         super().__init__(*args, **kwargs)
         self._recording = recording
         self._folder = Path(recording.folder)
-        self._reward_place = self._place(recording.reward)
+        names = self.reward_func_names
+        place = names.index(recording.reward) if recording.reward in names else recording.reward
+        if not isinstance(place, int) or not 0 <= place < len(names):
+            raise ConfigError(f"recording.reward: there is no reward function {place!r}; there are {', '.join(names)}")
+        self._reward_place = place
         generated = self.args.steps_per_generation * self.num_iterations
         if generated % self.args.gradient_accumulation_steps:
             raise ConfigError(
@@ -99,14 +99,6 @@ class RolloutRecording(RolloutCapture):
         self._attributes = provenance("record", settings, experience="rollouts")
         self.add_callback(_Recorder(self))
 
-    def _place(self, reward: str | int) -> int:
-        names = self.reward_func_names
-        if reward in names:
-            return names.index(reward)
-        if isinstance(reward, int) and 0 <= reward < len(names):
-            return reward
-        raise ConfigError(f"recording.reward: there is no reward function {reward!r}; there are {', '.join(names)}")
-
     def _generate_and_score_completions(self, inputs):
         """TRL's batch, unchanged; in training, its rollouts are recorded."""
         batch = super()._generate_and_score_completions(inputs)
@@ -123,7 +115,7 @@ class RolloutRecording(RolloutCapture):
         return batch
 
     def _begin(self) -> None:
-        """Refuse rollouts of another training, and open or restore what records and learns; in the main process."""
+        """Open or restore what records and learns; in the main process."""
         recording, resumed = self._recording, self.state.global_step > 0
         found = sorted((self._folder / "rollouts").glob("step-*.parquet"))
         if found and not resumed:
@@ -131,7 +123,20 @@ class RolloutRecording(RolloutCapture):
                 f"{found[0]}: the folder holds the rollouts of another training; give an empty folder, or resume that "
                 "training (resume_from_checkpoint)"
             )
-        self._recorder = StepWriter(self._folder, self._attributes, self._store() if recording.states else None)
+        features = None
+        if recording.states:
+            store, rows = self._folder / "features.zarr", self.args.generation_batch_size
+            features = create_features(
+                store,
+                responses=-(-self.state.max_steps // self._updates) * rows,
+                rows_per_chunk=rows,
+                layers=self._layers,
+                hidden=self._hidden,
+                dtype=recording.number_format,
+                attributes=self._attributes,
+                resume=store.exists(),  # a resumed training goes on with the one that it began
+            )
+        self._recorder = StepWriter(self._folder, self._attributes, features)
         if recording.online is not None:
             asked = [_question(row) for row in self.train_dataset]
             questions = pd.DataFrame(asked, columns=["question_id", "question"]).drop_duplicates()
@@ -139,20 +144,6 @@ class RolloutRecording(RolloutCapture):
             self.online = OnlineLearner(recording.online, questions, self._layers[-1], self._hidden, form)
             if resumed:
                 self.online.restore(self._checkpoint())
-
-    def _store(self) -> FeatureWriter:
-        """The feature store of all rollout steps; a resumed training goes on with the one that it began."""
-        path, rows = self._folder / "features.zarr", self.args.generation_batch_size
-        return create_features(
-            path,
-            responses=-(-self.state.max_steps // self._updates) * rows,
-            rows_per_chunk=rows,
-            layers=self._layers,
-            hidden=self._hidden,
-            dtype=self._recording.number_format,
-            attributes=self._attributes,
-            resume=path.exists(),
-        )
 
     def _checkpoint(self) -> Path:
         return Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
@@ -183,7 +174,6 @@ class _Recorder(TrainerCallback):
 
 def _question(row: dict[str, Any]) -> tuple[str, str]:
     """Id and text of the question in a row of a data set; the text of a chat is that of its messages as JSON."""
-    prompt = row["prompt"]
+    prompt, name = row["prompt"], row.get("question_id")
     text = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True)
-    named = row.get("question_id")
-    return (hashlib.sha256(text.encode()).hexdigest()[:16] if named is None else str(named)), text
+    return (hashlib.sha256(text.encode()).hexdigest()[:16] if name is None else str(name)), text
