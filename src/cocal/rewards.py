@@ -88,8 +88,11 @@ def token_advantages(task: ArrayLike, calibration: ArrayLike, starts: Sequence[i
 def confidence_start(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int:
     """Index of the first token that holds a part of the confidence statement; len(ids) if there is none.
 
-    A token that spans the line break before the statement and its first letters belongs to the confidence, as does the
-    end-of-sequence token. `decode` gives the text of ids, without special tokens and with spaces untouched.
+    A token that spans the line break before the statement and its first letters belongs to the confidence.
+
+    Args:
+        ids: Response tokens; the end-of-sequence token counts as part of the confidence.
+        decode: Function that returns the text of token ids, without special tokens and with spaces untouched.
     """
     span = confidence_span(decode(ids))
     return len(ids) if span is None else token_of(ids, decode, span[0])

@@ -41,8 +41,14 @@ class Reading(NamedTuple):
 
 
 def implementation(checkpoint: Path) -> Literal["vllm", "transformers"]:
-    """The implementation of a model that gives vLLM states (its `model_impl`): vLLM's own, or that of transformers; if
-    neither does, a ContractError. No weights are loaded."""
+    """The implementation of a model that gives vLLM states (its `model_impl`): vLLM's own, or that of transformers.
+
+    Args:
+        checkpoint: Folder of the model, of which no weights are loaded.
+
+    Raises:
+        ContractError: if neither does.
+    """
     import transformers
     from vllm import ModelRegistry
     from vllm.model_executor.models.interfaces import supports_eagle3

@@ -68,8 +68,12 @@ class Computed(NamedTuple):
 
 
 class Sums:
-    """The sum and the last of the states of each response so far, in places that are used again; with `prompts`, the
-    state of the prompt's last token, too."""
+    """The sum and the last of the states of each response so far, in places that are used again.
+
+    Args:
+        device: Where they are kept.
+        prompts: Whether the state of the prompt's last token is kept, too.
+    """
 
     def __init__(self, device: torch.device, prompts: bool):
         self._device, self._names = device, ("last", "mean", *(["prompt"] if prompts else []))

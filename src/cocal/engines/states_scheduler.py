@@ -20,7 +20,12 @@ PATIENCE = 16
 
 
 class Ended(NamedTuple):
-    """How a response ended, whose states are still to be read: vLLM's status, `stop_reason` and number of tokens."""
+    """How a response ended, whose states are still to be read.
+
+    Attributes:
+        status, reason: vLLM's status and `stop_reason` of the request.
+        tokens: Number of tokens of prompt and response.
+    """
 
     status: RequestStatus
     reason: int | str | None

@@ -40,7 +40,10 @@ def open_vllm(
     settings: VllmSettings, checkpoint: Path, policy: Policy | None = None, reading: Reading | None = None
 ) -> Iterator["VllmEngine"]:
     """Load a checkpoint, whose memory is freed when the context ends; `policy` is not used. A process can have one such
-    engine at a time, which keeps the states that `reading` names.
+    engine at a time.
+
+    Args:
+        reading: The states that the engine keeps for every token, beside its keys and values.
 
     Raises:
         ContractError: if the checkpoint is not complete.
@@ -62,6 +65,10 @@ class VllmEngine:
     In vLLM a seed chooses the same noise stream for every prompt, so each response is a request with its own seed.
     Repeating the same requests gives the same responses. Depending on vLLM's kernels, the batch may change the last
     digits of the logits and so, at times, a token (setting `batch_invariant`).
+
+    Args:
+        llm: vLLM's `LLM` with the checkpoint.
+        reading: The states that it keeps.
     """
 
     def __init__(self, llm: Any, ends: Iterable[int], reading: Reading | None = None):

@@ -297,7 +297,12 @@ class Sample(BaseModel):
 
     @classmethod
     def read(cls, where: str, names: Mapping[str, str] | None = None, **values: Any) -> "Sample":
-        """The sample with these values by its names; `names` has those of the file where they differ.
+        """The sample with these values; None and what is missing count alike.
+
+        Args:
+            where: File and row.
+            names: Names of the fields in the file, by those of the sample where they differ.
+            values: The row's values by the names of the sample.
 
         Raises:
             ContractError: if a value has the wrong form; the message names file, row, field and remedy.

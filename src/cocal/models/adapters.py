@@ -24,8 +24,16 @@ def adapter_files(adapter: Path) -> list[Path]:
 
 
 def check_base(adapter: Path, name: str, folder: Path) -> None:
-    """Refuse an adapter whose settings are not readable, or name another model than that of this name (a folder, or a
-    name on the Hub) and of this folder: a ContractError. Warn where it cannot be known."""
+    """Refuse an adapter of another model, and warn where it cannot be known.
+
+    Args:
+        adapter: Folder of the adapter.
+        name: Name of the model as it was given: a folder, or a name on the Hub.
+        folder: Folder of the model's files.
+
+    Raises:
+        ContractError: if the adapter's settings are not readable, or name another model.
+    """
     settings, weights = adapter_files(adapter)
     try:
         base = json.loads(settings.read_text(encoding="utf-8")).get("base_model_name_or_path") or name

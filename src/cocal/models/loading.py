@@ -287,7 +287,14 @@ class Vocabulary(NamedTuple):
 
 
 def read_vocabulary(path: str | Path, plain: bool = False) -> Vocabulary:
-    """What of a checkpoint needs no weights; see `load_tokenizer`."""
+    """Tokenizer, vocabulary and end tokens of a checkpoint; no weights are read.
+
+    Args:
+        plain: If true, a tokenizer without a chat template will do.
+
+    Raises:
+        ContractError: if the folder lacks files.
+    """
     tokenizer, config = load_tokenizer(path, plain), read_config(path)
     ends, text = end_tokens(tokenizer, generation_settings(path), config), text_config(config)
     return Vocabulary(tokenizer, text.vocab_size, ends, getattr(text, "max_position_embeddings", None))

@@ -31,7 +31,17 @@ _TALKED = (("system", _LONG), ("user", _QUESTION)), ((("user", _LONG), ("assista
 
 
 def check_tokens(where: str, prompt: np.ndarray, response: np.ndarray, vocabulary: int) -> None:
-    """Refuse token ids, int (n,), that a model with so many rows of its embedding does not know: a ContractError."""
+    """Refuse token ids that a model does not know.
+
+    Args:
+        where: Place of the prompt and the response, for the message.
+        prompt: Token ids, int (n,).
+        response: Token ids, int (m,).
+        vocabulary: Number of rows of the model's embedding.
+
+    Raises:
+        ContractError: if an id is below 0 or not below `vocabulary`.
+    """
     for name, ids in (("prompt", prompt), ("response", response)):
         outside = np.flatnonzero((ids < 0) | (ids >= vocabulary))
         if outside.size:

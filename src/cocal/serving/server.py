@@ -102,7 +102,13 @@ class _CountingScorer(Scorer):
 
 
 class Service:
-    """What the routes need: vLLM's engine client, what `cocal serve` was asked for, the folder of the model."""
+    """What the routes need.
+
+    Args:
+        engine: vLLM's engine client.
+        served: What `cocal serve` was asked for.
+        model: Folder of the language model.
+    """
 
     def __init__(self, engine: Any, served: Served, model: Path):
         _, about = saved.read_for_vllm(served.companion, {})

@@ -62,9 +62,13 @@ class Recording:
 class RolloutRecording(RolloutCapture):
     """Mixin that records what a `GRPOTrainer` samples; the training itself is not changed.
 
-    The rollouts are recorded in the contract that `cocal fit` reads (`cocal.store.contracts.RESPONSES`). A column
-    `question_id` of the data set names the questions; without it, a digest of the prompt does. A training that is
-    resumed from a checkpoint goes on with its recording.
+    The rollouts are recorded with their exact token ids, raw log-probabilities and verdicts, in the contract that
+    `cocal fit` reads (`cocal.store.contracts.RESPONSES`). A column `question_id` of the data set names the questions;
+    without it, a digest of the prompt does. A training that is resumed from a checkpoint goes on with its recording.
+
+    Args:
+        recording: What is recorded, and where.
+        **kwargs: Arguments of GRPOTrainer.
 
     Raises:
         ConfigError: if there is no such reward function, or a rollout step is not a whole number of updates.
