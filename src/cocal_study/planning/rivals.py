@@ -10,7 +10,7 @@ from cocal_study.config.method import Reader, Rival
 from cocal_study.config.methods import METHODS, declared_rivals
 from cocal_study.config.study import Study
 from cocal_study.planning.plan import available_methods, restricted, trainer_of
-from cocal_study.planning.results import COMPANIONS, variant_folder
+from cocal_study.planning.results import companion_folder, variant_folder
 
 ONE_LAYER: Reader = "one-layer"
 """Name of the companions of one hidden layer, as a reader and as a variant."""
@@ -77,8 +77,9 @@ def calibrated(study: Study) -> dict[str, list[str]]:
 def reader_folders(study: Study, algorithm: str) -> dict[Reader, str]:
     """Folders of the companions of all steps that score rivals on the policy of an algorithm, by their kind; none where
     no rival reads states."""
-    variants: dict[Reader, str] = {name: COMPANIONS[name] for name in ("rollouts", "resampled")}
-    variants[ONE_LAYER] = ONE_LAYER
-    kinds, steps = {one.reader for one in rivals_of(study, algorithm)}, restricted(study.policy.steps).folder
-    kept = [kind for kind in variants if kind in kinds]
-    return {kind: f"{variant_folder(study.main_backbone, variants[kind])}/{steps}" for kind in kept}
+    backbone, steps = study.main_backbone, restricted(study.policy.steps).folder
+    folders: dict[Reader, str]
+    folders = {name: companion_folder(backbone, name) for name in ("rollouts", "resampled")}
+    folders[ONE_LAYER] = variant_folder(backbone, ONE_LAYER)
+    kinds = {one.reader for one in rivals_of(study, algorithm)}
+    return {kind: f"{folder}/{steps}" for kind, folder in folders.items() if kind in kinds}
