@@ -236,15 +236,19 @@ def _of_replicates(claim: Claim, score: str, replicates: pd.DataFrame | None, le
 
 
 def joined(replicates: pd.DataFrame | None, central: pd.DataFrame | None) -> pd.DataFrame | None:
-    """What replicates of the central comparison have gathered of the claims that all of them could assess, and what
-    replicates of the whole study have gathered of the others."""
+    """What replicates have gathered: of the claims that all those of the central comparison could assess, what these
+    found and, for numbers that they lack, what replicates of the whole study did, since a number means the same
+    policies in both; of the other claims, what replicates of the whole study found."""
     if central is None or replicates is None:
         return replicates if central is None else central
     margins = central[(central["source"] == STUDY) & (central["case"] > 0)]
     silent = margins["claim"][np.isnan(_numbers(margins)).any(axis=1)]
     claims = set(margins["claim"]) - set(silent)
-    kept = replicates[~replicates["claim"].isin(claims)]
-    return pd.concat([kept, central[central["claim"].isin(claims)]], ignore_index=True)
+    judged = replicates["claim"].isin(claims)
+    others = [name for name in replicates if name not in central]
+    whole = replicates.loc[judged, [*_PLACE, *others]]
+    found = central[central["claim"].isin(claims)].merge(whole, "left", on=_PLACE)
+    return pd.concat([replicates[~judged], found], ignore_index=True)
 
 
 def _gathered(claim: Claim, score: str, replicates: pd.DataFrame) -> pd.DataFrame:

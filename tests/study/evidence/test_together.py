@@ -85,18 +85,21 @@ def test_a_confidence_is_at_chance_if_it_is_in_half_of_the_replicates():
         assert row["reason"] == f"constant or at chance: {shown}" * bool(shown)
 
 
-def test_claims_of_the_central_comparison_are_judged_by_its_own_replicates():
-    """Where all of them could assess a claim; the numbers of the others are not mixed with theirs."""
+def test_claims_of_the_central_comparison_are_judged_by_its_own_replicates_and_by_further_ones_of_the_whole():
+    """Where all of them could assess a claim. A number means the same policies in both, and counts once."""
     first, second, values = "group-conservative", "coupled-trail-in-accuracy", (0.04, 0.05, 0.05, 0.06)
     whole = gathered([(name, 1, "a", values, (HOLDS,) * 4) for name in (first, second)])
     against = (first, 1, "a", (-0.04, -0.05, -0.05, -0.06), (FAILS,) * 4)
     central = gathered([against, (second, 1, "a", (np.nan, *values[1:]), ("",) * 4)])
-    central = central.rename(columns=lambda name: re.sub(r"_([1-4])$", r"_1\1", name))
+    central = central.rename(columns=lambda name: re.sub(r"_([2-4])$", r"_1\1", name))
     central["replicate_15"], central["verdict_15"] = -0.05, FAILS
-    found = of_claims(judge_all([BY_ID[first], BY_ID[second]], READER, READER, joined(whole, central)))
+    every = joined(whole, central)
+    found = of_claims(judge_all([BY_ID[first], BY_ID[second]], READER, READER, every))
     found = found[found["source"] == REPLICATES].set_index("claim")
-    assert found["verdict"].to_dict() == {first: FAILS, second: HOLDS}
-    assert found["replicates"].to_dict() == {first: 5, second: 4}
+    assert found["replicates"].to_dict() == {first: 8, second: 4}, "1 to 4 and 12 to 15"
+    row = every[(every["claim"] == first) & (every["source"] == STUDY)].squeeze()
+    assert row[["replicate_1", "replicate_2"]].tolist() == [-0.04, 0.05], "1 is that of the central comparison"
+    assert found["verdict"].to_dict() == {first: OPEN, second: HOLDS}
     assert joined(whole, None) is whole
     assert joined(None, central) is central
 
