@@ -214,7 +214,7 @@ class ReportSettings(Model):
     not there, replicates have no say."""
     central: str | None = None
     """Folder of what `cocal spread` has gathered of replicates of the central comparison alone (`make central`), which
-    judge the claims that they could assess in the place of those in `replicates`."""
+    judge the claims that they could assess, with those in `replicates` whose numbers they lack."""
     language_model: str | None = None
     """Folder of what was gathered of a study of a pre-trained language model, such as the laptop study, whose verdicts
     tables/claims shows beside this study's; without it, or if it is not there, they are left out."""
