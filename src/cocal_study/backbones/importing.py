@@ -122,7 +122,8 @@ def _settings(folder: Path, name: str) -> dict[str, Any]:
     try:
         content = json.loads((folder / name).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise ContractError(f"{folder}: {name} is missing") from None
+        reason = f"{name} is missing" if folder.is_dir() else "no such checkpoint folder"
+        raise ContractError(f"{folder}: {reason}") from None
     except ValueError as error:
         raise ContractError(f"{folder / name}: the file is not JSON ({error})") from None
     if not isinstance(content, dict):

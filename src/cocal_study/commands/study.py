@@ -80,7 +80,7 @@ def run_replicate(options: argparse.Namespace) -> None:
     """Write the study."""
     study = load_study(options.study)
     if options.keys is not None:
-        content = merged(read_yaml(options.study), read_yaml(options.keys))
+        content = merged(read_yaml(options.study), read_yaml(options.keys), removing=True)
         study = validate(Study, content, f"{options.study} with {options.keys}")
     write_study(replicate(study, options.number), options.output)
 

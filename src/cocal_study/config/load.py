@@ -17,7 +17,7 @@ _SINGLE_KEYS = "--config 'companion={passes: 10}'"
 
 
 def load_study(path: str | Path, overrides: Mapping[str, Any] | None = None) -> "Study":
-    """The study in a YAML file, with `overrides` merged into it key by key; None removes a key.
+    """The study in a YAML file, with `overrides` merged into it key by key.
 
     Raises:
         ConfigError: if the file or the merged result is not a valid study.

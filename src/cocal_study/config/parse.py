@@ -47,14 +47,15 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     return content
 
 
-def merged(content: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    """The content with other values of some keys, in mappings key by key; a key with the value None is removed."""
+def merged(content: Mapping[str, Any], keys: Mapping[str, Any], *, removing: bool = False) -> dict[str, Any]:
+    """The content with other values of some keys, in mappings key by key. With `removing`, a key with the value None is
+    removed."""
     found = dict(content)
     for key, value in keys.items():
-        if value is None:
+        if removing and value is None:
             found.pop(key, None)
         elif isinstance(value, Mapping) and isinstance(found.get(key), Mapping):
-            found[key] = merged(found[key], value)
+            found[key] = merged(found[key], value, removing=removing)
         else:
             found[key] = value
     return found

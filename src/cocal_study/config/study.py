@@ -118,11 +118,12 @@ class Study(Model):
     def _references(self) -> "Study":
         if not self.backbones:
             raise ValueError("backbones is empty")
-        roles = {"training": ("policy", "dataset"), "evaluation": ("reports", "reliability_dataset")}
-        for role, (part, key) in roles.items():
-            name = getattr(getattr(self, part), key)
+        for key, name, role in (
+            ("policy.dataset", self.policy.dataset, "training"),
+            ("reports.reliability_dataset", self.reports.reliability_dataset, "evaluation"),
+        ):
             if name not in self.datasets or self.datasets[name].role != role:
-                raise ValueError(f"{part}.{key} = {name!r} is not a dataset with role: {role}")
+                raise ValueError(f"{key} = {name!r} is not a dataset with role: {role}")
         if (domain := self.datasets[self.policy.dataset].domain) != "mathematics":
             raise ValueError(f"policy.dataset = {self.policy.dataset!r} is {domain}: only mathematics has rewards")
         if self.reports.reliability_seed not in self.companion.seeds:

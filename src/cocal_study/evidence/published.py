@@ -40,7 +40,7 @@ class Printed(NamedTuple):
     value: float
     """The number, in percent for accuracies; NaN if the text is not a single number."""
     backbone: str = ""
-    """Backbone in a table of accuracy and confidence quality; "", as what follows, in others."""
+    """Backbone in a table of accuracy and confidence quality. In others this and what follows are "", and step -1."""
     step: int = -1
     dataset: str = ""
     method: str = ""
@@ -68,20 +68,30 @@ class _Tables(Model):
     tables: dict[str, PublishedTable]
 
 
+class Place(Model):
+    """A cell of a table."""
+
+    table: str
+    row: str
+    column: str
+
+
 class TextNumber(Model):
     """A number of the running text as printed, and the cell that holds it or the two cells whose difference it is."""
 
     text: str
     meaning: str
-    cell: dict[str, str] | None = None
-    difference: tuple[dict[str, str], dict[str, str]] | None = None
+    cell: Place | None = None
+    difference: tuple[Place, Place] | None = None
 
 
 class Sentence(Model):
-    """A sentence, or a part of one, that states numbers, as the source of a section, subsection or paragraph has it."""
+    """A sentence, or a part of one, that states numbers."""
 
     section: str
+    """Title of its section, subsection or paragraph."""
     sentence: str
+    """Its text as the paper's source writes it."""
     numbers: Annotated[tuple[TextNumber, ...], Field(min_length=1)]
 
 

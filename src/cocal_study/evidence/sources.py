@@ -71,9 +71,10 @@ class PublishedSource(Reader):
         if case.comparison != MAIN or (at and states not in _STATES) or metric not in METRICS:
             raise NotAssessableError("the paper shows these numbers in a figure or in this sentence alone")
         if at or method == "cocal-pre-generation":
-            table, row, columns = "pre_generation", "Pre-generation", _DOMAINS.get(case.dataset)
             if at:
                 table, row, columns = "token_aggregation", _STATES[states], _BACKBONES[case.backbone]
+            else:
+                table, row, columns = "pre_generation", "Pre-generation", _DOMAINS[case.dataset]
             title = {"ece": "ECE", "auroc": "AUROC"}[metric]
             return Estimate(self._published.cell(table, row, f"{columns}: {title}")[0])
         key = (PAPER_BACKBONES[case.backbone], case.step, case.dataset, method, metric)

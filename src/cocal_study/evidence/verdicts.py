@@ -245,10 +245,17 @@ def joined(replicates: pd.DataFrame | None, central: pd.DataFrame | None) -> pd.
     silent = margins["claim"][np.isnan(_numbers(margins)).any(axis=1)]
     claims = set(margins["claim"]) - set(silent)
     judged = replicates["claim"].isin(claims)
-    others = [name for name in replicates if name not in central]
-    whole = replicates.loc[judged, [*_PLACE, *others]]
-    found = central[central["claim"].isin(claims)].merge(whole, "left", on=_PLACE)
+    found = completed(central[central["claim"].isin(claims)], replicates, list(_PLACE), "claim")
     return pd.concat([replicates[~judged], found], ignore_index=True)
+
+
+def completed(central: pd.DataFrame, whole: pd.DataFrame, keys: list[str], group: str) -> pd.DataFrame:
+    """Gathered rows of the central comparison with the columns of replicates that only the whole study has, for the
+    groups of rows all of which it has. `keys` tell the rows apart."""
+    others = [name for name in whole if name not in central]
+    found = central.merge(whole[[*keys, *others]], "left", on=keys, validate="1:1", indicator="both")
+    lacking = found.loc[found.pop("both") != "both", group]
+    return found.assign(**found.loc[~found[group].isin(lacking), others])
 
 
 def _gathered(claim: Claim, score: str, replicates: pd.DataFrame) -> pd.DataFrame:

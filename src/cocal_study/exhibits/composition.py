@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from cocal.companion.spec import CompanionSpec
@@ -46,11 +47,18 @@ def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) 
     mean_confidence and, last, training_error_share (a share in [0, 1]; the columns of test responses are empty).
 
     Raises:
-        ContractError: if a method lacks a budget in the cube or among the companions.
+        ContractError: if a method lacks a budget in the cube or among the companions, or if the methods' accuracies
+            differ, since they did not score the same responses.
     """
     shares: dict[tuple, float]
     shares = {(_EXPERIENCE[spec.order], spec.steps): spec.training_error_share for spec in companions}
     tested = read_curves(layout, metrics, ("accuracy", "mean_confidence"))
+    accuracies = tested.loc[tested["metric"] == "accuracy", "value"]
+    if np.ptp(accuracies) > 1e-9:
+        raise ContractError(
+            f"metrics: macro accuracy at step {layout.step} lies between {accuracies.min():.4f} and "
+            f"{accuracies.max():.4f}; all methods and budgets must score the same responses; rerun their predictions"
+        )
     trained = tested.loc[tested["metric"] == "accuracy", ["source_step", "method"]]
     places = [(METHODS[method].experience, budget) for _, budget, method in trained.itertuples()]
     for place, method in zip(places, trained["method"], strict=True):

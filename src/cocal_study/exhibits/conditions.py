@@ -294,7 +294,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
     def line(row) -> Line:
         return row.of, (text(row.metric, row.paper), text(row.metric, row.value), text("ratio", row.ratio), row.matched)
 
-    groups = {str(name): map(line, part.itertuples()) for name, part in numbers.groupby("condition", sort=False)}
+    groups = {str(name): list(map(line, part.itertuples())) for name, part in numbers.groupby("condition", sort=False)}
     second, heads = list(groups).index(_TRAINED), ("Paper", "This study", "Ratio", "Match")
     parts = [*groups.items()][:second], [*groups.items()][second:]
     return Grid(

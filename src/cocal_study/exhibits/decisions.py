@@ -55,10 +55,13 @@ class Layout(ComparedLayout):
     domains: dict[Name, tuple[Name, ...]]
     """All evaluation sets of each domain, whose questions the other parts put together."""
     decisions: DecisionSettings
-    """Bound and splits of the abstention; the other settings are those of the bootstrap over questions."""
+    """Bound and splits of the abstention."""
     resamples: int
+    """Number of bootstrap resamples of the questions."""
     level: OpenShare
+    """Confidence level of the intervals."""
     seed: int
+    """Seed of the resamples."""
 
     @property
     def choosing(self) -> tuple[str, ...]:

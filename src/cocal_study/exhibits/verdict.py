@@ -19,7 +19,7 @@ from cocal_study.cubes.resamples import MAIN, Resamples
 from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity, Reader
 from cocal_study.evidence.published import Published
 from cocal_study.evidence.sources import PAPER_STAGES, StudyScope
-from cocal_study.evidence.verdicts import over_replicates
+from cocal_study.evidence.verdicts import completed, over_replicates
 from cocal_study.exhibits.base.exhibit import FACTUAL, MATHEMATICS, OF_TABLES, TableExhibit, origin
 from cocal_study.exhibits.base.ledger import ClaimsLayout, readers
 from cocal_study.exhibits.typesetting.grid import HEADS, Grid, block_of
@@ -126,6 +126,8 @@ def prepare(
     paired bootstrap interval; at_chance: the methods of the comparison whose confidence is at chance; and word, the
     verdict on the whole claim. NaN where there is no number."""
     paper, study = readers(layout, [resamples], published)
+    if central_main is not None and replicates_main is not None:
+        central_main = completed(central_main, replicates_main, _KEYS, "metric")
     gathered = [_values(frame, "replicate_") for frame in (central_main, replicates_main, replicates_ood)]
     other = [_values(frame, "value") for frame in (language_model_main, language_model_ood)]
     rows = []
@@ -149,6 +151,8 @@ def prepare(
 
 
 _NUMBERS = ("value", "lower", "upper", "replicates", "positive")
+_KEYS = ["dataset", "method", "metric"]
+"""The columns that tell the rows of a main table apart."""
 
 
 def words_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
@@ -182,8 +186,7 @@ def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
 
 def _values(frame: pd.DataFrame | None, prefix: str) -> pd.DataFrame:
     """The values of a table by data set, method and metric, a column for each replicate; no rows if there is none."""
-    keys = ["dataset", "method", "metric"]
-    found = (pd.DataFrame(columns=keys) if frame is None else frame).set_index(keys)
+    found = (pd.DataFrame(columns=_KEYS) if frame is None else frame).set_index(_KEYS)
     return found[[name for name in found if name.startswith(prefix)]]
 
 

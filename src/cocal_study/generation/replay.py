@@ -81,7 +81,7 @@ class StepCheckpoints:
     @property
     def config(self) -> "PretrainedConfig":
         """The configuration of the first policy (`cocal.models.loading.text_config`), whose shape all share."""
-        return text_config(read_config(self.folders[0]))
+        return text_config(read_config(self.of_step(1)))
 
     @property
     def last(self) -> int:

@@ -70,7 +70,7 @@ class Sampler:
 
         Args:
             questions: Question table (`cocal.store.contracts.QUESTIONS`).
-            seeds: From `sampling_seeds`.
+            seeds: One for each question, from `sampling_seeds`.
             step: Rollout step of the responses, or of the checkpoint.
             read: Number of responses to each question whose states are read; see `Engine.generate`.
 

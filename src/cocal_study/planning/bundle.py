@@ -24,8 +24,9 @@ WITHHELD = ("responses", "rollouts", "questions", "answered")
 
 def cube_jobs(study: Study, wanted: Iterable[str]) -> list[dict[str, Any]]:
     """The jobs of all cubes that are among the wanted files, or whose resamples are, as `cube_fields` gives them."""
+    wanted = {*wanted}
     jobs = [cube_fields(study, backbone, kind) for backbone in study.backbones for kind in CUBES]
-    return [job for job in jobs if not {*wanted}.isdisjoint(cube_outputs(job))]
+    return [job for job in jobs if not wanted.isdisjoint(cube_outputs(job))]
 
 
 def cube_outputs(job: dict[str, Any]) -> list[str]:

@@ -39,12 +39,14 @@ class Comparison:
 
 
 class Cube(NamedTuple):
-    """A metric cube of a backbone, or of its policies that some algorithms trained: fields of its stage, and the end of
-    the names of the predictions that it is computed from."""
+    """A metric cube of a backbone."""
 
     flags: dict[str, object]
+    """Fields of its stage (`cocal_study.stages.metrics.Metrics`)."""
     compared: str
+    """End of the names of the predictions that it is computed from."""
     algorithms: tuple[str, ...] | None = None
+    """Algorithms of the policies; None for all."""
 
 
 CUBES = {
@@ -117,20 +119,23 @@ def recalibrated_files(study: Study, backbone: str) -> list[str]:
 
 
 def cube_fields(study: Study, backbone: str, kind: str) -> dict[str, Any]:
-    """A metric cube with its resamples, as fields of `cocal_study.stages.metrics.Metrics`. The cubes of all methods
-    have a macro average of factual sets, too."""
+    """A metric cube with its resamples, as fields of `cocal_study.stages.metrics.Metrics`. The cubes of all methods,
+    also of the recalibrated ones, have a macro average of factual sets, too."""
     flags, compared, algorithms = CUBES[kind]
+    fields = {
+        "settings": study.metrics,
+        "seeds": study.companion.seeds,
+        "output": metrics_file(backbone, kind),
+        **flags,
+    }
+    groups = plan.macro_averages(study, backbone)
+    if kind == RECALIBRATED:
+        return {**fields, "groups": groups, "predictions": recalibrated_files(study, backbone)}
+    if kind:
+        groups = {"macro-mathematics": groups["macro-mathematics"]}
     predictions = [
         one.file
         for one in comparisons(study, backbone)
         if one.kind == compared and (algorithms is None or one.algorithm in algorithms)
     ]
-    groups = plan.macro_averages(study, backbone)
-    if kind not in ("", RECALIBRATED):
-        groups = {"macro-mathematics": groups["macro-mathematics"]}
-    fields = {"predictions": predictions, "output": metrics_file(backbone, kind)}
-    if kind == RECALIBRATED:
-        fields["predictions"] = recalibrated_files(study, backbone)
-    else:
-        fields["resamples"] = resamples_file(backbone, kind)
-    return {**flags, "settings": study.metrics, "groups": groups, "seeds": study.companion.seeds, **fields}
+    return {**fields, "groups": groups, "predictions": predictions, "resamples": resamples_file(backbone, kind)}

@@ -82,8 +82,8 @@ def studies_of(path: Path, number: int) -> dict[str, Study]:
         ConfigError: if the file, the study that it names, or the study of a point is wrong.
     """
     regimes = read_regimes(path)
-    shared = merged(read_yaml(path.parent / regimes.study), regimes.keys)
+    shared = merged(read_yaml(path.parent / regimes.study), regimes.keys, removing=True)
     return {
-        name: replicate(validate(Study, merged(shared, keys), f"{path}, {name}"), number)
+        name: replicate(validate(Study, merged(shared, keys, removing=True), f"{path}, {name}"), number)
         for name, keys in regimes.points
     }

@@ -1,6 +1,5 @@
 """Import of another engine's rollouts: samples of dumps become tables, one step after the other."""
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,12 +30,18 @@ from cocal_study.policy.objectives import PROMPT_FORMATS, step_rewards
 from cocal_study.policy.recorder import Outputs, RolloutRecorder
 from cocal_study.questions.prompts import Prompts
 
+_WORDS = 3
+"""Number of first words by which questions are looked up, without the last word, which may run into what follows."""
+
 
 class QuestionIndex:
-    """Finds the questions of a set (cocal.store.contracts.QUESTIONS).
+    """Finds the questions of a set.
 
     A prompt may hold more than the question, such as a chat template or an instruction. The question that was asked is
     the longest one whose normalised text occurs in the prompt and starts at the beginning of a word.
+
+    Args:
+        questions: Table in the contract of cocal.store.contracts.QUESTIONS.
     """
 
     def __init__(self, questions: pd.DataFrame):
@@ -46,11 +51,17 @@ class QuestionIndex:
         self._texts: dict[str, list[int]] = defaultdict(list)
         for place, text in enumerate(questions["question"]):
             self._texts[normalised(text)].append(place)
+        self._beginnings: dict[str, list[str]] = defaultdict(list)
+        for text in self._texts:
+            self._beginnings[" ".join(text.split(" ")[:-1][:_WORDS])].append(text)
         self._known: dict[str, Sequence[int]] = {}
 
     def find(self, sample: Sample) -> int:
-        """Row of the question that a sample answers. Raises ContractError if there is none, or several of the same
-        text with different answers."""
+        """Row of the question that a sample answers.
+
+        Raises:
+            ContractError: if there is none, or several of the same text with different answers.
+        """
         if sample.question_id is not None:
             if sample.question_id not in self._place:
                 raise ContractError(f"{sample.where}: question {sample.question_id!r} is not in the question set")
@@ -71,10 +82,16 @@ class QuestionIndex:
 
     def _search(self, prompt: str) -> Sequence[int]:
         text = normalised(prompt)
-        for question in sorted((one for one in self._texts if one in text), key=len, reverse=True):
-            if re.search(rf"(?<!\S){re.escape(question)}(?![^\W_])", text):
-                return self._texts[question]
-        return ()
+        words = text.split(" ")
+        best, at = "", 0
+        for place, word in enumerate(words):
+            for count in range(_WORDS + 1):
+                for question in self._beginnings.get(" ".join(words[place : place + count]), ()):
+                    after = text[at + len(question) : at + len(question) + 1]
+                    if len(question) > len(best) and text.startswith(question, at) and not after.isalnum():
+                        best = question
+            at += len(word) + 1
+        return self._texts[best] if best else ()
 
 
 Scorer = Callable[[int, list[Sequence[int]], list[Sequence[int]]], list[np.ndarray]]

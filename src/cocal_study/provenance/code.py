@@ -47,25 +47,25 @@ class Definition(NamedTuple):
 
 
 @cache
-def code_digest(*modules: str, without: tuple[str, ...] = ()) -> str:
+def code_digest(*modules: str) -> str:
     """Digest of the definitions that these modules, or definitions such as "cocal_study.planning.plan:layers_of", use,
-    directly or through others, but not those of the modules `without`: "code:" and 16 hexadecimal digits.
+    directly or through others: "code:" and 16 hexadecimal digits.
 
     Raises:
         ValueError: if there is no such module or definition.
     """
-    found = definitions(*modules, without=without)
+    found = definitions(*modules)
     text = "\n".join(f"{one.module}:{one.name}\n{found[one]}" for one in sorted(found, key=str) if found[one])
     return f"code:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
-def definitions(*modules: str, without: tuple[str, ...] = ()) -> dict[Definition, str]:
+def definitions(*modules: str) -> dict[Definition, str]:
     """The definitions that `code_digest` covers, each with its code; no code for those that are followed alone."""
     found: dict[Definition, str] = {}
     todo = [Definition(module, name or None) for module, _, name in (words.partition(":") for words in modules)]
     while todo:
         one = todo.pop()
-        if one not in found and not _inside(one.module, *OUTSIDE, *without):
+        if one not in found and not _inside(one.module, *OUTSIDE):
             code, used = _looked_up(one)
             found[one] = "" if _inside(one.module, *_FOLLOWED) else code
             todo += used

@@ -56,7 +56,11 @@ def fetch(source: Source, file: File, cache: str | Path, mirror: str | None = No
         ) from None
     except ValueError as error:
         raise ContractError(f"{url}: {first_line(error)}") from None
-    return stored(source, file, cache)
+    try:
+        return stored(source, file, cache)
+    except ContractError:
+        target.unlink()  # or every later run would refuse it, too
+        raise
 
 
 def _copy(url: str, output: str, _: Any) -> None:

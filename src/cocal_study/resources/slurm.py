@@ -17,13 +17,16 @@ from cocal.runtime.lock import busy
 
 JOB_PREFIX = "cocal_"
 """Beginning of the names of our jobs: `slurm-jobname-prefix` of the profile."""
-TIMEOUT, PATIENCE = 60, 300
-"""Seconds that a SLURM command may take, for a busy controller is slow, and jobs to end after `scancel`."""
+TIMEOUT = 60
+"""Seconds that a SLURM command may take; a busy controller is slow."""
+PATIENCE = 300
+"""Seconds that jobs may take to end after `scancel`."""
 
 
 class Site(NamedTuple):
     """The resources that jobs request, by the variables `COCAL_SLURM_*` of the profile, of which docs/paper-study.md
-    has a table. A partition may be several with commas, an empty type is any; memory is in megabytes."""
+    has a table. A partition may be several with commas, an empty type is any, and jobs name no account where it is
+    empty. No GPUs of a node mean that it has none; memory is in megabytes."""
 
     cpu_partition: str
     gpu_partition: str

@@ -18,6 +18,7 @@ from cocal_study.evidence.verdicts import (
     PAPER,
     REPLICATES,
     STUDY,
+    completed,
     joined,
     judge_all,
     of_claims,
@@ -102,6 +103,15 @@ def test_claims_of_the_central_comparison_are_judged_by_its_own_replicates_and_b
     assert found["verdict"].to_dict() == {first: OPEN, second: HOLDS}
     assert joined(whole, None) is whole
     assert joined(None, central) is central
+
+
+def test_further_replicates_count_for_rows_all_of_which_they_have():
+    keys = {"claim": ["a", "a", "b"], "case": [1, 2, 1]}
+    central = pd.DataFrame(keys | {"replicate_6": [0.1, 0.2, 0.3]})
+    whole = pd.DataFrame({"claim": ["b", "a"], "case": [1, 2], "replicate_1": [0.5, 0.6], "replicate_6": [9.0, 9.0]})
+    found = completed(central, whole, ["claim", "case"], "claim")
+    assert found["replicate_6"].tolist() == [0.1, 0.2, 0.3]
+    np.testing.assert_array_equal(found["replicate_1"], [np.nan, np.nan, 0.5])
 
 
 def test_claims_that_replicates_do_not_have_say_so(files):

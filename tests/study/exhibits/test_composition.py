@@ -49,3 +49,10 @@ def test_an_absent_share_is_named(cube):
     shares = {key: share for key, share in SHARES.items() if key != ("resampled", 5)}
     with pytest.raises(ContractError, match=r"none of postcal-binary \(resampled, 5 steps\)"):
         prepare(cube, shares)
+
+
+def test_other_test_responses_are_refused(cube):
+    other = (cube["method"] == "postcal-binary") & (cube["metric"] == "accuracy")
+    moved = cube.assign(value=cube["value"].where(~other, cube["value"] + 0.01))
+    with pytest.raises(ContractError, match="same responses"):
+        prepare(moved)

@@ -80,8 +80,11 @@ def landing_page(landing: Landing, numbers: pd.DataFrame | None, figures: Sequen
         f"<style>\n{_STYLE}\n</style>",
         '<div class="cocal">',
         f"<h1>CoCal: the {escape(landing.study)} study</h1>",
-        *('<div class="verdict">', *_verdict(numbers, landing.scale), "</div>"),
-        *(f"<p>{escape(landing.caption)} The figures follow; the tables open with a click:</p>", "<ul>"),
+        '<div class="verdict">',
+        *_verdict(numbers, landing.scale),
+        "</div>",
+        f"<p>{escape(landing.caption)} The figures follow; the tables open with a click:</p>",
+        "<ul>",
     ]
     tables = sorted(landing.tables, key=lambda one: CHAPTERS.index(one.chapter))
     for chapter, found in groupby(tables, key=lambda one: one.chapter):
