@@ -116,7 +116,7 @@ CHANGES = {
     "generation": ("cocal_study/generation/transformers_engine.py", "open_transformers", {*SAMPLES, "latency"}),
     "metrics": ("cocal/metrics/calibration.py", "bin_index", {*CUBES, *FIGURES_OF_BINS, "online"}),
     "companion": ("cocal/companion/supervision.py", "in_validation", {*FITS, "recalibrate", "checks"}),
-    "companions inside a training": ("cocal/companion/learner.py", "OnlineLearner", set()),
+    "companions inside a training": ("cocal/companion/stepwise.py", "OnlineLearner", set()),
     "one method": ("cocal_study/methods/p_true.py", "estimate", {"predictions"}),
     "checks": ("cocal_study/checks/training.py", "check_disjoint", {"checks"}),
     "policy": ("cocal_study/policy/objectives.py", "step_rewards", TRAINS),
