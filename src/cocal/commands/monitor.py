@@ -12,9 +12,10 @@ from cocal.errors import ConfigError, ContractError
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
 from cocal.own_policy.companion import Companion
+from cocal.own_policy.facts import LEAST_QUESTIONS
 from cocal.own_policy.fitting import Reading, read
 from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.quality import LEAST_QUESTIONS, measured
+from cocal.own_policy.quality import measured
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
 from cocal.store import write_text
 

@@ -8,7 +8,7 @@ from cocal.companion.spec import CompanionSpec
 from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import TOKEN_INPUTS
 from cocal.models.loading import Policy, Vocabulary, text_config
-from cocal.own_policy.quality import HeldOut, Part, ResponseFacts, table_of, table_of_parts
+from cocal.own_policy.facts import HeldOut, Part, ResponseFacts, table_of, table_of_parts
 from cocal.own_policy.states import Encoder
 from cocal.settings.base import Count, Model
 

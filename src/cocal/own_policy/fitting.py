@@ -28,8 +28,9 @@ from cocal.metrics.settings import MetricSettings
 from cocal.models.loading import Policy
 from cocal.own_policy.about import About, BaseModelFacts, Cut, Recipe
 from cocal.own_policy.companion import Companion
+from cocal.own_policy.facts import HeldOut, ResponseFacts
 from cocal.own_policy.prefixes import Rows, course, drawn, names
-from cocal.own_policy.quality import HeldOut, ResponseFacts, compared, measured
+from cocal.own_policy.quality import compared, measured
 from cocal.own_policy.recipes import Chosen, best, folds_of, spec_of
 from cocal.own_policy.rollouts import Experience, experience_of, find, learnable
 from cocal.own_policy.states import BLOCK, Encoder

@@ -14,7 +14,8 @@ import pandas as pd
 from cocal.features.extract import TOKEN_INPUTS
 from cocal.features.forward import RESPONSE_POOLINGS
 from cocal.features.store import FeatureReader, decoded
-from cocal.own_policy.quality import Part, compared
+from cocal.own_policy.facts import Part
+from cocal.own_policy.quality import compared
 
 MOST = 8
 """Most prefixes of a response that are learnt from."""

@@ -22,8 +22,8 @@ from cocal.integrations.lines import FIELDS, NEEDED, Fields
 from cocal.models.loading import read_vocabulary
 from cocal.own_policy.about import About
 from cocal.own_policy.companion import Companion
+from cocal.own_policy.facts import ResponseFacts
 from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.quality import ResponseFacts
 from cocal.own_policy.scored import COURSE
 from cocal.own_policy.states import ORIGINS, ROWS, Encoded, Encoder
 from cocal.runtime.progress import Progress

@@ -11,7 +11,8 @@ from cocal.errors import ContractError
 from cocal.metrics.calibration import reliability_bins
 from cocal.own_policy import saved
 from cocal.own_policy.about import About, BaseModelFacts
-from cocal.own_policy.quality import HeldOut, measured
+from cocal.own_policy.facts import HeldOut
+from cocal.own_policy.quality import measured
 from cocal.store import atomic_path, label_folder, provenance, read_frame, write_text
 from cocal.store.contracts import PREDICTIONS, RESPONSES
 from cocal.store.damage import absent

@@ -14,7 +14,7 @@ from cocal import Companion
 from cocal.commands.catalogue.own import OWN
 from cocal.companion.settings import CompanionSettings
 from cocal.own_policy import fitting
-from cocal.own_policy.quality import ResponseFacts
+from cocal.own_policy.facts import ResponseFacts
 from golden import assert_golden
 from hand_rows import lines
 from micro import own_copy

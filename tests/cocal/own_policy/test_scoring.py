@@ -149,26 +149,32 @@ def test_thinking_mode_goes_from_the_fit_to_the_scores(tmp_path, own, source, fi
     """Chats are rendered as ids of the same template would be, in the mode that the fit was told."""
     model = own_copy(own.checkpoint, tmp_path / "model")
     CHANGES["template"](model, source)
-    tokenizer, files = load_tokenizer(model), {"thinking": [], "plain": [], "chats": []}
+    tokenizer = load_tokenizer(model)
+    files = {"thinking": [], "plain": [], "chats": []}
     for line in read_lines(source):
-        chat = [{"role": "user", "content": line.pop("prompt")}]
-        line.pop("prompt_ids")
-        files["chats"].append({"messages": chat, **line})
+        chat = [{"role": "user", "content": line["prompt"]}]
+        rest = {name: line[name] for name in ("response_ids", "correct", "step", "truncated", "question_id")}
+        files["chats"].append({"messages": chat, **rest})
         for name in ("thinking", "plain"):
             options = {"add_generation_prompt": True, "return_dict": False, "enable_thinking": name == "thinking"}
-            files[name].append({"prompt_ids": tokenizer.apply_chat_template(chat, **options), **line})
+            ids = tokenizer.apply_chat_template(chat, **options)
+            files[name].append({"prompt": line["prompt"], "prompt_ids": ids, **rest})
     paths = {name: lines(tmp_path / f"{name}.jsonl", *given) for name, given in files.items()}
-    companion, found = tmp_path / "companion", {}
-    assert fit(paths["chats"], "--model", model, "--thinking") == 0
-    for name, path in paths.items():
-        assert own.score(path, tmp_path / "out.jsonl", model=model, companion=companion) == 0
-        found[name] = np.array([line["confidence"] for line in read_lines(tmp_path / "out.jsonl")])
-    np.testing.assert_array_equal(found["chats"], found["thinking"])
-    assert (found["plain"] != found["thinking"]).mean() > 0.9
-    weights = (companion / "model.safetensors").read_bytes()
-    for name in ("thinking", "plain"):
-        assert fit(paths[name], "--model", model, to=name) == 0
-        assert ((tmp_path / name / "model.safetensors").read_bytes() == weights) is (name == "thinking")
+
+    def weights(name, *flags):
+        to = f"{name}{len(flags)}"
+        assert fit(paths[name], "--model", model, *flags, to=to) == 0
+        return (tmp_path / to / "model.safetensors").read_bytes()
+
+    assert weights("chats", "--thinking") == weights("thinking") != weights("plain") == weights("chats")
+
+    def confidences(name, companion):
+        assert own.score(paths[name], tmp_path / "out.jsonl", model=model, companion=tmp_path / companion) == 0
+        return np.array([line["confidence"] for line in read_lines(tmp_path / "out.jsonl")])
+
+    np.testing.assert_array_equal(confidences("chats", "chats1"), confidences("thinking", "chats1"))
+    np.testing.assert_array_equal(confidences("chats", "chats0"), confidences("plain", "chats0"))
+    assert (confidences("plain", "chats1") != confidences("thinking", "chats1")).mean() > 0.9
 
 
 @pytest.mark.slow

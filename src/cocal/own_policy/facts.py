@@ -1,0 +1,218 @@
+"""The quality of confidences as a companion's files state it, and facts of the responses that it was measured on."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cocal.metrics.shown import metric_text
+from cocal.settings.base import Count, Model, Share
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from huggingface_hub import EvalResult
+
+LEAST_QUESTIONS = 10
+"""Number of questions below which no interval is given, because a bootstrap over so few is misleading."""
+_LEAST_RESPONSES, _CUT = 20, 0.05
+"""Two sets of responses are called different only from so many responses on, and only if their shares of cut responses
+differ by more than `_CUT`."""
+
+_SHOWN = {"accuracy": "accuracy (%)", "mean_confidence": "mean confidence", "ece": "ECE", "auroc": "AUROC"}
+_SHOWN |= {"brier": "Brier score"}
+
+
+class Metric(Model):
+    """One metric with its interval; None where it is undefined."""
+
+    metric: str
+    value: float | None
+    lower: float | None
+    upper: float | None
+
+
+class Bin(Model):
+    """One bin of a reliability diagram; only bins with responses are kept."""
+
+    left: float
+    right: float
+    count: Count
+    accuracy: float
+    mean_confidence: float
+
+
+class HeldOut(Model):
+    """Quality on responses to questions that were held out, truncated ones too."""
+
+    steps: tuple[Count, Count] | None = None
+    """First and last rollout step of the responses; None where they name no steps."""
+    responses: Count
+    questions: Count
+    chose: bool = True
+    """Whether these questions chose the best pass of the paper's recipe."""
+    cut: Share | None = None
+    """Share of responses that were cut at the length limit; None where the rollouts do not say."""
+    seeds: tuple[int, ...]
+    """The seeds whose mean confidence was measured."""
+    target: str
+    metrics: tuple[Metric, ...]
+    bins: tuple[Bin, ...] = ()
+    """The reliability diagram."""
+    constant: float | None = None
+    """Brier score of the constant that is the share of correct ones of these responses, which no constant undercuts."""
+    token_probability: dict[str, float | None] | None = None
+    """ECE, AUROC and Brier score of the mean token probability; None where it is not known."""
+
+    @classmethod
+    def of(cls, found: "pd.DataFrame", **facts: Any) -> "HeldOut":
+        """Metrics from `cocal.own_policy.quality.measured`."""
+        rows = found.astype(object).where(found.notna(), None).to_dict("records")
+        return cls(metrics=tuple(Metric(**row) for row in rows), **facts)
+
+    def in_words(self, stage: str) -> str:
+        """The metrics in one sentence."""
+        values = ", ".join(f"{name} {_interval(m)}" for name, m in self._shown)
+        return f"On {self._basis}{stage}: {values}{self._doubt}."
+
+    def table(self, title: str) -> list[str]:
+        """The section of the model card."""
+        rows = [["metric", "value", "95 % interval"]]
+        for name, m in self._shown:
+            value, lower, upper = (_text(m.metric, number) for number in (m.value, m.lower, m.upper))
+            rows.append([name, value, f"{lower} to {upper}"])
+        shown = table_of([row[:2] for row in rows] if self._doubt else rows)
+        return [f"### {title}", "", f"{self._basis}{self._doubt}.", "", *shown, "", *self._rivals]
+
+    @property
+    def outranked(self) -> str | None:
+        """The AUROC of mean token probability and of the companion, where the former ranks these responses better."""
+        other = (self.token_probability or {}).get("auroc")
+        own = next((m.value for m in self.metrics if m.metric == "auroc"), None)
+        better = own is not None and other is not None and other > own
+        return f"{_text('auroc', other)} against {_text('auroc', own)}" if better else None
+
+    @property
+    def _rivals(self) -> list[str]:
+        """What a constant and the mean token probability reach on the same responses."""
+        said = [] if self.constant is None else [f"a constant has the Brier score {_text('brier', self.constant)}"]
+        if self.token_probability is not None:
+            values = ", ".join(f"{_SHOWN[name]} {_text(name, one)}" for name, one in self.token_probability.items())
+            said.append(f"mean token probability alone: {values}")
+        return [f"For comparison, {'; '.join(said)}.", ""] if said else []
+
+    def results(self, split: str) -> "list[EvalResult]":
+        """The metrics as the Hub's `model-index` has them, without the accuracy, which is the base model's."""
+        from huggingface_hub import EvalResult
+
+        where: dict[str, Any] = {"task_type": "text-classification", "task_name": "Is the response correct?"}
+        where |= {"dataset_type": "rollouts", "dataset_name": "Responses to held-out questions", "dataset_split": split}
+        return [
+            EvalResult(**where, metric_type=m.metric, metric_name=name, metric_value=m.value)
+            for name, m in self._shown
+            if m.metric != "accuracy" and m.value is not None
+        ]
+
+    @property
+    def _shown(self) -> list[tuple[str, Metric]]:
+        return [(_SHOWN[m.metric], m) for m in self.metrics if m.metric in _SHOWN]
+
+    @property
+    def _basis(self) -> str:
+        """The responses, the questions, the share that was cut and the steps, in words."""
+        cut = "" if self.cut is None else f" ({_percent(self.cut)} of them cut at the limit)"
+        counts = {"response": self.responses, "held-out question": self.questions}
+        responses, questions = (f"{count:,} {what}{'s' * (count != 1)}" for what, count in counts.items())
+        first, last = self.steps or (None, None)
+        when = f" of step {last}" if first == last else f" of steps {first} to {last}"
+        return f"{responses}{cut} to {questions}{when if self.steps else ''}"
+
+    @property
+    def _doubt(self) -> str:
+        return f"; fewer than {LEAST_QUESTIONS} questions give no interval" if self.questions < LEAST_QUESTIONS else ""
+
+
+class Part(Model):
+    """Quality within a part of the responses to held-out questions, by the last prefix of each that ends there."""
+
+    name: str
+    """The part: a quarter, a range of tokens, or the whole response."""
+    responses: Count
+    auroc: float | None
+    ece: float | None
+    brier: float | None
+    constant: float
+    """See `HeldOut.constant`."""
+    token_probability: float | None
+    """AUROC of the mean token probability so far."""
+
+
+_PARTS = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score", "constant": "Brier score of a constant"}
+_PARTS |= {"token_probability": "AUROC of mean token probability"}
+
+
+def table_of_parts(course: Sequence[Part]) -> list[str]:
+    """The lines of a table of parts."""
+    parts = ([one.name, f"{one.responses:,}", *(_text(name, getattr(one, name)) for name in _PARTS)] for one in course)
+    return table_of([["part", "responses", *_PARTS.values()], *parts])
+
+
+def table_of(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table in Markdown, whose first row is its heads."""
+    heads, *lines = (f"| {' | '.join(cells)} |" for cells in rows)
+    return [heads, "|" + "---|" * len(rows[0]), *lines]
+
+
+class ResponseFacts(Model):
+    """Facts about responses by which others are found to be of another kind."""
+
+    responses: Count
+    lengths: tuple[float, float, float]
+    """Quartiles of the number of tokens, the end token included."""
+    cut: Share | None
+    """Share of responses that were cut at the length limit; None where this is not known of all."""
+
+    @classmethod
+    def of(cls, lengths: Sequence[int] | np.ndarray, cut: Sequence[bool] | np.ndarray | None) -> "ResponseFacts":
+        """The facts of responses with these lengths."""
+        quartiles = tuple(np.quantile(lengths, (0.25, 0.5, 0.75)).tolist())
+        return cls(responses=len(lengths), lengths=quartiles, cut=None if cut is None else float(np.mean(cut)))
+
+    def difference(self, others: "ResponseFacts") -> str | None:
+        """How other responses differ from these, in one sentence; None if they do not, or are too few to tell.
+
+        Their median length differs if it lies outside the quartiles of these, and their share of cut responses if it
+        is further away than `_CUT` and two standard errors.
+        """
+        if others.responses < _LEAST_RESPONSES:
+            return None
+        found, (lower, median, upper) = [], self.lengths
+        if not lower <= others.lengths[1] <= upper:
+            found.append(
+                f"a median length of {others.lengths[1]:,.0f} tokens instead of {median:,.0f} (half of those have "
+                f"{lower:,.0f} to {upper:,.0f})"
+            )
+        if self.cut is not None and others.cut is not None:
+            error = (self.cut * (1 - self.cut) / others.responses) ** 0.5
+            if abs(others.cut - self.cut) > _CUT + 2 * error:
+                found.append(f"{_percent(others.cut)} of them cut at the limit instead of {_percent(self.cut)}")
+        if not found:
+            return None
+        return (
+            "These responses differ from those of the last stage that the companion learnt from: "
+            f"{', and '.join(found)}. The quality on its model card may not hold for them: measure it (cocal evaluate)."
+        )
+
+
+def _interval(one: Metric) -> str:
+    if one.value is None:
+        return "undefined"
+    interval = "" if one.lower is None else f" ({_text(one.metric, one.lower)} to {_text(one.metric, one.upper)})"
+    return f"{_text(one.metric, one.value)}{interval}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _text(name: str, value: float | None) -> str:
+    return metric_text(name, float("nan") if value is None else value)
