@@ -10,7 +10,7 @@ import pandas as pd
 from cocal_study.config.methods import METHODS
 from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
 from cocal_study.evidence.verdicts import CONTRADICTS, COST, PAPER, REPLICATES, STUDY, of_claims, of_families
-from cocal_study.exhibits.typesetting.wording import counted, listed
+from cocal_study.exhibits.typesetting.wording import counted, listed, number
 
 CENTRAL = "CoCal beats PostCal"
 """Beginning of the headlines on which the paper rests: each companion of CoCal against PostCal's with its target."""
@@ -75,8 +75,13 @@ def lines(numbers: pd.DataFrame, scale: str) -> list[str]:
 
 
 def _ours(numbers: pd.DataFrame) -> str:
-    together = numbers["replicates"].max()
-    return "this study" if np.isnan(together) else counted(int(together), "replicate")
+    return "this study" if numbers["replicates"].isna().all() else of_replicates(numbers["replicates"])
+
+
+def of_replicates(numbers: pd.Series) -> str:
+    """How many replicates there are, in words, such as "five to eight replicates" where claims differ in them."""
+    least, most = int(numbers.min()), int(numbers.max())
+    return f"{number(least)} to " * (least < most) + counted(most, "replicate")
 
 
 def _said(rows: Sequence, column: str) -> str:
@@ -123,10 +128,10 @@ def _size(row, value: float) -> str:
 def ledger(judged: pd.DataFrame, study: str) -> list[str]:
     """What all claims of the paper come to by tables/claims of a study, a line for each thing that there is to say."""
     whole, families = of_claims(judged), of_families(judged)
-    together = judged.loc[judged["source"] == REPLICATES, "replicates"].max()
+    together = judged.loc[judged["source"] == REPLICATES, "replicates"]
     alone = f"the {study} study alone"
-    judges = alone if np.isnan(together) else f"{counted(int(together), 'replicate')} together"
-    found = _named(families[STUDY if np.isnan(together) else REPLICATES])
+    judges = alone if together.isna().all() else f"{of_replicates(together)} together"
+    found = _named(families[STUDY if together.isna().all() else REPLICATES])
     said = [
         f"Of {len(families)} families of claims that restate one another, {found} by {judges}"
         + ("" if judges == alone else f"; by {alone} {_counts(families[STUDY])}")

@@ -34,10 +34,14 @@ def averaged(seeds: int) -> str:
     return f"Companion results average {counted(seeds, 'seed')}."
 
 
+def number(count: int) -> str:
+    """Return a count; those up to ten are words, greater ones are numerals."""
+    return _WORDS[count] if count < len(_WORDS) else f"{count:,}"
+
+
 def counted(count: int, noun: str) -> str:
-    """Return a count with its noun; counts up to ten are words, greater ones are numerals."""
-    word = _WORDS[count] if count < len(_WORDS) else f"{count:,}"
-    return f"{word} {noun}{'s' * (count != 1)}"
+    """Return a count with its noun."""
+    return f"{number(count)} {noun}{'s' * (count != 1)}"
 
 
 def listed(items: Sequence[str]) -> str:
