@@ -237,7 +237,9 @@ def _at_chance(pair: Pair, frames: Sequence[pd.DataFrame], level: float) -> list
 def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
     """Set the table, with a group of rows for each claim and its verdict above them."""
     least, most = numbers["replicates"].min(), numbers["replicates"].max()
-    ours = "This study" if np.isnan(most) else f"{least:.0f} to " * (least < most) + f"{most:.0f} replicates"
+    ours = "This study" if np.isnan(most) else f"{most:.0f} replicates"
+    if least < most:
+        ours = f"{least:.0f} to {ours}"
     groups = [
         (f"{claim}: {word}", [(_label(one), _cells(one)) for one in found.itertuples()])
         for (claim, word), found in numbers.groupby(["claim", "word"], sort=False)
