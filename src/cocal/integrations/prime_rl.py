@@ -1,10 +1,11 @@
 """prime-rl's rollouts: `rollouts/step_N/train/SUBSET/traces.jsonl`, each line an episode of the package verifiers.
 
 An episode holds the traces of its agents. A trace is a tree of messages, each with the token ids that it adds and a
-mask of those that the policy sampled. What is read is the trace of every trained agent that gave one response.
+mask of those that the policy sampled. What is read is the trace of every trained agent that gave one response: a
+companion tells how likely a response to a prompt is correct, and a conversation of several turns has no such response.
 
-Of the subsets of a step, `all` has every episode that ended, and `effective` those that it trained on, from which
-groups without a difference in reward may be missing. Where there are both, `all` is read.
+prime-rl keeps two subsets of a step: `all` has every episode that ended, and `effective` those that it trained on, from
+which groups without a difference in reward may be missing. Where there are both, `all` is read.
 """
 
 import re
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AliasPath, BaseModel, Field, Strict, model_validator
+from pydantic import BaseModel, Strict, model_validator
 
 from cocal.errors import ContractError
 from cocal.integrations.sample import MEDIA, Name, Number, Sample, has_media
@@ -59,6 +60,19 @@ class _Part(BaseModel):
         return {k: v for k, v in values.items() if v is not None} if isinstance(values, Mapping) else values
 
 
+class _Group(_Part):
+    id: Name | None = None
+
+
+class _Agent(_Part):
+    trainable: bool = True
+
+
+class _Task(_Part):
+    key: Name | None = None
+    hash: Name | None = None
+
+
 class _Node(_Part):
     parent: Annotated[int, Strict()] | None = None
     sampled: bool = False
@@ -78,10 +92,9 @@ class _Reward(_Part):
 
 
 class _Trace(_Part):
-    trainable: bool | None = Field(None, validation_alias=AliasPath("agent", "trainable"))
+    agent: _Agent = _Agent()
     ok: bool = False
-    key: Name | None = Field(None, validation_alias=AliasPath("task", "key"))
-    hash: Name | None = Field(None, validation_alias=AliasPath("task", "hash"))
+    task: _Task = _Task()
     nodes: list[_Node] = []
     calls: list[_Call] = []
     rewards: dict[str, _Reward | None] = {}
@@ -89,7 +102,7 @@ class _Trace(_Part):
 
 
 class _Episode(_Part):
-    group: Name | None = Field(None, validation_alias=AliasPath("group", "id"))
+    group: _Group = _Group()
     traces: list[_Trace] = []
 
 
@@ -97,20 +110,22 @@ def read(path: Path, reward: str | None) -> Iterator[Sample]:
     """The responses of a file, one at a time; a trace that is no response of the policy says that it is left out.
 
     Args:
+        path: File to read.
         reward: Name of the reward that tells whether a response is correct; by default the weighted sum of all.
 
     Raises:
-        ContractError: if a line or a trace is invalid; the message names file, line, trace and field.
+        ContractError: if a line is no episode, or a trace is invalid; the message names file, line, trace and field.
     """
     for where, _, entry in entries(path):
         with reading(where):
             episode = _Episode.model_validate(entry)
         for place, trace in enumerate(episode.traces):
-            yield _sample(trace, episode.group, reward, f"{where}: trace {place}")
+            yield _sample(trace, episode.group.id, reward, f"{where}: trace {place}")
 
 
 def _useless(trace: _Trace) -> str | None:
-    if trace.trainable is False:
+    """Why there is nothing to learn from a trace; None if there is."""
+    if not trace.agent.trainable:
         return "its agent is not trained"
     if not trace.ok:
         return "it ended in an error"
@@ -123,7 +138,7 @@ def _sample(trace: _Trace, group: int | str | None, reward: str | None, where: s
     if why := _useless(trace):
         return Sample.read(where, left_out=why)
     (last,) = (place for place, node in enumerate(trace.nodes) if node.sampled)
-    path = _path(trace.nodes, last, where)
+    path = [trace.nodes[place] for place in _path(trace.nodes, last, where)]
     ids = [one for node in path for one in node.token_ids]
     mask = [one for node in path for one in node.mask]
     length = mask.count(True)
@@ -133,42 +148,50 @@ def _sample(trace: _Trace, group: int | str | None, reward: str | None, where: s
         raise ContractError(
             f"{where}: field 'mask' does not split {len(ids)} tokens into a prompt and the response that follows it"
         )
-    reasons = [call.finish_reason for call in trace.calls if call.error is None]  # as in verifiers' is_truncated
     return Sample.read(
         where,
         {"prompt_ids": "token_ids", "response_ids": "token_ids"},
         group=group,
-        question_id=trace.key or trace.hash,
+        question_id=trace.task.key or trace.task.hash,
         prompt_ids=ids[:-length],
         response_ids=ids[-length:],
-        truncated=trace.stop_condition in _CUT or reasons[-1:] == ["length"],
-        reward=_reward(trace.rewards, reward, where),
+        truncated=_truncated(trace),
+        reward=_reward(trace, reward, where),
     )
 
 
-def _path(nodes: Sequence[_Node], last: int, where: str) -> list[_Node]:
-    """The messages from the first one to the response."""
-    path, place = [nodes[last]], last
-    while (parent := path[-1].parent) is not None:
-        if not 0 <= parent < place:
-            raise ContractError(f"{where}: the parent of message {place} is {parent!r}, not an earlier message")
-        path.append(nodes[parent])
-        place = parent
+def _path(nodes: Sequence[_Node], last: int, where: str) -> list[int]:
+    """Places of the messages from the first one to the response."""
+    path = [last]
+    while (parent := nodes[path[-1]].parent) is not None:
+        if not 0 <= parent < path[-1]:
+            raise ContractError(f"{where}: the parent of message {path[-1]} is {parent!r}, not an earlier message")
+        path.append(parent)
     return path[::-1]
 
 
-def _reward(rewards: Mapping[str, _Reward | None], name: str | None, where: str) -> float | None:
+def _truncated(trace: _Trace) -> bool:
+    """verifiers' `Trace.is_truncated`."""
+    if trace.stop_condition in _CUT:
+        return True
+    answered = [call for call in trace.calls if call.error is None]
+    return bool(answered) and answered[-1].finish_reason == "length"
+
+
+def _reward(trace: _Trace, name: str | None, where: str) -> float | None:
     """One reward's score, or verifiers' `Trace.reward`; None without any."""
-
-    def part(key: str, kind: str) -> float:
-        if (found := getattr(rewards.get(key), kind, None)) is None:
-            raise ContractError(
-                f"{where}: reward {key!r} has no {kind}; the rewards are {listed(rewards)}: name one by --field "
-                "reward=NAME, or delete the trace"
-            )
-        return found
-
     if name is not None:
-        return part(name, "score")
-    given = [key for key, reward in rewards.items() if reward is not None]  # verifiers could not give the others
-    return sum(part(key, "score") * part(key, "weight") for key in given) if given else None
+        return _part(trace, name, "score", where)
+    given = [key for key, reward in trace.rewards.items() if reward is not None]  # verifiers could not give the others
+    weighted = [_part(trace, key, "score", where) * _part(trace, key, "weight", where) for key in given]
+    return sum(weighted) if weighted else None
+
+
+def _part(trace: _Trace, name: str, part: str, where: str) -> float:
+    found = getattr(trace.rewards.get(name), part, None)
+    if found is None:
+        raise ContractError(
+            f"{where}: reward {name!r} has no {part}; the rewards are {listed(trace.rewards)}: name one by --field "
+            "reward=NAME, or delete the trace"
+        )
+    return found

@@ -180,13 +180,23 @@ def _number(value: Any) -> float:
     raise ValueError(f"is not a finite number: {shown(value)}")
 
 
+def _truth(value: Any, words: Mapping[str, float]) -> float | None:
+    found = words.get(value.strip().lower()) if isinstance(value, str) else value
+    return float(found) if isinstance(found, (Real, np.bool_)) and found in (0, 1) else None
+
+
 def _label(value: Any) -> float:
-    found = LABELS.get(value.strip().lower()) if isinstance(value, str) else value
-    if not isinstance(found, (Real, np.bool_)) or found not in (0, 1):
+    if (found := _truth(value, LABELS)) is None:
         raise ValueError(
             f"is {shown(value)}, neither true nor false ({_WORDS}); if it is a reward, say so by --field reward=NAME"
         )
-    return float(found)
+    return found
+
+
+def _flag(value: Any) -> bool:
+    if (found := _truth(value, {"true": 1.0, "false": 0.0})) is None:
+        raise ValueError(f"is {shown(value)}, neither true nor false")
+    return bool(found)
 
 
 def _reward(value: Any) -> float:
@@ -288,7 +298,7 @@ class Sample(BaseModel):
     reward: Annotated[float, PlainValidator(_reward)] | None = None
     step: Annotated[int, PlainValidator(_step)] | None = None
     finish_reason: Annotated[str | None, PlainValidator(_finish_reason)] | None = None
-    truncated: bool | None = Field(default=None, validate_default=True)
+    truncated: Annotated[bool, PlainValidator(_flag)] | None = Field(default=None, validate_default=True)
     raw: bool = False
     left_out: str | None = Field(default=None, validate_default=True)
     doubt: str | None = None

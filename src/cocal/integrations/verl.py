@@ -16,13 +16,14 @@ _HOOKS = (
     ("batch", "reward_extra_infos_dict", "timing_raw", "rollout_data_dir"),  # V0
 )
 """Parameters of `_log_rollout_data`."""
-_FIELDS = {"prompt_ids": "prompts", "response_ids": "responses", "response_mask": "response_mask"}
-"""verl's fields by ours."""
 
 
 class ExactIds(RayPPOTrainer if TYPE_CHECKING else object):
-    """Mixin for verl's trainers, before which it stands among the bases of a class. Such a class cannot be defined
-    (TypeError) if the trainer has no hook of a version that is known."""
+    """Mixin for verl's trainers, before which it stands among the bases of a class.
+
+    Raises:
+        TypeError: when such a class is defined, if the trainer has no hook of a version that is known.
+    """
 
     _keyed: Any = None
     """V1's batch while it is dumped."""
@@ -50,9 +51,12 @@ class ExactIds(RayPPOTrainer if TYPE_CHECKING else object):
         if self._keyed is not None:
             import transfer_queue
 
-            names, fields = reward_extra_infos_dict["uid"], [*_FIELDS.values()]
-            data = transfer_queue.kv_batch_get(keys=names, partition_id=self._keyed.partition_id, select_fields=fields)
-            more = {name: [row.tolist() for row in data[field].unbind()] for name, field in _FIELDS.items()}
+            names = reward_extra_infos_dict["uid"]
+            fields = {"prompt_ids": "prompts", "response_ids": "responses", "response_mask": "response_mask"}
+            data = transfer_queue.kv_batch_get(
+                keys=names, partition_id=self._keyed.partition_id, select_fields=[*fields.values()]
+            )
+            more = {name: [row.tolist() for row in data[field].unbind()] for name, field in fields.items()}
             more["group"] = [name.rsplit("_", 2)[0] for name in names]
             reward_extra_infos_dict = reward_extra_infos_dict | more
         super()._dump_generations(inputs, outputs, gts, scores, reward_extra_infos_dict, dump_path)
@@ -63,14 +67,20 @@ def exact_ids(batch: Any) -> dict[str, list]:
 
     Args:
         batch: V0's `DataProto`; its `batch` holds `prompts` (n, P), `responses` (n, R), `attention_mask` (n, P + R) and
-            perhaps `response_mask` (n, R), and its `non_tensor_batch` perhaps the `uid` of each response's group.
+            perhaps `response_mask` (n, R), and its `non_tensor_batch` the `uid` of each response's group.
+
+    Returns:
+        prompt_ids, response_ids and response_mask, a list for each response, and group, where there is a uid.
     """
     tensors, mask = batch.batch, batch.batch["attention_mask"].bool().cpu()
-    width, found = tensors["prompts"].shape[1], {}
-    for name, field in _FIELDS.items():
-        if field in tensors:
-            kept = mask[:, :width] if name == "prompt_ids" else mask[:, width:]
-            found[name] = [row[keep].tolist() for row, keep in zip(tensors[field].cpu(), kept, strict=True)]
+    width = tensors["prompts"].shape[1]
+    parts = {"prompt_ids": ("prompts", mask[:, :width]), "response_ids": ("responses", mask[:, width:])}
+    if "response_mask" in tensors:
+        parts["response_mask"] = "response_mask", mask[:, width:]
+    found = {
+        name: [row[keep].tolist() for row, keep in zip(tensors[field].cpu(), kept, strict=True)]
+        for name, (field, kept) in parts.items()
+    }
     if "uid" in batch.non_tensor_batch:
         found["group"] = [str(one) for one in batch.non_tensor_batch["uid"]]
     return found

@@ -153,8 +153,8 @@ class Counted:
         return np.abs(np.diff(gaps, axis=0, prepend=0.0)).sum(axis=0) / self.numbers[-1]
 
     def _place(self, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The group, int64 [..., resamples], in which so many responses above 0 end, and the share of it that they
-        take."""
+        """The group, int64 [..., resamples], in which the first `mass` responses (more than 0) end, and the share of it
+        that they take."""
         resample = np.arange(mass.shape[-1])
         low, high = np.zeros(mass.shape, dtype=np.int64), np.full(mass.shape, len(self.number) - 1)
         for _ in range(len(self.number).bit_length()):  # halves the range of groups that holds the end

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cocal.errors import ContractError, first_line
 from cocal.models.text import template_fault, turn_end
-from cocal.models.weights import check_files, check_read, kind_of, weight_files
+from cocal.models.weights import check_files, check_read, kind_of
 from cocal.runtime.numerics import half_precision
 from cocal.store import check_folder, digest
 from cocal.store.content import listed_files
@@ -28,11 +28,19 @@ def text_config(config: "PretrainedConfig") -> "PretrainedConfig":
     return config.get_text_config(decoder=True)
 
 
-def decoder_of(model: "PreTrainedModel") -> tuple["nn.Module", "nn.ModuleList"]:
-    """The decoder of text of a causal language model, without its output layer, and its blocks.
+def context_of(config: "PretrainedConfig") -> int | None:
+    """Number of tokens that a model reads at once, prompt and response together; None where its settings do not say."""
+    return getattr(text_config(config), "max_position_embeddings", None)
 
-    The blocks are its only list of modules with as many as it has layers; if there is none, a ContractError names the
-    architecture. The output of the last one is the state before the final norm.
+
+def decoder_of(model: "PreTrainedModel") -> tuple["nn.Module", "nn.ModuleList"]:
+    """The part of a causal language model that is neither its output layer nor anything but text, and its blocks.
+
+    The blocks are the only list of modules of the decoder with as many as it has layers. The output of the last one is
+    the state before the final norm, which the decoder applies after them.
+
+    Raises:
+        ContractError: if there is no such list; the message names the architecture.
     """
     from torch import nn
 
@@ -83,8 +91,8 @@ class Policy(NamedTuple):
 
     @property
     def context(self) -> int | None:
-        """Number of tokens that the model reads at once, prompt and response together; None where it does not say."""
-        return getattr(self.config, "max_position_embeddings", None)
+        """See `context_of`."""
+        return context_of(self.model.config)
 
     @property
     def config(self) -> "PretrainedConfig":
@@ -115,12 +123,14 @@ def load_policy(
     dtype: "torch.dtype | None" = None,
 ) -> Policy:
     """The policy in a Hugging Face checkpoint, in bfloat16 on a GPU and in studies with `numerics: bfloat16`, and in
-    float32 elsewhere. Code that a checkpoint brings is never run.
+    float32 elsewhere.
+
+    Code that a checkpoint brings is never run.
 
     Args:
         training: If true, the weights are float32 everywhere, because bfloat16 weights lose updates with a learning
             rate of 1e-6; autocast then computes the passes in bfloat16.
-        plain: See `load_tokenizer`.
+        plain: If true, a tokenizer without a chat template will do.
         sharded: If true, accelerate will shard the weights, and makes them float32 when it does; until then they are in
             the format of the checkpoint on a GPU, because each GPU holds all of them beside vLLM.
         dtype: Another number format of the weights than these.
@@ -151,7 +161,10 @@ def open_model(
     path: str | Path, config: "PretrainedConfig", dtype: "torch.dtype", device: "torch.device | None"
 ) -> "PreTrainedModel":
     """The model of a checkpoint, every weight of which was in its files; on the device "meta", none is kept in memory.
-    A file or weight that is missing, truncated, of no use or of another shape is a ContractError."""
+
+    Raises:
+        ContractError: if a file is missing or truncated, or a weight is missing, of no use or of another shape.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -222,15 +235,23 @@ def _warn_of_code(path: str | Path, what: str, brought: bool) -> None:
 
 
 def require_complete(path: str | Path) -> None:
-    """Check the configuration, the index and the header of each weight file of a checkpoint for another program: what
-    is missing, truncated or changed since it was written is a ContractError."""
+    """Check the configuration, the index and the header of each weight file of a checkpoint for another program.
+
+    Raises:
+        ContractError: if the folder lacks files, or a file is truncated or has changed since it was written.
+    """
     from safetensors import safe_open
 
     folder = Path(path)
     check_folder(folder)
     read_config(path)
     with _complete(path):
-        for file in sorted({*folder.glob("*.safetensors"), *(folder / name for name in weight_files(folder))}):
+        files = set(folder.glob("*.safetensors"))
+        for index in folder.glob("*.safetensors.index.json"):
+            files |= {folder / name for name in json.loads(index.read_text())["weight_map"].values()}
+        if not files:
+            raise FileNotFoundError("no .safetensors file")
+        for file in sorted(files):
             with safe_open(file, framework="numpy"):
                 pass
 
@@ -254,11 +275,12 @@ def _complete(path: str | Path) -> Iterator[None]:
             ) from None
         if kind := kind_of(Path(path)):
             raise ContractError(f"{path}: {kind}") from None
-        what, instead = "not a complete checkpoint", remedy(path)
         if isinstance(error, ImportError):
-            what = "the weights are quantised, and cannot be read here"
-            instead = "give the checkpoint from before they were, or install what is missing"
-        raise ContractError(f"{path}: {what} ({first_line(error)}); {instead}") from None
+            raise ContractError(
+                f"{path}: the weights are quantised, and cannot be read here ({first_line(error)}); give the "
+                "checkpoint from before they were, or install what is missing"
+            ) from None
+        raise ContractError(f"{path}: not a complete checkpoint ({first_line(error)}); {remedy(path)}") from None
 
 
 def _check_version(folder: Path) -> None:
@@ -278,7 +300,8 @@ def _check_version(folder: Path) -> None:
 
 
 class Vocabulary(NamedTuple):
-    """What of a checkpoint needs no weights, by the names that `Policy` has for it."""
+    """What of a checkpoint needs no weights: its tokenizer, the number of rows of its embedding, the token ids that end
+    a response, and the number of tokens that it reads at once, by the names that `Policy` has for them."""
 
     tokenizer: "PreTrainedTokenizerBase"
     vocabulary: int
@@ -295,13 +318,18 @@ def read_vocabulary(path: str | Path, plain: bool = False) -> Vocabulary:
     Raises:
         ContractError: if the folder lacks files.
     """
-    tokenizer, config = load_tokenizer(path, plain), read_config(path)
-    ends, text = end_tokens(tokenizer, generation_settings(path), config), text_config(config)
-    return Vocabulary(tokenizer, text.vocab_size, ends, getattr(text, "max_position_embeddings", None))
+    tokenizer = load_tokenizer(path, plain)
+    config = read_config(path)
+    ends = end_tokens(tokenizer, generation_settings(path), config)
+    return Vocabulary(tokenizer, text_config(config).vocab_size, ends, context_of(config))
 
 
 def read_config(path: str | Path) -> "PretrainedConfig":
-    """The configuration of a checkpoint, or a ContractError."""
+    """The configuration of a checkpoint; no weights are read.
+
+    Raises:
+        ContractError: if the folder lacks its configuration.
+    """
     from transformers import AutoConfig
 
     with _complete(path):
@@ -309,7 +337,7 @@ def read_config(path: str | Path) -> "PretrainedConfig":
 
 
 def generation_settings(path: str | Path) -> "GenerationConfig":
-    """The generation settings of a checkpoint, whose file is optional; an unreadable one is a ContractError."""
+    """The generation settings of a checkpoint, whose file is optional."""
     from transformers import GenerationConfig
 
     file = Path(path) / "generation_config.json"
@@ -323,21 +351,26 @@ def end_tokens(
     tokenizer: "PreTrainedTokenizerBase", settings: "GenerationConfig", config: "PretrainedConfig"
 ) -> frozenset[int]:
     """Token ids that end a response: those of the generation settings, whose file gets lost on the way through some
-    engines, of the model's settings and of the tokenizer, and the one that ends a turn in the chat template."""
+    engines, of the model's settings and of the tokenizer, and the one that ends a turn in the chat template. Qwen3 has
+    two, `<|im_end|>` and `<|endoftext|>`."""
     given = (getattr(named, "eos_token_id", None) for named in (settings, config, text_config(config), tokenizer))
     ends = {end for named in given for end in (named if isinstance(named, list) else [named]) if end is not None}
     return frozenset({*ends, turn_end(tokenizer, ends)} - {None})
 
 
 def stored_dtype(path: Path) -> "torch.dtype":
-    """Number format of a checkpoint's weights by its settings; float32 if they do not state it."""
+    """Number format of a checkpoint's weights according to its settings; float32 if they do not state it."""
     import torch
 
     return read_config(path).dtype or torch.float32
 
 
 def fingerprint(checkpoint: Path) -> str:
-    """Digest of a checkpoint's name and, if it is local, of its weights. A changed file is a ContractError."""
+    """Digest of a checkpoint's name and, if it is local, of its weights.
+
+    Raises:
+        ContractError: if a file has changed since it was written.
+    """
     check_folder(checkpoint)
     if listed := listed_files(checkpoint):
         return digest([checkpoint.name, listed])

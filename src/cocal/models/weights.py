@@ -1,4 +1,4 @@
-"""The weights of a checkpoint: in which files they are, what a folder without them is, whether every one was read."""
+"""The weights of a checkpoint: whose files they are, what a folder is that has none, and whether every one was read."""
 
 import json
 import re
@@ -45,7 +45,11 @@ _KINDS = (
         "holds its weights as pickles, which can run code and are not read",
         "save them as .safetensors (save_pretrained of transformers)",
     ),
-    (("model-*-of-*.safetensors",), f"holds weights in several files without their index, {INDEX}", "give it, too"),
+    (
+        ("model-*-of-*.safetensors",),
+        f"holds weights in several files without their index, {INDEX}",
+        "give the index, too",
+    ),
 )
 """What folders without a whole model hold: patterns of files, the folder in words, and what to give."""
 _SPARE = re.compile(
@@ -71,16 +75,13 @@ def kind_of(folder: Path) -> str | None:
     return None
 
 
-def weight_files(folder: Path) -> list[str]:
-    """Names of the files of a model's weights: those in its index or, without one, the single file."""
-    if not (folder / INDEX).exists():
-        return [SINGLE]
-    return sorted({*json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()})
-
-
 def check_files(folder: Path, config: "PretrainedConfig") -> None:
-    """Refuse weights that transformers would read for others than they are: an adapter or a second set of weights lies
-    beside them, or they are quantised in a way that is not stated. A ContractError says what to do."""
+    """Refuse weights that transformers would read for others than they are.
+
+    Raises:
+        ContractError: if an adapter or a second set of weights lies beside them, or they are quantised in a way that is
+            not stated; the message says what to do.
+    """
     from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
     if (folder / ADAPTER).exists():
@@ -88,11 +89,13 @@ def check_files(folder: Path, config: "PretrainedConfig") -> None:
             f"{folder}: an adapter ({ADAPTER}) lies beside the model; move it to a folder of its own, which cocal fit "
             "and cocal score take as --adapter, or delete it if it was merged into this model"
         )
-    names = weight_files(folder)
-    if (folder / SINGLE).exists() and SINGLE not in names:
-        raise ContractError(
-            f"{folder}: holds {SINGLE} and {INDEX}, which names other files; delete the older of the two models"
-        )
+    names = [SINGLE]
+    if (folder / INDEX).exists():
+        names = sorted({*json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()})
+        if (folder / SINGLE).exists() and SINGLE not in names:
+            raise ContractError(
+                f"{folder}: holds {SINGLE} and {INDEX}, which names other files; delete the older of the two models"
+            )
     stated = getattr(config, "quantization_config", None)
     method = stated.get("quant_method") if isinstance(stated, Mapping) else getattr(stated, "quant_method", None)
     known = {name.removesuffix("_4bit").removesuffix("_8bit") for name in AUTO_QUANTIZATION_CONFIG_MAPPING}
@@ -109,6 +112,7 @@ def check_files(folder: Path, config: "PretrainedConfig") -> None:
 
 
 def _quantised(folder: Path, names: Iterable[str]) -> Iterator[str]:
+    """The weights of a few bits, in words."""
     from safetensors import safe_open
 
     for name in names:
@@ -120,12 +124,14 @@ def _quantised(folder: Path, names: Iterable[str]) -> Iterator[str]:
 
 
 def check_read(folder: str | Path, config: "PretrainedConfig", info: Mapping[str, Any]) -> None:
-    """Refuse a model of which some weights were not in the files, and would be drawn at random, or the reverse: a
-    ContractError has one name of each kind, and the remedy.
+    """Refuse a model of which some weights were not in the files, and would be drawn at random, or the reverse.
 
     Args:
         config: Settings of the decoder of text.
         info: What transformers tells of the loading (`output_loading_info`).
+
+    Raises:
+        ContractError: if the names or shapes differ; the message has one of each kind, and the remedy.
     """
     guessing = tuple(key.removesuffix("eh_proj.weight") for key in info["unexpected_keys"] if ".eh_proj." in key)
     others = [key for key in sorted(info["unexpected_keys"]) if not (_SPARE.search(key) or key.startswith(guessing))]

@@ -145,6 +145,7 @@ def fit(
     if not 0 <= at_layer < policy.blocks:
         raise ContractError(f"--layer {at_layer}: the model has blocks 0 to {policy.blocks - 1}")
     width = len(RESPONSE_POOLINGS) * policy.hidden
+    base = base_model if isinstance(base_model, BaseModelFacts) else BaseModelFacts.of(model.config, base_model)
     with tempfile.TemporaryDirectory(prefix="cocal-fit-") as temporary:
         ids = b"|".join(ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
         of_responses = hashlib.sha256(ids).hexdigest()[:16]  # kept states are of these alone
@@ -153,7 +154,6 @@ def fit(
         store, tokens = _states(
             policy, rows, at_layer, number_format, batch_tokens, path, states, recipe == "best", grown
         )
-        base = base_model if isinstance(base_model, BaseModelFacts) else BaseModelFacts.of(model.config, base_model)
         facts: dict[str, Any] = {"states": number_format, "license": license, "base_model": base}
         facts |= {"recipe": recipe, "cut": cut, "prefixes": prefixes or None, "notes": tuple(notes)}
         facts |= {"fields" if name == "mapping" else name: value for name, value in vars(reading).items()}
@@ -318,8 +318,8 @@ def _check_learnable(recipe: Recipe, learnt: pd.DataFrame, held_out: np.ndarray)
         lacking = "none of these answers a question that is held out"
     if lacking:
         raise ContractError(
-            f"of {len(learnt):,} responses to {learnt['question'].nunique():,} questions {len(correct):,} are complete "
-            f"and {lacking}: give more rollouts (--rollouts), or another limit if these were not cut "
+            f"of {len(learnt):,} responses to {learnt['question'].nunique():,} questions {len(correct):,} may be "
+            f"learnt from, and {lacking}: give more rollouts (--rollouts), or another limit if these were not cut "
             "(--max-response-length)"
         )
 

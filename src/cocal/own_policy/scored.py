@@ -188,8 +188,8 @@ def read_scored(
 def classes_of(pools: Scored, domain: Literal["mathematics", "factual"]) -> np.ndarray:
     """Class of each answer within its question, int64 (n,), -1 without an answer, as self-consistency has them.
 
-    Mathematical answers are compared by the verifier, factual ones by exact match. A ContractError says that there is
-    none.
+    Mathematical answers are compared by the verifier, factual ones by exact match. Raises a ContractError if no
+    response has an answer.
     """
     if pools.without_answers:
         raise ContractError(f"{pools.source}: there is nothing to vote on, since {pools.without_answers}")

@@ -89,20 +89,21 @@ class Progress:
         self._started = self._shown = time.monotonic()
 
     def add(self, items: float = 1, detail: str = "") -> None:
-        """Count `items` more as done, with a few numbers about them for the line, which the last items with any get
-        always."""
+        """Count `items` more as done, with a few numbers about them for the line. If the last items have some, their
+        line is always logged."""
         self._done += items
         now, finished = time.monotonic(), self._done >= self._total
         if detail if finished else now - self._shown >= INTERVAL:
             self._shown = now
-            pace = (now - self._started) / (self._done - self._first)
-            left = None if finished else pace * (self._total - self._done)
+            left = None
+            if not finished and self._done > self._first:
+                left = (now - self._started) / (self._done - self._first) * (self._total - self._done)
             logging.info(progress_line(self._what, self._done, self._total, left, detail))
 
 
 def progress_line(what: str, done: float, total: float, left: float | None, detail: str = "") -> str:
-    """A line such as "step 3/60, accuracy 0.310, 2 min left", or "35 %, ..." if `what` is empty; a finished job has no
-    seconds left, not even none."""
+    """A line such as "step 3/60, accuracy 0.310, 2 min left", or "35 %, ..." if `what` is empty. `left` is the
+    number of seconds that are left; None if it is not known, or the job is finished."""
     count = f"{what} {done:g}/{total:g}" if what else f"{100 * done / total:.0f} %"
     return ", ".join(part for part in (count, detail, "" if left is None else f"{in_words(left)} left") if part)
 

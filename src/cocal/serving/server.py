@@ -74,7 +74,7 @@ class _Wishes(BaseModel):
 
 
 class ChatBody(_Wishes, ChatCompletionRequest):
-    """vLLM's body of `/v1/chat/completions`, with what is wanted of confidences, as in the two others."""
+    """vLLM's body of `/v1/chat/completions`, with what is wanted of confidences."""
 
 
 class CompletionBody(_Wishes, CompletionRequest):
@@ -137,7 +137,8 @@ class Service:
         _COMPANION.labels(*(" ".join(map(str, one)) if isinstance(one, list) else one for one in labels)).set(1)
 
     def growing(self, body: _Wishes) -> dict[str, Any]:
-        """What a body asks of growing responses, which a companion of whole responses alone refuses."""
+        """What a body asks of growing responses. Raises a VLLMValidationError if the companion learnt from
+        whole responses alone."""
         every, below = body.confidence_every, body.confidence_stop_below
         if every is None and below is None:
             return {}

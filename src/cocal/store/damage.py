@@ -17,8 +17,8 @@ _OWN = "it lies outside results/, so it is your own input"
 
 
 def is_result(path: str | Path) -> bool:
-    """True if a file lies below `results/` of the working directory, where the workflow makes everything anew; a link
-    there to a user's own file does not."""
+    """True if a file lies below `results/` of the working directory, where the workflow makes everything anew; a user's
+    own file to which a link there points does not lie there."""
     return Path("results").resolve() in Path(path).resolve().parents
 
 

@@ -266,10 +266,12 @@ def read_dataset(path: str | Path) -> "xr.Dataset":
 
     if not Path(path).exists():
         raise ContractError(absent(path))
-    check_seal(path)
     try:
+        check_seal(path)
         with xr.open_dataset(path, engine="h5netcdf") as opened:
             dataset = opened.load()
+    except ContractError:
+        raise
     except (OSError, ValueError, KeyError) as error:
         raise ContractError(unreadable(path, "NetCDF file", error)) from None
     dataset.attrs.pop(KEY, None)

@@ -91,7 +91,8 @@ class WriteBehind:
     """Runs writes one after the other in a thread of its own, so that the work does not wait for a disk.
 
     At most one write is under way, so no more than one step's results wait in memory. An error of a write is raised
-    once, by the next call. As a context manager it waits at the end, after an error too.
+    once, by the next call; what has not been waited for must not be taken as written. As a context manager it waits at
+    the end, after an error too.
     """
 
     def __init__(self):

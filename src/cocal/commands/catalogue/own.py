@@ -31,7 +31,11 @@ _PASSES = (
     flags.NUMERICS,
     flag("--batch-tokens", _BATCH, type=flags.COUNT),
 )
-_ADAPTER = flag("--adapter FOLDER", "adapter (LoRA) that PEFT has trained on the model, merged in memory", type=Path)
+_ADAPTER = flag(
+    "--adapter FOLDER",
+    "adapter (LoRA) that PEFT has trained on the model, which is merged into it in memory",
+    type=Path,
+)
 _CORRECT_ABOVE = flag("--correct-above X", "a reward above X is a correct response", type=flags.FINITE)
 _SCORED = (
     fields("such as correct=acc, reward=score or question_id=id"),
@@ -165,11 +169,16 @@ _FIT = (
     flag("--keep-states", "keep the states in the companion's folder, for a quick second fit", action="store_true"),
     flag(
         "--widths",
-        "hidden layers (default: with the recipe best 32 16 and 128 64, with the paper's 2048 1024 512 256)",
+        "widths of the hidden layers (default: with the recipe best 32 16 and 128 64, with the paper's 2048 1024 512 "
+        "256)",
         nargs="+",
         type=flags.COUNT,
     ),
-    flag("--passes", "bound of the passes (default: 30 with the recipe best, 10 with the paper's)", type=flags.COUNT),
+    flag(
+        "--passes",
+        "bound of the passes over the rollouts (default: 30 with the recipe best, 10 with the paper's)",
+        type=flags.COUNT,
+    ),
     flag("--layer", "zero-based index of the block to read (default: the last one)", type=flags.INDEX),
     flag("--license NAME", "licence of the companion by the Hub's name for it, such as apache-2.0, for its card"),
     flag("--states", "number format of the hidden states", default="bfloat16", choices=["bfloat16", "float32"]),
@@ -186,7 +195,11 @@ _SCORE = (
     flag("--name FIELD", "name of the new field", type=flags.NEW_FIELD, default="confidence"),
     _TARGET,
     flag("--seed", "the member of one seed alone (default: the mean over all seeds)", type=int),
-    flag("--every TOKENS", "also `confidence_course`, confidences after every so many tokens", type=flags.COUNT),
+    flag(
+        "--every TOKENS",
+        "also writes the confidences after every so many tokens, as a field `confidence_course`",
+        type=flags.COUNT,
+    ),
     flag(
         "--max-response-length TOKENS",
         "responses of so many tokens count as cut, where they do not say so (default: as in `cocal fit`)",
@@ -194,7 +207,8 @@ _SCORE = (
     ),
     flag(
         "--engine",
-        "passes of transformers (default), or vLLM in its own precision and batches, read the responses",
+        "what reads the responses: passes of transformers, or vLLM, in its own precision and batches (default: "
+        "transformers)",
         default="transformers",
         choices=["transformers", "vllm"],
     ),

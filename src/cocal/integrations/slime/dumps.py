@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field, Strict
+from pydantic import BaseModel, ConfigDict, Strict
 
 from cocal.errors import ContractError, first_line
 from cocal.integrations.sample import MEDIA, Name, Sample, TokenIds
@@ -21,6 +21,10 @@ class _Status(BaseModel):
     status: Literal["completed", "truncated", "pending", "aborted", "failed"]
 
 
+class _Metadata(BaseModel):
+    question_id: Name | None = None
+
+
 class _Finished(_Status):
     """The fields of slime's finished `Sample.to_dict` that our `Sample` does not check itself."""
 
@@ -31,7 +35,7 @@ class _Finished(_Status):
     tokens: TokenIds
     response_length: Annotated[int, Strict()]
     remove_sample: bool = False
-    question_id: Name | None = Field(None, validation_alias=AliasPath("metadata", "question_id"))
+    metadata: _Metadata | None = None
 
 
 def files(folder: Path) -> dict[int, Path]:
@@ -46,41 +50,38 @@ def step_of(path: Path) -> int | None:
 
 
 def read(path: Path, reward_key: str) -> list[Sample]:
-    """The samples of a dump; those that are no response to learn from say why they are left out. Where a reward is a
-    dict, `reward_key` is its key of correctness. Of what is invalid, a ContractError names file, sample and field."""
+    """The samples of a dump; those that are no response to learn from say why they are left out.
+
+    Where a reward is a dict, `reward_key` is its key of correctness.
+
+    Raises:
+        ContractError: if the dump or a sample is invalid; the message names file, sample, field and remedy.
+    """
     content = _content(regular(path, "slime's dumps"))
     samples = content.get("samples") if isinstance(content, dict) else None
     if not isinstance(samples, list) or not samples:
         raise ContractError(f"{path}: field 'samples' is missing or empty; expected a dump of slime's rollouts")
     if content.get("rollout_id") not in (None, (step_of(path) or 0) - 1):
         raise ContractError(f"{path}: it holds another rollout_id; the name must be the id")
-    rollouts = [_rollout(entry) for entry in samples]
+    rollouts = [_rollout(place, entry) for place, entry in enumerate(samples)]
     counts = Counter(rollouts)
     return [
-        _sample(entry, f"{path}: sample {place}", reward_key, several=rollout is not None and counts[rollout] > 1)
-        for place, (entry, rollout) in enumerate(zip(samples, rollouts, strict=True))
+        _sample(entry, f"{path}: sample {place}", reward_key, several=counts[rollouts[place]] > 1)
+        for place, entry in enumerate(samples)
     ]
 
 
-def _rollout(entry: Any) -> str | None:
-    """What the samples of one rollout have in common; None where slime has set no id."""
+def _rollout(place: int, entry: Any) -> str:
+    """What the samples of one rollout have in common; each is one of its own where slime has set no id."""
     named = isinstance(entry, dict) and entry.get("rollout_id") is not None
-    return f"{entry.get('group_index')} {entry['rollout_id']}" if named else None
+    return f"{entry.get('group_index')} {entry['rollout_id']}" if named else str(place)
 
 
 def _content(path: Path) -> Any:
-    """What a dump holds. PyTorch does not compress, so an archive that grows is not its own, and may grow endlessly."""
     import torch
 
     try:
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                unpacked, bound = sum(one.file_size for one in archive.infolist()), path.stat().st_size
-            if unpacked > bound:
-                raise ContractError(
-                    f"{path}: its content takes {in_bytes(unpacked)}, more than the {in_bytes(bound)} of the file; "
-                    "torch.save does not compress: load it in a safe place and save it again"
-                )
+        _check_size(path)
         return torch.load(path, map_location="cpu", weights_only=True)
     except (ContractError, MemoryError):
         raise
@@ -88,6 +89,18 @@ def _content(path: Path) -> Any:
         raise ContractError(
             f"{path}: not a readable dump of plain data ({first_line(error)}); objects of other kinds are never loaded"
         ) from None
+
+
+def _check_size(path: Path) -> None:
+    """PyTorch does not compress what it saves. An archive that grows was not written by it, and may grow endlessly."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            unpacked, bound = sum(one.file_size for one in archive.infolist()), path.stat().st_size
+        if unpacked > bound:
+            raise ContractError(
+                f"{path}: its content takes {in_bytes(unpacked)}, more than the {in_bytes(bound)} of the file; "
+                "torch.save does not compress: load it in a safe place and save it again"
+            )
 
 
 def _sample(entry: Any, where: str, reward_key: str, several: bool) -> Sample:
@@ -112,7 +125,7 @@ def _sample(entry: Any, where: str, reward_key: str, several: bool) -> Sample:
         {"logprobs": "rollout_log_probs", "mask": "loss_mask"},
         group=found.group_index,
         prompt=found.prompt,
-        question_id=found.question_id,
+        question_id=found.metadata and found.metadata.question_id,
         prompt_ids=tokens[: len(tokens) - length],
         response_ids=tokens[len(tokens) - length :],
         truncated=status == "truncated",
