@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss as log_loss_of_sklearn
 
 from cocal.metrics.calibration import bin_index
 from cocal.metrics.scores import CLIP, MOST, SCORES, scores
-from cocal_study.cubes.cells import BETTER
+from cocal_study.cubes.better import BETTER
 from drawn_responses import random_responses
 
 SEEDS = st.integers(0, 2**32 - 1)
