@@ -2,10 +2,11 @@
 
 Two servers run beside one another, vLLM's own and that of `cocal serve`, and get the same requests in turns: prompts as
 token ids, each with a seed, so that both give the same answers. Ten pairs of rounds are run, each pair begun by the
-other server, and printed as they end with the load of the machine; their median counts. The model has random
-weights, on a processor in the shape of the laptop study's, and so many tokens end its responses that they have some
-hundred tokens in the mean. On a processor, each server has one compute thread. Times are seconds, since the servers'
-processes spin while they wait for one another; nothing else should run on the machine.
+other server, and printed as they end with the load of the machine; their median counts. In further ten, ours gives the
+confidence after every sixteen tokens, too. The model has random weights, on a processor in the shape of the laptop
+study's, and so many tokens end its responses that they have some hundred tokens in the mean. On a processor, each
+server has one compute thread. Times are seconds, since the servers' processes spin while they wait for one another;
+nothing else should run on the machine.
 
 The obvious way to a confidence is a second pass: the answers of vLLM's own server are read once more by transformers.
 It is timed with `cocal.Companion.score`, which pools inside that pass.
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from functools import partial
 from http.client import HTTPConnection
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -91,7 +93,7 @@ class Case:
         tokenizer.save_pretrained(folder / "model")
         settings = CompanionSettings(widths=self.widths, targets=("binary",))
         companions = untrained(settings, 2 * self.hidden, self.layers - 1)
-        about = About(spec=companions.spec, base_model=BaseModelFacts.of(config, str(folder / "model")))
+        about = About(spec=companions.spec, base_model=BaseModelFacts.of(config, str(folder / "model")), prefixes=16)
         (folder / "companion").mkdir()
         write(folder / "companion", companions, about)
 
@@ -162,8 +164,10 @@ def _compared(case: Case, servers: Sequence[tuple[int, psutil.Process]], folder:
     """The rows of the table."""
     draw = np.random.default_rng(0)
     prompts = [draw.integers(3, 256, draw.integers(8, case.longest // 2)).tolist() for _ in range(case.requests)]
-    kept = _pairs(case, servers, prompts, ignore=True)  # nothing is scored, so that the states' own cost is seen
-    ended = _pairs(case, servers, prompts, ignore=False)
+    # nothing is scored, so that the states' own cost is seen
+    kept = _pairs(case, servers, prompts, "to the limit", {"ignore_eos": True})
+    ended = _pairs(case, servers, prompts, "answers end")
+    course = _pairs(case, servers, prompts, "a confidence after every 16 tokens", ours={"confidence_every": 16})
     plain, ours = ended[0][0], ended[1][0]
     same = sum(a.response == b.response for a, b in zip(plain.answers, ours.answers, strict=True))
     scored = sum(one.finish == "stop" for one in ours.answers)
@@ -188,6 +192,7 @@ def _compared(case: Case, servers: Sequence[tuple[int, psutil.Process]], folder:
     limit = "; nothing is scored, so this is what summing the states costs"
     return [
         compared(size, "vLLM without confidences", ended, note=told),
+        compared("the same, with confidences after every 16 tokens", "vLLM without confidences", course),
         compared("the same requests up to the length limit", "vLLM without confidences", kept, note=limit),
         compared(size, "vLLM, then a pass of transformers", ended, second, f"; the pass: {second:.3g} s"),
         row(name, "first token", firsts[1], "vLLM without confidences", firsts[0], "median"),
@@ -195,16 +200,21 @@ def _compared(case: Case, servers: Sequence[tuple[int, psutil.Process]], folder:
 
 
 def _pairs(
-    case: Case, servers: Sequence[tuple[int, psutil.Process]], prompts: list[list[int]], ignore: bool
+    case: Case,
+    servers: Sequence[tuple[int, psutil.Process]],
+    prompts: list[list[int]],
+    what: str,
+    both: Mapping = MappingProxyType({}),
+    ours: Mapping = MappingProxyType({}),
 ) -> tuple[list[Round], list[Round]]:
-    """The rounds of both servers, in turns, after one to warm up."""
+    """The rounds of both servers, in turns, after one to warm up, with fields for requests to both and to ours."""
     found: tuple[list[Round], list[Round]] = ([], [])
+    fields = {**both}, {**both, **ours}
     for number in range(1 + case.pairs):
         for which in (0, 1) if number % 2 else (1, 0):
-            found[which].append(_round(case, prompts, servers[which][0], ignore))
-        plain, ours = (half[-1].seconds / half[-1].tokens for half in found)
-        what, load = "to the limit" if ignore else "answers end", os.getloadavg()[0]
-        print(f"{what}: pair {number}, {plain / ours:.3f} of plain vLLM, load {load:.1f}", flush=True)
+            found[which].append(_round(case, prompts, servers[which][0], fields[which]))
+        plain, own = (half[-1].seconds / half[-1].tokens for half in found)
+        print(f"{what}: pair {number}, {plain / own:.3f} of plain vLLM, load {os.getloadavg()[0]:.1f}", flush=True)
     return found[0][1:], found[1][1:]
 
 
@@ -217,17 +227,17 @@ def _second_pass(answers: Sequence[Answer], folder: Path) -> float:
     return min(timed(work, time.perf_counter) for _ in range(3))
 
 
-def _round(case: Case, prompts: list[list[int]], port: int, ignore: bool) -> Round:
+def _round(case: Case, prompts: list[list[int]], port: int, fields: Mapping) -> Round:
     """One round of all requests."""
     began = time.perf_counter()
     with ThreadPoolExecutor(case.together) as pool:
-        answers = list(pool.map(lambda k: _answer(case, prompts[k], k, port, ignore), range(len(prompts))))
+        answers = list(pool.map(lambda k: _answer(case, prompts[k], k, port, fields), range(len(prompts))))
     return Round(time.perf_counter() - began, answers)
 
 
-def _answer(case: Case, prompt: list[int], seed: int, port: int, ignore: bool) -> Answer:
+def _answer(case: Case, prompt: list[int], seed: int, port: int, fields: Mapping) -> Answer:
     body = {"prompt": prompt, "seed": seed, "max_tokens": case.longest, "temperature": 1, "stream": True}
-    body |= {"return_token_ids": True, "ignore_eos": ignore}
+    body |= {"return_token_ids": True, **fields}
     connection = HTTPConnection("127.0.0.1", port, timeout=START)
     began = time.perf_counter()
     connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
