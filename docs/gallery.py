@@ -56,6 +56,22 @@ def verdict(numbers: pd.DataFrame, scale: str) -> str:
     return "\n".join([textwrap.fill(answer(numbers, scale), _COLUMNS), "", *table])
 
 
+_SHOWN = ("cocal-binary", "cocal-group", "postcal-binary", "postcal-group", "token-probability", "self-consistency")
+_SHOWN += ("rlcr", "dcpo")
+"""The methods that the headline claims compare."""
+
+
+def levels(gathered: pd.DataFrame, printed: pd.DataFrame) -> str:
+    """A sentence with the AUROC of the compared methods, of the replicates and of the paper; see `main_numbers`."""
+    places = [frame[frame["dataset"] == MATHEMATICS].set_index(["method", "metric"]) for frame in (gathered, printed)]
+    ours, paper = (frame[column] for frame, column in zip(places, ("mean", "value"), strict=True))
+    each = [f"{METHODS[one].label} {ours[one, 'auroc']:.2f} ({paper[one, 'auroc']:.2f})" for one in _SHOWN]
+    count = sum(name.startswith(_REPLICATE) for name in gathered.columns)
+    return textwrap.fill(
+        f"Behind the differences, the mean AUROC of {count} replicates (the paper's): {', '.join(each)}.", _COLUMNS
+    )
+
+
 def main_numbers(gathered: pd.DataFrame, printed: pd.DataFrame) -> str:
     """Macro averages over the mathematical sets at the end of training, of the replicates and of the paper, as a table.
 
@@ -159,6 +175,7 @@ def main() -> None:
     form = "{value} ({lower} to {upper})"
     for file, name, section in (
         ("README.md", "verdict", verdict(numbers, scale_of(load_study(root / "config/config.yaml")))),
+        ("README.md", "levels", levels(gathered, printed)),
         ("docs/what-holds.md", "numbers", main_numbers(gathered, printed)),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
         ("docs/laptop-study.md", "numbers", _beside_paper(laptop, printed, "one run, 95 % interval", form)),

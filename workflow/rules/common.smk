@@ -1,6 +1,7 @@
 # The study, its plan, and what the rules of all stages take from it.
 import os
 import sys
+from base64 import urlsafe_b64encode
 from functools import cache
 from pathlib import Path
 
@@ -50,16 +51,19 @@ container: os.path.relpath(Path(workflow.basedir) / "envs/cocal.sif")
 # Trainings of larger policies stand alone in the plan, and take all processors; the others share them job by job.
 TRAINING_THREADS = workflow.cores if NUMERICS == "bfloat16" and not site_of(os.environ) else 1
 
-# Without its record, which a copy of results/ may lack, Snakemake compares times alone.
-if (
-    workflow.is_main_process
-    and any(Path(results.QUESTIONS).glob("*.parquet"))
-    and not any(Path(".snakemake/metadata").glob("*"))
-):
-    logger.warning(
-        "results/ has files, but .snakemake/, the record of what made them, is missing, so a change of settings or code "
-        "would rerun nothing: copy that folder too, or run everything again with --forceall."
-    )
+# Of a file without a record in .snakemake/, which a copy of results/ may lack, Snakemake compares the time alone. The
+# question sets stand for all others; a record is called by the base64 of its file.
+if workflow.is_main_process:
+    recorded = {file.name for file in Path(".snakemake/metadata").glob("*")}
+    if unrecorded := [
+        path
+        for path in Path(results.QUESTIONS).glob("*.parquet")
+        if urlsafe_b64encode(str(path).encode()).decode() not in recorded
+    ]:
+        logger.warning(
+            f"{unrecorded[0]} is there, but .snakemake/ does not say what made it, so a change of settings or code may "
+            "rerun nothing: copy that folder together with results/, or run everything again with --forceall."
+        )
 
 # The only place that changes the environment. A prefix of the shell commands would be too late for all of it: conda
 # reads COCAL_CHECKOUT before there is a job, and a rule's own environment (--sdm conda), activated before such a prefix,

@@ -225,13 +225,13 @@ def grid(
 
 
 def _among(numbers: pd.DataFrame, replicates: pd.DataFrame) -> dict[Place, Cell]:
-    """The range of every value over the replicates, and how many of them are below this run's."""
+    """The range of every value over the replicates, and of how many this run's is above."""
     values = replicates.set_index(_PLACE).filter(regex=r"^replicate_\d+$")
     cells = {}
     for row in numbers.itertuples():
         place = row.dataset, row.method, row.metric
         ones = values.loc[place].dropna() if place in values.index else values.iloc[0][:0]
         least, greatest = (metric_text(row.metric, one) for one in (ones.min(), ones.max()))
-        told = f"{least} to {greatest}; {(ones < row.value).sum()} of {len(ones)} below" if len(ones) else UNDEFINED
-        cells[place] = Cell(told)
+        told = f"{least} to {greatest}; this run above {(ones < row.value).sum()} of {len(ones)}"
+        cells[place] = Cell(told if len(ones) else UNDEFINED)
     return cells

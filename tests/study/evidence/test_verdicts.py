@@ -191,12 +191,13 @@ def test_the_documentation_tells_the_verdicts_in_plain_words(judged):
     assert pages.with_section(made, "ledger", pages.what_holds(judged)) == made
 
 
-def test_a_page_has_the_numbers_of_the_replicates_beside_the_paper_s():
-    page = (ROOT / "docs/what-holds.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("name", "section"), [("docs/what-holds.md", "main_numbers"), ("README.md", "levels")])
+def test_a_page_has_the_numbers_of_the_replicates_beside_the_paper_s(name, section):
+    page = (ROOT / name).read_text(encoding="utf-8")
     gathered = pd.read_csv(ROOT / "studies/replicates/spread/tables/main.csv")
     cells = read_published(ROOT / "config/paper").cells
-    made = gallery().main_numbers(gathered, cells[cells["table"] == "main"])
-    assert made in page, "`make gallery` renews docs/what-holds.md"
+    made = getattr(gallery(), section)(gathered, cells[cells["table"] == "main"])
+    assert made in page, f"`make gallery` renews {name}"
 
 
 def test_what_holds_leads_with_the_joint_verdicts_of_the_replicates(judged):

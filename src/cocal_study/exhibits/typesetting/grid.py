@@ -47,7 +47,7 @@ _RATES = {
     "answered_rate": "Answered",
     "decided_rate": "Decided",
     "truncation_rate": "Truncated",
-    "p_true_mass": "True or False",
+    "p_true_mass": "P(True or False)",
     "exact_match_accuracy": "Exact match",
 }
 _DOUBTS = {

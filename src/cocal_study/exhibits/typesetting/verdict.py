@@ -91,7 +91,8 @@ def _said(rows: Sequence, column: str) -> str:
         value = getattr(row, column)
         if np.isnan(value):
             continue
-        text = f"{METRICS[row.metric]} {_apart(row, value)}"
+        # points are of accuracy, which such claims name
+        text = _apart(row, value) if row.metric == "accuracy" else f"{METRICS[row.metric]} {_apart(row, value)}"
         if column == "value" and row.lower < row.upper:
             text += f" ({_range(row)}"
             text += ")" if np.isnan(row.replicates) else f"; {row.positive:.0f}/{row.replicates:.0f})"
