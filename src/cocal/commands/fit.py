@@ -77,7 +77,7 @@ def run_fit(options: argparse.Namespace) -> None:
     if companion.alone is not None:
         print(
             "  It also reads the probabilities of the tokens, which vLLM does not hand out: `cocal serve` takes the "
-            f"best companion of states alone, which lies beside it. {companion.alone.about.in_words()}"
+            f"best companion of states alone, which lies beside it. {companion.alone.about.in_words(advice=False)}"
         )
     needed = {*NEEDED["prompt"], *NEEDED["response"]}
     flags = ["--companion", str(options.output), "--model", options.model]

@@ -9,6 +9,7 @@ import pandas as pd
 
 from cocal.commands.flags import field_mapping
 from cocal.errors import ConfigError, ContractError
+from cocal.integrations.lines import NEEDED
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
 from cocal.own_policy.companion import Companion
@@ -29,9 +30,9 @@ WATCHED = {"ece": ("upper", "max_ece"), "auroc": ("lower", "min_auroc"), "brier"
 def run_monitor(options: argparse.Namespace) -> None:
     """Measure, compare with the bounds, add a line to the file, and end with status 1 where a bound is left.
 
-    A metric leaves its bound where its whole interval is worse. A bound that is not given is the worse end of the
-    interval on the companion's card. A ConfigError names a tracker that is not installed, a ContractError rollouts of
-    no use.
+    A metric leaves its bound where its whole interval is worse; where its value alone is, that is said. A bound that is
+    not given is the worse end of the interval on the companion's card. A ConfigError names a tracker that is not
+    installed, a ContractError rollouts of no use.
     """
     fix_threads(alone=True)
     tracker = _tracker(options) if options.report_to else None
@@ -40,7 +41,10 @@ def run_monitor(options: argparse.Namespace) -> None:
     checkpoint.check_fit(about)
     policy = checkpoint.load(options.precision)
     above = about.correct_above if options.correct_above is None else options.correct_above
-    reading = Reading({**about.fields, **field_mapping(options.field)}, above)
+    given = field_mapping(options.field)
+    labelled = {*given} & {*NEEDED["label"]}  # by another field than at the fit
+    kept = {meaning: name for meaning, name in about.fields.items() if not (labelled and meaning in NEEDED["label"])}
+    reading = Reading({**kept, **given}, above)
     rows = read(options.rollouts, companion.encoder(policy), reading).rows
     if (questions := rows["question"].nunique()) < LEAST_QUESTIONS:
         raise ContractError(
@@ -54,14 +58,18 @@ def run_monitor(options: argparse.Namespace) -> None:
     found = measured(rows["question"], confidence, rows["correct"].to_numpy(), settings).set_index("metric")
     card = {one.metric: one for one in about.held_out.metrics} if about.held_out else {}
     line = {"checkpoint": checkpoint.name, "step": checkpoint.step, "responses": len(rows), "questions": questions}
-    left = []
+    left, doubtful = [], []
     for name, (end, flag) in WATCHED.items():
         value, lower, upper = found.loc[name, ["value", "lower", "upper"]]
         bound, stated = getattr(options, flag), card.get(name)
         bound = getattr(stated, end, None) if bound is None else bound
         line |= {name: value, f"{name}_lower": lower, f"{name}_upper": upper, f"{name}_bound": bound}
-        if bound is not None and (lower > bound if end == "upper" else upper < bound):
-            left.append(name)
+        if bound is not None:
+            sign, best = (1, lower) if end == "upper" else (-1, upper)
+            if sign * (best - bound) > 0:
+                left.append(name)
+            elif sign * (value - bound) > 0:
+                doubtful.append(name)
         shown = {"": value, "from": lower, "to": upper, "bound": bound, "card": getattr(stated, "value", None)}
         texts = (f"{word} {metric_text(name, n)}" for word, n in shown.items() if n is not None)
         print(f"  {name:<6}{', '.join(texts)}{', LEFT' * (name in left)}")
@@ -73,7 +81,13 @@ def run_monitor(options: argparse.Namespace) -> None:
     if left:
         print(f"{checkpoint.name}: the companion no longer holds ({', '.join(left)}); fit it anew on late rollouts")
         raise SystemExit(1)
-    print(f"{checkpoint.name}: the companion holds")
+    if doubtful:
+        print(
+            f"{checkpoint.name}: the companion is not shown to be worse, but {', '.join(doubtful)} lies beyond the "
+            "bound, and its interval does not; give more questions"
+        )
+    else:
+        print(f"{checkpoint.name}: the companion holds")
 
 
 def _add(path: Path, line: dict) -> int:

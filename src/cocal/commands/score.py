@@ -37,6 +37,8 @@ def run_score(options: argparse.Namespace) -> None:
     run_folder.publish({UNFINISHED: options.output})
     print(f"\n{options.output}: {checked.rows:,} responses with `{options.name}`")
     print(f"  fields: {checked.fields}")
+    for why, count in checked.unread.items():
+        print(f"  {count:,} of them have no confidence: {why}")
     for origin, count in origins.items():
         print(f"  {count:,} prompts are {origin}")
     print("  Where `confidence_ids` is `tokenised`, the ids were made anew from texts, and may not be those sampled.")

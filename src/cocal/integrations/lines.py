@@ -120,9 +120,14 @@ class Fields:
         for what in needs:
             meanings = NEEDED[what]
             if not {*meanings} & {*taken}:
+                chat = entry.get("messages")
+                last = chat[-1] if isinstance(chat, list) and chat else None
+                answered = what == "response" and isinstance(last, dict) and last.get("role") == "assistant"
                 raise ContractError(
                     f"{where}: no field is a {what} ({listed(FIELDS[meaning][0] for meaning in meanings)}); its fields "
                     f"are {listed(entry)}: name one by --field {meanings[0]}=FIELD"
+                    + ", or move the assistant's last message into one"
+                    * answered
                 )
         taken |= named
         names |= {meaning: (name,) for meaning, name in named.items()}

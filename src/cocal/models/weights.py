@@ -39,7 +39,7 @@ _KINDS = (
         "merge them: python zero_to_fp32.py --safe_serialization . CHECKPOINT",
     ),
     (("*.gguf",), "holds weights for llama.cpp (GGUF)", "give the checkpoint that they were made from"),
-    (("checkpoint-*",), "is the output of a whole training", "give one of the checkpoints in it"),
+    (("checkpoint-*", "step-*"), "is the output of a whole training", "give one of the checkpoints in it"),
     (
         ("pytorch_model*.bin", "consolidated.*.pth", "model.pt", "*.ckpt"),
         "holds its weights as pickles, which can run code and are not read",

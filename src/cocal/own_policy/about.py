@@ -44,6 +44,10 @@ class BaseModelFacts(Model):
     """Rollout step of its training, if its folder says it."""
     adapter: str | None = None
     """Digest of an adapter that was merged into it."""
+    weights: str | None = None
+    """Digest of its files of weights, if it is a folder."""
+    tokenizer: str | None = None
+    """Digest of its vocabulary, if a file names the ids."""
     model_type: str
     hidden: Count
     """Width of a hidden state."""
@@ -177,23 +181,26 @@ class About(Model):
                 "has learnt from prefixes, too (cocal fit --prefixes 16)"
             )
 
-    def in_words(self) -> str:
-        """Held-out quality, on the last stage first, or that it was not measured."""
+    def in_words(self, advice: bool = True) -> str:
+        """Held-out quality, on the last stage first, or that it was not measured; with advice where token probability
+        ranks responses better."""
         if self.held_out is None:
             return "The quality on held-out questions was not measured."
-        said = [self.held_out.in_words(", the last stage" if self.held_out_all_steps else "")]
+        said = [self.held_out.in_words(", the last stage" if self.held_out_all_steps else ""), *self.held_out.rivals]
         if self.held_out_all_steps:
             said.append(self.held_out_all_steps.in_words(", all in all"))
-        return " ".join([*said, *self._outranked()])
+        return " ".join([*said, *self._outranked(advice)])
 
-    def _outranked(self) -> list[str]:
+    def _outranked(self, advice: bool) -> list[str]:
         """A sentence where mean token probability alone ranks the held-out responses better."""
         parts = {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
         better = [f"{name} (AUROC {one.outranked})" for name, one in parts.items() if one and one.outranked]
         if not better:
             return []
-        advice = "" if self.token_probability else "; `cocal fit --with token-probability` adds it to the states"
-        return [f"Mean token probability alone ranks {' and '.join(better)} better{advice}."]
+        told = "; `cocal fit --with token-probability` adds it to the states" if advice else ""
+        return [
+            f"Mean token probability alone ranks {' and '.join(better)} better{told * (not self.token_probability)}."
+        ]
 
     def card(self) -> str:
         """The model card, in Markdown with the Hub's metadata."""

@@ -81,7 +81,15 @@ class HeldOut(Model):
             value, lower, upper = (_text(m.metric, number) for number in (m.value, m.lower, m.upper))
             rows.append([name, value, f"{lower} to {upper}"])
         shown = table_of([row[:2] for row in rows] if self._doubt else rows)
-        return [f"### {title}", "", f"{self._basis}{self._doubt}.", "", *shown, "", *self._rivals]
+        return [
+            f"### {title}",
+            "",
+            f"{self._basis}{self._doubt}.",
+            "",
+            *shown,
+            "",
+            *(line for one in self.rivals for line in (one, "")),
+        ]
 
     @property
     def outranked(self) -> str | None:
@@ -92,13 +100,13 @@ class HeldOut(Model):
         return f"{_text('auroc', other)} against {_text('auroc', own)}" if better else None
 
     @property
-    def _rivals(self) -> list[str]:
+    def rivals(self) -> list[str]:
         """What a constant and the mean token probability reach on the same responses."""
         said = [] if self.constant is None else [f"a constant has the Brier score {_text('brier', self.constant)}"]
         if self.token_probability is not None:
             values = ", ".join(f"{_SHOWN[name]} {_text(name, one)}" for name, one in self.token_probability.items())
             said.append(f"mean token probability alone: {values}")
-        return [f"For comparison, {'; '.join(said)}.", ""] if said else []
+        return [f"For comparison, {'; '.join(said)}."] if said else []
 
     def results(self, split: str) -> "list[EvalResult]":
         """The metrics as the Hub's `model-index` has them, without the accuracy, which is the base model's."""

@@ -6,7 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil
+from math import ceil, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -154,8 +154,8 @@ def fit(
         store, tokens = _states(
             policy, rows, at_layer, number_format, batch_tokens, path, states, recipe == "best", grown
         )
-        facts: dict[str, Any] = {"states": number_format, "license": license, "base_model": base}
-        facts |= {"recipe": recipe, "cut": cut, "prefixes": prefixes or None, "notes": tuple(notes)}
+        facts: dict[str, Any] = {"states": number_format, "license": license, "base_model": base, "recipe": recipe}
+        facts |= {"cut": cut, "prefixes": prefixes or None, "notes": (*notes, *_doubts(tokens, base.vocabulary))}
         facts |= {"fields" if name == "mapping" else name: value for name, value in vars(reading).items()}
         if recipe == "paper":
             steps = Prefix(int(rows["step"].max()), int(rows["step"].max()))
@@ -191,6 +191,8 @@ def _as_learnt(rows: pd.DataFrame, cut: Cut, notes: list[str]) -> pd.DataFrame:
 def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: Encoder, reading: Reading) -> Experience:
     """Read rollouts from files, whose format is guessed, or from a table; a ContractError names what is not usable."""
     notes: Counter = Counter()
+    if isinstance(rollouts, Sequence) and rollouts and isinstance(rollouts[0], Mapping):
+        rollouts = pd.DataFrame(rollouts)
     if isinstance(rollouts, pd.DataFrame):
         notes["a table"] += 1
         table = cast(Any, rollouts)
@@ -287,6 +289,19 @@ def _with_prefixes(
     grown = None if lengths is None else Prefixes(lengths, take)
     found[:, :, :pooled], tokens[:, :TOKEN_INPUTS] = states_and_tokens(policy, *passed, grown)
     return found, tokens
+
+
+def _doubts(tokens: np.ndarray | None, vocabulary: int) -> list[str]:
+    """A sentence, which is also logged, if the model is hardly the one that sampled the responses."""
+    mean = np.inf if tokens is None else float(tokens[:, 1].mean())
+    if mean >= -log(vocabulary):
+        return []
+    said = (
+        f"the model finds these responses less likely than random tokens (a mean log-probability of {mean:.1f}): is it "
+        "the policy that sampled them, with its own tokenizer and template?"
+    )
+    logging.warning(said)
+    return [said]
 
 
 def _check_wishes(recipe: Recipe, settings: CompanionSettings, beside: bool, given: bool) -> None:

@@ -1,7 +1,9 @@
 """The language model that a command is given: a folder, or a name on the Hub."""
 
+import json
 import logging
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -76,7 +78,24 @@ class Checkpoint:
     def facts(self, policy: Policy) -> BaseModelFacts:
         """The facts that a saved companion states of its model."""
         found = BaseModelFacts.of(policy.model.config, self.name)
-        return found.model_copy(update={"revision": self.revision, "step": self.step, "adapter": self._adapter_digest})
+        told = {"revision": self.revision, "step": self.step, "adapter": self._adapter_digest}
+        return found.model_copy(update=told | {"weights": self.weights, "tokenizer": self.tokenizer})
+
+    @cached_property
+    def weights(self) -> str | None:
+        """Digest of the files of weights; None of a checkpoint of the Hub, which its commit tells from others."""
+        files = () if self.revision else sorted(self.folder.glob("*.safetensors"))
+        return digest([file_digest(file) for file in files]) if files else None
+
+    @cached_property
+    def tokenizer(self) -> str | None:
+        """Digest of the ids of the vocabulary, to which tokens may be added; None if no `tokenizer.json` names them."""
+        file = (self.adapter or self.folder) / "tokenizer.json"
+        file = file if file.exists() else self.folder / "tokenizer.json"
+        try:
+            return digest(json.loads(file.read_text(encoding="utf-8"))["model"]["vocab"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
 
     @property
     def _adapter_digest(self) -> str | None:
@@ -90,8 +109,14 @@ class Checkpoint:
         return None if found is None else int(found)
 
     def check_fit(self, about: About) -> None:
-        """`About.check_model` of this checkpoint, before any weights are loaded."""
+        """Refuse another architecture (`About.check_model`) or vocabulary before any weights are loaded."""
         about.check_model(BaseModelFacts.of(read_config(self.folder), self.name))
+        fitted = about.base_model
+        if None not in (fitted.tokenizer, self.tokenizer) and fitted.tokenizer != self.tokenizer:
+            raise ContractError(
+                f"{self.name}: its tokenizer gives other ids to texts than that of {fitted.name}, for which the "
+                "companion was fitted; put the tokenizer that the policy was trained with into the folder"
+            )
 
     def warn_of_other(self, about: About) -> None:
         """Log a warning if this is another checkpoint of its training, commit or adapter than the companion's."""
@@ -103,13 +128,17 @@ class Checkpoint:
                 "(--adapter), unless that is merged into this model",
                 *(self.adapter or self.name, base.name, ours, theirs, ", another one" * (ours == theirs)),
             )
-        for word, ours, theirs in (("commit", base.revision, self.revision), ("step", step, self.step)):
+        compared = (("commit", base.revision, self.revision), ("step", step, self.step))
+        compared = (*compared, ("weights", base.weights, self.weights))
+        for word, ours, theirs in compared:
             if None not in (ours, theirs) and ours != theirs:
+                other = f"is {word} {theirs} of the policy, but the companion was fitted for {word} {ours}"
                 logging.warning(
-                    "%s: is %s %s of the policy, but the companion was fitted for %s %s; its confidences may be worse "
-                    "calibrated here: give that checkpoint, or measure them (cocal evaluate)",
-                    *(self.name, word, theirs, word, ours),
+                    "%s: %s; its confidences may be worse calibrated here: give that checkpoint, or measure them "
+                    "(cocal evaluate)",
+                    *(self.name, f"its weights are not those of {base.name}" if word == "weights" else other),
                 )
+                break
 
     def identity(self) -> str:
         """Digest that tells this checkpoint from others, which may have the same weights and another tokenizer."""

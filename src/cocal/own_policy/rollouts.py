@@ -253,14 +253,17 @@ def experience_of(
             "were sampled"
         )
     told, limit = bool(rows["tells_cut"].all()), encoder.max_response_length
+    longest = int(rows["length"].max())
     if not told and limit is None:
         said.append(
-            "the files do not say which responses were cut at the limit, so none counts as cut (--max-response-length)"
+            "the files do not say which responses were cut at the limit, so none counts as cut; "
+            f"{(rows['length'] == longest).sum():,} have {longest:,} tokens and none has more: if that was the limit, "
+            f"give --max-response-length {longest}"
         )
     elif not told:
         said.append(
             f"the files do not say which responses were cut: those without an end within {limit:,} tokens are, "
-            f"{rows['truncated'].sum():,}"
+            f"{rows['truncated'].sum():,}; the longest response has {longest:,}"
         )
     said.append(_sizes(groups.size()))
     learnt = rows.drop(columns=["where", "group", "tells_cut", "label"])
@@ -319,5 +322,5 @@ def _steps(rows: pd.DataFrame, notes: Counter) -> np.ndarray:
 def _sizes(sizes: pd.Series) -> str:
     counts = sizes.value_counts(sort=False)
     size, number = counts.idxmax(), counts.max()
-    odd = f"; {len(sizes) - number:,} have another size" if number < len(sizes) else ""
+    odd = f", {len(sizes) - number:,} another number" if number < len(sizes) else ""
     return f"{number:,} groups have {size} response{'s' if size > 1 else ''}{odd}"

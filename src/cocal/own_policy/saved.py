@@ -65,6 +65,11 @@ def read(name: str, options: Mapping[str, Any], part: str = "") -> tuple[Compani
         if not file.exists():
             raise ContractError(f"{file}: the file is missing; is {name} a companion's folder (cocal fit)?")
     content, written = read_document(config), read_provenance(config).get(_DIGEST)
+    if (kind := content.get("model_type")) and kind != About.model_fields["model_type"].default:
+        raise ContractError(
+            f"{config}: belongs to a language model ({kind}) and not to a companion; are --companion and --model "
+            "swapped?"
+        )
     if written is None:
         logging.warning("%s: an older companion without digests, so damage would go unnoticed; save it again", config)
     elif stated_seal(config) is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from cocal.engines.states import Reading
 from cocal.engines.vllm_engine import open_vllm
 from cocal.errors import ConfigError, ContractError
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
+from cocal.integrations.sample import Sample
 from cocal.models.loading import read_vocabulary
 from cocal.own_policy.about import About
 from cocal.own_policy.companion import Companion
@@ -34,6 +35,8 @@ UNFINISHED = "scored.jsonl"
 """Name of the file in the run folder that grows block by block."""
 _DIGESTS = "blocks.sha256"
 """Name of the file beside it that has a digest of every block in a line."""
+REASON = "_reason"
+"""Ending of the field that says why a response has no confidence."""
 IDS = "confidence_ids"
 """Field that says whether a confidence rests on ids that were given (`given`) or on a text (`tokenised`)."""
 
@@ -67,12 +70,14 @@ class Checked:
         fields: Which fields are taken for what.
         mapping: The given names of fields that the file has, labels included, for commands that read it next.
         rewarded: Whether a reward, rather than a verdict, would be its label.
+        unread: Number of rows without a response, by the reason.
     """
 
     rows: int
     fields: Fields
     mapping: Mapping[str, str]
     rewarded: bool
+    unread: Counter
 
 
 def check(wanted: Wanted, about: About) -> Checked:
@@ -82,7 +87,7 @@ def check(wanted: Wanted, about: About) -> Checked:
     Names of fields that were given to the fit are taken where the file has such fields, unless others are given here.
     """
     fields: Fields
-    count = 0
+    count, unread = 0, Counter()
     for where, _, entry in entries(wanted.source):
         if not count:
             mapping = {meaning: name for meaning, name in about.fields.items() if name in entry} | {**wanted.mapping}
@@ -90,14 +95,23 @@ def check(wanted: Wanted, about: About) -> Checked:
             fields = Fields.of(entry, read, where, ("prompt", "response"))
             mapping = {meaning: name for meaning, name in mapping.items() if name in entry}
             rewarded = not {*entry} & {mapping.get("correct"), *FIELDS["correct"]}
-        if taken := [name for name in (wanted.field, IDS, wanted.field + COURSE) if name in entry]:
+        if taken := [
+            name for name in (wanted.field, IDS, wanted.field + COURSE, wanted.field + REASON) if name in entry
+        ]:
             raise ContractError(
                 f"{where}: there is a field {taken[0]!r} already; give the confidences another name (--name), and "
                 "score the original file rather than a scored one"
             )
-        fields.sample(entry, where)
+        unread.update(filter(None, [_without_response(fields.sample(entry, where, learning=True))]))
         count += 1
-    return Checked(count, fields, mapping, rewarded)
+    if count == unread.total():
+        raise ContractError(f"{wanted.source}: there is no response to score ({', '.join(unread)})")
+    return Checked(count, fields, mapping, rewarded, unread)
+
+
+def _without_response(sample: Sample) -> str | None:
+    """Why a row has no response, such as an empty one; None if it has."""
+    return sample.left_out if sample.response is None and sample.response_ids is None else None
 
 
 Score = Callable[[Sequence[Encoded]], tuple[np.ndarray, list[np.ndarray]]]
@@ -151,23 +165,29 @@ def score_file(
         logging.info("%s of %s responses were scored by an earlier run", f"{done:,}", f"{checked.rows:,}")
     progress = Progress("response", checked.rows, done=done)
     origins, lengths, cut, known = Counter(), [], [], True
-    lines = ((text, checked.fields.sample(entry, where)) for where, text, entry in entries(wanted.source))
+    lines = (
+        (text, checked.fields.sample(entry, where, learning=True)) for where, text, entry in entries(wanted.source)
+    )
     with path.open("ab") as output, marks.open("ab") as digests:
         while block := list(islice(lines, ROWS)):
-            rows = encoder.encode([sample for _, sample in block])
+            rows = encoder.encode([sample for _, sample in block if not _without_response(sample)])
             origins.update(ORIGINS[row.origin] for row in rows)
             lengths.append(np.array([len(row.response) for row in rows], dtype=np.int32))
-            cut.append(np.array([row.truncated for row in rows]))
+            cut.append(np.array([row.truncated for row in rows], dtype=bool))
             known = known and all(row.told for row in rows)
             if done:
                 done -= len(block)
                 continue
-            found, courses = score(rows)
-            written = []
-            for k, ((text, _), row, confidence) in enumerate(zip(block, rows, found.tolist(), strict=True)):
+            found, courses = score(rows) if rows else (np.empty(0), [])
+            scored, written = iter(zip(rows, found.tolist(), courses or repeat(None), strict=False)), []
+            for text, sample in block:
+                if why := _without_response(sample):
+                    written.append(extended(text, {wanted.field: None, wanted.field + REASON: why}).encode())
+                    continue
+                row, confidence, course = next(scored)
                 added = {wanted.field: confidence, IDS: "given" if row.exact else "tokenised"}
                 if wanted.every:
-                    values = {"every": wanted.every, "tokens": len(row.response), "values": courses[k].tolist()}
+                    values = {"every": wanted.every, "tokens": len(row.response), "values": course.tolist()}
                     added[wanted.field + COURSE] = values
                 written.append(extended(text, added).encode())
             mark = _digest((text for text, _ in block), written)
@@ -175,7 +195,7 @@ def score_file(
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
-            progress.add(len(block), detail=f"mean confidence {found.mean():.3f}")
+            progress.add(len(block), detail=f"mean confidence {found.mean():.3f}" if rows else "")
     known = known or encoder.max_response_length is not None
     return origins, ResponseFacts.of(np.concatenate(lengths), np.concatenate(cut) if known else None)
 

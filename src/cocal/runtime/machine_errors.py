@@ -47,7 +47,9 @@ def explain(error: BaseException, places: Sequence[Path], *, stage: bool = True)
         behind = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
         package = (one.name or "").partition(".")[0] if isinstance(one, ModuleNotFoundError) else None
         if package in EXTRAS:
-            return f"the package {package} is not installed; `pip install 'cocal[{EXTRAS[package]}]'` brings it"
+            return (
+                f"the package {package} is not installed; `pip install '.[{EXTRAS[package]}]'` in a checkout brings it"
+            )
         number, path = (one.errno, one.filename2 or one.filename) if isinstance(one, OSError) else (None, None)
         path = Path(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else None
         words = (os.strerror(number) if number else str(one).partition("\n")[0]).rstrip(".")

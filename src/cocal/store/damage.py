@@ -13,7 +13,7 @@ RUN_MARK = "settings.digest"
 
 _FOLDERS = {"policies": 3, "rollouts": 2, "companions": 2}
 """The kinds of results that are folders, by the number of names below the kind: step-2 of grpo of tiny."""
-_OWN = "it lies outside results/, so it is your own input"
+_OWN = "it is a file of your own"
 
 
 def is_result(path: str | Path) -> bool:

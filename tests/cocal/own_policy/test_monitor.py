@@ -10,8 +10,9 @@ from safetensors.numpy import load_file, save_file
 from cocal import Companion
 from cocal.metrics.settings import MetricSettings
 from cocal.own_policy.quality import measured
+from hand_rows import lines
 from micro import own_copy
-from own_rollouts import run
+from own_rollouts import read_lines, run, write_lines
 
 FAIR = ["--max-ece", "1", "--min-auroc", "0", "--max-brier", "1"]
 """Bounds that nothing leaves."""
@@ -71,6 +72,25 @@ def test_a_bound_is_left_where_the_whole_interval_is_worse(tmp_path, own, source
             assert (f"no longer holds ({name})" in said) == bool(status)
     lines = pd.read_csv(tmp_path / "monitor.csv")
     assert lines["holds"].tolist() == [True, *[False, True] * 3]
+
+
+def test_a_value_beyond_its_bound_within_its_interval_is_told(tmp_path, source, monitor, capsys):
+    assert monitor(source, *FAIR) == 0
+    one = pd.read_csv(tmp_path / "monitor.csv").iloc[0]
+    bounds = [*FAIR]
+    bounds[FAIR.index("--max-brier") + 1] = f"{(one['brier'] + one['brier_lower']) / 2:.12f}"
+    bounds[FAIR.index("--min-auroc") + 1] = f"{(one['auroc'] + one['auroc_upper']) / 2:.12f}"
+    assert monitor(source, *bounds) == 0
+    assert "not shown to be worse, but auroc, brier lies beyond the bound" in capsys.readouterr().out
+
+
+def test_a_label_of_another_name_than_at_the_fit_is_read(tmp_path, own, monitor):
+    rows = read_lines(write_lines(tmp_path / "a.jsonl", own.rollouts, own.texts))
+    named = lines(tmp_path / "named.jsonl", *({**row, "right": row["correct"], "correct": None} for row in rows))
+    assert own.fit(named, tmp_path / "companion", "--field", "correct=right") == 0
+    other = lines(tmp_path / "other.jsonl", *({**row, "reward": float(row.pop("correct"))} for row in rows))
+    words = "--companion", tmp_path / "companion", "--field", "reward=reward"
+    assert monitor(other, *FAIR, *words) == 0
 
 
 def test_the_bounds_are_those_of_the_card_where_none_is_given(tmp_path, own, source, monitor):

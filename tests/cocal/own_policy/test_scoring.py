@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from cocal import Companion
-from cocal.models.loading import load_tokenizer
+from cocal.models.loading import load_policy, load_tokenizer
 from cocal.own_policy import scoring, states
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.rollouts import find
 from cocal.runtime.numerics import PORTABLE, computes_bfloat16
 from hand_rows import lines
 from micro import in_bfloat16, own_copy
-from own_rollouts import CHANGES, killed_at, read_lines, run, write_lines
+from own_rollouts import CHANGES, SMALL, killed_at, read_lines, run, write_lines
 
 
 def without_confidences(path):
@@ -97,6 +97,55 @@ def test_scoring_takes_the_same_memory_however_many_responses_there_are(tmp_path
         tracemalloc.stop()
         assert len((folder.path / "scored.jsonl").read_text().splitlines()) == count
     assert most[1] < 1.2 * most[0]
+
+
+def test_a_row_without_a_response_gets_none_and_says_why(tmp_path, own, score, source, capsys):
+    rows = read_lines(source)
+    lines(source, rows[0], rows[1] | {"response_ids": []}, *rows[2:], rows[3] | {"response_ids": []})
+    assert score(source) == 0
+    assert "2 of them have no confidence: its response is empty" in capsys.readouterr().out
+    scored = read_lines(tmp_path / "scored.jsonl")
+    assert [line["confidence"] for line in scored].count(None) == 2
+    assert scored[1] == rows[1] | {"response_ids": [], "confidence": None, "confidence_reason": "its response is empty"}
+    found = [line["confidence"] for line in (scored[0], *scored[2:-1])]
+    given = (own.rollouts[name].drop(own.rollouts.index[1]) for name in ("prompt_ids", "response_ids"))
+    np.testing.assert_allclose(found, Companion.from_pretrained(own.companion).score(*own.policy, *given), rtol=1e-5)
+    assert run("evaluate", tmp_path / "scored.jsonl", "--output", tmp_path / "report") == 0
+    lines(source, *(row | {"response_ids": []} for row in rows[:2]))
+    assert score(source) == 2
+    assert f"{source}: there is no response to score (its response is empty)" in capsys.readouterr().err
+
+
+def test_other_weights_are_warned_of_and_another_vocabulary_is_refused(tmp_path, own, score, source, caplog, capsys):
+    mine = own_copy(own.checkpoint, tmp_path / "mine")
+    words = "fit", "--model", mine, "--rollouts", source, "--output", tmp_path / "companion", *SMALL
+    assert run(*words) == 0
+    as_fitted = {"companion": tmp_path / "companion"}
+    assert score(source, **as_fitted, model=own_copy(mine, tmp_path / "moved")) == 0
+    assert "its weights are not those" not in caplog.text
+    policy = load_policy(mine)
+    with torch.no_grad():
+        policy.model.get_input_embeddings().weight *= 1.01
+    policy.model.save_pretrained(other := own_copy(mine, tmp_path / "other"))
+    assert score(source, **as_fitted, model=other) == 0
+    assert f"{other}: its weights are not those of {mine}; its confidences may be worse calibrated" in caplog.text
+    content = json.loads((file := mine / "tokenizer.json").read_text())
+    ids = content["model"]["vocab"]
+    content["model"]["vocab"] = dict(zip(ids, [*ids.values()][1:] + [*ids.values()][:1], strict=True))
+    file.write_text(json.dumps(content))
+    capsys.readouterr()
+    assert score(source, **as_fitted, model=mine) == 2
+    assert f"{mine}: its tokenizer gives other ids to texts than that of" in capsys.readouterr().err
+
+
+def test_a_model_that_finds_the_responses_unlikely_is_told(own, table):
+    unlikely = own.policy.model.config.vocab_size - 1
+    strange = table.assign(response_ids=[[unlikely] * (2 + len(ids)) for ids in table["response_ids"]])
+    for rollouts, count in ((table, 0), (strange, 1)):
+        about = Companion.fit(*own.policy, rollouts, recipe="best", token_probability=True).about
+        assert (
+            sum("less likely than random tokens (a mean log-probability of -" in note for note in about.notes) == count
+        )
 
 
 @pytest.mark.parametrize(

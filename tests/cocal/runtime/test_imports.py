@@ -38,7 +38,7 @@ def test_companions_score_and_decide_without_the_packages_of_extras(tmp_path, ow
     command = [sys.executable, "-c", _WITHOUT_EXTRAS, json.dumps(commands), json.dumps([*EXTRAS])]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    sentence = "cocal metrics: error: the package {} is not installed; `pip install 'cocal[{}]'` brings it"
+    sentence = "cocal metrics: error: the package {} is not installed; `pip install '.[{}]'` in a checkout brings it"
     assert done.stderr.splitlines()[-1] in {sentence.format(*one) for one in EXTRAS.items()}
 
 

@@ -98,7 +98,7 @@ def test_a_companion_of_another_block_or_width_is_refused(own):
 def test_without_vllm_or_with_another_version_the_remedy_is_named(own, monkeypatch, capsys):
     monkeypatch.setattr(launch, "find_spec", lambda name: None)
     assert run("serve", "--companion", own.companion, "--model", own.checkpoint) == 2
-    assert "vLLM is not installed for this Python: `pip install 'cocal[serve]'`" in capsys.readouterr().err
+    assert "vLLM is not installed for this Python: in a checkout, `pip install '.[serve]'`" in capsys.readouterr().err
     monkeypatch.setattr(launch, "find_spec", lambda name: name)
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(__version__="0.33.1"))
     assert run("serve", "--companion", own.companion, "--model", own.checkpoint) == 2

@@ -19,7 +19,7 @@ from cocal_study.planning.costs import Cost, read_cost
 from cocal_study.questions.registry import File, Source
 from cocal_study.questions.sources import stored
 
-OWN = "it lies outside results/, so it is your own input"
+OWN = "it is a file of your own"
 
 
 def _cached(path: Path):

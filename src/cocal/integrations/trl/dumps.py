@@ -53,7 +53,10 @@ def read(path: Path, reward_key: str) -> list[Sample]:
     if "response_ids" in names:
         return _recorded(path)
     if missing := {"prompt", "completion"} - {*names}:
-        raise ContractError(f"{path}: column {min(missing)!r} is missing; expected TRL's completions")
+        raise ContractError(
+            f"{path}: column {min(missing)!r} is missing; expected TRL's completions; a table of your own "
+            "is read as JSON lines, or as a DataFrame by cocal.Companion.fit"
+        )
     return _completions(path, reward_key, [name for name in ("prompt", "completion", reward_key) if name in names])
 
 
