@@ -24,7 +24,7 @@ from judged_claims import headline_numbers, judged
     [
         (("yes", "yes, but RLCR is at chance"), "holds"),
         (
-            ("yes", "undecided, but a difference in ECE as large as the paper's is excluded"),
+            ("yes", "undecided, but the paper's lead in ECE is excluded"),
             "holds for the binary target and is undecided for the group target",
         ),
         (("undecided", "no"), "is undecided for the binary target and does not hold for the group target"),

@@ -23,11 +23,11 @@ CHANCE = [one(0.01, 0.03, at_chance="rlcr"), one(0.002, 0.004, at_chance="rlcr")
         ([CLEAR, SMALL], 0.0, "yes"),
         (CHANCE, 0.0, "yes, but RLCR is at chance"),
         ([CLEAR, one(-0.002, 0.03)], 0.0, "undecided"),
-        ([CLEAR, WIDE], 0.0, "undecided, but a difference in ECE as large as the paper's is excluded"),
+        ([CLEAR, WIDE], 0.0, "undecided, but the paper's lead in ECE is excluded"),
         (
             [one(-0.01, 0.02), one(-0.002, 0.011, metric="auroc"), one(-0.03, 0.004)],
             0.0,
-            "undecided, but a difference in AUROC and ECE as large as the paper's is excluded",
+            "undecided, but the paper's lead in AUROC and ECE is excluded",
         ),
         ([CLEAR, one(-0.03, -0.01)], 0.0, "no"),
         ([one(-0.019, 0.001)], 0.02, "yes"),
