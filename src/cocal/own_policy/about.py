@@ -191,7 +191,7 @@ class About(Model):
             said.append(self.held_out_all_steps.in_words(", all in all"))
         return " ".join([*said, *self._outranked(advice)])
 
-    def _outranked(self, advice: bool) -> list[str]:
+    def _outranked(self, advice: bool = True) -> list[str]:
         """A sentence where mean token probability alone ranks the held-out responses better."""
         parts = {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
         better = [f"{name} (AUROC {one.outranked})" for name, one in parts.items() if one and one.outranked]

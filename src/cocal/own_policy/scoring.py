@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, repeat
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -179,7 +179,8 @@ def score_file(
                 done -= len(block)
                 continue
             found, courses = score(rows) if rows else (np.empty(0), [])
-            scored, written = iter(zip(rows, found.tolist(), courses or repeat(None), strict=False)), []
+            courses = courses or [np.empty(0)] * len(rows)  # where none are wanted
+            scored, written = iter(zip(rows, found.tolist(), courses, strict=True)), []
             for text, sample in block:
                 if why := _without_response(sample):
                     written.append(extended(text, {wanted.field: None, wanted.field + REASON: why}).encode())

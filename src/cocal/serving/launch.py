@@ -72,7 +72,7 @@ def check_vllm() -> None:
     names the remedy."""
     if find_spec("vllm") is None:
         raise ConfigError(
-            "vLLM is not installed for this Python: in a checkout, `pip install '.[serve]'` on a machine with a GPU, or "
+            "vLLM is not installed for this Python: in a checkout, `pip install '.[serve]'` on a machine with a GPU, "
             "`make vllm` for a processor"
         )
     from vllm import __version__ as version

@@ -156,7 +156,10 @@ def test_its_code_is_digested(coin):
         ({"coin": "METHOD = 1 / 0"}, r"the methods of fair cannot be loaded; .*\(ZeroDivisionError: division"),
         ({"coin": "METHOD = 1"}, r"fair\.coin: METHOD is not a cocal_study\.config\.method\.Method but 1"),
         ({"coin": COIN.replace('"coin"', '"rlcr"')}, r"coin declares a method with the name 'rlcr', as cocal_st"),
-        ({"coin": COIN.replace("Coin toss", "RLCR")}, r"coin declares a method with the label 'RLCR', as cocal_study\.m"),
+        (
+            {"coin": COIN.replace("Coin toss", "RLCR")},
+            r"coin declares a method with the label 'RLCR', as cocal_study\.m",
+        ),
         ({"__init__": "import gone"}, "No module named 'gone'"),
     ],
 )

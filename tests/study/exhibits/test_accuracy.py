@@ -93,7 +93,13 @@ def test_an_answer_that_is_missing_casts_doubt_on_accuracy_too():
 def test_the_page_alone_lists_the_shares():
     shown = doubted()
     (block,) = shown.details
-    assert [head.text for head in block.heads[1]] == ["Valid", "Answered", "Decided", "Truncated", "P(True or False)"] * 3
+    assert [head.text for head in block.heads[1]] == [
+        "Valid",
+        "Answered",
+        "Decided",
+        "Truncated",
+        "P(True or False)",
+    ] * 3
     assert [cell.text for cell in block.groups[0].rows[1].cells[5:10]] == ["100.0", "80.0", "97.5", "0.0", "20.0"]
     assert "Answered" in page(shown)
     assert "Answered" not in latex(shown)

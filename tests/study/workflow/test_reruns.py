@@ -7,7 +7,6 @@ import pytest
 import started
 from smoke_study import CONFIG, ROOT, planned, rules_after, snakemake
 
-
 UNRECORDED = "but .snakemake/ does not say what made it"
 
 
