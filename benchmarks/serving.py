@@ -164,10 +164,10 @@ def _compared(case: Case, servers: Sequence[tuple[int, psutil.Process]], folder:
     """The rows of the table."""
     draw = np.random.default_rng(0)
     prompts = [draw.integers(3, 256, draw.integers(8, case.longest // 2)).tolist() for _ in range(case.requests)]
-    # nothing is scored, so that the states' own cost is seen
-    kept = _pairs(case, servers, prompts, "to the limit", {"ignore_eos": True})
     ended = _pairs(case, servers, prompts, "answers end")
     course = _pairs(case, servers, prompts, "a confidence after every 16 tokens", ours={"confidence_every": 16})
+    # nothing is scored, so that the states' own cost is seen
+    kept = _pairs(case, servers, prompts, "to the limit", {"ignore_eos": True})
     plain, ours = ended[0][0], ended[1][0]
     same = sum(a.response == b.response for a, b in zip(plain.answers, ours.answers, strict=True))
     scored = sum(one.finish == "stop" for one in ours.answers)

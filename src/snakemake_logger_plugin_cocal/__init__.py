@@ -22,7 +22,7 @@ TAIL = 30
 """Number of lines that are shown from the end of a failed job's log."""
 UNKNOWN = 5.0
 """Seconds that are assumed for a job whose rule has no known duration."""
-VERDICT, FIRST = "results/verdict.txt", ("results/tables/claims.html", "results/tables/main.html")
+VERDICT, FIRST = "results/verdict.txt", ("results/verdict.html", "results/tables/main.html")
 """A run that has built them ends with the first line of the former, and with one of the latter to open first."""
 _CHATTER = (
     r"None$|Building DAG|Select jobs|Using shell|Conda env|Assuming unrest|Singularity con|Group jobs: ina|Reasons:|"

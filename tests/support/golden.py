@@ -5,6 +5,7 @@ After a change that is meant, `COCAL_RENEW=1 pytest` with the file of the test w
 
 import os
 from collections.abc import Iterable, Iterator
+from difflib import unified_diff
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,13 @@ def assert_golden(path: Path, lines: Iterable[str]) -> None:
     text = "".join(f"{line}\n" for line in lines)
     if os.environ.get("COCAL_RENEW"):
         path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    known = path.read_text(encoding="utf-8") if path.exists() else ""
+    if text != known:
+        changes = list(unified_diff(known.splitlines(), text.splitlines(), path.name, "now", lineterm="", n=0))
+        raise AssertionError(
+            f"{path} says otherwise; if the change is meant, COCAL_RENEW=1 pytest with this test writes it anew, and "
+            f"its diff is to be read. It has {len(changes):,} lines, beginning with\n" + "\n".join(changes[:20])
+        )
 
 
 def printed(blocks: Iterable[Block]) -> Iterator[str]:

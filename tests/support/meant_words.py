@@ -6,6 +6,7 @@ import decided
 from claims_study import SCOPE, study_files, study_frame
 from cocal.metrics.scores import ALL
 from cocal_study.config import load_study
+from cocal_study.config.methods import METHODS as REGISTERED
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.published import read_published
 from cocal_study.exhibits import claims
@@ -28,6 +29,7 @@ METHODS = [
     *("cocal-group", "cocal-binary", "postcal-group", "postcal-binary"),
     *("self-consistency", "token-probability", "p-true", "base-verbal"),
 ]
+METHODS += [name for name in REGISTERED if name not in METHODS]
 CALIBRATIONS = [f"{kind}-{basis}" for kind in ("platt", "isotonic") for basis in ("all", "last", "resampled")]
 
 # Inputs

@@ -102,6 +102,11 @@ class Method:
     """True if the marker is white inside. A companion on the policy of another method has that method's marker,
     hollow."""
 
+    @property
+    def look(self) -> str:
+        """What tells its curves from those of others."""
+        return f"{self.colour} {self.marker}{' hollow' * self.hollow}"
+
     @model_validator(mode="after")
     def _whole(self) -> "Method":
         if (self.experience is None) != (self.target is None):

@@ -97,14 +97,14 @@ def _found() -> _Found:
             raise ConfigError(f"{source}: the methods of {place} {remedy}") from error
         for module, one in declared:
             known = found[type(one)]
+            kind = type(one).__name__.lower()
             for other, there in known.values():
-                same = "name" if one.name == there.name else "label"
-                if (value := getattr(one, same)) and value == getattr(there, same):
-                    kind = type(one).__name__.lower()
-                    raise ConfigError(
-                        f"{source}: {module} declares a {kind} with the {same} {value!r}, as {other} does; give one of "
-                        f"them another {same}"
-                    )
+                for same in ("name", "label", "look"):
+                    if (value := getattr(one, same, None)) and value == getattr(there, same):
+                        raise ConfigError(
+                            f"{source}: {module} declares a {kind} with the {same} {value!r}, as {other} does; "
+                            f"give one of them another {same}"
+                        )
             known[one.name] = module, one
     methods = sorted(found[Method].items(), key=lambda item: (item[1][1].position, item[0]))
     return _Found(dict(methods), found[Rival])

@@ -14,7 +14,15 @@ from cocal_study.cubes.cells import read_cells
 from cocal_study.exhibits.base.exhibit import Labelled, StepLayout, TableExhibit, of_main
 from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
 from cocal_study.exhibits.typesetting.grid import PAIR, Block, Grid, doubts, metric_block, ranked_cells, short_rates
-from cocal_study.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, DOMAINS, SUBJECTS, averaged, counted, said
+from cocal_study.exhibits.typesetting.wording import (
+    BOLD_AND_UNDERLINED,
+    DOMAINS,
+    SUBJECTS,
+    averaged,
+    counted,
+    listed,
+    said,
+)
 from cocal_study.planning.plan import macro_averages
 from cocal_study.planning.results import metrics_file
 from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, Basis, Kind, calibrated, named
@@ -111,7 +119,10 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
         "All other rows need no further responses."
     )
     of_coupled = "RLCR and DCPO have policies, rollouts and responses of their own."
-    of_length = f"Length only ranks responses and has no ECE as it is ({UNDEFINED})."
+    ranking = [layout.labels[one.name].partition(" (")[0] for one in chosen if one.ranks_only]
+    only = (
+        "ranks responses and has no ECE as it is" if len(ranking) == 1 else "rank responses and have no ECE as they are"
+    )
     return Grid(
         title=f"Rivals that learn from the same rollouts, {layout.backbone_label}, step {layout.step}",
         caption=said(
@@ -124,7 +135,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
             *layout.notes,
             averaged(seeds_of(metrics)) if any(one.reader for one in chosen) else "",
             of_coupled if any(METHODS[one.method].policy != "grpo" for one in chosen) else "",
-            of_length if any(one.ranks_only for one in chosen) else "",
+            f"{listed(ranking)} only {only} ({UNDEFINED})." if ranking else "",
             BOLD_AND_UNDERLINED,
             "Each part of the table has its own.",
             doubts(short, layout.quality),

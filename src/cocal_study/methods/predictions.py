@@ -71,9 +71,21 @@ def predictions_of(
         estimated: Responses, what estimated their confidences, and float64 (n,), a confidence for each evaluated
             response, NaN if there is no valid one.
         checkpoint: The policy.
+
+    Raises:
+        ContractError: if there are not as many confidences as responses, or one is not from 0 to 1.
     """
     parts = []
-    for responses, estimator, confidence in estimated:
+    for responses, estimator, given in estimated:
+        confidence, wanted = np.asarray(given), (len(responses.evaluated),)
+        if confidence.shape != wanted or confidence.dtype.kind != "f" or ((confidence < 0) | (confidence > 1)).any():
+            found = f"of shape {confidence.shape} and type {confidence.dtype}"
+            if confidence.shape == wanted and confidence.dtype.kind == "f":
+                found = f"from {np.nanmin(confidence):g} to {np.nanmax(confidence):g}"
+            raise ContractError(
+                f"{_words(estimator)}: its confidences in responses of {responses.dataset} are {found}; return float64 "
+                f"of shape {wanted}: a number from 0 to 1 for each evaluated response, NaN where there is none"
+            )
         valid = ~np.isnan(confidence)
         logger.info(
             "%s, %s: %d responses, %d without a valid confidence, mean confidence %s",

@@ -160,6 +160,10 @@ def test_its_code_is_digested(coin):
             {"coin": COIN.replace("Coin toss", "RLCR")},
             r"coin declares a method with the label 'RLCR', as cocal_study\.m",
         ),
+        (
+            {"coin": COIN.replace("#123456", "#74297c").replace('"*"', '"P"')},
+            "with the look '#74297c P', as cocal_study",
+        ),
         ({"__init__": "import gone"}, "No module named 'gone'"),
     ],
 )

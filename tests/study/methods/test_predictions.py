@@ -153,6 +153,27 @@ def test_responses_that_do_not_do_are_refused(study, rows, column, value, method
         study.run(method)
 
 
+@pytest.mark.parametrize(
+    ("confidences", "found"),
+    [
+        (lambda rows: np.linspace(-2.75, 0.5, len(rows)), "from -2.75 to 0.5"),
+        (lambda rows: [0.5] * (len(rows) + 1), r"of shape \({wrong},\) and type float64"),
+        (lambda rows: ["0.5"] * len(rows), r"of shape \({right},\) and type <U3"),
+    ],
+)
+def test_confidences_of_another_form_name_the_method(study, monkeypatch, confidences, found):
+    def score(table, settings):
+        return confidences(table)
+
+    monkeypatch.setattr(token_probability, "score", score)
+    count = len(study.evaluated())
+    found = found.format(wrong=count + 1, right=count)
+    with pytest.raises(
+        ContractError, match=rf"^token-probability: its confidences in responses of sums are {found}; ret"
+    ):
+        study.run("token-probability")
+
+
 def test_a_method_of_another_policy_is_refused(study):
     with pytest.raises(ConfigError, match="base-verbal is evaluated on responses of the base policy, not of grpo"):
         study.run("base-verbal")

@@ -25,7 +25,7 @@ from cocal_study.methods.responses import Estimator, LabelledStates, function
 from cocal_study.planning.rivals import RIVALS
 from companion_run import GROUP, SETTINGS, STEPS, final_features
 from evaluated_study import SAMPLES
-from recalibrated_study import OF_GRPO, questions_of, small_study
+from recalibrated_study import questions_of, small_study
 
 NAN = float("nan")
 CONFIDENCES = Path(__file__).with_name("recalibrated.csv")
@@ -177,7 +177,7 @@ def test_the_parts_are_those_of_the_companions(done, rollouts):
         assert fits.learnt[basis].parts["training"].responses == spec["training_responses"]
         assert fits.learnt[basis].parts["held out"].responses == spec["validation_responses"]
     for fit in fits.fits:
-        learnt = fit.rival.startswith(("cocal", "one-layer", "linear", "postcal"))
+        learnt = RIVALS[fit.rival].reads_states
         assert fit.part == ("held out" if learnt else "training"), fit.rival
         assert fit.responses == fits.learnt[fit.basis].parts[fit.part].responses
 
@@ -240,7 +240,7 @@ def test_every_confidence_is_that_of_its_name_and_of_a_fit_on_its_part(done):
 
 
 def test_without_a_last_stage_and_postcal_there_are_no_fits_on_them(done, tmp_path):
-    words = [word for word in done.command(rivals=OF_GRPO[:3]) if not word.startswith("--previous")]
+    words = [word for word in done.command(rivals=["token-probability", "length"]) if not word.startswith("--previous")]
     assert main([*words, f"--output={tmp_path / 'out.parquet'}", f"--output-calibrators={tmp_path / 'fits.json'}"]) == 0
     assert read_fits(tmp_path / "fits.json").learnt.keys() == {"all"}
 

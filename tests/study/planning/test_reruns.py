@@ -1,5 +1,6 @@
 """Every key of a study changes exactly the jobs that depend on it; what is made from them follows along the plan."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from cocal_study.config.study import Study
 from planned_jobs import ROOT, jobs_of
 
 CONFIG = ROOT / "config/smoke.yaml"
-TABLE = Path(__file__).with_name("reruns.txt").read_text(encoding="utf-8").splitlines()
+FILE = Path(__file__).with_name("reruns.txt")
+TABLE = FILE.read_text(encoding="utf-8").splitlines()
 EDITS = {line.partition(" = ")[0]: line.partition(" = ")[2] for line in TABLE if line and not line.startswith("#")}
-"""By key: another value, and the labels of the jobs that it changes."""
+"""By key: another value, and the labels of the jobs that it changes. `COCAL_RENEW=1 pytest` writes the jobs anew."""
 SHAPE = {"study", "card", "policy.algorithms", "policy.dataset", "policy.engine", "policy.steps", "policy.stages"}
 SHAPE |= {f"corpus.{domain}_wording.{key}" for domain in ("mathematics", "facts") for key in ("paraphrases", "remarks")}
 SHAPE |= {"policy.trl.shard", "corpus.plain", "corpus.verbal", "corpus.rlcr", "corpus.p_true"}
@@ -49,6 +51,12 @@ def test_a_key_changes_the_jobs_that_depend_on_it(before, key):
     place[last] = yaml.safe_load(value)
     after = jobs_of(validate(Study, content, key))
     changed = {job.label for output, job in after.items() if dependence(job) != dependence(before.get(output))}
+    if os.environ.get("COCAL_RENEW"):  # in one process
+        lines = FILE.read_text(encoding="utf-8").splitlines()
+        told = f"{key} = {value} -> {', '.join(sorted(changed - {'table_hyperparameters'}))}".rstrip()
+        renewed = [told if line.startswith(f"{key} = ") else line for line in lines]
+        FILE.write_text("\n".join([*renewed, ""]), encoding="utf-8")
+        return
     assert changed == {*filter(None, expected.strip().split(", ")), "table_hyperparameters"}
 
 
