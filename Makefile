@@ -16,7 +16,7 @@ help:
 	@echo "make laptop      run the laptop study, the embedded one with a language model of 135 million parameters, and gather"
 	@echo "                 its numbers; ALGORITHMS='grpo, rlcr, dcpo' trains the rivals, too"
 	@echo "make replicate   run the embedded study with five other seeds of the policies (REPLICATES=5), and gather the spread"
-	@echo "make central     run the central comparison alone with fifteen further seeds, 6 to 20, and gather what it says of"
+	@echo "make central     run the central comparison alone with further seeds, 6 to 22, and gather what it says of"
 	@echo "                 the claims"
 	@echo "make regimes     run the embedded study's main policy under other conditions (REPLICATES=5), and gather the margins"
 	@echo "make experience  run the embedded study's main policy with two to 96 questions a step (REPLICATES=5), and gather how"
@@ -88,7 +88,7 @@ replicate: $(INSTALLED)
 # Replicates of the central comparison alone, beside one another, each on one core. Their numbers mean the policies of the
 # whole replicates, of which 1 to 5 are taken: the claims that they can assess are judged by both together.
 CENTRAL := studies/central
-central: NUMBERS = $$(seq 6 20)
+central: NUMBERS = $$(seq 6 22)
 central: $(INSTALLED)
 	for number in $(NUMBERS); do \
 	  cocal replicate --keys config/central.yaml --number $$number --output $(CENTRAL)/$$number/study.yaml --overwrite || exit 1; \
