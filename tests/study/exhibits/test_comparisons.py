@@ -207,8 +207,8 @@ def test_the_page_says_where_this_run_lies_among_replicates(evaluated):
     html = page(main_table.grid(numbers, layout, **shown))
     assert f"{100 * (value - 0.03):.1f} to {100 * (value + 0.02):.1f}; this run above 2 of 3" in html
     undefined = numbers.query("method == 'rlcr' and dataset == @place[0]")["value"].isna().sum()
-    assert html.count("; 1 of 2 below") == 4 - undefined
-    assert " below" not in latex(main_table.grid(numbers, layout, **shown))
+    assert html.count("; this run above 1 of 2") == 4 - undefined
+    assert "this run above" not in latex(main_table.grid(numbers, layout, **shown))
 
 
 STATED = {"study": "s", "caption": "Made up.", "backbone": "tiny-a", "backbone_label": "Tiny A", "step": 60}
