@@ -38,7 +38,7 @@ def run_score(options: argparse.Namespace) -> None:
     print(f"\n{options.output}: {checked.rows:,} responses with `{options.name}`")
     print(f"  fields: {checked.fields}")
     for why, count in checked.unread.items():
-        print(f"  {count:,} of them have no confidence: {why}")
+        print(f"  no confidence for {count:,}: {why}")
     for origin, count in origins.items():
         print(f"  {count:,} prompts are {origin}")
     print("  Where `confidence_ids` is `tokenised`, the ids were made anew from texts, and may not be those sampled.")

@@ -172,8 +172,10 @@ def test_folders_of_other_names_lie_as_they_are_given(tmp_path):
 
 def test_scoring_says_why_a_line_has_no_response(tmp_path, own, capsys):
     source = lines(tmp_path / "in.jsonl", row(), row(response=MULTIPLE))
-    assert own.score(source, tmp_path / "out.jsonl") == 2
-    assert "in.jsonl: line 2: its response has several messages; correct or delete the row" in capsys.readouterr().err
+    assert own.score(source, tmp_path / "out.jsonl") == 0
+    assert "no confidence for 1: its response has several messages" in capsys.readouterr().out
+    _, scored = (json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines())
+    assert (scored["confidence"], scored["confidence_reason"]) == (None, "its response has several messages")
     masked = LINE | {"response_mask": [1, 1]}
     source = lines(tmp_path / "masked.jsonl", masked)
     assert own.score(source, tmp_path / "out.jsonl") == 0

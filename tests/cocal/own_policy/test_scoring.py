@@ -103,7 +103,7 @@ def test_a_row_without_a_response_gets_none_and_says_why(tmp_path, own, score, s
     rows = read_lines(source)
     lines(source, rows[0], rows[1] | {"response_ids": []}, *rows[2:], rows[3] | {"response_ids": []})
     assert score(source) == 0
-    assert "2 of them have no confidence: its response is empty" in capsys.readouterr().out
+    assert "no confidence for 2: its response is empty" in capsys.readouterr().out
     scored = read_lines(tmp_path / "scored.jsonl")
     assert [line["confidence"] for line in scored].count(None) == 2
     assert scored[1] == rows[1] | {"response_ids": [], "confidence": None, "confidence_reason": "its response is empty"}
