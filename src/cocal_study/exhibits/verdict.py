@@ -169,7 +169,8 @@ def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
     """The verdict on a claim by the intervals of its differences.
 
     It is "yes" if all of them lie above zero (or above what the claim tolerates), "no" if one lies below, and otherwise
-    undecided, which says in addition in which metrics they exclude a lead as large as the paper's.
+    undecided, which says in addition in which metrics it is a yes, and in which they exclude a lead as large as the
+    paper's.
     """
     known = [one for one in found if one["lower"] < one["upper"]]
     if len(known) < len(found):
@@ -177,9 +178,11 @@ def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
     if any(one["upper"] < -tolerance for one in found):
         return NO
     if not all(one["lower"] > -tolerance for one in found):
+        open_in = {one["metric"] for one in found if one["lower"] <= -tolerance}
+        held = dict.fromkeys(METRICS[one["metric"]] for one in found if one["metric"] not in open_in)
         excluded = dict.fromkeys(METRICS[one["metric"]] for one in found if one["paper"] > one["upper"])
         told = f", but the paper's lead in {' and '.join(excluded)} is excluded"
-        return UNDECIDED + told * bool(excluded)
+        return UNDECIDED + f", yes in {' and '.join(held)}" * bool(held) + told * bool(excluded)
     chance = dict.fromkeys(name for one in found for name in one["at_chance"].split(", ") if name)
     return YES + (f", but {' and '.join(METHODS[name].label for name in chance)} is at chance" if chance else "")
 
