@@ -23,6 +23,7 @@ CHANCE = [one(0.01, 0.03, at_chance="rlcr"), one(0.002, 0.004, at_chance="rlcr")
         ([CLEAR, SMALL], 0.0, "yes"),
         (CHANCE, 0.0, "yes, but RLCR is at chance"),
         ([CLEAR, one(-0.002, 0.03)], 0.0, "undecided"),
+        ([CLEAR, one(-0.002, 0.03, metric="auroc")], 0.0, "undecided, yes in ECE"),
         ([CLEAR, WIDE], 0.0, "undecided, but the paper's lead in ECE is excluded"),
         (
             [one(-0.01, 0.02), one(-0.002, 0.011, metric="auroc"), one(-0.03, 0.004)],
