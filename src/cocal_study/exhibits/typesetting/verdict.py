@@ -79,9 +79,10 @@ def _ours(numbers: pd.DataFrame) -> str:
 
 
 def of_replicates(numbers: pd.Series) -> str:
-    """How many replicates there are, in words, such as "five to eight replicates" where claims differ in them."""
+    """How many replicates there are, such as "five to eight replicates" where claims differ in them."""
     least, most = int(numbers.min()), int(numbers.max())
-    return f"{number(least)} to " * (least < most) + counted(most, "replicate")
+    first = number(least) if number(most).isalpha() else str(least)
+    return f"{first} to " * (least < most) + counted(most, "replicate")
 
 
 def _said(rows: Sequence, column: str) -> str:
