@@ -123,11 +123,10 @@ class Fields:
                 chat = entry.get("messages")
                 last = chat[-1] if isinstance(chat, list) and chat else None
                 answered = what == "response" and isinstance(last, dict) and last.get("role") == "assistant"
+                hint = ", or move the assistant's last message into one" if answered else ""
                 raise ContractError(
                     f"{where}: no field is a {what} ({listed(FIELDS[meaning][0] for meaning in meanings)}); its fields "
-                    f"are {listed(entry)}: name one by --field {meanings[0]}=FIELD"
-                    + ", or move the assistant's last message into one"
-                    * answered
+                    f"are {listed(entry)}: name one by --field {meanings[0]}=FIELD{hint}"
                 )
         taken |= named
         names |= {meaning: (name,) for meaning, name in named.items()}

@@ -81,15 +81,8 @@ class HeldOut(Model):
             value, lower, upper = (_text(m.metric, number) for number in (m.value, m.lower, m.upper))
             rows.append([name, value, f"{lower} to {upper}"])
         shown = table_of([row[:2] for row in rows] if self._doubt else rows)
-        return [
-            f"### {title}",
-            "",
-            f"{self._basis}{self._doubt}.",
-            "",
-            *shown,
-            "",
-            *(line for one in self.rivals for line in (one, "")),
-        ]
+        compared = [line for one in self.rivals for line in (one, "")]
+        return [f"### {title}", "", f"{self._basis}{self._doubt}.", "", *shown, "", *compared]
 
     @property
     def outranked(self) -> str | None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from cocal import Companion
+from cocal.companion.settings import CompanionSettings
 from cocal.models.loading import load_policy, load_tokenizer
 from cocal.own_policy import scoring, states
 from cocal.own_policy.models import Checkpoint
@@ -97,6 +98,22 @@ def test_scoring_takes_the_same_memory_however_many_responses_there_are(tmp_path
         tracemalloc.stop()
         assert len((folder.path / "scored.jsonl").read_text().splitlines()) == count
     assert most[1] < 1.2 * most[0]
+
+
+def test_swapped_folders_and_answers_within_a_chat_are_told(tmp_path, own, score, source, capsys):
+    assert score(source, companion=own.checkpoint, model=own.companion) == 2
+    assert "belongs to a language model (qwen3) and not to a companion; are --comp" in capsys.readouterr().err
+    said = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
+    lines(tmp_path / "chat.jsonl", {"messages": said})
+    assert score(tmp_path / "chat.jsonl") == 2
+    assert "by --field response=FIELD, or move the assistant's last message into one" in capsys.readouterr().err
+
+
+def test_a_list_of_rows_is_a_table(own, table):
+    settings = CompanionSettings(widths=(8,), dropout=(0.0,), passes=1, seeds=(42,), targets=("binary",))
+    found = [Companion.fit(*own.policy, given, settings=settings) for given in (table, table.to_dict("records"))]
+    states = np.random.default_rng(0).normal(size=(5, found[0].about.spec.inputs)).astype(np.float32)
+    np.testing.assert_array_equal(*(one.score_states(states) for one in found))
 
 
 def test_a_row_without_a_response_gets_none_and_says_why(tmp_path, own, score, source, capsys):
