@@ -229,7 +229,7 @@ KINDS = {
         "holds weights for llama.cpp (GGUF); give the checkpoint that they were",
     ),
     "training": (["checkpoint-500/model.safetensors", "README.md"], "is the output of a whole training; give one"),
-    "stages of a study": (["step-40/model.safetensors", "step-80/config.json"], "is the output of a whole training; give one"),
+    "stages of a study": (["step-40/a.safetensors", "step-80/config.json"], "is the output of a whole training; give"),
     "pickles": (
         ["config.json", "pytorch_model.bin"],
         "holds its weights as pickles, which can run code and are not read",
