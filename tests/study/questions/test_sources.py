@@ -67,7 +67,7 @@ def test_a_wrong_size_is_an_error_where_no_checksum_is_known(get):
 
 def test_a_damaged_cache_is_an_error_and_is_not_replaced(get):
     get().write_bytes(b"damaged")
-    with pytest.raises(ContractError, match=rf"{PLACE}: sha256 is .*, expected {SHA256} .*; it lies outside results/"):
+    with pytest.raises(ContractError, match=rf"{PLACE}: sha256 is .*, expected {SHA256} .*; it is a file of your own"):
         get()
 
 
