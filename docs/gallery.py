@@ -52,7 +52,7 @@ def verdict(numbers: pd.DataFrame, scale: str) -> str:
         scale: The size of the policies in words.
     """
     rows = [heads(numbers), ["---"] * len(heads(numbers)), *headlines(numbers)]
-    table = [f"| {' | '.join(row)} |" for row in rows]
+    table = [f"|{'|'.join(row)}|" for row in rows]
     return "\n".join([textwrap.fill(answer(numbers, scale), _COLUMNS), "", *table])
 
 
