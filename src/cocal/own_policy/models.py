@@ -10,7 +10,7 @@ from typing import Literal
 from cocal.errors import ContractError
 from cocal.models.adapters import adapter_files, check_base, merged
 from cocal.models.hub import download, may_be_on_hub
-from cocal.models.loading import Policy, fingerprint, load_policy, load_tokenizer, read_config, stored_dtype
+from cocal.models.loading import Policy, load_policy, load_tokenizer, read_config, stored_dtype
 from cocal.models.weights import kind_of
 from cocal.own_policy.about import About, BaseModelFacts
 from cocal.runtime.numerics import active, computes_bfloat16
@@ -145,5 +145,5 @@ class Checkpoint:
         endings = (".json", ".jinja", ".txt", ".model")  # of settings, tokenizer and chat template
         small = sorted(file for file in self.folder.iterdir() if file.suffix in endings)
         files = {file.name: file_digest(file) for file in small}
-        alone = self.revision or digest([fingerprint(self.folder), files])
+        alone = self.revision or digest([self.weights, files])
         return alone if self.adapter is None else digest([alone, self._adapter_digest])

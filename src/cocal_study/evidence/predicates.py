@@ -135,7 +135,7 @@ def within(estimate: Estimate, low: float, high: float, level: float, label: str
     return Margin(inside(estimate.value), min(inside(lower), inside(upper)), inside(best), p, label, **fields)
 
 
-class _Predicate(Model):
+class _Predicate(Model, ABC):
     inclusive: ClassVar[bool] = False
     """True if a margin of zero is one in favour."""
 
@@ -144,15 +144,9 @@ class _Predicate(Model):
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """In which share of the cases it is true."""
 
+    @abstractmethod
     def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
-        """The margins of each case; each of them is a case of its own where they need not be true together."""
-        for case in cases:
-            margins = self.margins(case, reader)
-            yield from [margins] if getattr(self, "together", True) else [[margin] for margin in margins]
-
-    def margins(self, case: Case, reader: Reader) -> list[Margin]:
-        """The margins of a case of the scope, of predicates that need no other case."""
-        raise NotImplementedError
+        """The margins of each case of the claim, of which several may come of one case of the scope, or one of all."""
 
     def needed(self, cases: int) -> int:
         return self.at_least or math.ceil(self.share * cases - _ROUNDING)
@@ -187,6 +181,19 @@ class _Predicate(Model):
 
         ranked = sorted((min(case, key=favour) for case in cases), key=favour, reverse=True)
         return ranked[self.needed(len(cases)) - 1]
+
+
+class _OfEachCase(_Predicate):
+    """A predicate that is true or not in every case of the scope by itself."""
+
+    def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
+        for case in cases:
+            margins = self.margins(case, reader)
+            yield from [margins] if getattr(self, "together", True) else [[margin] for margin in margins]
+
+    @abstractmethod
+    def margins(self, case: Case, reader: Reader) -> list[Margin]:
+        """The margins of a case of the scope, each of which is a case of its own unless they are claimed together."""
 
 
 class _OfPairs(_Predicate):
@@ -226,7 +233,7 @@ def _fields(metric: str, one: str, rival: str, case: Case, reader: Reader) -> di
     return {"label": f"{one} and {rival}, {metric}, {case.said()}", "at_chance": ", ".join(found)}
 
 
-class Better(_OfPairs):
+class Better(_OfPairs, _OfEachCase):
     """Each method is better than each rival in every metric."""
 
     predicate: Literal["better"]
@@ -237,7 +244,7 @@ class Better(_OfPairs):
         return [directed(one, reader.level, **fields) for one, fields in self.advantages(case, reader)]
 
 
-class Greater(_Predicate):
+class Greater(_OfEachCase):
     """A number of each method is greater than that of each rival, or than another number of its own."""
 
     predicate: Literal["greater"]
@@ -318,7 +325,7 @@ class Steadier(_Predicate):
         ]
 
 
-class Above(_Predicate):
+class Above(_OfEachCase):
     """A number of each method is greater than a stated one."""
 
     predicate: Literal["above"]
@@ -331,7 +338,7 @@ class Above(_Predicate):
         return [directed(one - self.number, reader.level, label) for one, label in found]
 
 
-class Alike(_OfPairs):
+class Alike(_OfPairs, _OfEachCase):
     """Each method differs from each rival by no more than a tolerance, which the ledger sets."""
 
     inclusive: ClassVar[bool] = True
@@ -344,7 +351,7 @@ class Alike(_OfPairs):
         return [within(one, -self.tolerance, self.tolerance, reader.level, **fields) for one, fields in found]
 
 
-class Between(_Predicate):
+class Between(_OfEachCase):
     """Numbers lie in a stated range: observed if every interval reaches into it."""
 
     inclusive: ClassVar[bool] = True
