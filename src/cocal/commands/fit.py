@@ -64,20 +64,20 @@ def run_fit(options: argparse.Namespace) -> None:
     print(f"\n{options.output}: a companion of {options.model}")
     for note in companion.about.notes:
         print(f"  {note}")
-    chosen_by = f"{spec.validation_responses:,} responses to other questions chose its best pass."
+    chosen_by = f" {spec.validation_responses:,} responses to other questions chose its best pass."
     if recipe == "best":
-        chosen_by = f"by cross-validation it is the {companion.about.tried[0].name}."
-        for one in companion.about.tried:
-            print(f"  {one.brier:.4f} is the Brier score of the {one.name}")
+        chosen_by = " Recipes by their Brier score in cross-validation, of which it is the first:"
     print(
         f"  It learnt from {spec.training_responses:,} responses, {100 * spec.training_error_share:.1f} % of them "
-        f"wrong; {chosen_by}"
+        f"wrong.{chosen_by}\n"
     )
-    print(f"  {companion.about.in_words()}")
+    if recipe == "best":
+        print("\n".join([*companion.about.recipes(), ""]))
+    print(companion.about.summary(companion.alone and companion.alone.about), end="\n\n")
     if companion.alone is not None:
         print(
-            "  It also reads the probabilities of the tokens, which vLLM does not hand out: `cocal serve` takes the "
-            f"best companion of states alone, which lies beside it. {companion.alone.about.in_words(advice=False)}"
+            "It also reads the probabilities of the tokens, which vLLM does not hand out: `cocal serve` takes the best "
+            "companion of states alone, which lies beside it.\n"
         )
     needed = {*NEEDED["prompt"], *NEEDED["response"]}
     flags = ["--companion", str(options.output), "--model", options.model]

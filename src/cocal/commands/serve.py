@@ -20,7 +20,7 @@ def run_serve(options: argparse.Namespace) -> None:
     checkpoint.check_fit(about)
     checkpoint.warn_of_other(about)
     check_vllm()
-    print(f"Companion {options.companion} of {checkpoint.name}. {about.in_words()}", flush=True)
+    print(f"Companion {options.companion} of {checkpoint.name}\n\n{about.summary()}", flush=True)
     words = command(served, about, checkpoint, options.passed_on, implementation(checkpoint.folder))
     sys.stderr.flush()
     os.execve(words[0], words, environment(os.environ))

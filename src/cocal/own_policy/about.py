@@ -181,26 +181,39 @@ class About(Model):
                 "has learnt from prefixes, too (cocal fit --prefixes 16)"
             )
 
-    def in_words(self, advice: bool = True) -> str:
-        """Held-out quality, on the last stage first, or that it was not measured; with advice where token probability
-        ranks responses better."""
+    def summary(self, alone: "About | None" = None) -> str:
+        """Held-out quality in a few lines, on the last stage first, or that it was not measured.
+
+        Args:
+            alone: What the companion of states alone says of itself that lies beside one of token probabilities.
+        """
         if self.held_out is None:
             return "The quality on held-out questions was not measured."
-        said = [self.held_out.in_words(", the last stage" if self.held_out_all_steps else ""), *self.held_out.rivals]
-        if self.held_out_all_steps:
-            said.append(self.held_out_all_steps.in_words(", all in all"))
-        return " ".join([*said, *self._outranked(advice)])
+        lines = []
+        for title, (found, other) in self._stages(alone).items():
+            basis, *table = found.table(other)
+            lines += [f"{title}: {basis}", *table, ""]
+        return "\n".join([*lines, *self._outranked()]).rstrip()
 
-    def _outranked(self, advice: bool = True) -> list[str]:
+    def recipes(self) -> list[str]:
+        """A table of the recipes that were tried, the best first."""
+        return table_of([["recipe", "Brier score"], *([one.name, f"{one.brier:.4f}"] for one in self.tried)])
+
+    def _stages(self, alone: "About | None" = None) -> dict[str, tuple[HeldOut, HeldOut | None]]:
+        """The quality on all responses, or first on the last stage; each with that of a companion of states alone."""
+        found = {"Last stage" if self.held_out_all_steps else "All responses": "held_out"}
+        found |= {"All steps": "held_out_all_steps"}
+        pairs = {title: (getattr(self, name), getattr(alone, name, None)) for title, name in found.items()}
+        return {title: pair for title, pair in pairs.items() if pair[0]}
+
+    def _outranked(self) -> list[str]:
         """A sentence where mean token probability alone ranks the held-out responses better."""
         parts = {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
         better = [f"{name} (AUROC {one.outranked})" for name, one in parts.items() if one and one.outranked]
         if not better:
             return []
-        told = "; `cocal fit --with token-probability` adds it to the states" if advice else ""
-        return [
-            f"Mean token probability alone ranks {' and '.join(better)} better{told * (not self.token_probability)}."
-        ]
+        told = "" if self.token_probability else "; `cocal fit --with token-probability` adds it to the states"
+        return [f"Mean token probability alone ranks {' and '.join(better)} better{told}."]
 
     def card(self) -> str:
         """The model card, in Markdown with the Hub's metadata."""
@@ -256,17 +269,16 @@ class About(Model):
                 f"{cut} {spec.settings.passes} passes; the one with the lowest validation error was kept (on "
                 f"{spec.validation_responses:,} responses to other questions)."
             )
-        tried = table_of([["recipe", "Brier score"], *([one.name, f"{one.brier:.4f}"] for one in self.tried)])
         return (
             f"{cut} Inputs are standardised. These were tried, and the first was kept: it has the lowest Brier score "
             "in a cross-validation whose folds hold whole questions, where half of the weight lies on the last stage."
-            "\n\n" + "".join(f"{line}\n" for line in tried)
+            "\n\n" + "".join(f"{line}\n" for line in self.recipes())
         )
 
     def _quality(self) -> list[str]:
         if self.held_out is None:
-            return [self.in_words(), ""]
-        one, every = self.held_out, self.held_out_all_steps
+            return [self.summary(), ""]
+        one = self.held_out
         seeds = f"seed {one.seeds[0]}" if len(one.seeds) == 1 else f"the mean of {len(one.seeds)} seeds"
         how = (
             f"On questions that no gradient step has seen, truncated responses included; {seeds}, target {one.target}. "
@@ -278,12 +290,13 @@ class About(Model):
                 "responses included. They were found as the companion was, from fewer questions. "
             )
         lines = [f"{how}Intervals come from resampling the questions.", "", *self._outranked(), ""]
-        if every is not None:
+        if self.held_out_all_steps:
             lines += [_LAST_STAGE, ""]
-        sections = {"All responses" if every is None else "Last stage": one, "All steps": every}
+        sections = {title: found for title, (found, _) in self._stages().items()}
         sections |= {"Responses that ended, of all steps": self.held_out_uncut}
         sections |= {"Responses that were cut, of all steps": self.held_out_cut}
-        lines += [line for title, found in sections.items() if found for line in found.table(title)]
+        for title, found in sections.items():
+            lines += [f"### {title}", "", *found.table(), ""] if found else []
         if self.course:
             how = (
                 f"It has also learnt from responses after every {self.prefixes:,} tokens (of a long one, after some of "

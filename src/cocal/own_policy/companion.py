@@ -281,7 +281,7 @@ class Companion:
                 ) from error
 
     def __repr__(self) -> str:
-        return f"Companion of {self.about.base_model.name} ({self.about.architecture}). {self.about.in_words()}"
+        return f"Companion of {self.about.base_model.name} ({self.about.architecture})\n\n{self.about.summary()}"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the card's numbers on held-out questions, and a reliability diagram."""

@@ -69,20 +69,27 @@ class HeldOut(Model):
         rows = found.astype(object).where(found.notna(), None).to_dict("records")
         return cls(metrics=tuple(Metric(**row) for row in rows), **facts)
 
-    def in_words(self, stage: str) -> str:
-        """The metrics in one sentence."""
-        values = ", ".join(f"{name} {_interval(m)}" for name, m in self._shown)
-        return f"On {self._basis}{stage}: {values}{self._doubt}."
+    def table(self, alone: "HeldOut | None" = None) -> list[str]:
+        """What it rests on, and a table of the metrics, with what others reach on the same responses beside them.
 
-    def table(self, title: str) -> list[str]:
-        """The section of the model card."""
-        rows = [["metric", "value", "95 % interval"]]
-        for name, m in self._shown:
-            value, lower, upper = (_text(m.metric, number) for number in (m.value, m.lower, m.upper))
-            rows.append([name, value, f"{lower} to {upper}"])
-        shown = table_of([row[:2] for row in rows] if self._doubt else rows)
-        compared = [line for one in self.rivals for line in (one, "")]
-        return [f"### {title}", "", f"{self._basis}{self._doubt}.", "", *shown, "", *compared]
+        Args:
+            alone: The quality of a companion of states alone.
+        """
+        columns = {"metric": [name for name, _ in self._shown]}
+        columns["companion"] = [_text(m.metric, m.value) for _, m in self._shown]
+        if not self._doubt:
+            columns["95 % interval"] = [
+                " to ".join(_text(m.metric, n) for n in (m.lower, m.upper)) for _, m in self._shown
+            ]
+        others = {"states alone": {m.metric: m.value for _, m in alone._shown} if alone else {}}
+        others |= {"mean token probability": self.token_probability or {}}
+        others |= {"constant": {} if self.constant is None else {"brier": self.constant}}
+        for title, values in others.items():
+            if values:
+                columns[title] = [
+                    _text(m.metric, values[m.metric]) if m.metric in values else "" for _, m in self._shown
+                ]
+        return [f"{self._basis}{self._doubt}.", "", *table_of([[*columns], *zip(*columns.values(), strict=True)])]
 
     @property
     def outranked(self) -> str | None:
@@ -91,15 +98,6 @@ class HeldOut(Model):
         own = next((m.value for m in self.metrics if m.metric == "auroc"), None)
         better = own is not None and other is not None and other > own
         return f"{_text('auroc', other)} against {_text('auroc', own)}" if better else None
-
-    @property
-    def rivals(self) -> list[str]:
-        """What a constant and the mean token probability reach on the same responses."""
-        said = [] if self.constant is None else [f"a constant has the Brier score {_text('brier', self.constant)}"]
-        if self.token_probability is not None:
-            values = ", ".join(f"{_SHOWN[name]} {_text(name, one)}" for name, one in self.token_probability.items())
-            said.append(f"mean token probability alone: {values}")
-        return [f"For comparison, {'; '.join(said)}."] if said else []
 
     def results(self, split: str) -> "list[EvalResult]":
         """The metrics as the Hub's `model-index` has them, without the accuracy, which is the base model's."""
@@ -158,9 +156,11 @@ def table_of_parts(course: Sequence[Part]) -> list[str]:
 
 
 def table_of(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table in Markdown, whose first row is its heads."""
-    heads, *lines = (f"| {' | '.join(cells)} |" for cells in rows)
-    return [heads, "|" + "---|" * len(rows[0]), *lines]
+    """The lines of a table in Markdown, whose first row is its heads, padded for readers of the text itself."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    lines = [" | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) for cells in rows]
+    heads, *lines = (f"| {line} |" for line in lines)
+    return [heads, f"|{'|'.join('-' * (width + 2) for width in widths)}|", *lines]
 
 
 class ResponseFacts(Model):
@@ -202,13 +202,6 @@ class ResponseFacts(Model):
             "These responses differ from those of the last stage that the companion learnt from: "
             f"{', and '.join(found)}. The quality on its model card may not hold for them: measure it (cocal evaluate)."
         )
-
-
-def _interval(one: Metric) -> str:
-    if one.value is None:
-        return "undefined"
-    interval = "" if one.lower is None else f" ({_text(one.metric, one.lower)} to {_text(one.metric, one.upper)})"
-    return f"{_text(one.metric, one.value)}{interval}"
 
 
 def _percent(share: float) -> str:

@@ -129,7 +129,7 @@ class Service:
             "poolings": list(about.spec.poolings),
             "target": self.scorer.target,
             "seeds": list(about.spec.settings.seeds),
-            "held_out": about.in_words(),
+            "held_out": about.summary(),
             "mean_confidence": next((m.value for m in measured if m.metric == "mean_confidence"), None),
             "abstain_below": served.abstain_below,
         }

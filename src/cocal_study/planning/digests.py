@@ -118,7 +118,7 @@ def verdict(here: StudyDigests, there: StudyDigests, source: str) -> str:
     lines = [f"This machine computed the same bytes: all {len(known)} outputs are those of {origin}."]
     if changed:
         count = sum(map(len, changed.values()))
-        lines = [f"This machine computed other bytes: {count} of {len(known)} outputs differ from {origin}."]
+        lines = [f"These results have other bytes: {count} of {len(known)} outputs differ from {origin}."]
     if more := sorted(found.keys() - known.keys()):
         lines.append(f"{_listed(more)} of these results stand in no line of {source}; they were not compared.")
     for stage, names in changed.items():
@@ -153,7 +153,10 @@ def causes(here: Maker, there: Maker) -> list[str]:
             for place, maker in (("there", there), ("here", here))
             if maker.numerics == "native" and maker.obstacle
         ]
-    return said or ["Commit, versions and numerics are the same, so the cause is the machine, or a file was changed."]
+    same = (
+        "Commit, versions and numerics are the same, so the cause is the machine, a changed file, or a changed setting."
+    )
+    return said or [same]
 
 
 _TRAINED = (

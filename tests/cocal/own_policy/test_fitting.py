@@ -73,7 +73,7 @@ def test_the_card_states_the_last_stage_first_and_all_steps_below(companion, mic
     for name, one in given.items():
         quality = one.about.card().partition("\n### ")[2].partition("\n## ")[0]
         shown = [line for line in quality.splitlines() if name == "steps" or line[:1] not in ("", "|")]
-        said += [f"{name}: {one.about.rollouts}", one.about.in_words(), *shown]
+        said += [f"{name}: {one.about.rollouts}", *one.about.summary().splitlines(), *shown]
     assert_golden(Path(__file__).with_name("cards.txt"), said)
 
 

@@ -99,10 +99,9 @@ def test_what_is_longer_than_the_context_is_refused(companion, micro_policy):
 
 def test_a_notebook_shows_the_card_s_numbers_and_a_diagram(companion):
     about = companion.about
-    shown, words = companion._repr_html_(), about.in_words()
-    assert words in repr(companion)
-    assert repr(companion).startswith("Companion of me/mine (Hidden layers 8 / 4). On ")
-    assert re.search(r"AUROC [\d.]+", words)[0] in shown
+    shown, words = companion._repr_html_(), about.summary()
+    assert repr(companion) == f"Companion of me/mine (Hidden layers 8 / 4)\n\n{words}"
+    assert re.search(r"\| AUROC +\| [\d.]+", words)[0] in shown
     picture = base64.b64decode(re.search(r"base64,([^\"]+)", shown)[1])
     assert picture.startswith(b"\x89PNG")
     held = about.held_out_all_steps or about.held_out

@@ -125,7 +125,7 @@ def test_a_table_that_is_not_that_of_the_predictions_is_named(bundle, tmp_path, 
     assert {*others[:4]} == {f"  other bytes: results/{name}" for name in changed}
     for name in ("tables/claims", "figures/claims"):
         assert f"  not rebuilt: {name}: it needs {planted}, which this bundle does not hold" in others
-    assert "so the cause is the machine, or a file was changed" in others[-1]
+    assert "so the cause is the machine, a changed file, or a changed setting" in others[-1]
 
 
 @pytest.mark.parametrize(
