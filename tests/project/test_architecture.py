@@ -98,7 +98,7 @@ from cocal_study.config.load import load_study
 from cocal_study.config.methods import METHODS
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.methods import brevity, nearest_centroid
-from cocal_study.methods.responses import LabelledStates, Responses
+from cocal_study.methods.base.responses import LabelledStates, Responses
 from cocal_study.planning.rivals import RIVALS, rivals_of
 study = load_study("config/smoke.yaml")
 evaluated = pd.DataFrame({"length": [0, 100]})

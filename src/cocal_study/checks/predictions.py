@@ -14,8 +14,8 @@ from cocal.store.contracts import PREDICTIONS
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS
 from cocal_study.cubes.cells import rates_of, shortfalls
-from cocal_study.methods.predictions import check_shared_responses, on_fixed_responses
-from cocal_study.methods.responses import Estimator
+from cocal_study.methods.base.predictions import check_shared_responses, on_fixed_responses
+from cocal_study.methods.base.responses import Estimator
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ import pandas as pd
 
 from cocal.errors import ContractError
 from cocal_study.checks.predictions import read_predictions
+from cocal_study.methods.base.responses import Estimator
+from cocal_study.methods.recalibration.calibrators import Fits
 from cocal_study.methods.recalibration.confidences import refuse_evaluated
-from cocal_study.methods.recalibration.fits import Fits
-from cocal_study.methods.responses import Estimator
 from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, Basis, named
 
 _POLICY = ["backbone", "algorithm", "step"]

@@ -32,10 +32,10 @@ class Rival:
     method: str
     """Name of the method whose responses it scores. A study without this method does not have the rival."""
     score: Function | Literal[""] = ""
-    """Function that scores a table of responses (`cocal_study.methods.responses.Score`)."""
+    """Function that scores a table of responses (`cocal_study.methods.base.responses.Score`)."""
     learn: Function | Literal[""] = ""
-    """Function that learns a score of hidden states from GRPO's rollouts (`cocal_study.methods.responses.Learn`), for
-    the target of the method's companion if it has one."""
+    """Function that learns a score of hidden states from GRPO's rollouts (`cocal_study.methods.base.responses.Learn`),
+    for the target of the method's companion if it has one."""
     reader: Reader | None = None
     """The companions that score hidden states, for the target of the method's companion."""
     ranks_only: bool = False
@@ -77,11 +77,11 @@ class Method:
     policy: Policy
     """Policy that produces those responses: the pre-RL model, or one that an algorithm trained."""
     estimate: Function
-    """Function that computes its confidences when predictions are made (`cocal_study.methods.responses.Estimate`).
+    """Function that computes its confidences when predictions are made (`cocal_study.methods.base.responses.Estimate`).
     Methods with the same function are computed together."""
     columns: tuple[str, ...] = ()
     """Columns of the responses that `estimate` reads, in addition to those that every evaluation reads
-    (`cocal_study.methods.responses.COLUMNS`)."""
+    (`cocal_study.methods.base.responses.COLUMNS`)."""
     needs_pool: bool = False
     """True if a pool of responses is sampled for each question and their answers are compared with one another."""
     asks_p_true: bool = False

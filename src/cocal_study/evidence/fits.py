@@ -18,8 +18,8 @@ from cocal.features.store import FeatureReader, open_features
 from cocal.metrics.calibration import auroc, expected_calibration_error
 from cocal_study.config.study import Study
 from cocal_study.generation.labels import question_texts, read_rollouts
+from cocal_study.methods.base.responses import read_responses
 from cocal_study.methods.recalibration.confidences import parts_of
-from cocal_study.methods.responses import read_responses
 from cocal_study.planning.results import features_folder, questions_file, responses_folder, rollouts_folder, states_file
 
 RAW, STANDARDISED = "raw", "standardised"
@@ -47,9 +47,11 @@ def measured(study: Study, folder: Path, seeds: int) -> pd.DataFrame:
     Raises:
         ContractError: if a file of the study is missing or damaged.
     """
-    from cocal_study.methods.companion_scores import match_features  # these load torch, which the plan does without
+    from cocal_study.methods.base.companion_scores import (
+        match_features,  # these load torch, which the plan does without
+    )
+    from cocal_study.methods.base.responses import LabelledStates
     from cocal_study.methods.linear_probe import LinearProbe
-    from cocal_study.methods.responses import LabelledStates
 
     backbone, step, settings = study.main_backbone, study.policy.steps, study.companion
     sets = {name: study.datasets[name].samples for name in study.evaluation_sets("mathematics")}

@@ -15,7 +15,7 @@ def _method(target: Target, position: int, colour: str, marker: str) -> Method:
         group=3,
         prompt_format="answer",
         policy="grpo",
-        estimate="cocal_study.methods.companion_scores:estimate",
+        estimate="cocal_study.methods.base.companion_scores:estimate",
         experience="rollouts",
         target=target,
         colour=colour,

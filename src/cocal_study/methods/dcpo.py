@@ -12,9 +12,9 @@ METHOD = Method(
     group=2,
     prompt_format="dcpo",
     policy="dcpo",
-    estimate="cocal_study.methods.stated:estimate",
+    estimate="cocal_study.methods.base.stated:estimate",
     columns=("confidence",),
     colour="#a10a0a",
     marker="^",
 )
-RIVALS = (Rival(name="dcpo", position=70, method="dcpo", score="cocal_study.methods.stated:score"),)
+RIVALS = (Rival(name="dcpo", position=70, method="dcpo", score="cocal_study.methods.base.stated:score"),)

@@ -14,7 +14,7 @@ from cocal_study.config.method import Rival
 if TYPE_CHECKING:
     import numpy as np
 
-    from cocal_study.methods.responses import LabelledStates
+    from cocal_study.methods.base.responses import LabelledStates
 
 RIVALS = tuple(
     Rival(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from cocal_study.methods.responses import Estimator, Inputs, Responses
+    from cocal_study.methods.base.responses import Estimator, Inputs, Responses
 
 METHOD = Method(
     name="p-true",
@@ -41,7 +41,7 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
     import numpy as np
 
     from cocal.errors import ContractError
-    from cocal_study.methods.responses import Estimator
+    from cocal_study.methods.base.responses import Estimator
 
     confidence = responses.evaluated["p_true"].to_numpy(dtype=np.float64)
     missing = np.isnan(confidence)

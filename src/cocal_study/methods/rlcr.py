@@ -12,9 +12,9 @@ METHOD = Method(
     group=2,
     prompt_format="rlcr",
     policy="rlcr",
-    estimate="cocal_study.methods.stated:estimate",
+    estimate="cocal_study.methods.base.stated:estimate",
     columns=("confidence",),
     colour="#de7733",
     marker="s",
 )
-RIVALS = (Rival(name="rlcr", position=60, method="rlcr", score="cocal_study.methods.stated:score"),)
+RIVALS = (Rival(name="rlcr", position=60, method="rlcr", score="cocal_study.methods.base.stated:score"),)

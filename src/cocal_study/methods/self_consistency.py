@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from cocal_study.config.evaluation import EstimatorSettings
-    from cocal_study.methods.responses import Estimator, Inputs, Responses
+    from cocal_study.methods.base.responses import Estimator, Inputs, Responses
 
 METHOD = Method(
     name="self-consistency",
@@ -148,7 +148,7 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
     Raises:
         ContractError: if a question has another number of responses, or its answers were not compared.
     """
-    from cocal_study.methods.responses import Estimator
+    from cocal_study.methods.base.responses import Estimator
 
     check_pool(responses, inputs.pool)
     shares = score(responses.pool, inputs.settings, itself=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from cocal_study.config.evaluation import EstimatorSettings
-    from cocal_study.methods.responses import Estimator, Inputs, Responses
+    from cocal_study.methods.base.responses import Estimator, Inputs, Responses
 
 METHOD = Method(
     name="token-probability",
@@ -84,7 +84,7 @@ def least_token_probability(logprobs: Sequence[np.ndarray]) -> np.ndarray:
 
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
     """Compute the `score` of the evaluated responses."""
-    from cocal_study.methods.responses import Estimator
+    from cocal_study.methods.base.responses import Estimator
 
     confidence = score(responses.evaluated, inputs.settings)
     return {Estimator(method.name): confidence for method in methods}

@@ -117,7 +117,7 @@ class Checks(Stage):
         from cocal.store.contracts import QUESTIONS
         from cocal_study.checks.recalibration import check_responses, check_unseen, read_recalibrated
         from cocal_study.checks.training import read_table
-        from cocal_study.methods.recalibration.fits import read_fits
+        from cocal_study.methods.recalibration.calibrators import read_fits
 
         calibrators, coupled = self.calibrators, self.coupled
         if not calibrators.keys() == self.recalibrated.keys() == (coupled.keys() | (calibrators.keys() & {"grpo"})):

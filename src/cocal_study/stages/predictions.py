@@ -69,14 +69,14 @@ class Predictions(Cell):
 
     def run(self) -> None:
         from cocal.store.contracts import PREDICTIONS
-        from cocal_study.methods.predictions import Checkpoint, predict
-        from cocal_study.methods.responses import Inputs
+        from cocal_study.methods.base.predictions import Checkpoint, predict
+        from cocal_study.methods.base.responses import Inputs
 
         depends_on = {"estimators": self.settings, "samples": self.samples, "pool": self.pool, "methods": self.names}
         attributes = self.attributes(self.output, depends_on, **self.cell)
         loaded = {}
         if self.companions:
-            from cocal_study.methods.companion_scores import load_experiences  # loads torch
+            from cocal_study.methods.base.companion_scores import load_experiences  # loads torch
 
             fix_threads()
             loaded = load_experiences(self.companions)

@@ -78,7 +78,8 @@ class Recalibrate(Cell):
 
     def run(self) -> None:
         from cocal.store.contracts import PREDICTIONS
-        from cocal_study.methods.predictions import Checkpoint
+        from cocal_study.methods.base.predictions import Checkpoint
+        from cocal_study.methods.recalibration.calibrators import fit_rivals
         from cocal_study.methods.recalibration.confidences import (
             Scorer,
             check_companions,
@@ -86,7 +87,6 @@ class Recalibrate(Cell):
             predict_rivals,
             scores_to_learn_from,
         )
-        from cocal_study.methods.recalibration.fits import fit_rivals
 
         names = list(self.rivals)
         self._check_readers()

@@ -9,7 +9,7 @@ from cocal.store import write_frame
 from cocal.store.contracts import PREDICTIONS
 from cocal_study.checks.recalibration import check_responses, check_unseen, read_recalibrated
 from cocal_study.checks.training import read_table
-from cocal_study.methods.recalibration.fits import read_fits
+from cocal_study.methods.recalibration.calibrators import read_fits
 from companion_run import SETTINGS
 from recalibrated_study import questions_of, small_study
 

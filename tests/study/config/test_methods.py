@@ -39,7 +39,7 @@ METHOD = Method(
 
 
 def estimate(methods, responses, inputs):
-    from cocal_study.methods.responses import Estimator
+    from cocal_study.methods.base.responses import Estimator
     from fair.heads import HEADS
 
     return {Estimator(method.name): HEADS[responses.evaluated["response_id"] % 2] for method in methods}

@@ -10,7 +10,7 @@ from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.methods import METHODS
 from cocal_study.generation.responses import p_true
 from cocal_study.methods import token_probability
-from cocal_study.methods.predictions import check_shared_responses
+from cocal_study.methods.base.predictions import check_shared_responses
 from cocal_study.methods.self_consistency import self_consistency
 from evaluated_study import POOL, QUESTIONS, SAMPLES, SHARED, EvaluatedStudy
 from sample_predictions import OURS

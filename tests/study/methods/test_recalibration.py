@@ -18,10 +18,10 @@ from cocal.features.store import open_features
 from cocal.store import read_provenance
 from cocal.store.lineage import PARENTS
 from cocal_study.config.evaluation import EstimatorSettings
+from cocal_study.methods.base.responses import Estimator, LabelledStates, function
 from cocal_study.methods.linear_probe import PENALTIES, LinearProbe
+from cocal_study.methods.recalibration.calibrators import Isotonic, Platt, fit_rivals, read_fits
 from cocal_study.methods.recalibration.confidences import learn_scores, read_experience, with_classes
-from cocal_study.methods.recalibration.fits import Isotonic, Platt, fit_rivals, read_fits
-from cocal_study.methods.responses import Estimator, LabelledStates, function
 from cocal_study.planning.rivals import RIVALS
 from companion_run import GROUP, SETTINGS, STEPS, final_features
 from evaluated_study import SAMPLES

@@ -22,9 +22,16 @@ from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.method import Reader
 from cocal_study.config.methods import METHODS
 from cocal_study.generation.labels import groups_of, question_texts, read_rollouts
-from cocal_study.methods.predictions import Checkpoint, predictions_of
-from cocal_study.methods.recalibration.fits import Fits
-from cocal_study.methods.responses import Estimator, LabelledStates, LearntScore, Responses, function, read_responses
+from cocal_study.methods.base.predictions import Checkpoint, predictions_of
+from cocal_study.methods.base.responses import (
+    Estimator,
+    LabelledStates,
+    LearntScore,
+    Responses,
+    function,
+    read_responses,
+)
+from cocal_study.methods.recalibration.calibrators import Fits
 from cocal_study.methods.self_consistency import check_pool
 from cocal_study.methods.token_probability import least_token_probability
 from cocal_study.planning.orders import ORDERS
@@ -136,7 +143,7 @@ class Scorer:
 
     def of_states(self, reader: FeatureReader, rows: np.ndarray) -> dict[Estimator, np.ndarray]:
         """Scores of the rivals that read hidden states, float64 (n,) each, of ascending rows, int64 (n,)."""
-        from cocal_study.methods.companion_scores import score_rows
+        from cocal_study.methods.base.companion_scores import score_rows
 
         readers = {(RIVALS[name].reader, _target(name)): name for name in self.rivals if RIVALS[name].reader}
         given = {kind: one for kind, one in self.companions.items() if kind in {known for known, _ in readers}}
@@ -273,7 +280,7 @@ def _scores(scorer: Scorer, given: Responses, count: int, features: Path | None)
     evaluated = (pool["sample"] < count).to_numpy()
     found = {rival: scores[evaluated] for rival, scores in scorer.of_table(pool).items()}
     if features is not None:
-        from cocal_study.methods.companion_scores import match_features
+        from cocal_study.methods.base.companion_scores import match_features
 
         reader = open_features(features / f"{given.dataset}.zarr")
         rows = match_features(reader, given.evaluated, given.path)

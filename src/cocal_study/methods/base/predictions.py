@@ -14,7 +14,7 @@ from cocal.runtime.progress import Progress
 from cocal_study.config.evaluation import EvaluationSets
 from cocal_study.config.method import Method
 from cocal_study.config.methods import METHODS
-from cocal_study.methods.responses import FACTS, Estimator, Inputs, Responses, function, read_responses
+from cocal_study.methods.base.responses import FACTS, Estimator, Inputs, Responses, function, read_responses
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.features.store import FeatureReader, open_features
 from cocal.runtime.machine import best_device
 from cocal_study.config.method import Experience, Method
-from cocal_study.methods.responses import Estimator, Inputs, Responses
+from cocal_study.methods.base.responses import Estimator, Inputs, Responses
 from cocal_study.planning.orders import ORDERS
 
 TASK_RESPONSES = ("rlcr",)

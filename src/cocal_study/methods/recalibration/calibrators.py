@@ -15,8 +15,8 @@ from cocal.errors import ContractError
 from cocal.settings.base import Count, Model, Share
 from cocal.store import digest, read_document
 from cocal.store.damage import remedy
+from cocal_study.methods.base.responses import Estimator, LearntScore
 from cocal_study.methods.linear_probe import logistic
-from cocal_study.methods.responses import Estimator, LearntScore
 from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, Basis, Kind
 
 Part = Literal["training", "held out", "truncated"]

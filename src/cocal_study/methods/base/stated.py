@@ -11,7 +11,7 @@ import pandas as pd
 
 from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.method import Method
-from cocal_study.methods.responses import Estimator, Inputs, Responses
+from cocal_study.methods.base.responses import Estimator, Inputs, Responses
 
 
 def score(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
