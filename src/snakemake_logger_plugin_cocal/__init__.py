@@ -129,6 +129,8 @@ class LogHandler(LogHandlerBase):
         return ""
 
     def _job_finished(self, record: Any) -> str:
+        if record.job_id not in self._jobs:  # nothing says that a job begins with --quiet rules
+            return ""
         started, since = self._jobs[record.job_id]
         took = time.monotonic() - since
         self._running.discard(record.job_id)

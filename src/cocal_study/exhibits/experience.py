@@ -1,5 +1,6 @@
 """How good confidences are by the number of rollouts that there were to learn from (beyond the paper)."""
 
+import math
 from collections.abc import Iterator, Mapping
 
 import pandas as pd
@@ -25,8 +26,12 @@ SHOWN = looks(
         "token-probability+platt-all": ("TokenProb, recalibrated", "#6a6a6a", "D", ":"),
     }
 )
+OWN = {"auroc": "token-probability", **dict.fromkeys(("ece", "brier"), "token-probability+platt-all")}
+"""What the policy's own probabilities say, by the metric: Platt scaling leaves the ranking as it is."""
 _TITLES = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score"}
-_HEIGHT, _BOTTOM = 2.35, 0.78
+_HEIGHT, _BOTTOM = 3.7, 0.78
+_APART = 1.045
+"""Ratio of the places of two methods at one number of responses, so that their intervals do not overlap."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
@@ -39,52 +44,89 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             caption="AUROC, ECE and Brier score by the number of responses that companions learnt from, with two to 96 "
             "questions in each of 120 rollout steps, none asked twice: CoCal and PostCal with binary supervision, a "
             "linear probe of the same states, the policy's own token probability, and the same after Platt scaling on "
-            "the rollouts. Means over replicates with the interval of Student's t. Stars are the paper's numbers, at "
-            "the 152,065 responses that it retains for training.",
+            "the rollouts. Above are means over replicates, and as stars the paper's numbers, at the 152,065 responses "
+            "that it retains for training. Below are the same metrics less what the policy's own probabilities reach "
+            "in the same replicate (token probability, for ECE and Brier score after Platt scaling): each replicate, "
+            "and the mean with the interval of Student's t.",
             layout=layout_of(study),
             inputs={"experience": f"{study.reports.experience}/points.csv", "published": "config/paper"},
         )
 
 
 def prepare(layout: Layout, experience: pd.DataFrame, published: Published) -> pd.DataFrame:
-    """The mean of every metric at every point, and the paper's own numbers. The result has the columns source ("study"
-    or `PAPER`), level (questions per step), method, metric, learnt (responses that CoCal's companion learnt from, as
-    mean over replicates), value, lower, upper (NaN of the paper) and replicates."""
+    """The mean of every metric at every point, its differences from that of `OWN`, and the paper's own numbers.
+
+    Returns:
+        The columns source ("study", `PAPER`, or "replicate N"), less (the method whose number is subtracted, or ""),
+        level (questions per step), method, metric, learnt (responses that CoCal's companion learnt from, as mean over
+        replicates), value, lower, upper (NaN of the paper and of one replicate) and replicates.
+    """
     learnt = experience[experience["method"] == "cocal-binary"].groupby("level", sort=False)["learnt"].mean()
     rows = []
-    for (level, method), part in experience.groupby(["level", "method"], sort=False):
-        for metric in SCORES if method in SHOWN else ():
-            if (values := part[metric].dropna().to_numpy()).size:
-                mean = over_replicates(values, layout.level, "")
-                rows.append(("study", str(level), method, metric, learnt[level], *mean[:3], len(values)))
+    for metric in SCORES:
+        measured = experience.pivot(index=["level", "replicate"], columns="method", values=metric)
+        for level in learnt.index:
+            values = measured.loc[level]
+            for method in (name for name in SHOWN if name in measured):
+                place = str(level), method, metric, learnt[level]
+                rows += _means(layout, "", place, values[method].dropna())
+                if method not in OWN.values() and OWN[metric] in measured:
+                    rows += _means(layout, OWN[metric], place, (values[method] - values[OWN[metric]]).dropna())
     paper, _ = published.numbers("PostCal retains")
     for method in SHOWN:
         for metric in SCORES if method in METHODS else ():
             if metric in METRICS.values():
                 value, _ = published.metric("main", method, metric)
-                rows.append((PAPER, "256", method, metric, paper, value, float("nan"), float("nan"), 1))
-    names = ["source", "level", "method", "metric", "learnt", "value", "lower", "upper", "replicates"]
+                rows.append((PAPER, "", "256", method, metric, paper, value, math.nan, math.nan, 1))
+    names = ["source", "less", "level", "method", "metric", "learnt", "value", "lower", "upper", "replicates"]
     return pd.DataFrame(rows, columns=names)
 
 
+def _means(layout: Layout, less: str, place: tuple[str, str, str, float], values: pd.Series) -> Iterator[tuple]:
+    """The rows of a number in several replicates: its mean, and, of a difference, each."""
+    if len(values):
+        mean = over_replicates(values.to_numpy(), layout.level, "")
+        yield "study", less, *place, *mean[:3], len(values)
+    for number, value in values.items() if less else ():
+        yield f"replicate {number}", less, *place, value, math.nan, math.nan, 1
+
+
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
-    """A panel for each metric."""
+    """A column for each metric, with the metric above and its differences below."""
     handles = [entry(**look) for method, look in SHOWN.items() if method in set(numbers["method"])]
     handles.append(entry("the paper", color=INK, marker="*", linestyle="none", markersize=6))
-    said = f"{layout.backbone_label}, macro average of mathematics; bars: {100 * layout.level:g} % over replicates"
-    figure, axes = panels_above(len(SCORES), (_HEIGHT, 0.06, _BOTTOM), handles, 3, said)
-    for ax, metric in zip(axes, _TITLES, strict=True):
-        _panel(ax, numbers[numbers["metric"] == metric])
-        ax.set_title(f"{_TITLES[metric]} {'↑' if metric == 'auroc' else '↓'}")
-    axes[len(SCORES) // 2].set_xlabel("Responses learnt from")
+    said = (
+        f"{layout.backbone_label}, macro average of mathematics, {numbers['replicates'].max()} replicates (small dots "
+        f"below); bars: {100 * layout.level:g} % over replicates"
+    )
+    figure, axes = panels_above(len(SCORES), (_HEIGHT, 0.075, _BOTTOM), handles, 3, said, rows=2)
+    for column, metric in enumerate(_TITLES):
+        panel, (above, below) = numbers[numbers["metric"] == metric], axes[:, column]
+        for method, look in SHOWN.items():
+            part = panel[(panel["method"] == method) & (panel["less"] == "")].sort_values("learnt")
+            ours, stated = part[part["source"] == "study"], part[part["source"] == PAPER]
+            above.plot(ours["learnt"], ours["value"], **look)
+            above.plot(stated["learnt"], stated["value"], "*", color=look["color"], markersize=6, markeredgewidth=0)
+        _differences(below, panel[panel["less"] != ""])
+        above.set_xscale("log")
+        above.set_title(f"{_TITLES[metric]} {'↑' if metric == 'auroc' else '↓'}")
+        rival = SHOWN[OWN[metric]]["label"]
+        below.set_title(f"less that of {rival}", fontsize=7)
+    axes[1, len(SCORES) // 2].set_xlabel("Responses learnt from")
     return figure
 
 
-def _panel(ax: Axes, panel: pd.DataFrame) -> None:
-    for method, look in SHOWN.items():
+def _differences(ax: Axes, panel: pd.DataFrame) -> None:
+    """Replicates decide what the axis shows, since an interval of few of them may be far longer."""
+    ax.axhline(0, color=INK, linewidth=0.6)
+    bars = {}
+    for place, (method, look) in enumerate(SHOWN.items()):
         part = panel[panel["method"] == method].sort_values("learnt")
-        own, stated = part[part["source"] != PAPER], part[part["source"] == PAPER]
-        ax.plot(own["learnt"], own["value"], **look)
-        ax.vlines(own["learnt"], own["lower"], own["upper"], color=look["color"], linewidth=0.7)
-        ax.plot(stated["learnt"], stated["value"], "*", color=look["color"], markersize=6, markeredgewidth=0)
-    ax.set_xscale("log")
+        part = part.assign(learnt=part["learnt"] * _APART ** (2 * place - 2))
+        each, bars[look["color"]] = part[part["source"] != "study"], part[part["source"] == "study"]
+        ax.plot(each["learnt"], each["value"], ".", color=look["color"], markersize=3, markeredgewidth=0, alpha=0.6)
+        ax.plot(bars[look["color"]]["learnt"], bars[look["color"]]["value"], **look)
+    limits = ax.get_ylim()
+    for colour, means in bars.items():
+        ax.vlines(means["learnt"], means["lower"], means["upper"], color=colour, linewidth=0.7)
+    ax.set_ylim(limits)

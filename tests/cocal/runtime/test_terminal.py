@@ -110,6 +110,15 @@ def test_a_failure_shows_job_log_and_its_end(folder):
     assert re.search(r"1 job\(s\) failed; their logs:\n  work a +logs/a\.log\n", done.stderr)
 
 
+def test_a_quiet_run_says_failures_alone(folder):
+    (folder / "fail-a").touch()
+    done = _snakemake(folder, "--keep-going", "--quiet", "rules")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "work b" not in done.stderr
+    assert "the command returned non-zero exit status 1" in done.stderr
+
+
 @pytest.mark.slow
 def test_stopping_is_no_failure(folder):
     """Ctrl-C reaches Snakemake and its jobs, whose end is not listed as an error."""

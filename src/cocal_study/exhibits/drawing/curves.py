@@ -199,20 +199,26 @@ def panel_row(
 
 
 def panels_above(
-    count: int, sizes: tuple[float, float, float], handles: Sequence[Artist], columns: int, source: str
-) -> tuple[Figure, Sequence[Axes]]:
+    count: int,
+    sizes: tuple[float, float, float],
+    handles: Sequence[Artist],
+    columns: int,
+    source: str,
+    rows: int = 1,
+) -> tuple[Figure, Any]:
     """Make panels with axis labels of their own side by side, above a legend of so many columns and the small print.
 
-    The sizes are the height of the figure in inches, the share of its width to the left, and the inches below.
+    The sizes are the height of the figure in inches, the share of its width to the left, and the inches below. The axes
+    are an array [count], or [rows, count] with horizontal axes that a column shares.
     """
     from matplotlib.figure import Figure
 
     height, left, bottom = sizes
     figure = Figure(figsize=(TEXT_WIDTH, height))
-    axes = figure.subplots(1, count)
-    for ax in axes:
+    axes = figure.subplots(rows, count, sharex="col" if rows > 1 else False)
+    for ax in axes.flat:
         ax.grid(axis="y", linewidth=0.3, color="#dddddd")
-    figure.subplots_adjust(left, bottom / height, 0.99, 1 - 0.2 / height, wspace=0.22)
+    figure.subplots_adjust(left, bottom / height, 0.99, 1 - 0.2 / height, wspace=0.22, hspace=0.24)
     figure.legend(handles=handles, loc="lower center", ncols=columns, bbox_to_anchor=(0.5, 0.2 / height), **LEGEND)
     figure.text(0.5, 0.04 / height, source, ha="center", va="bottom", **SMALL_PRINT)
     return figure, axes
