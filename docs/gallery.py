@@ -23,8 +23,10 @@ from cocal_study.evidence.verdicts import (
     STUDY,
     of_claims,
 )
+from cocal_study.exhibits import experience
 from cocal_study.exhibits.base.exhibit import MATHEMATICS
 from cocal_study.exhibits.drawing.curves import draw_replicates
+from cocal_study.exhibits.regimes import layout_of
 from cocal_study.exhibits.typesetting.landing import scale_of
 from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads, ledger
 from cocal_study.provenance.owner import owner_of
@@ -56,6 +58,7 @@ def verdict(numbers: pd.DataFrame, scale: str) -> str:
     return "\n".join([textwrap.fill(answer(numbers, scale), _COLUMNS), "", *table])
 
 
+_TITLES = {"auroc": "AUROC", "ece": "ECE"}
 _SHOWN = ("cocal-binary", "postcal-binary", "token-probability", "self-consistency", "rlcr", "dcpo")
 """The methods that the headline claims compare, with the binary target."""
 
@@ -108,6 +111,29 @@ def _beside_paper(ours: pd.DataFrame, printed: pd.DataFrame, head: str, form: st
     return "\n".join(lines)
 
 
+def learning_curve(numbers: pd.DataFrame) -> str:
+    """A table of what the policy's own probabilities reach by the number of responses learnt from, and of how much more
+    or less the companions do.
+
+    Args:
+        numbers: The columns of figures/experience.csv.
+    """
+    ours = numbers[numbers["source"] == "study"].set_index(["level", "metric", "method", "less"]).sort_index()
+    learnt = ours.groupby("level")["learnt"].first().sort_values()
+    heads, rows = ["responses learnt from"], [[f"{count:,.0f}"] for count in learnt]
+    for metric, methods in {"auroc": ("cocal-binary", "linear-binary"), "ece": ("cocal-binary",)}.items():
+        rival = experience.OWN[metric]
+        heads.append(f"{_TITLES[metric]} of {experience.SHOWN[rival]['label']}")
+        heads += [f"{experience.SHOWN[method]['label']} minus that" for method in methods]
+        for level, row in zip(learnt.index, rows, strict=True):
+            row.append(f"{ours.loc[(level, metric, rival, ''), 'value']:.3f}")
+            found = (ours.loc[(level, metric, method, rival), ["value", "lower", "upper"]] for method in methods)
+            row += ["{:+.3f} ({:+.3f} to {:+.3f})".format(*values) for values in found]
+    lines = [f"| {' | '.join(row)} |" for row in (heads, *rows)]
+    said = f"Means over {ours['replicates'].max()} policies, with the 95 % interval of Student's t:"
+    return "\n".join([said, "", lines[0], "|" + "--:|" * len(heads), *lines[1:]])
+
+
 def what_holds(judged: pd.DataFrame) -> str:
     """What all claims come to, and below it a table of the claims that are decided.
 
@@ -153,7 +179,8 @@ def main() -> None:
         raise SystemExit("results/ is not that of the embedded study: `make clean reproduce` first")
     spread = root / "studies/replicates/spread"
     gathered = pd.read_csv(spread / "tables/main.csv")
-    cells = read_published(root / "config/paper").cells
+    published = read_published(root / "config/paper")
+    cells = published.cells
     printed = cells[cells["table"] == "main"]
     with paper_style():
         drawn = draw_replicates(gathered, MATHEMATICS, printed)
@@ -170,12 +197,16 @@ def main() -> None:
         pd.read_csv(root / f"results/tables/{name}.csv", keep_default_na=False, na_values=["NaN"])
         for name in ("claims", "verdict")
     )
+    study = load_study(root / "config/config.yaml")
+    points = pd.read_csv(root / "studies/experience/gathered/points.csv")
+    curve = experience.prepare(layout_of(study), points, published)
     laptop = pd.read_csv(root / "studies/laptop/gathered/tables/main.csv")
     form = "{value} ({lower} to {upper})"
     for file, name, section in (
-        ("README.md", "verdict", verdict(numbers, scale_of(load_study(root / "config/config.yaml")))),
+        ("README.md", "verdict", verdict(numbers, scale_of(study))),
         ("README.md", "levels", levels(gathered, printed)),
         ("docs/what-holds.md", "numbers", main_numbers(gathered, printed)),
+        ("docs/what-holds.md", "learning curve", learning_curve(curve)),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
         ("docs/laptop-study.md", "numbers", _beside_paper(laptop, printed, "one run, 95 % interval", form)),
     ):

@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from claims_study import SCOPE, study_files, study_frame
 from cocal.drawing.style import paper_style
+from cocal_study.config import load_study
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.predicates import FAILS, FAVOUR, HOLDS, OBSERVED, OPEN
 from cocal_study.evidence.published import read_published
@@ -32,7 +33,8 @@ from cocal_study.evidence.verdicts import (
     of_claims,
     of_families,
 )
-from cocal_study.exhibits import claims, claims_forest
+from cocal_study.exhibits import claims, claims_forest, experience
+from cocal_study.exhibits.regimes import layout_of
 from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import latex
 from golden import assert_golden
@@ -198,6 +200,13 @@ def test_a_page_has_the_numbers_of_the_replicates_beside_the_paper_s(name, secti
     cells = read_published(ROOT / "config/paper").cells
     made = getattr(gallery(), section)(gathered, cells[cells["table"] == "main"])
     assert made in page, f"`make gallery` renews {name}"
+
+
+def test_the_page_has_the_table_of_the_learning_curve():
+    points = pd.read_csv(ROOT / "studies/experience/gathered/points.csv")
+    layout = layout_of(load_study(ROOT / "config/config.yaml"))
+    made = gallery().learning_curve(experience.prepare(layout, points, read_published(ROOT / "config/paper")))
+    assert made in (ROOT / "docs/what-holds.md").read_text(encoding="utf-8"), "`make gallery` renews the page"
 
 
 def test_what_holds_leads_with_the_joint_verdicts_of_the_replicates(judged):
