@@ -1,6 +1,6 @@
 """Shrink figures of the embedded study for the pages, and write the verdict and the main numbers into README.md,
-the verdicts on all claims into docs/what-holds.md, and the laptop study's numbers into its page: `make gallery` after
-`make replicate`, `make laptop` and `make reproduce`."""
+the verdicts on all claims and the learning curve into docs/what-holds.md, and the laptop study's numbers into its page:
+`make gallery` after `make replicate`, `make experience`, `make laptop` and `make reproduce`."""
 
 import re
 import textwrap
@@ -124,13 +124,13 @@ def learning_curve(numbers: pd.DataFrame) -> str:
     for metric, methods in {"auroc": ("cocal-binary", "linear-binary"), "ece": ("cocal-binary",)}.items():
         rival = experience.OWN[metric]
         heads.append(f"{_TITLES[metric]} of {experience.SHOWN[rival]['label']}")
-        heads += [f"{experience.SHOWN[method]['label']} minus that" for method in methods]
+        heads += [f"difference of {experience.SHOWN[method]['label']}, {_TITLES[metric]}" for method in methods]
         for level, row in zip(learnt.index, rows, strict=True):
             row.append(f"{ours.loc[(level, metric, rival, ''), 'value']:.3f}")
             found = (ours.loc[(level, metric, method, rival), ["value", "lower", "upper"]] for method in methods)
             row += ["{:+.3f} ({:+.3f} to {:+.3f})".format(*values) for values in found]
     lines = [f"| {' | '.join(row)} |" for row in (heads, *rows)]
-    said = f"Means over {ours['replicates'].max()} policies, with the 95 % interval of Student's t:"
+    said = f"Means over {ours['replicates'].max()} replicates, with the 95 % interval of Student's t:"
     return "\n".join([said, "", lines[0], "|" + "--:|" * len(heads), *lines[1:]])
 
 

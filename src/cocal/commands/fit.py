@@ -66,7 +66,7 @@ def run_fit(options: argparse.Namespace) -> None:
         print(f"  {note}")
     chosen_by = f" {spec.validation_responses:,} responses to other questions chose its best pass."
     if recipe == "best":
-        chosen_by = " Recipes by their Brier score in cross-validation, of which it is the first:"
+        chosen_by = " These recipes were compared in cross-validation, and the first was kept:"
     print(
         f"  It learnt from {spec.training_responses:,} responses, {100 * spec.training_error_share:.1f} % of them "
         f"wrong.{chosen_by}\n"

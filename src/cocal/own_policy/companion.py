@@ -281,13 +281,18 @@ class Companion:
                 ) from error
 
     def __repr__(self) -> str:
-        return f"Companion of {self.about.base_model.name} ({self.about.architecture})\n\n{self.about.summary()}"
+        about = self.about
+        return f"Companion of {about.base_model.name} ({about.architecture})\n\n{about.summary(self._alone)}"
+
+    @property
+    def _alone(self) -> About | None:
+        return self.alone and self.alone.about
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the card's numbers on held-out questions, and a reliability diagram."""
         from cocal.own_policy.evaluation import html
 
-        return html(self.about)
+        return html(self.about, self._alone)
 
     def generate_model_card(self) -> "ModelCard":
         """The model card: base model, training, measured quality, limits."""

@@ -143,9 +143,9 @@ def _page(scored: Scored, numbers: pd.DataFrame, picture: str, level: float) -> 
     )
 
 
-def html(about: About) -> str:
-    """What a notebook shows of a companion: a heading, the summary of held-out quality, and the reliability
-    diagram of all held-out responses, if it was kept."""
+def html(about: About, alone: About | None = None) -> str:
+    """What a notebook shows of a companion: a heading, the quality on held-out questions (`About.summary`), and
+    the reliability diagram of all held-out responses, if it was kept."""
     head = f"<p><b>Companion of {escape(about.base_model.name)}</b> ({escape(about.architecture)})</p>"
     shown, picture = about.held_out_all_steps or about.held_out, ""
     if shown is not None and shown.bins:
@@ -158,7 +158,7 @@ def html(about: About) -> str:
             bottom.set(ylabel="Responses", xlabel="Confidence")
             figure.savefig(data, format="png")
         picture = f'<img width="320" alt="Reliability diagram" src="{_inline(data.getvalue())}">'
-    return f"{head}<pre>{escape(about.summary())}</pre>{picture}"
+    return f"{head}<pre>{escape(about.summary(alone))}</pre>{picture}"
 
 
 def _inline(picture: bytes) -> str:

@@ -15,7 +15,7 @@ from cocal.models.weights import kind_of
 from cocal.own_policy.about import About, BaseModelFacts
 from cocal.runtime.numerics import active, computes_bfloat16
 from cocal.store import digest, read_provenance
-from cocal.store.content import PROVENANCE
+from cocal.store.content import PROVENANCE, check_folder
 from cocal.store.provenance import file_digest
 
 
@@ -37,8 +37,9 @@ class Checkpoint:
     @classmethod
     def find(cls, name: str, revision: str | None = None, adapter: Path | None = None) -> "Checkpoint":
         """A folder, or a checkpoint of the Hub, which is downloaded unless it is in the Hub's cache. A ContractError
-        says that there is none, or that the adapter is another model's."""
+        says that there is none, that a file of it has changed, or that the adapter is another model's."""
         if Path(name).is_dir():
+            check_folder(name, weights=False)
             found = cls(name, Path(name), None, adapter)
         elif Path(name).exists() or not may_be_on_hub(name):
             what = "there is no such folder of a model, and it is no name on the Hub (owner/name)"

@@ -47,9 +47,8 @@ def measured(study: Study, folder: Path, seeds: int) -> pd.DataFrame:
     Raises:
         ContractError: if a file of the study is missing or damaged.
     """
-    from cocal_study.methods.base.companion_scores import (
-        match_features,  # these load torch, which the plan does without
-    )
+    # these load torch, which the plan does without
+    from cocal_study.methods.base.companion_scores import match_features
     from cocal_study.methods.base.responses import LabelledStates
     from cocal_study.methods.linear_probe import LinearProbe
 

@@ -146,7 +146,7 @@ class _Predicate(Model, ABC):
 
     @abstractmethod
     def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
-        """The margins of each case of the claim, of which several may come of one case of the scope, or one of all."""
+        """The margins of each case of the claim. A case of the scope may give several cases, or all of them one."""
 
     def needed(self, cases: int) -> int:
         return self.at_least or math.ceil(self.share * cases - _ROUNDING)
@@ -193,7 +193,7 @@ class _OfEachCase(_Predicate):
 
     @abstractmethod
     def margins(self, case: Case, reader: Reader) -> list[Margin]:
-        """The margins of a case of the scope, each of which is a case of its own unless they are claimed together."""
+        """The margins of a case of the scope. Unless they are claimed together, each is a case of its own."""
 
 
 class _OfPairs(_Predicate):

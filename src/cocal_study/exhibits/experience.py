@@ -29,8 +29,8 @@ SHOWN = looks(
 OWN = {"auroc": "token-probability", **dict.fromkeys(("ece", "brier"), "token-probability+platt-all")}
 """What the policy's own probabilities say, by the metric: Platt scaling leaves the ranking as it is."""
 _TITLES = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score"}
-_HEIGHT, _BOTTOM = 3.7, 0.78
-_APART = 1.045
+_HEIGHT, _BOTTOM = 3.85, 0.78
+_APART = 1.09
 """Ratio of the places of two methods at one number of responses, so that their intervals do not overlap."""
 
 
@@ -45,9 +45,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "questions in each of 120 rollout steps, none asked twice: CoCal and PostCal with binary supervision, a "
             "linear probe of the same states, the policy's own token probability, and the same after Platt scaling on "
             "the rollouts. Above are means over replicates, and as stars the paper's numbers, at the 152,065 responses "
-            "that it retains for training. Below are the same metrics less what the policy's own probabilities reach "
-            "in the same replicate (token probability, for ECE and Brier score after Platt scaling): each replicate, "
-            "and the mean with the interval of Student's t.",
+            "that it retains for training. Below are their differences from what the policy's own probabilities "
+            "reach in the same replicate (token probability, for ECE and Brier score after Platt scaling): each "
+            "replicate, and the mean with the interval of Student's t. Methods are drawn side by side, and intervals "
+            "that leave a panel are longer than it shows.",
             layout=layout_of(study),
             inputs={"experience": f"{study.reports.experience}/points.csv", "published": "config/paper"},
         )
@@ -97,7 +98,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     handles.append(entry("the paper", color=INK, marker="*", linestyle="none", markersize=6))
     said = (
         f"{layout.backbone_label}, macro average of mathematics, {numbers['replicates'].max()} replicates (small dots "
-        f"below); bars: {100 * layout.level:g} % over replicates"
+        f"below); bars: {100 * layout.level:g} % intervals"
     )
     figure, axes = panels_above(len(SCORES), (_HEIGHT, 0.075, _BOTTOM), handles, 3, said, rows=2)
     for column, metric in enumerate(_TITLES):
@@ -111,7 +112,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
         above.set_xscale("log")
         above.set_title(f"{_TITLES[metric]} {'↑' if metric == 'auroc' else '↓'}")
         rival = SHOWN[OWN[metric]]["label"]
-        below.set_title(f"less that of {rival}", fontsize=7)
+        below.set_title(f"difference from\n{rival}", fontsize=7, pad=3)
     axes[1, len(SCORES) // 2].set_xlabel("Responses learnt from")
     return figure
 
@@ -119,14 +120,15 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
 def _differences(ax: Axes, panel: pd.DataFrame) -> None:
     """Replicates decide what the axis shows, since an interval of few of them may be far longer."""
     ax.axhline(0, color=INK, linewidth=0.6)
-    bars = {}
+    bars = []
     for place, (method, look) in enumerate(SHOWN.items()):
         part = panel[panel["method"] == method].sort_values("learnt")
-        part = part.assign(learnt=part["learnt"] * _APART ** (2 * place - 2))
-        each, bars[look["color"]] = part[part["source"] != "study"], part[part["source"] == "study"]
-        ax.plot(each["learnt"], each["value"], ".", color=look["color"], markersize=3, markeredgewidth=0, alpha=0.6)
-        ax.plot(bars[look["color"]]["learnt"], bars[look["color"]]["value"], **look)
+        part = part.assign(learnt=part["learnt"] * _APART ** (place - 1))
+        each, means = part[part["source"] != "study"], part[part["source"] == "study"]
+        ax.plot(each["learnt"], each["value"], ".", color=look["color"], markersize=4, markeredgewidth=0, alpha=0.8)
+        ax.plot(means["learnt"], means["value"], **look)
+        bars.append((look["color"], means))
     limits = ax.get_ylim()
-    for colour, means in bars.items():
+    for colour, means in bars:
         ax.vlines(means["learnt"], means["lower"], means["upper"], color=colour, linewidth=0.7)
     ax.set_ylim(limits)

@@ -21,6 +21,7 @@ from cocal.features.store import Layout
 from cocal.models import text as templates
 from cocal.models.loading import decoder_of, load_policy, load_tokenizer
 from cocal.models.text import template_fault
+from cocal.own_policy.models import Checkpoint
 from micro import own_copy
 from own_rollouts import SMALL, read_lines, run
 
@@ -163,6 +164,8 @@ def test_a_pipe_among_the_files_of_a_model_is_not_waited_for(own, tmp_path):
     os.mkfifo(folder / "model.safetensors")
     with pytest.raises(ContractError, match=r"model.safetensors: is a pipe or a device"):
         load_policy(folder)
+    with pytest.raises(ContractError, match=r"model.safetensors: is a pipe or a device"):
+        Checkpoint.find(str(folder))
 
 
 def test_every_call_that_could_run_a_model_s_code_forbids_it(repository):

@@ -149,6 +149,48 @@ def test_token_probabilities_are_those_of_whole_logits(both, own, micro_policy):
     assert np.abs(confidence - loaded.score_states(inputs)).max() > 0.02
 
 
+def tables(text: str) -> list[dict[str, dict[str, str]]]:
+    """The tables of a text: cells by the heads of their columns, and by the first cell of their rows."""
+    found = []
+    for part in text.split("\n\n"):
+        lines = [line for line in part.splitlines() if line.startswith("|")]
+        heads, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines] or [[], []]
+        if heads:
+            found.append({head: {row[0]: row[place] for row in rows} for place, head in enumerate(heads)})
+    return found
+
+
+def test_a_summary_has_a_companion_beside_all_that_is_known_of_the_same_responses(both):
+    tokens, states = (Companion.from_pretrained(both / name).about for name in ("tokens", "states"))
+    names = {"ECE": "ece", "AUROC": "auroc", "Brier score": "brier"}
+    for stage, shown in zip(("held_out", "held_out_all_steps"), tables(tokens.summary(states)), strict=True):
+        ours, others = ({m.metric: m.value for m in getattr(one, stage).metrics} for one in (tokens, states))
+        assert ours["brier"] != others["brier"]
+        given = getattr(tokens, stage)
+        beside = {"companion": ours, "states alone": others, "mean token probability": given.token_probability}
+        for head, values in beside.items():
+            assert {name: shown[head][name] for name in names} == {
+                name: metric_text(metric, np.nan if values[metric] is None else values[metric])
+                for name, metric in names.items()
+            }
+        constant = metric_text("brier", given.constant)
+        assert [shown["constant"][name] for name in names] == ["", "", constant]
+    assert "states alone" not in tokens.summary()
+
+
+def test_the_command_says_what_was_tried_and_what_it_reaches(tmp_path, own, mine, capsys):
+    words = ("--model", own.checkpoint, "--rollouts", mine, "--seeds", 42, "--passes", 1, "--widths", 4)
+    assert run("fit", *words, "--output", tmp_path / "one") == 0
+    said, companion = capsys.readouterr().out, Companion.from_pretrained(tmp_path / "one")
+    recipes, *quality = tables(said)
+    assert recipes == {
+        "recipe": {one.name: one.name for one in companion.about.tried},
+        "Brier score": {one.name: f"{one.brier:.4f}" for one in companion.about.tried},
+    }
+    assert quality == tables(companion.about.summary(companion.alone and companion.alone.about))
+    assert repr(companion).partition("\n\n")[2] in said
+
+
 def test_the_card_compares_with_a_constant_and_with_token_probability(both, own):
     about = Companion.from_pretrained(both / "states").about
     rows = own.rollouts
@@ -159,8 +201,10 @@ def test_the_card_compares_with_a_constant_and_with_token_probability(both, own)
     card = about.card()
     assert "### Responses that ended, of all steps" in card
     assert "### Responses that were cut, of all steps" in card
-    cells = {tuple(cell.strip() for cell in line.split("|")) for line in card.splitlines()}
-    assert {row[-2] for row in cells if "Brier score" in row} >= {metric_text("brier", about.held_out.constant)}
+    cells = [tuple(cell.strip() for cell in line.split("|")) for line in card.splitlines()]
+    parts = (about.held_out, about.held_out_all_steps, about.held_out_uncut, about.held_out_cut)
+    constants = [row[-2] for row in cells if row[:2] == ("", "Brier score")]
+    assert constants == [metric_text("brier", one.constant) for one in parts]
     assert all(("", one.name, f"{one.brier:.4f}", "") in cells for one in about.tried)
     assert "were cut at the limit count as wrong" in card
 

@@ -110,7 +110,7 @@ def test_a_failure_shows_job_log_and_its_end(folder):
     assert re.search(r"1 job\(s\) failed; their logs:\n  work a +logs/a\.log\n", done.stderr)
 
 
-def test_a_quiet_run_says_failures_alone(folder):
+def test_a_quiet_run_ends_jobs_of_which_nothing_was_said(folder):
     (folder / "fail-a").touch()
     done = _snakemake(folder, "--keep-going", "--quiet", "rules")
     assert done.returncode == 1

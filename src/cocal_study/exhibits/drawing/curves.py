@@ -209,16 +209,16 @@ def panels_above(
     """Make panels with axis labels of their own side by side, above a legend of so many columns and the small print.
 
     The sizes are the height of the figure in inches, the share of its width to the left, and the inches below. The axes
-    are an array [count], or [rows, count] with horizontal axes that a column shares.
+    are an array [count], or [rows, count] with the same horizontal axis.
     """
     from matplotlib.figure import Figure
 
     height, left, bottom = sizes
     figure = Figure(figsize=(TEXT_WIDTH, height))
-    axes = figure.subplots(rows, count, sharex="col" if rows > 1 else False)
+    axes = figure.subplots(rows, count, sharex=rows > 1)
     for ax in axes.flat:
         ax.grid(axis="y", linewidth=0.3, color="#dddddd")
-    figure.subplots_adjust(left, bottom / height, 0.99, 1 - 0.2 / height, wspace=0.22, hspace=0.24)
+    figure.subplots_adjust(left, bottom / height, 0.99, 1 - 0.2 / height, wspace=0.22, hspace=0.3)
     figure.legend(handles=handles, loc="lower center", ncols=columns, bbox_to_anchor=(0.5, 0.2 / height), **LEGEND)
     figure.text(0.5, 0.04 / height, source, ha="center", va="bottom", **SMALL_PRINT)
     return figure, axes
