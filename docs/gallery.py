@@ -14,6 +14,7 @@ from cocal_study.config import load_study
 from cocal_study.config.methods import METHODS
 from cocal_study.evidence.predicates import FAVOUR
 from cocal_study.evidence.published import METRICS, read_published
+from cocal_study.evidence.regimes import PAIRS, margins, over_points
 from cocal_study.evidence.verdicts import (
     AGREES,
     CONTRADICTS,
@@ -134,6 +135,30 @@ def learning_curve(numbers: pd.DataFrame) -> str:
     return "\n".join([said, "", lines[0], "|" + "--:|" * len(heads), *lines[1:]])
 
 
+def against_postcal(points: pd.DataFrame) -> str:
+    """A table of CoCal's margins over PostCal by the number of responses learnt from.
+
+    Args:
+        points: The measured points of `make experience` (`cocal_study.evidence.regimes.COLUMNS`).
+    """
+    ours = points[points["method"] == "cocal-binary"]
+    learnt = ours.groupby("level")["learnt"].mean().sort_values()
+    heads, rows = ["responses learnt from"], [[f"{count:,.0f}"] for count in learnt]
+    for target in PAIRS:
+        found = over_points(margins(points, target), 0.95).set_index(["level", "metric"])
+        for metric, title in _TITLES.items():
+            heads.append(f"{title}, {target}")
+            for level, row in zip(learnt.index, rows, strict=True):
+                one = found.loc[(level, metric)]
+                star = "\\*" if one["p_holm"] < 0.05 else ""
+                row.append(
+                    f"{one['value']:+.3f} ({one['lower']:+.3f} to {one['upper']:+.3f}), "
+                    f"{one['positive']}/{one['replicates']}{star}"
+                )
+    lines = [f"| {' | '.join(row)} |" for row in (heads, *rows)]
+    return "\n".join([lines[0], "|" + "--:|" * len(heads), *lines[1:]])
+
+
 def what_holds(judged: pd.DataFrame) -> str:
     """What all claims come to, and below it a table of the claims that are decided.
 
@@ -207,6 +232,7 @@ def main() -> None:
         ("README.md", "levels", levels(gathered, printed)),
         ("docs/what-holds.md", "numbers", main_numbers(gathered, printed)),
         ("docs/what-holds.md", "learning curve", learning_curve(curve)),
+        ("docs/what-holds.md", "against postcal", against_postcal(points)),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
         ("docs/laptop-study.md", "numbers", _beside_paper(laptop, printed, "one run, 95 % interval", form)),
     ):

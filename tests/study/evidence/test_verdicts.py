@@ -202,11 +202,13 @@ def test_a_page_has_the_numbers_of_the_replicates_beside_the_paper_s(name, secti
     assert made in page, f"`make gallery` renews {name}"
 
 
-def test_the_page_has_the_table_of_the_learning_curve():
+def test_the_page_has_the_tables_of_the_learning_curve():
     points = pd.read_csv(ROOT / "studies/experience/gathered/points.csv")
     layout = layout_of(load_study(ROOT / "config/config.yaml"))
-    made = gallery().learning_curve(experience.prepare(layout, points, read_published(ROOT / "config/paper")))
-    assert made in (ROOT / "docs/what-holds.md").read_text(encoding="utf-8"), "`make gallery` renews the page"
+    curve = experience.prepare(layout, points, read_published(ROOT / "config/paper"))
+    page, pages = (ROOT / "docs/what-holds.md").read_text(encoding="utf-8"), gallery()
+    for made in (pages.learning_curve(curve), pages.against_postcal(points)):
+        assert made in page, "`make gallery` renews the page"
 
 
 def test_what_holds_leads_with_the_joint_verdicts_of_the_replicates(judged):
