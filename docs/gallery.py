@@ -130,9 +130,13 @@ def learning_curve(numbers: pd.DataFrame) -> str:
             row.append(f"{ours.loc[(level, metric, rival, ''), 'value']:.3f}")
             found = (ours.loc[(level, metric, method, rival), ["value", "lower", "upper"]] for method in methods)
             row += ["{:+.3f} ({:+.3f} to {:+.3f})".format(*values) for values in found]
-    lines = [f"| {' | '.join(row)} |" for row in (heads, *rows)]
     said = f"Means over {ours['replicates'].max()} replicates, with the 95 % interval of Student's t:"
-    return "\n".join([said, "", lines[0], "|" + "--:|" * len(heads), *lines[1:]])
+    return f"{said}\n\n{_of_numbers(heads, rows)}"
+
+
+def _of_numbers(heads: list[str], rows: list[list[str]]) -> str:
+    """A table of numbers."""
+    return "\n".join(f"|{'|'.join(row)}|" for row in (heads, ["--:"] * len(heads), *rows))
 
 
 def against_postcal(points: pd.DataFrame) -> str:
@@ -155,8 +159,7 @@ def against_postcal(points: pd.DataFrame) -> str:
                     f"{one['value']:+.3f} ({one['lower']:+.3f} to {one['upper']:+.3f}), "
                     f"{one['positive']}/{one['replicates']}{star}"
                 )
-    lines = [f"| {' | '.join(row)} |" for row in (heads, *rows)]
-    return "\n".join([lines[0], "|" + "--:|" * len(heads), *lines[1:]])
+    return _of_numbers(heads, rows)
 
 
 def what_holds(judged: pd.DataFrame) -> str:

@@ -66,14 +66,13 @@ def run_fit(options: argparse.Namespace) -> None:
         print(f"  {note}")
     chosen_by = f" {spec.validation_responses:,} responses to other questions chose its best pass."
     if recipe == "best":
-        chosen_by = " These recipes were compared in cross-validation, and the first was kept:"
+        recipes = "\n".join(companion.about.recipes())
+        chosen_by = f" These recipes were compared in cross-validation, and the first was kept:\n\n{recipes}"
     print(
         f"  It learnt from {spec.training_responses:,} responses, {100 * spec.training_error_share:.1f} % of them "
         f"wrong.{chosen_by}\n"
     )
-    if recipe == "best":
-        print("\n".join([*companion.about.recipes(), ""]))
-    print(companion.about.summary(companion.alone and companion.alone.about), end="\n\n")
+    print(companion.summary(), end="\n\n")
     if companion.alone is not None:
         print(
             "It also reads the probabilities of the tokens, which vLLM does not hand out: `cocal serve` takes the best "

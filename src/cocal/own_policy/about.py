@@ -190,8 +190,9 @@ class About(Model):
         if self.held_out is None:
             return "The quality on held-out questions was not measured."
         lines = []
-        for title, (found, other) in self._stages(alone).items():
-            basis, *table = found.table(other)
+        others = alone._stages() if alone else {}
+        for title, found in self._stages().items():
+            basis, *table = found.table(others.get(title))
             lines += [f"{title}: {basis}", *table, ""]
         return "\n".join([*lines, *self._outranked()]).rstrip()
 
@@ -199,12 +200,11 @@ class About(Model):
         """A table of the recipes that were tried, the best first."""
         return table_of([["recipe", "Brier score"], *([one.name, f"{one.brier:.4f}"] for one in self.tried)])
 
-    def _stages(self, alone: "About | None" = None) -> dict[str, tuple[HeldOut, HeldOut | None]]:
-        """The quality on all responses, or first on the last stage; each with that of a companion of states alone."""
-        found = {"Last stage" if self.held_out_all_steps else "All responses": "held_out"}
-        found |= {"All steps": "held_out_all_steps"}
-        pairs = {title: (getattr(self, name), getattr(alone, name, None)) for title, name in found.items()}
-        return {title: pair for title, pair in pairs.items() if pair[0]}
+    def _stages(self) -> dict[str, HeldOut]:
+        """The quality on all responses, or first on the last stage; nothing where it was not measured."""
+        found = {"Last stage" if self.held_out_all_steps else "All responses": self.held_out}
+        found |= {"All steps": self.held_out_all_steps}
+        return {title: one for title, one in found.items() if one}
 
     def _outranked(self) -> list[str]:
         """A sentence where mean token probability alone ranks the held-out responses better."""
@@ -247,9 +247,7 @@ class About(Model):
 
         name = self.base_model.name
         on_hub = not name.startswith((".", "/")) and name.count("/") == 1
-        splits = {"last stage" if self.held_out_all_steps else "all responses": self.held_out}
-        splits |= {"all steps": self.held_out_all_steps}
-        results = [result for split, found in splits.items() if found for result in found.results(split)]
+        results = [one for title, found in self._stages().items() for one in found.results(title.lower())]
         return ModelCardData(
             library_name="cocal",
             tags=["confidence-calibration", "companion"],
@@ -292,7 +290,7 @@ class About(Model):
         lines = [f"{how}Intervals come from resampling the questions.", "", *self._outranked(), ""]
         if self.held_out_all_steps:
             lines += [_LAST_STAGE, ""]
-        sections = {title: found for title, (found, _) in self._stages().items()}
+        sections: dict[str, HeldOut | None] = {**self._stages()}
         sections |= {"Responses that ended, of all steps": self.held_out_uncut}
         sections |= {"Responses that were cut, of all steps": self.held_out_cut}
         for title, found in sections.items():

@@ -280,19 +280,19 @@ class Companion:
                     "and push it where the Hub is reached, logged in by `hf auth login`"
                 ) from error
 
+    def summary(self) -> str:
+        """Its quality on held-out questions, beside what others reach on the same responses (`About.summary`)."""
+        return self.about.summary(self.alone and self.alone.about)
+
     def __repr__(self) -> str:
         about = self.about
-        return f"Companion of {about.base_model.name} ({about.architecture})\n\n{about.summary(self._alone)}"
-
-    @property
-    def _alone(self) -> About | None:
-        return self.alone and self.alone.about
+        return f"Companion of {about.base_model.name} ({about.architecture})\n\n{self.summary()}"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the card's numbers on held-out questions, and a reliability diagram."""
         from cocal.own_policy.evaluation import html
 
-        return html(self.about, self._alone)
+        return html(self.about, self.summary())
 
     def generate_model_card(self) -> "ModelCard":
         """The model card: base model, training, measured quality, limits."""

@@ -143,8 +143,8 @@ def _page(scored: Scored, numbers: pd.DataFrame, picture: str, level: float) -> 
     )
 
 
-def html(about: About, alone: About | None = None) -> str:
-    """What a notebook shows of a companion: a heading, the quality on held-out questions (`About.summary`), and
+def html(about: About, summary: str) -> str:
+    """What a notebook shows of a companion: a heading, this summary of the quality on held-out questions, and
     the reliability diagram of all held-out responses, if it was kept."""
     head = f"<p><b>Companion of {escape(about.base_model.name)}</b> ({escape(about.architecture)})</p>"
     shown, picture = about.held_out_all_steps or about.held_out, ""
@@ -158,7 +158,7 @@ def html(about: About, alone: About | None = None) -> str:
             bottom.set(ylabel="Responses", xlabel="Confidence")
             figure.savefig(data, format="png")
         picture = f'<img width="320" alt="Reliability diagram" src="{_inline(data.getvalue())}">'
-    return f"{head}<pre>{escape(about.summary(alone))}</pre>{picture}"
+    return f"{head}<pre>{escape(summary)}</pre>{picture}"
 
 
 def _inline(picture: bytes) -> str:

@@ -106,8 +106,10 @@ def test_a_notebook_shows_the_card_s_numbers_and_a_diagram(companion):
     assert picture.startswith(b"\x89PNG")
     held = about.held_out_all_steps or about.held_out
     assert sum(one.count for one in held.bins) == held.responses
-    assert "<img" not in html(about.model_copy(update={"held_out": None, "held_out_all_steps": None}))
-    named = html(about.model_copy(update={"base_model": about.base_model.model_copy(update={"name": "<script>"})}))
+    assert "<img" not in html(about.model_copy(update={"held_out": None, "held_out_all_steps": None}), words)
+    named = html(
+        about.model_copy(update={"base_model": about.base_model.model_copy(update={"name": "<script>"})}), words
+    )
     assert "<script>" not in named
 
 

@@ -187,7 +187,7 @@ def test_the_command_says_what_was_tried_and_what_it_reaches(tmp_path, own, mine
         "recipe": {one.name: one.name for one in companion.about.tried},
         "Brier score": {one.name: f"{one.brier:.4f}" for one in companion.about.tried},
     }
-    assert quality == tables(companion.about.summary(companion.alone and companion.alone.about))
+    assert quality == tables(companion.summary())
     assert repr(companion).partition("\n\n")[2] in said
 
 
