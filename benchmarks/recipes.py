@@ -3,7 +3,8 @@
 Each rollout set is divided into five parts by its questions; each part in turn is held out, and everything is fitted on
 the other four. Printed is the Brier score on all held-out responses, cut ones included: mean over splits, and
 each split. A probe and a recalibration by Platt scaling are fitted by scikit-learn, apart from the code of the recipes.
-With `--rows 1088` only that many responses, the last ones, are used.
+With `--rows 1088` only that many responses, the last ones, are used. With `--output FILE` the scores are written, too,
+beside those of other rollout sets that the file has, for `make gallery`.
 """
 
 import argparse
@@ -36,7 +37,7 @@ KINDS = (
     "paper",
     "L2 probe by cross-validation",
     "constant",
-    "token probability",
+    "token probability, recalibrated",
 )
 
 
@@ -46,6 +47,7 @@ def main() -> None:
     parser.add_argument("sets", nargs="+", metavar="NAME=CHECKPOINT=ROLLOUTS")
     parser.add_argument("--rows", type=int, help="the last responses alone")
     parser.add_argument("--paper-widths", type=int, nargs="+", default=[64, 32, 16, 8])
+    parser.add_argument("--output", type=Path, metavar="FILE", help="CSV with the Brier score of every split")
     options = parser.parse_args()
     print(f"| rollouts | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
     for given in options.sets:
@@ -55,6 +57,12 @@ def main() -> None:
             found.append(briers(*split, options.paper_widths))
             show(f"{name}, split {len(found)}", found[-1])
         show(f"**{name}, mean of {SPLITS} splits**", np.mean(found, axis=0))
+        if options.output:
+            numbers = pd.DataFrame(found, columns=KINDS).assign(rollouts=name, split=range(1, SPLITS + 1))
+            if options.output.exists():
+                earlier = pd.read_csv(options.output)
+                numbers = pd.concat([earlier[earlier["rollouts"] != name], numbers])
+            numbers[["rollouts", "split", *KINDS]].to_csv(options.output, index=False, float_format="%.6f")
 
 
 def show(name: str, values: Sequence[float]) -> None:

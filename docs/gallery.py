@@ -4,6 +4,7 @@ the verdicts on all claims and the learning curve into docs/what-holds.md, and t
 
 import re
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -30,6 +31,7 @@ from cocal_study.exhibits.drawing.curves import draw_replicates
 from cocal_study.exhibits.regimes import layout_of
 from cocal_study.exhibits.typesetting.landing import scale_of
 from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads, ledger
+from cocal_study.exhibits.typesetting.wording import number
 from cocal_study.provenance.owner import owner_of
 
 _OF_STUDY = ("claims", "overview", "training_dynamics", "budgets", "reliability", "cross_iteration")
@@ -56,23 +58,47 @@ def verdict(numbers: pd.DataFrame, scale: str) -> str:
     """
     rows = [heads(numbers), ["---"] * len(heads(numbers)), *headlines(numbers)]
     table = [f"|{'|'.join(row)}|" for row in rows]
-    return "\n".join([textwrap.fill(answer(numbers, scale), _COLUMNS), "", *table])
+    return "\n".join([_filled(answer(numbers, scale)), "", *table])
 
 
 _TITLES = {"auroc": "AUROC", "ece": "ECE"}
-_SHOWN = ("cocal-binary", "postcal-binary", "token-probability", "self-consistency", "rlcr", "dcpo")
-"""The methods that the headline claims compare, with the binary target."""
 
 
-def levels(gathered: pd.DataFrame, printed: pd.DataFrame) -> str:
-    """A sentence with the AUROC of the compared methods, of the replicates and of the paper; see `main_numbers`."""
-    places = [frame[frame["dataset"] == MATHEMATICS].set_index(["method", "metric"]) for frame in (gathered, printed)]
-    ours, paper = (frame[column] for frame, column in zip(places, ("mean", "value"), strict=True))
-    each = [f"{METHODS[one].label} {ours[one, 'auroc']:.2f} ({paper[one, 'auroc']:.2f})" for one in _SHOWN]
-    count = sum(name.startswith(_REPLICATE) for name in gathered.columns)
-    return textwrap.fill(
-        f"Behind the differences, the mean AUROC of {count} replicates (the paper's): {', '.join(each)}.", _COLUMNS
+def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame) -> str:
+    """A sentence on the companion of the most responses beside the policy's own probabilities.
+
+    Args:
+        numbers: See `learning_curve`.
+        conditions: The columns of tables/conditions.csv of the gathered replicates, which say how many the others had.
+    """
+    ours = numbers[(numbers["source"] == "study") & (numbers["method"] == "cocal-binary")]
+    most = ours[ours["learnt"] == ours["learnt"].max()].set_index(["metric", "less"])
+    ranks, calibration = (most.loc[(metric, experience.OWN[metric])] for metric in ("auroc", "ece"))
+    fewer = conditions[(conditions["condition"] == "Responses kept") & (conditions["of"] == "GRPO")]["mean"].item()
+    paper = numbers.loc[numbers["source"] == experience.PAPER, "learnt"].max()
+    return _filled(
+        f"Companions learnt from {fewer:,.0f} responses (the paper's: {paper:,.0f}). With {ranks['learnt']:,.0f} and "
+        f"harder questions, CoCal against token probability in {number(ranks['replicates'])} replicates: AUROC "
+        f"{_against(ranks, 1)}; ECE, against it recalibrated, {_against(calibration, -1)}. [How many rollouts it "
+        "takes](docs/what-holds.md#how-many-rollouts-a-companion-needs)."
     )
+
+
+def _against(one: pd.Series, sign: int) -> str:
+    """A difference with its interval in words, and "undecided" where the interval holds zero.
+
+    Args:
+        one: A row of `learning_curve`.
+        sign: -1 if less is better.
+    """
+    value, *ends = (sign * one[key] for key in ("value", "lower", "upper"))
+    low, high = sorted(ends)
+    value, low, high = (f"{abs(one):.2f} {'better' if one > 0 else 'worse'}" for one in (value, low, high))
+    return f"{value} ({low} to {high})" + (", undecided" if min(ends) <= 0 <= max(ends) else "")
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, _COLUMNS, break_on_hyphens=False, break_long_words=False)
 
 
 def main_numbers(gathered: pd.DataFrame, printed: pd.DataFrame) -> str:
@@ -162,6 +188,32 @@ def against_postcal(points: pd.DataFrame) -> str:
     return _of_numbers(heads, rows)
 
 
+def recipes(numbers: pd.DataFrame) -> str:
+    """A table of the Brier scores of `benchmarks/recipes.py`, the means over the splits of each set of rollouts."""
+    means = _of_splits(numbers)
+    rows = [[name, *(f"{value:.4f}" for value in row)] for name, row in zip(means.index, means.to_numpy(), strict=True)]
+    return _of_numbers(["rollouts", *means.columns], rows)
+
+
+_MILLIONS = {"tiny": "0.5", "small": "0.8", "laptop": "135"}
+"""Parameters of the policies whose rollouts were compared."""
+
+
+def recipes_said(numbers: pd.DataFrame) -> str:
+    """A sentence on the companions of `cocal fit` beside recalibrated token probability; see `recipes`."""
+    means = _of_splits(numbers)
+    ours, rival = (means[kind].map("{:.2f}".format) for kind in ("best", "token probability, recalibrated"))
+    each = [f"{ours[name]} against {rival[name]} ({_MILLIONS[name]} million parameters)" for name in means.index]
+    return _filled(
+        "Its Brier score on new questions (lower is better), against that of token probability alone, recalibrated: "
+        f"{', '.join(each)}. Larger policies were not tried."
+    )
+
+
+def _of_splits(numbers: pd.DataFrame) -> pd.DataFrame:
+    return numbers.drop(columns="split").groupby("rollouts", sort=False).mean()
+
+
 def what_holds(judged: pd.DataFrame) -> str:
     """What all claims come to, and below it a table of the claims that are decided.
 
@@ -200,18 +252,37 @@ def with_section(page: str, name: str, section: str) -> str:
     return new
 
 
+def of_studies(root: Path) -> Iterator[tuple[str, str, str]]:
+    """The page, name and text of each section that the numbers in studies/ make."""
+    published = read_published(root / "config/paper")
+    printed = published.cells[published.cells["table"] == "main"]
+    gathered, laptop = (
+        pd.read_csv(root / f"studies/{name}/tables/main.csv") for name in ("replicates/spread", "laptop/gathered")
+    )
+    points = pd.read_csv(root / "studies/experience/gathered/points.csv")
+    curve = experience.prepare(layout_of(load_study(root / "config/config.yaml")), points, published)
+    conditions = pd.read_csv(root / "studies/replicates/spread/tables/conditions.csv")
+    compared = pd.read_csv(root / "studies/fits/recipes.csv")
+    yield "README.md", "experience", experience_said(curve, conditions)
+    yield "README.md", "recipes", recipes_said(compared)
+    yield "docs/fitting.md", "recipes", recipes(compared)
+    yield "docs/what-holds.md", "numbers", main_numbers(gathered, printed)
+    yield "docs/what-holds.md", "learning curve", learning_curve(curve)
+    yield "docs/what-holds.md", "against postcal", against_postcal(points)
+    form = "{value} ({lower} to {upper})"
+    yield "docs/laptop-study.md", "numbers", _beside_paper(laptop, printed, "one run, 95 % interval", form)
+
+
 def main() -> None:
     """Every figure to a file of its name in docs, in 128 colours, and the sections of the pages."""
     root = Path(__file__).parents[1]
     if owner_of(root / "results") != "embedded":
         raise SystemExit("results/ is not that of the embedded study: `make clean reproduce` first")
     spread = root / "studies/replicates/spread"
-    gathered = pd.read_csv(spread / "tables/main.csv")
-    published = read_published(root / "config/paper")
-    cells = published.cells
-    printed = cells[cells["table"] == "main"]
+    cells = read_published(root / "config/paper").cells
     with paper_style():
-        drawn = draw_replicates(gathered, MATHEMATICS, printed)
+        gathered = pd.read_csv(spread / "tables/main.csv")
+        drawn = draw_replicates(gathered, MATHEMATICS, cells[cells["table"] == "main"])
         save_figure(drawn, spread / "figures/replications.pdf", {"study": "embedded"})
     widest = 1650  # text width at 300 dots an inch
     gathered_too = [name for name in _WHERE_GATHERED if (root / f"results/figures/{name}.png").exists()]
@@ -225,20 +296,12 @@ def main() -> None:
         pd.read_csv(root / f"results/tables/{name}.csv", keep_default_na=False, na_values=["NaN"])
         for name in ("claims", "verdict")
     )
-    study = load_study(root / "config/config.yaml")
-    points = pd.read_csv(root / "studies/experience/gathered/points.csv")
-    curve = experience.prepare(layout_of(study), points, published)
-    laptop = pd.read_csv(root / "studies/laptop/gathered/tables/main.csv")
-    form = "{value} ({lower} to {upper})"
-    for file, name, section in (
-        ("README.md", "verdict", verdict(numbers, scale_of(study))),
-        ("README.md", "levels", levels(gathered, printed)),
-        ("docs/what-holds.md", "numbers", main_numbers(gathered, printed)),
-        ("docs/what-holds.md", "learning curve", learning_curve(curve)),
-        ("docs/what-holds.md", "against postcal", against_postcal(points)),
+    scale = scale_of(load_study(root / "config/config.yaml"))
+    of_results = (
+        ("README.md", "verdict", verdict(numbers, scale)),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
-        ("docs/laptop-study.md", "numbers", _beside_paper(laptop, printed, "one run, 95 % interval", form)),
-    ):
+    )
+    for file, name, section in (*of_results, *of_studies(root)):
         page = root / file
         page.write_text(with_section(page.read_text(encoding="utf-8"), name, section), encoding="utf-8")
 

@@ -145,7 +145,7 @@ def prepare(
             one = {**pair._asdict(), "paper": _alone(pair, paper)[0], **dict(zip(_NUMBERS, number, strict=True))}
             one["language_model"] = np.nan if beside is None else float(beside[0])
             found.append(one | {"at_chance": ", ".join(chance)})
-        word = words_of(found, tolerance)
+        word = word_of(found, tolerance)
         rows += [{"claim": title, **one, "word": word} for one in found]
     return pd.DataFrame(rows)
 
@@ -155,36 +155,43 @@ _KEYS = ["dataset", "method", "metric"]
 """The columns that tell the rows of a main table apart."""
 
 
-def words_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
-    """The verdict on a claim: that of `word_of`, or where rivals fare differently a word on each, the worst first."""
-    rivals = dict.fromkeys(one["rival"] for one in found)
-    each = {name: word_of([one for one in found if one["rival"] == name], tolerance) for name in rivals}
-    if len({word.partition(",")[0] for word in each.values()}) == 1:
-        return word_of(found, tolerance)
-    ordered = [(word, name) for word in (NO, UNDECIDED, YES) for name in rivals if each[name].startswith(word)]
-    return ", ".join(f"{word} over {METHODS[name].label}" for word, name in ordered)
-
-
 def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
     """The verdict on a claim by the intervals of its differences.
 
     It is "yes" if all of them lie above zero (or above what the claim tolerates), "no" if one lies below, and otherwise
-    undecided, which says in addition in which metrics it is a yes, and in which they exclude a lead as large as the
-    paper's.
+    "undecided". A word on each rival follows where rivals fare differently, or else one on each metric. A claim that is
+    undecided says in addition where the intervals exclude a lead as large as the paper's.
     """
-    known = [one for one in found if one["lower"] < one["upper"]]
-    if len(known) < len(found):
+    if not all(one["lower"] < one["upper"] for one in found):
         return f"{UNDECIDED}, without intervals"
+    word = _first_word(found, tolerance)
+    chance = dict.fromkeys(name for one in found for name in one["at_chance"].split(", ") if name)
+    if word == YES and chance:
+        return f"{YES}, but {' and '.join(METHODS[name].label for name in chance)} is at chance"
+    said = word
+    labels = {name: method.label for name, method in METHODS.items()}
+    by_rival, by_metric = (_parts(found, key) for key in ("rival", "metric"))
+    for parts, names in ((by_rival, labels), (by_metric, METRICS)):
+        each = {name: _first_word(part, tolerance) for name, part in parts.items()}
+        if len({*each.values()}) > 1:
+            said += f": {', '.join(f'{names[name]} {one}' for name, one in each.items())}"
+            break
+    excluded = {name: all(one["paper"] > one["upper"] for one in part) for name, part in by_metric.items()}
+    if word == UNDECIDED and any(excluded.values()):
+        smaller = [METRICS[name] for name, is_excluded in excluded.items() if is_excluded]
+        where = "" if all(excluded.values()) else f" in {' and '.join(smaller)}"
+        said += f"; the lead is smaller than the paper's{where}"
+    return said
+
+
+def _parts(found: Sequence[Mapping], key: str) -> dict[str, list[Mapping]]:
+    return {one[key]: [other for other in found if other[key] == one[key]] for one in found}
+
+
+def _first_word(found: Sequence[Mapping], tolerance: float) -> str:
     if any(one["upper"] < -tolerance for one in found):
         return NO
-    if not all(one["lower"] > -tolerance for one in found):
-        open_in = {one["metric"] for one in found if one["lower"] <= -tolerance}
-        held = dict.fromkeys(METRICS[one["metric"]] for one in found if one["metric"] not in open_in)
-        excluded = dict.fromkeys(METRICS[one["metric"]] for one in found if one["paper"] > one["upper"])
-        told = f", but the paper's lead in {' and '.join(excluded)} is excluded"
-        return UNDECIDED + f", yes in {' and '.join(held)}" * bool(held) + told * bool(excluded)
-    chance = dict.fromkeys(name for one in found for name in one["at_chance"].split(", ") if name)
-    return YES + (f", but {' and '.join(METHODS[name].label for name in chance)} is at chance" if chance else "")
+    return YES if all(one["lower"] > -tolerance for one in found) else UNDECIDED
 
 
 def _values(frame: pd.DataFrame | None, prefix: str) -> pd.DataFrame:

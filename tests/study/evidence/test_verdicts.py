@@ -11,7 +11,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from claims_study import SCOPE, study_files, study_frame
 from cocal.drawing.style import paper_style
-from cocal_study.config import load_study
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.predicates import FAILS, FAVOUR, HOLDS, OBSERVED, OPEN
 from cocal_study.evidence.published import read_published
@@ -33,8 +32,7 @@ from cocal_study.evidence.verdicts import (
     of_claims,
     of_families,
 )
-from cocal_study.exhibits import claims, claims_forest, experience
-from cocal_study.exhibits.regimes import layout_of
+from cocal_study.exhibits import claims, claims_forest
 from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import latex
 from golden import assert_golden
@@ -193,22 +191,17 @@ def test_the_documentation_tells_the_verdicts_in_plain_words(judged):
     assert pages.with_section(made, "ledger", pages.what_holds(judged)) == made
 
 
-@pytest.mark.parametrize(("name", "section"), [("docs/what-holds.md", "main_numbers"), ("README.md", "levels")])
-def test_a_page_has_the_numbers_of_the_replicates_beside_the_paper_s(name, section):
-    page = (ROOT / name).read_text(encoding="utf-8")
-    gathered = pd.read_csv(ROOT / "studies/replicates/spread/tables/main.csv")
-    cells = read_published(ROOT / "config/paper").cells
-    made = getattr(gallery(), section)(gathered, cells[cells["table"] == "main"])
-    assert made in page, f"`make gallery` renews {name}"
-
-
-def test_the_page_has_the_tables_of_the_learning_curve():
-    points = pd.read_csv(ROOT / "studies/experience/gathered/points.csv")
-    layout = layout_of(load_study(ROOT / "config/config.yaml"))
-    curve = experience.prepare(layout, points, read_published(ROOT / "config/paper"))
-    page, pages = (ROOT / "docs/what-holds.md").read_text(encoding="utf-8"), gallery()
-    for made in (pages.learning_curve(curve), pages.against_postcal(points)):
-        assert made in page, "`make gallery` renews the page"
+def test_the_pages_have_the_numbers_of_the_studies():
+    made = list(gallery().of_studies(ROOT))
+    assert {file for file, _, _ in made} == {
+        "README.md",
+        "docs/fitting.md",
+        "docs/laptop-study.md",
+        "docs/what-holds.md",
+    }
+    for file, name, section in made:
+        page = (ROOT / file).read_text(encoding="utf-8")
+        assert f"<!-- {name} -->\n{section}\n<!-- end of {name} -->" in page, f"`make gallery` renews {file}"
 
 
 def test_what_holds_leads_with_the_joint_verdicts_of_the_replicates(judged):

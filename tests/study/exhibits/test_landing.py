@@ -24,18 +24,21 @@ from judged_claims import headline_numbers, judged
     [
         (("yes", "yes, but RLCR is at chance"), "holds"),
         (
-            ("yes", "undecided, but the paper's lead in ECE is excluded"),
+            ("yes", "undecided; the lead is smaller than the paper's in ECE"),
             "holds for the binary target and is undecided for the group target",
         ),
-        (("undecided", "no"), "is undecided for the binary target and does not hold for the group target"),
+        (
+            ("undecided: ECE yes, AUROC undecided", "no: ECE no, AUROC undecided"),
+            "is undecided for the binary target and does not hold for the group target",
+        ),
         (("no", "no"), "does not hold"),
         (("undecided, without intervals", "undecided, without intervals"), "is undecided"),
     ],
 )
 def test_the_first_sentence_answers_by_both_targets_and_names_the_scale(words, said):
-    assert answer(headline_numbers(words), "Qwen3-8B").startswith(
-        f"Does it reproduce with Qwen3-8B? Its central claim {said}: that a companion"
-    )
+    found = answer(headline_numbers(words), "Qwen3-8B")
+    assert found.startswith("With Qwen3-8B, the paper's central claim, that a companion which learns while")
+    assert f" fresh answers (PostCal), {said}. Of " in found
 
 
 def test_differences_are_said_in_words_with_their_direction_and_their_source():

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cocal_study.exhibits.verdict import Pair, _at_chance, _difference, _over, _values, prepare, word_of, words_of
+from cocal_study.exhibits.verdict import Pair, _at_chance, _difference, _over, _values, prepare, word_of
 from meant_words import TABLES, inputs_of
 
 
@@ -23,14 +23,21 @@ CHANCE = [one(0.01, 0.03, at_chance="rlcr"), one(0.002, 0.004, at_chance="rlcr")
         ([CLEAR, SMALL], 0.0, "yes"),
         (CHANCE, 0.0, "yes, but RLCR is at chance"),
         ([CLEAR, one(-0.002, 0.03)], 0.0, "undecided"),
-        ([CLEAR, one(-0.002, 0.03, metric="auroc")], 0.0, "undecided, yes in ECE"),
-        ([CLEAR, WIDE], 0.0, "undecided, but the paper's lead in ECE is excluded"),
+        ([CLEAR, one(-0.002, 0.03, metric="auroc")], 0.0, "undecided: ECE yes, AUROC undecided"),
+        ([WIDE], 0.0, "undecided; the lead is smaller than the paper's"),
+        ([CLEAR, WIDE], 0.0, "undecided"),
         (
-            [one(-0.01, 0.02), one(-0.002, 0.011, metric="auroc"), one(-0.03, 0.004)],
+            [one(0.001, 0.019), one(-0.002, 0.011, metric="auroc")],
             0.0,
-            "undecided, but the paper's lead in AUROC and ECE is excluded",
+            "undecided: ECE yes, AUROC undecided; the lead is smaller than the paper's",
+        ),
+        (
+            [one(-0.01, 0.03), one(-0.002, 0.011, metric="auroc")],
+            0.0,
+            "undecided; the lead is smaller than the paper's in AUROC",
         ),
         ([CLEAR, one(-0.03, -0.01)], 0.0, "no"),
+        ([one(-0.03, -0.01), one(-0.002, 0.011, metric="auroc")], 0.0, "no: ECE no, AUROC undecided"),
         ([one(-0.019, 0.001)], 0.02, "yes"),
         ([one(-0.05, -0.021)], 0.02, "no"),
         ([one(0.01, 0.01)], 0.0, "undecided, without intervals"),
@@ -41,11 +48,11 @@ def test_the_word_follows_from_the_intervals(found, tolerance, word):
     assert word_of(found, tolerance) == word
 
 
-def test_rivals_that_fare_differently_have_a_word_each_and_the_worst_comes_first():
-    of_rlcr, of_dcpo = one(0.01, 0.03, rival="rlcr"), one(-0.03, 0.001, rival="dcpo")
-    assert words_of([of_rlcr, of_dcpo]) == "undecided over DCPO, yes over RLCR"
-    assert words_of([of_rlcr, one(0.002, 0.04, rival="dcpo")]) == "yes"
-    assert words_of([one(-0.03, -0.01, rival="rlcr"), of_dcpo]) == "no over RLCR, undecided over DCPO"
+def test_rivals_that_fare_differently_have_a_word_each_after_the_worst():
+    of_rlcr, of_dcpo = one(0.01, 0.03, rival="rlcr"), one(-0.03, 0.001, paper=0.0, rival="dcpo")
+    assert word_of([of_rlcr, of_dcpo]) == "undecided: RLCR yes, DCPO undecided"
+    assert word_of([of_rlcr, one(0.002, 0.04, rival="dcpo")]) == "yes"
+    assert word_of([one(-0.03, -0.01, rival="rlcr"), of_dcpo]) == "no: RLCR no, DCPO undecided"
 
 
 def table(values):

@@ -32,11 +32,11 @@ _LONG = 6
 
 
 def answer(numbers: pd.DataFrame, scale: str) -> str:
-    """The sentence that says whether the paper reproduces, by the numbers of tables/verdict, with policies of the size
+    """The sentences that say whether the paper reproduces, by the numbers of tables/verdict, with policies of the size
     that is given in words."""
     central = numbers[numbers["claim"].str.startswith(CENTRAL)].drop_duplicates("claim")
     targets = central["claim"].str.removeprefix(f"{CENTRAL}, ")
-    words = [_CENTRAL[word] for word in central["word"].str.partition(",")[0]] or [_CENTRAL[UNDECIDED]]
+    words = [_CENTRAL[word] for word in central["word"].str.extract(r"^(\w+)")[0]] or [_CENTRAL[UNDECIDED]]
     each = [f"{word} for the {target}" for word, target in zip(words, targets, strict=False)]
     said = words[0] if len({*words}) == 1 else listed(each)
     every = numbers.drop_duplicates("claim")["word"]
@@ -44,15 +44,21 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
     told = (("holds", "hold"), ("does not", "do not"), ("is undecided", "are undecided"))
     spread = listed(list(map(_counted, counts, told)))
     return (
-        f"Does it reproduce with {scale}? Its central claim {said}: that a companion which learns while the "
-        "policy trains (CoCal) beats the same one trained afterwards on fresh answers (PostCal). "
+        f"With {scale}, the paper's central claim, that a companion which learns while the policy trains (CoCal) beats "
+        f"the same one trained afterwards on fresh answers (PostCal), {said}. "
         f"Of {counted(len(every), 'headline claim')}, {spread}."
     )
 
 
 def heads(numbers: pd.DataFrame) -> tuple[str, ...]:
     """The heads of the columns of `headlines`."""
-    return "Claim of the paper", "Holds here?", "Paper", f"Here, {_ours(numbers)}", "A language model, one run"
+    return (
+        "Claim of the paper",
+        "Holds here?",
+        "Paper",
+        f"Here, {_ours(numbers)}",
+        "A language model, one run (not counted)",
+    )
 
 
 def headlines(numbers: pd.DataFrame) -> list[tuple[str, ...]]:
@@ -107,7 +113,7 @@ def _range(row) -> str:
     """The interval of a difference in words; where both ends are on one side, it is the difference's own."""
     if row.lower * row.upper <= 0:
         return f"{_apart(row, row.lower)} to {_apart(row, row.upper)}"
-    return " to ".join(_size(row, end) for end in sorted((row.lower, row.upper), key=abs))
+    return "–".join(_size(row, end) for end in sorted((row.lower, row.upper), key=abs))
 
 
 METRICS = {"accuracy": "accuracy", "ece": "ECE", "auroc": "AUROC"}
