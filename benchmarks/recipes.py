@@ -49,20 +49,32 @@ def main() -> None:
     parser.add_argument("--paper-widths", type=int, nargs="+", default=[64, 32, 16, 8])
     parser.add_argument("--output", type=Path, metavar="FILE", help="CSV with the Brier score of every split")
     options = parser.parse_args()
+    if options.output and options.rows:
+        parser.error("--output is for all responses of a set; leave out --rows")
     print(f"| rollouts | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
     for given in options.sets:
         name, checkpoint, rollouts = given.split("=")
         found = []
         for split in splits(checkpoint, Path(rollouts), options.rows):
+            count = len(split[0])
             found.append(briers(*split, options.paper_widths))
             show(f"{name}, split {len(found)}", found[-1])
         show(f"**{name}, mean of {SPLITS} splits**", np.mean(found, axis=0))
         if options.output:
-            numbers = pd.DataFrame(found, columns=KINDS).assign(rollouts=name, split=range(1, SPLITS + 1))
-            if options.output.exists():
-                earlier = pd.read_csv(options.output)
-                numbers = pd.concat([earlier[earlier["rollouts"] != name], numbers])
-            numbers[["rollouts", "split", *KINDS]].to_csv(options.output, index=False, float_format="%.6f")
+            sizes = {
+                "parameters": Checkpoint.find(checkpoint).load("float32").model.num_parameters(),
+                "responses": count,
+            }
+            numbers = pd.DataFrame(found, columns=KINDS).assign(rollouts=name, split=range(1, SPLITS + 1), **sizes)
+            write(options.output, numbers[["rollouts", *sizes, "split", *KINDS]])
+
+
+def write(path: Path, numbers: pd.DataFrame) -> None:
+    """Write the scores of one rollout set, in the place of those that the file has of it, or below the others."""
+    (name,) = numbers["rollouts"].unique()
+    earlier = pd.read_csv(path) if path.exists() else numbers.head(0)
+    sets = {one: earlier[earlier["rollouts"] == one] for one in earlier["rollouts"].unique()} | {name: numbers}
+    pd.concat(sets.values()).to_csv(path, index=False, float_format="%.4f")
 
 
 def show(name: str, values: Sequence[float]) -> None:

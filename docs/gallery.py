@@ -74,12 +74,13 @@ def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame) -> str:
     ours = numbers[(numbers["source"] == "study") & (numbers["method"] == "cocal-binary")]
     most = ours[ours["learnt"] == ours["learnt"].max()].set_index(["metric", "less"])
     ranks, calibration = (most.loc[(metric, experience.OWN[metric])] for metric in ("auroc", "ece"))
-    fewer = conditions[(conditions["condition"] == "Responses kept") & (conditions["of"] == "GRPO")]["mean"].item()
+    fewer = conditions[(conditions["condition"] == "Responses kept") & (conditions["of"] == "PostCal, training")]
     paper = numbers.loc[numbers["source"] == experience.PAPER, "learnt"].max()
     return _filled(
-        f"Companions learnt from {fewer:,.0f} responses (the paper's: {paper:,.0f}). With {ranks['learnt']:,.0f} and "
-        f"harder questions, CoCal against token probability in {number(ranks['replicates'])} replicates: AUROC "
-        f"{_against(ranks, 1)}; ECE, against it recalibrated, {_against(calibration, -1)}. [How many rollouts it "
+        f"PostCal's companions learnt from {fewer['mean'].item():,.0f} responses (the paper's: {paper:,.0f}). With "
+        f"{ranks['learnt']:,.0f} and harder training questions, CoCal against token probability in "
+        f"{number(ranks['replicates'])} replicates: AUROC {_against(ranks, 1)}; ECE, against recalibrated token "
+        f"probability, {_against(calibration, -1)}. [How many rollouts it "
         "takes](docs/what-holds.md#how-many-rollouts-a-companion-needs)."
     )
 
@@ -93,7 +94,7 @@ def _against(one: pd.Series, sign: int) -> str:
     """
     value, *ends = (sign * one[key] for key in ("value", "lower", "upper"))
     low, high = sorted(ends)
-    value, low, high = (f"{abs(one):.2f} {'better' if one > 0 else 'worse'}" for one in (value, low, high))
+    value, low, high = (f"{abs(one):.3f} {'better' if one > 0 else 'worse'}" for one in (value, low, high))
     return f"{value} ({low} to {high})" + (", undecided" if min(ends) <= 0 <= max(ends) else "")
 
 
@@ -191,23 +192,28 @@ def against_postcal(points: pd.DataFrame) -> str:
 def recipes(numbers: pd.DataFrame) -> str:
     """A table of the Brier scores of `benchmarks/recipes.py`, the means over the splits of each set of rollouts."""
     means = _of_splits(numbers)
-    rows = [[name, *(f"{value:.4f}" for value in row)] for name, row in zip(means.index, means.to_numpy(), strict=True)]
-    return _of_numbers(["rollouts", *means.columns], rows)
-
-
-_MILLIONS = {"tiny": "0.5", "small": "0.8", "laptop": "135"}
-"""Parameters of the policies whose rollouts were compared."""
+    shown = means.drop(columns=["parameters", "responses"])
+    rows = [
+        [f"{name}, {means.loc[name, 'responses']:,.0f}", *map("{:.4f}".format, shown.loc[name])] for name in shown.index
+    ]
+    return _of_numbers(["rollouts", *shown.columns], rows)
 
 
 def recipes_said(numbers: pd.DataFrame) -> str:
     """A sentence on the companions of `cocal fit` beside recalibrated token probability; see `recipes`."""
-    means = _of_splits(numbers)
-    ours, rival = (means[kind].map("{:.2f}".format) for kind in ("best", "token probability, recalibrated"))
-    each = [f"{ours[name]} against {rival[name]} ({_MILLIONS[name]} million parameters)" for name in means.index]
+    each = [
+        f"{one['best']:.2f} against {one['token probability, recalibrated']:.2f} "
+        f"({_millions(one['parameters'])} million, {one['responses']:,.0f})"
+        for _, one in _of_splits(numbers).iterrows()
+    ]
     return _filled(
-        "Its Brier score on new questions (lower is better), against that of token probability alone, recalibrated: "
-        f"{', '.join(each)}. Larger policies were not tried."
+        "Its Brier score on new questions (lower is better), against that of token probability alone, recalibrated "
+        f"(parameters, rollouts): {', '.join(each)}. Larger policies were not tried."
     )
+
+
+def _millions(count: float) -> str:
+    return f"{count / 1e6:.1f}" if count < 1e7 else f"{count / 1e6:.0f}"
 
 
 def _of_splits(numbers: pd.DataFrame) -> pd.DataFrame:

@@ -164,17 +164,19 @@ def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
     """
     if not all(one["lower"] < one["upper"] for one in found):
         return f"{UNDECIDED}, without intervals"
-    word = _first_word(found, tolerance)
-    chance = dict.fromkeys(name for one in found for name in one["at_chance"].split(", ") if name)
+    word, chance = _first_word(found, tolerance), _chance(found)
     if word == YES and chance:
-        return f"{YES}, but {' and '.join(METHODS[name].label for name in chance)} is at chance"
+        return f"{YES}, but {' and '.join(chance)} {'is' if len(chance) == 1 else 'are'} at chance"
     said = word
-    labels = {name: method.label for name, method in METHODS.items()}
+    labels = {CHANCE: "chance", **{name: method.label for name, method in METHODS.items()}}
     by_rival, by_metric = (_parts(found, key) for key in ("rival", "metric"))
     for parts, names in ((by_rival, labels), (by_metric, METRICS)):
         each = {name: _first_word(part, tolerance) for name, part in parts.items()}
         if len({*each.values()}) > 1:
-            said += f": {', '.join(f'{names[name]} {one}' for name, one in each.items())}"
+            at_chance = {
+                name: " (at chance)" * (each[name] == YES and bool(_chance(part))) for name, part in parts.items()
+            }
+            said += f": {', '.join(f'{names[name]} {one}{at_chance[name]}' for name, one in each.items())}"
             break
     excluded = {name: all(one["paper"] > one["upper"] for one in part) for name, part in by_metric.items()}
     if word == UNDECIDED and any(excluded.values()):
@@ -186,6 +188,12 @@ def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
 
 def _parts(found: Sequence[Mapping], key: str) -> dict[str, list[Mapping]]:
     return {one[key]: [other for other in found if other[key] == one[key]] for one in found}
+
+
+def _chance(found: Sequence[Mapping]) -> list[str]:
+    """The labels of the methods whose confidence is at chance."""
+    names = dict.fromkeys(name for one in found for name in one["at_chance"].split(", ") if name)
+    return [METHODS[name].label for name in names]
 
 
 def _first_word(found: Sequence[Mapping], tolerance: float) -> str:

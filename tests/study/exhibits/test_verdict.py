@@ -52,6 +52,10 @@ def test_rivals_that_fare_differently_have_a_word_each_after_the_worst():
     of_rlcr, of_dcpo = one(0.01, 0.03, rival="rlcr"), one(-0.03, 0.001, paper=0.0, rival="dcpo")
     assert word_of([of_rlcr, of_dcpo]) == "undecided: RLCR yes, DCPO undecided"
     assert word_of([of_rlcr, one(0.002, 0.04, rival="dcpo")]) == "yes"
+    at_chance = one(0.01, 0.03, rival="rlcr", at_chance="rlcr")
+    assert word_of([at_chance, of_dcpo]) == "undecided: RLCR yes (at chance), DCPO undecided"
+    both = one(0.02, 0.04, rival="dcpo", at_chance="dcpo")
+    assert word_of([at_chance, both]) == "yes, but RLCR and DCPO are at chance"
     assert word_of([one(-0.03, -0.01, rival="rlcr"), of_dcpo]) == "no: RLCR no, DCPO undecided"
 
 
