@@ -174,9 +174,9 @@ def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
         each = {name: _first_word(part, tolerance) for name, part in parts.items()}
         if len({*each.values()}) > 1:
             at_chance = {
-                name: " (at chance)" * (each[name] == YES and bool(_chance(part))) for name, part in parts.items()
+                name: " but at chance" * (each[name] == YES and bool(_chance(part))) for name, part in parts.items()
             }
-            said += f": {', '.join(f'{names[name]} {one}{at_chance[name]}' for name, one in each.items())}"
+            said += f" ({', '.join(f'{names[name]} {one}{at_chance[name]}' for name, one in each.items())})"
             break
     excluded = {name: all(one["paper"] > one["upper"] for one in part) for name, part in by_metric.items()}
     if word == UNDECIDED and any(excluded.values()):

@@ -28,7 +28,7 @@ from judged_claims import headline_numbers, judged
             "holds for the binary target and is undecided for the group target",
         ),
         (
-            ("undecided: ECE yes, AUROC undecided", "no: ECE no, AUROC undecided"),
+            ("undecided (ECE yes, AUROC undecided)", "no (ECE no, AUROC undecided)"),
             "is undecided for the binary target and does not hold for the group target",
         ),
         (("no", "no"), "does not hold"),

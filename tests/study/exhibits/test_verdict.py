@@ -23,13 +23,13 @@ CHANCE = [one(0.01, 0.03, at_chance="rlcr"), one(0.002, 0.004, at_chance="rlcr")
         ([CLEAR, SMALL], 0.0, "yes"),
         (CHANCE, 0.0, "yes, but RLCR is at chance"),
         ([CLEAR, one(-0.002, 0.03)], 0.0, "undecided"),
-        ([CLEAR, one(-0.002, 0.03, metric="auroc")], 0.0, "undecided: ECE yes, AUROC undecided"),
+        ([CLEAR, one(-0.002, 0.03, metric="auroc")], 0.0, "undecided (ECE yes, AUROC undecided)"),
         ([WIDE], 0.0, "undecided; the lead is smaller than the paper's"),
         ([CLEAR, WIDE], 0.0, "undecided"),
         (
             [one(0.001, 0.019), one(-0.002, 0.011, metric="auroc")],
             0.0,
-            "undecided: ECE yes, AUROC undecided; the lead is smaller than the paper's",
+            "undecided (ECE yes, AUROC undecided); the lead is smaller than the paper's",
         ),
         (
             [one(-0.01, 0.03), one(-0.002, 0.011, metric="auroc")],
@@ -37,7 +37,7 @@ CHANCE = [one(0.01, 0.03, at_chance="rlcr"), one(0.002, 0.004, at_chance="rlcr")
             "undecided; the lead is smaller than the paper's in AUROC",
         ),
         ([CLEAR, one(-0.03, -0.01)], 0.0, "no"),
-        ([one(-0.03, -0.01), one(-0.002, 0.011, metric="auroc")], 0.0, "no: ECE no, AUROC undecided"),
+        ([one(-0.03, -0.01), one(-0.002, 0.011, metric="auroc")], 0.0, "no (ECE no, AUROC undecided)"),
         ([one(-0.019, 0.001)], 0.02, "yes"),
         ([one(-0.05, -0.021)], 0.02, "no"),
         ([one(0.01, 0.01)], 0.0, "undecided, without intervals"),
@@ -50,13 +50,13 @@ def test_the_word_follows_from_the_intervals(found, tolerance, word):
 
 def test_rivals_that_fare_differently_have_a_word_each_after_the_worst():
     of_rlcr, of_dcpo = one(0.01, 0.03, rival="rlcr"), one(-0.03, 0.001, paper=0.0, rival="dcpo")
-    assert word_of([of_rlcr, of_dcpo]) == "undecided: RLCR yes, DCPO undecided"
+    assert word_of([of_rlcr, of_dcpo]) == "undecided (RLCR yes, DCPO undecided)"
     assert word_of([of_rlcr, one(0.002, 0.04, rival="dcpo")]) == "yes"
     at_chance = one(0.01, 0.03, rival="rlcr", at_chance="rlcr")
-    assert word_of([at_chance, of_dcpo]) == "undecided: RLCR yes (at chance), DCPO undecided"
+    assert word_of([at_chance, of_dcpo]) == "undecided (RLCR yes but at chance, DCPO undecided)"
     both = one(0.02, 0.04, rival="dcpo", at_chance="dcpo")
     assert word_of([at_chance, both]) == "yes, but RLCR and DCPO are at chance"
-    assert word_of([one(-0.03, -0.01, rival="rlcr"), of_dcpo]) == "no: RLCR no, DCPO undecided"
+    assert word_of([one(-0.03, -0.01, rival="rlcr"), of_dcpo]) == "no (RLCR no, DCPO undecided)"
 
 
 def table(values):
