@@ -77,10 +77,10 @@ def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame) -> str:
     fewer = conditions[(conditions["condition"] == "Responses kept") & (conditions["of"] == "PostCal, training")]
     paper = numbers.loc[numbers["source"] == experience.PAPER, "learnt"].max()
     return _filled(
-        f"PostCal's companions learnt from {fewer['mean'].item():,.0f} responses (the paper's: {paper:,.0f}). With "
-        f"{ranks['learnt']:,.0f} and harder training questions, CoCal against token probability in "
-        f"{number(ranks['replicates'])} replicates: AUROC {_against(ranks, 1)}; ECE, against recalibrated token "
-        f"probability, {_against(calibration, -1)}. [How many rollouts it "
+        f"Is that too little experience? The table's PostCal learnt from {fewer['mean'].item():,.0f} responses (the "
+        f"paper's: {paper:,.0f}). With {ranks['learnt']:,.0f} and harder training questions, "
+        f"{number(ranks['replicates'])} replicates give CoCal against token probability: AUROC {_against(ranks, 1)}; "
+        f"ECE, against it recalibrated, {_against(calibration, -1)}. [How many rollouts it "
         "takes](docs/what-holds.md#how-many-rollouts-a-companion-needs)."
     )
 
@@ -202,13 +202,13 @@ def recipes(numbers: pd.DataFrame) -> str:
 def recipes_said(numbers: pd.DataFrame) -> str:
     """A sentence on the companions of `cocal fit` beside recalibrated token probability; see `recipes`."""
     each = [
-        f"{one['best']:.2f} against {one['token probability, recalibrated']:.2f} "
-        f"({_millions(one['parameters'])} million, {one['responses']:,.0f})"
+        f"{one['token probability, recalibrated']:.2f} and {one['best']:.2f} "
+        f"({_millions(one['parameters'])} million parameters, {one['responses']:,.0f} rollouts)"
         for _, one in _of_splits(numbers).iterrows()
     ]
     return _filled(
-        "Its Brier score on new questions (lower is better), against that of token probability alone, recalibrated "
-        f"(parameters, rollouts): {', '.join(each)}. Larger policies were not tried."
+        "Brier score on new questions (lower is better) of recalibrated token probability and of this companion: "
+        f"{', '.join(each)}. Larger policies were not tried."
     )
 
 
