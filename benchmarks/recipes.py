@@ -55,16 +55,14 @@ def main() -> None:
     for given in options.sets:
         name, checkpoint, rollouts = given.split("=")
         found = []
-        for split in splits(checkpoint, Path(rollouts), options.rows):
-            count = len(split[0])
+        policy = Checkpoint.find(checkpoint).load("float32")
+        sizes = {"parameters": policy.model.num_parameters()}
+        for split in splits(policy, Path(rollouts), options.rows):
+            sizes["responses"] = len(split[0])
             found.append(briers(*split, options.paper_widths))
             show(f"{name}, split {len(found)}", found[-1])
         show(f"**{name}, mean of {SPLITS} splits**", np.mean(found, axis=0))
         if options.output:
-            sizes = {
-                "parameters": Checkpoint.find(checkpoint).load("float32").model.num_parameters(),
-                "responses": count,
-            }
             numbers = pd.DataFrame(found, columns=KINDS).assign(rollouts=name, split=range(1, SPLITS + 1), **sizes)
             write(options.output, numbers[["rollouts", *sizes, "split", *KINDS]])
 
@@ -82,9 +80,8 @@ def show(name: str, values: Sequence[float]) -> None:
     print(f"| {name} | {' | '.join(f'{one:.4f}' for one in values)} |", flush=True)
 
 
-def splits(checkpoint: str, rollouts: Path, count: int | None):
+def splits(policy: Policy, rollouts: Path, count: int | None):
     """Rollouts, states, token inputs, and which responses are held out, for each split."""
-    policy: Policy = Checkpoint.find(checkpoint).load("float32")
     experience = fitting.read(rollouts, Encoder(policy), fitting.Reading())
     rows = experience.rows if count is None else experience.rows.iloc[-count:].reset_index(drop=True)
     rows = rows.assign(response_id=np.arange(len(rows)))

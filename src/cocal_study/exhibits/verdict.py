@@ -171,12 +171,9 @@ def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
     labels = {CHANCE: "chance", **{name: method.label for name, method in METHODS.items()}}
     by_rival, by_metric = (_parts(found, key) for key in ("rival", "metric"))
     for parts, names in ((by_rival, labels), (by_metric, METRICS)):
-        each = {name: _first_word(part, tolerance) for name, part in parts.items()}
+        each = {name: _part_word(part, tolerance) for name, part in parts.items()}
         if len({*each.values()}) > 1:
-            at_chance = {
-                name: " but at chance" * (each[name] == YES and bool(_chance(part))) for name, part in parts.items()
-            }
-            said += f" ({', '.join(f'{names[name]} {one}{at_chance[name]}' for name, one in each.items())})"
+            said += f" ({', '.join(f'{names[name]} {one}' for name, one in each.items())})"
             break
     excluded = {name: all(one["paper"] > one["upper"] for one in part) for name, part in by_metric.items()}
     if word == UNDECIDED and any(excluded.values()):
@@ -194,6 +191,11 @@ def _chance(found: Sequence[Mapping]) -> list[str]:
     """The labels of the methods whose confidence is at chance."""
     names = dict.fromkeys(name for one in found for name in one["at_chance"].split(", ") if name)
     return [METHODS[name].label for name in names]
+
+
+def _part_word(found: Sequence[Mapping], tolerance: float) -> str:
+    word = _first_word(found, tolerance)
+    return f"{word} but at chance" if word == YES and _chance(found) else word
 
 
 def _first_word(found: Sequence[Mapping], tolerance: float) -> str:
