@@ -49,9 +49,7 @@ def aggregation_layout(**changes) -> token_aggregation.Layout:
         {"name": "qwen3-8b", "label": "Qwen3-8B", "layer": 35},
         {"name": "qwen3-14b", "label": "Qwen3-14B", "layer": 39},
     ]
-    return token_aggregation.Layout(
-        **(ORIGIN | {"backbones": backbones, "macro": "macro-mathematics", "step": 60} | changes)
-    )
+    return token_aggregation.Layout(**(ORIGIN | {"backbones": backbones, "step": 60} | changes))
 
 
 def pre_generation_layout(**changes) -> pre_generation.Layout:

@@ -96,7 +96,6 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, ledger: Sequence[Claim], **_:
         "The margin is the one that decides, positive where the claim is true, with its own 95 % interval. The "
         "page also judges claims about ECE with a proper score in its place. < marks published differences below "
         f"0.01. Claims about Qwen3-8B and Qwen3-14B are judged on {listed(layout.labels)}.",
-        label="claims",
         blocks=tuple(_block(part, by_place, model) for part in _parts(groups)),
         gap="2.6pt",
         size="footnotesize",

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import pandas as pd
 
@@ -30,8 +29,6 @@ class ComparedDomain(Labelled):
 
 class Layout(ComparedLayout):
     """The contents of the table: each of our methods against all others, by data set."""
-
-    apart: ClassVar[tuple[str, ...]] = ("backbone", "step")
 
     domains: tuple[ComparedDomain, ...]
 
@@ -98,7 +95,6 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid
         "Holm's adjustment for all comparisons of one metric on one macro average. "
         f"{DEGENERATE} marks differences in which a confidence is constant or at chance. "
         f"{UNDEFINED} stands where both methods score the same responses, so that their accuracies are one number.",
-        label="comparisons",
         blocks=tuple(block(one, [macro]) for macro in macros for one in ours),
         size="footnotesize",
         apart=True,

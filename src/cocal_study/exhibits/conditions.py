@@ -311,7 +311,6 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         "obligation. Those marked size follow from the size of the models, their vocabularies and the training, and "
         "cannot be matched at another size. Of an AUROC, the distance from one half counts. "
         f"{UNDEFINED} stands where the paper states no value. The CSV beside it names the place of each value in it.",
-        label="conditions",
         blocks=tuple(block_of("Condition", heads, part) for part in parts),
         size="footnotesize",
         apart=True,

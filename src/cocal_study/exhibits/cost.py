@@ -109,7 +109,6 @@ def grid(numbers: pd.DataFrame, layout: Layout, **costs: Any) -> Grid:
     return Grid(
         title=f"Cost of training and inference, {layout.backbone_label}, step {layout.step}",
         caption=_caption(layout, costs),
-        label="cost",
         blocks=(block,),
     )
 

@@ -11,7 +11,7 @@ from cocal.metrics.shown import metric_text
 from cocal_study.config.study import Study
 from cocal_study.cubes.better import BETTER
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves, macro_source
+from cocal_study.exhibits.base.exhibit import MATHEMATICS, CurvesLayout, FigureExhibit, curves, macro_source
 from cocal_study.exhibits.base.inputs import Cube, mean_cell
 from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, HALF_WIDTH, TITLES, panel_row
 from cocal_study.planning.plan import has_methods
@@ -54,7 +54,7 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     `cocal_study.cubes.cells.read_cell`, in this order."""
     (method,) = layout.methods
     cells = {
-        (source, stage): mean_cell(layout.backbone, method, stage, layout.macro, source_step=source)
+        (source, stage): mean_cell(layout.backbone, method, stage, MATHEMATICS, source_step=source)
         for source in layout.steps
         for stage in layout.steps
     }

@@ -247,7 +247,6 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, predictions: pd.DataFrame, **
     return Grid(
         title=f"Decisions with confidences, {layout.backbone_label}, step {layout.step}",
         caption=_caption(layout, numbers, predictions.loc[predictions["seed"] >= 0, "seed"].nunique()),
-        label="decisions",
         blocks=tuple(blocks),
         size="footnotesize",
         gap="4pt",

@@ -70,7 +70,6 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         caption="AUROC and ECE of companions with binary supervision that are fitted otherwise on the states of the "
         f"finished studies, as means over seeds and mathematical sets: the study's updates, or the paper's "
         f"{PAPER_UPDATES:,}. Raw states of both poolings are the paper's fit. TokenProb on them: {beside}.",
-        label="fits",
         blocks=(Block(corner="Fit", heads=heads, groups=tuple(groups)),),
         size="footnotesize",
     )

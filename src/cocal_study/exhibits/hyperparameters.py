@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import ClassVar
 
 import pandas as pd
 
@@ -38,14 +37,9 @@ def parameters(inputs: int, widths: Sequence[int]) -> int:
 class Layout(exhibit.Layout):
     """The contents of the table: the study as its file has it, with its main backbone first and with relative paths."""
 
-    called: ClassVar[str] = "settings"
-
     settings: Study
     wrong: dict[Name, Count] = {}
     """Number of rows that are known to be wrong, by question set."""
-
-    def identity(self) -> Study:
-        return self.settings
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -84,7 +78,6 @@ def grid(numbers: pd.DataFrame, layout: Layout) -> Grid:
         title="Hyperparameters",
         caption="Hyperparameters of policies, companions, and evaluation. Response lengths are "
         f"measured in tokens. {layout.caption}",
-        label="hyperparameters",
         blocks=tuple(block_of("Setting", ["Value"], part, names=0.57) for part in parts),
         size="footnotesize",
         apart=True,

@@ -1,22 +1,29 @@
 """Confidence quality by the layer that the companions read (fig:layer_depth)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import pandas as pd
 from pydantic import Field
 
 from cocal.drawing.style import INK, Axes, Figure
-from cocal_study.config.methods import MethodName
 from cocal_study.config.study import Study
 from cocal_study.cubes.better import BETTER
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import BackbonesLayout, FigureExhibit, Labelled, macro_source, origin
+from cocal_study.exhibits.base.exhibit import (
+    MATHEMATICS,
+    BackbonesLayout,
+    FigureExhibit,
+    Labelled,
+    macro_source,
+    origin,
+)
 from cocal_study.exhibits.base.inputs import Cube, cube_of, mean_cell
 from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, entry, metric_row, value_axis
 from cocal_study.planning.plan import has_methods, layers_of
 from cocal_study.planning.results import metrics_file
 
+_METHOD = "cocal-binary"
 BACKBONE_COLOURS = ("#5b3a1e", "#b98b4e")
 """Colours of the first and the second backbone: brown, which no method is, and dark and light in greyscale."""
 _LEVEL = {"linestyle": "none", "marker": "o", "markersize": 2.9, "markerfacecolor": "white", "markeredgewidth": 0.7}
@@ -35,24 +42,16 @@ class Layout(BackbonesLayout):
     """The contents of the figure, with one curve per backbone."""
 
     backbones: Annotated[tuple[LayeredBackbone, ...], Field(max_length=2)]
-    method: MethodName = "cocal-binary"
-    macro_label: str = "macro average"
-    """Name of the macro average in print."""
-    pooling: str = "last+mean"
-    """Pooled states that the companions read."""
 
     @property
     def backbone_label(self) -> str:
         """Names of the backbones in print."""
         return " and ".join(backbone.label for backbone in self.backbones)
 
-    def identity(self) -> dict[str, Any]:
-        return {"layout": self, "step": self.step}
-
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The figure of all backbones, where the study has CoCal with binary supervision."""
-    if has_methods(study, "cocal-binary"):
+    if has_methods(study, _METHOD):
         yield FigureExhibit(
             title="Extraction layers",
             chapter="Analysis",
@@ -80,9 +79,9 @@ def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
     order of the backbones, layers, metrics."""
     tables = []
     for backbone in layout.backbones:
-        where = backbone.name, layout.method, layout.step, layout.macro
+        where = backbone.name, _METHOD, layout.step, MATHEMATICS
         cells = {
-            (backbone.name, layer): mean_cell(*where, layer=layer, pooling=layout.pooling) for layer in backbone.layers
+            (backbone.name, layer): mean_cell(*where, layer=layer, pooling="last+mean") for layer in backbone.layers
         }
         table = read_cells(cube_of(backbone.name, metrics), cells, ["backbone", "layer"], CONFIDENCE_QUALITY)
         tables.append(table.assign(final=table["layer"] == backbone.layers[-1]))

@@ -6,7 +6,7 @@ column, and its page says where this run lies among replicates of the study.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 
@@ -61,13 +61,9 @@ that is constant or at chance."""
 class Layout(ComparedLayout):
     """Layout of tables/main, at the last stage or an earlier one, and of tables/ood and tables/scale."""
 
-    apart: ClassVar[tuple[str, ...]] = ("backbone", "step")
-
     datasets: tuple[Labelled, ...]
     macro: Name = MATHEMATICS
     """Group of datasets whose macro average is the last column block."""
-    macro_label: str = "Macro Average"
-    label: str = "main"
     highlight: MethodName | None = None
     subject: str = "Accuracy and confidence quality"
     """First words of the caption, before `on five mathematical sets`."""
@@ -78,7 +74,7 @@ class Layout(ComparedLayout):
     @property
     def columns(self) -> tuple[Labelled, ...]:
         """Data sets of the table and, last, their macro average."""
-        return (*self.datasets, Labelled(name=self.macro, label=self.macro_label))
+        return (*self.datasets, Labelled(name=self.macro, label="Macro Average"))
 
     @property
     def page_columns(self) -> tuple[Labelled, ...]:
@@ -216,7 +212,6 @@ def grid(
             doubts(short, layout.quality),
             f"{DEGENERATE} marks values of a confidence {why}." if flagged else "",
         ),
-        label=layout.label,
         blocks=tuple(map(block, side_by_side(layout.columns))),
         page_blocks=tuple(map(block, page)),
         gap="2.6pt",

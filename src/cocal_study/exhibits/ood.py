@@ -26,7 +26,6 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 wrong,
                 "factual",
                 macro=FACTUAL,
-                label="ood",
                 highlight="cocal-binary",
                 subject="Math-to-factual transfer: accuracy and confidence quality",
                 sets="factual set",

@@ -62,6 +62,5 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
             f"Results average {counted(seeds_of(metrics), 'seed')} and the evaluation sets {domains}.",
             UNDEFINED_VALUE if numbers["value"].isna().any() else "",
         ),
-        label="pre_generation",
         blocks=(metric_block("Setting", layout.domains, PAIR, [("", _METHODS)], cells),),
     )

@@ -1,7 +1,6 @@
 """Proper scores, calibration errors without equal-width bins, and selective risk of every method (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 import pandas as pd
 
@@ -28,8 +27,6 @@ class ScoredDomain(Labelled):
 
 class Layout(ComparedLayout):
     """The contents of the table, with one block per domain."""
-
-    apart: ClassVar[tuple[str, ...]] = ("backbone", "step")
 
     domains: tuple[ScoredDomain, ...]
     quality: QualitySettings = QualitySettings()
@@ -97,7 +94,6 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
             undefined if shown["value"].isna().any() else "",
             doubts(short, layout.quality),
         ),
-        label="proper_scores",
         blocks=tuple(metric_block("Method", [macro], SCORES, rows, cells, width=1) for macro in macros),
         gap="2.6pt",
     )

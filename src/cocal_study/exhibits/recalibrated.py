@@ -140,7 +140,6 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
             "Each part of the table has its own.",
             doubts(short, layout.quality),
         ),
-        label="recalibrated",
         blocks=tuple(part(list(calibrations)) for _, calibrations in parts),
         size="footnotesize",
         apart=True,

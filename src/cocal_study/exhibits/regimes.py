@@ -67,7 +67,6 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         "points of a metric; underlined: PostCal is. Training: accuracy (%) of the final policy on the training "
         "questions, sampled as rollouts are; evaluation: its accuracy on the evaluation sets; gap: their difference in "
         "points; bias: mean confidence of PostCal less the accuracy.",
-        label="regimes",
         blocks=(block_of("Condition", heads, groups, width=1),),
         gap="3pt",
         size="footnotesize",

@@ -60,6 +60,5 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, latency: Latency) -> Grid:
             "Pre: encoding of the prompt and prediction; post: decoding of the response as well.",
             f"Measured on {latency.device}. {TIMES_DIFFER}",
         ),
-        label="time_to_confidence",
         blocks=(block_of("Dataset", heads, [("", lines)], align="r"),),
     )

@@ -6,7 +6,7 @@ import pandas as pd
 
 from cocal_study.config.study import Study
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import BackbonesLayout, Labelled, TableExhibit, origin
+from cocal_study.exhibits.base.exhibit import MATHEMATICS, BackbonesLayout, Labelled, TableExhibit, origin
 from cocal_study.exhibits.base.inputs import Cube, cube_of, mean_cell, seeds_of
 from cocal_study.exhibits.typesetting.grid import PAIR, Grid, metric_block, ranked_cells
 from cocal_study.exhibits.typesetting.wording import UNDEFINED_VALUE, counted, said
@@ -29,8 +29,6 @@ class Layout(BackbonesLayout):
     """The contents of the table, with one pair of columns per backbone."""
 
     backbones: tuple[AggregationBackbone, ...]
-    macro_label: str = "the mathematical evaluation sets"
-    """Name of the macro average's data sets in print."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -59,7 +57,7 @@ def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
     result has the columns backbone, pooling, and those of `cocal_study.cubes.cells.read_cell`."""
     tables = []
     for backbone in layout.backbones:
-        where = (backbone.name, _METHOD, layout.step, layout.macro)
+        where = (backbone.name, _METHOD, layout.step, MATHEMATICS)
         cells = {(backbone.name, one): mean_cell(*where, layer=backbone.layer, pooling=one) for one in _POOLINGS}
         tables.append(read_cells(cube_of(backbone.name, metrics), cells, ["backbone", "pooling"], PAIR))
     return pd.concat(tables, ignore_index=True)
@@ -72,11 +70,11 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Sequence[Cube]) -> G
         title=f"Token aggregation, step {layout.step}",
         caption=said(
             f"Confidence quality of {BINARY.label} with different token aggregations after {layout.step} "
-            f"training steps, averaged over {counted(seeds_of(metrics[0]), 'seed')} and {layout.macro_label}.",
+            f"training steps, averaged over {counted(seeds_of(metrics[0]), 'seed')} and the mathematical evaluation "
+            "sets.",
             layout.caption,
             "Bold values indicate the best results.",
             UNDEFINED_VALUE if numbers["value"].isna().any() else "",
         ),
-        label="token_aggregation",
         blocks=(metric_block("Feature", layout.backbones, PAIR, [("", _POOLINGS)], cells),),
     )

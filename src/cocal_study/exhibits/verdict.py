@@ -270,7 +270,6 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         "they speak for the claim, in points for accuracies; over replicates they are means with the interval of "
         "Student's t, and “for it” counts the replicates that bear the claim out. LM: a study of a pre-trained "
         "language model. A claim has the word yes if all of its intervals lie above zero, and no if one lies below.",
-        label="verdict",
         blocks=(block_of("Claim and comparison", ("Paper", ours, "95 %", "For it", "LM"), groups),),
         size="footnotesize",
     )

@@ -56,8 +56,7 @@ def test_print_has_two_blocks_with_the_macro_average_last_and_the_page_begins_wi
 
 def test_an_earlier_stage_says_its_own_step_and_nothing_of_the_prerl_model():
     frame = sample_predictions("math500", methods=STAGES, step=20)
-    text = tex(frame, layout("math500", methods=STAGES, label="main_step20", step=20))
-    assert r"\label{tab:main_step20}" in text
+    text = tex(frame, layout("math500", methods=STAGES, step=20))
     assert "using Tiny A after 20 training steps." in text
     assert "pre-RL" not in text
 

@@ -39,6 +39,7 @@ def test_a_table_is_written_as_print_page_and_numbers_with_the_digests_of_its_cu
     assert text.startswith(f"% study embedded; metrics {', '.join(digests)}; layout ")
     assert f'<p class="source">{text.splitlines()[0].removeprefix("% ")}</p>' in page
     assert "Tiny policies of 0.4 M parameters &amp; synthetic questions." in page
+    assert r"\label{tab:token_aggregation}" in text
     assert csv.count("\n") == 1 + 12
     assert set(Product(table.with_suffix(".csv")).parents.values()) == {*digests}
 

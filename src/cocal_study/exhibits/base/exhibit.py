@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from posixpath import dirname
 from types import ModuleType
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from cocal.settings.base import Count, Model, Name
 from cocal_study.config.methods import MethodName
@@ -42,21 +42,9 @@ class Labelled(Model):
 class Layout(Model):
     """Fields of every table and figure."""
 
-    called: ClassVar[str] = "layout"
-    """The name that a table's file gives the digest of its layout, among what the table was made of."""
-    apart: ClassVar[tuple[str, ...]] = ()
-    """Fields that enter the digest under their own names, and not among the others of the layout."""
-
     study: Name
     caption: str
     """The study's sentence for every caption: what was measured."""
-
-    def identity(self) -> Any:
-        """Return what the digest of the layout is computed from."""
-        if not self.apart:
-            return self
-        beside = {name: value for name in self.apart if (value := getattr(self, name)) is not None}
-        return {"layout": self.model_dump(mode="json", exclude=set(self.apart)), **beside}
 
     def facts(self) -> dict[str, str]:
         """Return what the metadata of a figure's files say of its numbers."""
@@ -94,20 +82,13 @@ class MethodsLayout(BackboneLayout):
 class ComparedLayout(MethodsLayout, StepLayout):
     """Fields of every table and figure that compares methods at one step."""
 
-    apart: ClassVar[tuple[str, ...]] = ("step",)
-
     step: int
     """Step of the policies that are shown; the pre-RL model has step 0 of "base"."""
 
 
 class CurvesLayout(MethodsLayout):
-    """Layout of the figures that show a macro average over training steps."""
+    """Layout of the figures that show the macro average of the mathematical sets over training steps."""
 
-    apart: ClassVar[tuple[str, ...]] = ("step",)
-
-    macro: Name = MATHEMATICS
-    """Group of data sets whose macro average is drawn."""
-    macro_label: str = "macro average"
     steps: tuple[Count, ...]
     """Steps on the axes: the policy's stages, or the rollout steps that the companions learnt from."""
     step: Count | None = None
@@ -115,11 +96,10 @@ class CurvesLayout(MethodsLayout):
 
 
 class BackbonesLayout(Layout):
-    """Fields of every table and figure of a macro average of several backbones at one step of their policies."""
+    """Fields of every table and figure of the macro average of the mathematical sets, of several backbones at one step
+    of their policies."""
 
     backbones: tuple[Labelled, ...]
-    macro: Name = MATHEMATICS
-    """Group of data sets whose macro average is shown."""
     step: Count
 
     def measured(self) -> tuple[str, ...]:
@@ -129,7 +109,7 @@ class BackbonesLayout(Layout):
 def macro_source(layout: Any) -> str:
     """Where the macro average of a layout comes from, for the small print."""
     policy = "" if layout.step is None else f"step-{layout.step} policy, "
-    return f"{layout.study} study, {layout.backbone_label}, {policy}{layout.macro_label}"
+    return f"{layout.study} study, {layout.backbone_label}, {policy}macro average"
 
 
 def origin(study: Study) -> dict[str, str]:

@@ -29,10 +29,10 @@ def write_table(
         origin: The files that it is made of (`cocal_study.exhibits.base.inputs.origin_of`).
     """
     numbers = module.prepare(layout, **inputs)
-    made_of = {**origin, layout.called: digest(layout.identity())}
+    made_of = {**origin, "layout": digest(layout)}
     parents = made_of.pop(PARENTS)
     source = "; ".join([f"study {layout.study}", *(f"{name} {value}" for name, value in made_of.items())])
-    grid = replace(module.grid(numbers, layout, **inputs), source=source)
+    grid = replace(module.grid(numbers, layout, **inputs), source=source, label=output.stem)
     write_text(output, f"{latex(grid)}{MADE_OF}{parents}\n")
     write_text(output.with_suffix(".html"), page(grid))
     write_text(output.with_suffix(".csv"), csv_text(numbers))
@@ -50,7 +50,7 @@ def write_figure(
             save_figure(module.draw(), output, {"diagram": output.stem})
         else:
             numbers = module.prepare(layout, **inputs)
-            facts = layout.facts() | {"digest": digest(layout.identity())}
+            facts = layout.facts() | {"digest": digest(layout)}
             save_figure(module.draw(numbers, layout), output, facts, origin[PARENTS])
             forms.append(output.with_suffix(".csv"))
             write_text(forms[-1], csv_text(numbers))

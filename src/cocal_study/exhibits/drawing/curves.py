@@ -10,7 +10,7 @@ import pandas as pd
 from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Artist, Axes, Figure
 from cocal_study.config.methods import METHODS
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import CurvesLayout, macro_source
+from cocal_study.exhibits.base.exhibit import MATHEMATICS, CurvesLayout, macro_source
 from cocal_study.exhibits.base.inputs import Cube, mean_cell
 
 TITLES = {
@@ -54,7 +54,7 @@ def read_curves(layout: CurvesLayout, cube: Cube, metrics: Sequence[str] = CONFI
     fixed = layout.step is not None
     cells = {
         (step, method): mean_cell(
-            layout.backbone, method, layout.step or step, layout.macro, **({"source_step": step} if fixed else {})
+            layout.backbone, method, layout.step or step, MATHEMATICS, **({"source_step": step} if fixed else {})
         )
         for step in layout.steps
         for method in layout.methods

@@ -127,8 +127,6 @@ class Grid:
 
     title: str
     caption: str
-    label: str
-    """Label for cross-references, after `tab:`."""
     blocks: tuple[Block, ...]
     page_blocks: tuple[Block, ...] = ()
     """Blocks of the web page, if it shows them in another order."""
@@ -140,6 +138,8 @@ class Grid:
     """True if print gives each block its own float, for a table that is longer than a page."""
     details: tuple[Block, ...] = ()
     """Further blocks that only the web page shows."""
+    label: str = ""
+    """Label for cross-references, after `tab:`, once the file is known."""
     source: str = ""
     """Text that identifies the numbers by the study and by digests, once they are known."""
 
