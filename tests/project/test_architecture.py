@@ -130,7 +130,7 @@ def test_a_figure_is_one_file(package, tmp_path):
     layout = {"study": "smoke", "caption": "A sample.", "backbone_label": "Tiny A", "backbone": "tiny-a", "steps": [60]}
     layout = json.dumps(layout | {"methods": methods})
     output = tmp_path / "seeds.pdf"
-    words = ["--input", f"metrics={tmp_path / 'cube.nc'}", "--layout", layout, "--output", output]
+    words = ["--input", "metrics", str(tmp_path / "cube.nc"), "--layout", layout, "--output", output]
     run(package, "cocal", "exhibit", "seeds", *words)
     assert output.stat().st_size > 1000
     assert output.with_suffix(".csv").read_text().count("\n") == 1 + 2 * 2

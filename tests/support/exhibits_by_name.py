@@ -29,8 +29,7 @@ def make(name: str, output: Path, layout: Layout | None = None, **inputs: Path |
     """The exit status of `cocal exhibit` with a layout and the files of each kind."""
     words = ["exhibit", name, "--output", str(output)]
     for kind, files in inputs.items():
-        given = ["--input", f"{kind}={files}"] if isinstance(files, Path) else ["--inputs", kind, *map(str, files)]
-        words += given
+        words += ["--input", kind, *map(str, [files] if isinstance(files, Path) else files)]
     return main(words if layout is None else [*words, "--layout", layout.model_dump_json()])
 
 

@@ -100,9 +100,7 @@ def _plain(value: Any) -> Any:
 def _of_exhibit(exhibit: Exhibit) -> PlannedJob:
     place = results.table_file if isinstance(exhibit, TableExhibit) else results.figure_file
     name = f"{'table' if isinstance(exhibit, TableExhibit) else 'figure'}_{exhibit.name}"
-    inputs = tuple(
-        path for files in exhibit.waits_for.values() for path in ([files] if isinstance(files, str) else files)
-    )
+    inputs = tuple(path for files in exhibit.waits_for.values() for path in files)
     parameters = str([exhibit.arguments, exhibit.caption, exhibit_code(exhibit)])
     return PlannedJob(name, name, (place(exhibit.name),), inputs, {}, tuple(exhibit.arguments), "", parameters)
 

@@ -5,7 +5,6 @@ import logging
 from pathlib import Path
 from typing import Any, cast
 
-from cocal.commands.flags import pairs
 from cocal.errors import ConfigError, ContractError
 from cocal.store import write_text
 from cocal.store.damage import unreadable
@@ -32,16 +31,14 @@ def run_exhibit(options: argparse.Namespace) -> None:
         told = "`snakemake --printshellcmds` prints those of the workflow"
         raise ConfigError(f"--layout: {options.exhibit} needs one; {told}")
     layout = parse_settings(expected, options.layout, "--layout") if expected else None
-    given = pairs("--input", options.input, "KIND=FILE, such as metrics=results/metrics/tiny.nc")
-    files: dict[str, Path | list[Path]] = {kind: Path(path) for kind, path in given}
-    files |= {kind: [Path(path) for path in paths] for kind, *paths in options.inputs}
+    files = {kind: [Path(path) for path in paths] for kind, *paths in options.input}
     check_inputs(module, files)
-    inputs = read_inputs(files)
+    inputs = read_inputs(module, files)
     origin = origin_of(layout, files, options.output) if layout else {}
     try:
         write(module, cast(Any, layout), inputs, options.output, origin)  # only a diagram has none
     except ContractError as error:
-        read = [*options.input, *(f"{kind}={' '.join(paths)}" for kind, *paths in options.inputs)]
+        read = [" ".join(words) for words in options.input]
         raise ContractError(f"{error} (read: {'; '.join(read)})") from None
 
 

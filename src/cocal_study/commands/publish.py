@@ -77,7 +77,7 @@ def run_publish(options: argparse.Namespace) -> None:
 def _places(study: Study, exhibits: Sequence[Exhibit]) -> list[str]:
     """The files and folders of a study that its bundle holds, in its results/."""
     apart = {*WITHHELD, *OF_REPOSITORY}
-    read = [file for one in exhibits for kind, files in one.read.items() if kind not in apart for file in files]
+    read = [file for one in exhibits for kind, files in one.inputs.items() if kind not in apart for file in files]
     found = [f"{RESULTS}/{OWNER}", *read]
     found += [place for job in cube_jobs(study, read) for place in (*job["predictions"], *cube_outputs(job))]
     found += [place for one in exhibits for place in one.outputs]
@@ -89,7 +89,7 @@ def _of_repository(exhibits: Sequence[Exhibit], repository: Path) -> Iterator[Pa
     yield from sorted((repository / "workflow/rules").glob("*.smk"))
     for one in exhibits:
         for kind in {*OF_REPOSITORY} & {*one.inputs}:
-            path = Path(os.path.normpath(one.read[kind][0]))
+            path = Path(os.path.normpath(one.inputs[kind][0]))
             if path.is_relative_to(repository):
                 yield path
             else:

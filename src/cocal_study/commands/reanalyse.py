@@ -63,7 +63,7 @@ def run_reanalyse(options: argparse.Namespace) -> None:
         study = load_study(folder / STUDY_FILE)
         with chdir(folder):  # the exhibits ask there for what was gathered
             exhibits = exhibits_of(study, bundle.wrong)
-        read = [file for one in exhibits for files in one.read.values() for file in files]
+        read = [file for one in exhibits for files in one.inputs.values() for file in files]
         jobs = [job for job in cube_jobs(study, read) if all(map(bundle.holds, job["predictions"]))]
         made = [place for job in jobs for place in cube_outputs(job)]
         reasons = {_name(one): _reason(one, bundle, made) for one in exhibits}
@@ -100,7 +100,7 @@ def _reason(exhibit: Exhibit, bundle: Bundle, made: Iterable[str]) -> str:
     said = ("responses" if kind == "answered" else kind for kind in exhibit.inputs if kind in WITHHELD)
     if kinds := dict.fromkeys(said):
         return f"needs {' and '.join(kinds)}, which a bundle leaves out"
-    files = [file for given in exhibit.read.values() for file in given]
+    files = [file for given in exhibit.inputs.values() for file in given]
     missing = [file for file in files if file not in made and not bundle.holds(os.path.normpath(file))]
     return f"needs {missing[0]}, which this bundle does not hold" if missing else ""
 

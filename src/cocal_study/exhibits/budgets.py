@@ -25,5 +25,5 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "on a fixed pool: its responses of all steps to the held-out questions. The whiskers show the standard "
             "deviation over the seeds.",
             layout=curves(study, _METHODS, study.reports.budgets, study.policy.steps),
-            inputs={"metrics": metrics_file(study.main_backbone, "-budgets")},
+            inputs={"metrics": [metrics_file(study.main_backbone, "-budgets")]},
         )

@@ -60,7 +60,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     if has_methods(study, "cocal-binary"):
         inputs = claims_inputs(study)
         if study.reports.language_model:
-            inputs["language_model"] = f"{study.reports.language_model}/tables/claims.csv"
+            inputs["language_model"] = [f"{study.reports.language_model}/tables/claims.csv"]
         yield TableExhibit(
             title="Which claims of the paper hold",
             chapter="Claims",

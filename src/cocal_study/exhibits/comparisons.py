@@ -54,7 +54,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                     for name, sets in macro_averages(study, study.main_backbone).items()
                 ),
             ),
-            inputs={"resamples": resamples_file(study.main_backbone)},
+            inputs={"resamples": [resamples_file(study.main_backbone)]},
         )
 
 

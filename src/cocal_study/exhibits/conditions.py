@@ -114,16 +114,16 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     domains = macro_averages(study, backbone)
     answered = [responses_file(backbone, "grpo", step, "answer", name) for name in domains.get(MATHEMATICS, [])]
     inputs = {
-        "metrics": metrics_file(backbone),
+        "metrics": [metrics_file(backbone)],
         "rollouts": [rollouts_folder(backbone, name) for name in algorithms],
-        "questions": questions_file(study.policy.dataset),
-        "published": "config/paper",
-        **({"regimes": f"{study.reports.regimes}/points.csv"} if study.reports.regimes else {}),
+        "questions": [questions_file(study.policy.dataset)],
+        "published": ["config/paper"],
+        **({"regimes": [f"{study.reports.regimes}/points.csv"]} if study.reports.regimes else {}),
     }
     learners = {"companions": ("postcal-binary", "resampled"), "replayed": ("cocal-binary", "rollouts")}
     for kind, (method, experience) in learners.items():
         if has_methods(study, method):
-            inputs[kind] = f"{companion_folder(backbone, experience)}/{Prefix(step, step).folder}"
+            inputs[kind] = [f"{companion_folder(backbone, experience)}/{Prefix(step, step).folder}"]
     yield TableExhibit(
         title="Conditions of the study",
         chapter="Study",

@@ -66,7 +66,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 generation_dataset=generated_set(study),
                 generation_label=study.datasets[generated_set(study)].label,
             ),
-            inputs={kind: cost_file(study.main_backbone, file) for kind, file in zip(_WORK, files, strict=True)},
+            inputs={kind: [cost_file(study.main_backbone, file)] for kind, file in zip(_WORK, files, strict=True)},
         )
 
 

@@ -44,7 +44,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "each stage's policy (target). The figure shows CoCal (binary) and the macro average. On the diagonal, "
             "framed, source and target match. Darker is better, and each panel has its own scale.",
             layout=curves(study, ["cocal-binary"], study.policy.stages),
-            inputs={"metrics": metrics_file(study.main_backbone, "-sweep")},
+            inputs={"metrics": [metrics_file(study.main_backbone, "-sweep")]},
         )
 
 

@@ -34,7 +34,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "confidence, so that RLCR and DCPO may differ a little from the main table. The whiskers show the "
             "bootstrap interval over the questions.",
             layout=curves(study, methods, study.policy.stages),
-            inputs={"metrics": metrics_file(study.main_backbone, "-cross-policy")},
+            inputs={"metrics": [metrics_file(study.main_backbone, "-cross-policy")]},
         )
 
 

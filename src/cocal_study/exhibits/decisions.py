@@ -108,7 +108,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             seed=study.metrics.seed,
         ),
         inputs={
-            "predictions": predictions_file(backbone, "grpo", step),
+            "predictions": [predictions_file(backbone, "grpo", step)],
             "responses": [responses_file(backbone, "grpo", step, "answer", name) for name in sets],
         },
     )

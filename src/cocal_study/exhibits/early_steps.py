@@ -24,5 +24,5 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "of the first stage's policy (appendix C.2). Their validation responses come from the same steps. The "
             "whiskers show the standard deviation over the seeds.",
             layout=curves(study, _METHODS, study.reports.early_steps, study.policy.stages[0]),
-            inputs={"metrics": metrics_file(study.main_backbone, "-sweep")},
+            inputs={"metrics": [metrics_file(study.main_backbone, "-sweep")]},
         )

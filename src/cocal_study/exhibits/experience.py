@@ -50,7 +50,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "replicate, and the mean with the interval of Student's t. Methods are drawn side by side, and intervals "
             "that leave a panel are longer than it shows.",
             layout=layout_of(study),
-            inputs={"experience": f"{study.reports.experience}/points.csv", "published": "config/paper"},
+            inputs={"experience": [f"{study.reports.experience}/points.csv"], "published": ["config/paper"]},
         )
 
 

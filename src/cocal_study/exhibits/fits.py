@@ -29,7 +29,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "linear probe of the same states, unnormalised if standardised states get there without, and its states "
             "hold too little if the probe itself stays below the policy's token probability.",
             layout=layout_of(study),
-            inputs={"fits": study.reports.fits},
+            inputs={"fits": [study.reports.fits]},
         )
 
 

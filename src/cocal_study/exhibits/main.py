@@ -129,9 +129,9 @@ def stage_methods(study: Study) -> tuple[str, ...]:
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table of the main backbone at the end of training, where the study has a method that it shows."""
     if main_methods(study):
-        inputs = {"metrics": metrics_file(study.main_backbone), "resamples": resamples_file(study.main_backbone)}
+        inputs = {"metrics": [metrics_file(study.main_backbone)], "resamples": [resamples_file(study.main_backbone)]}
         if study.reports.replicates:
-            inputs["replicates_main"] = f"{study.reports.replicates}/tables/main.csv"
+            inputs["replicates_main"] = [f"{study.reports.replicates}/tables/main.csv"]
         yield TableExhibit(
             title=f"Main table, step {study.policy.steps}",
             chapter="Main results",

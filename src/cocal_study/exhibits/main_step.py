@@ -22,5 +22,5 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             caption="Accuracy, mean confidence, expected calibration error and AUROC of the methods on the "
             f"mathematical sets, at an earlier stage of training (the tables of appendix C.1). {CAPTION}",
             layout=accuracy_layout(study, wrong, step=step, methods=stage_methods(study)),
-            inputs={"metrics": metrics_file(study.main_backbone)},
+            inputs={"metrics": [metrics_file(study.main_backbone)]},
         )

@@ -50,7 +50,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
                 windows=windows(study),
                 steps=study.policy.steps,
             ),
-            inputs={"scores": online_file(study.main_backbone)},
+            inputs={"scores": [online_file(study.main_backbone)]},
         )
 
 

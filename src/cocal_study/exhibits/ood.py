@@ -31,5 +31,5 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 sets="factual set",
                 remark=f"All companions learnt from mathematics alone. Answers are judged by {study.judge.label}.",
             ),
-            inputs={"metrics": metrics_file(study.main_backbone)},
+            inputs={"metrics": [metrics_file(study.main_backbone)]},
         )

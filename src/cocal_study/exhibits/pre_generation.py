@@ -39,7 +39,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                     if study.evaluation_sets(name.removeprefix("macro-"))
                 ),
             ),
-            inputs={"metrics": metrics_file(study.main_backbone)},
+            inputs={"metrics": [metrics_file(study.main_backbone)]},
         )
 
 

@@ -35,7 +35,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "chosen on these responses. The companions are fitted by `cocal fit` on the rollouts of the main policy: "
             "on whole responses, on prefixes, too, and reading token probabilities beside the states.",
             layout=layout_of(study),
-            inputs={"prefixes": study.reports.prefixes},
+            inputs={"prefixes": [study.reports.prefixes]},
         )
 
 

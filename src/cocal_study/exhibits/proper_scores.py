@@ -53,7 +53,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 ),
                 quality=study.quality,
             ),
-            inputs={"metrics": metrics_file(study.main_backbone)},
+            inputs={"metrics": [metrics_file(study.main_backbone)]},
         )
 
 

@@ -74,7 +74,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 domains={name: tuple(sets) for name, sets in macro_averages(study, study.main_backbone).items()},
                 quality=study.quality,
             ),
-            inputs={"metrics": metrics_file(study.main_backbone, "-recalibrated")},
+            inputs={"metrics": [metrics_file(study.main_backbone, "-recalibrated")]},
         )
 
 

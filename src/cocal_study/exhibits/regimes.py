@@ -37,7 +37,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "conditions that are changed one at a time, as means over replicates with the interval of Student's t. The "
             "CSV has the p-values.",
             layout=layout_of(study),
-            inputs={"regimes": f"{study.reports.regimes}/points.csv"},
+            inputs={"regimes": [f"{study.reports.regimes}/points.csv"]},
         )
 
 

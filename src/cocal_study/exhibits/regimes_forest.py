@@ -38,7 +38,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "stand on every axis. Below, the same margins by the bias of PostCal, its mean confidence less the "
             "accuracy: to the right of zero it is over-confident. A diamond is the paper's own point.",
             layout=layout_of(study),
-            inputs={"regimes": f"{study.reports.regimes}/points.csv", "published": "config/paper"},
+            inputs={"regimes": [f"{study.reports.regimes}/points.csv"], "published": ["config/paper"]},
         )
 
 

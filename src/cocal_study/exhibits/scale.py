@@ -22,5 +22,5 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             caption="The main table of the second backbone (appendix F.1). Unlike the paper's, it also shows PostCal. "
             + CAPTION,
             layout=accuracy_layout(study, wrong, backbone=second),
-            inputs={"metrics": metrics_file(second)},
+            inputs={"metrics": [metrics_file(second)]},
         )

@@ -31,7 +31,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "decoding, the response's states and a prediction. Model loading, tokenisation and warm-up are excluded. "
             "The run itself measures these times, which differ from run to run and from machine to machine.",
             layout=Layout(**of_main(study), datasets=labelled(study, study.evaluation_sets("mathematics"))),
-            inputs={"latency": cost_file(study.main_backbone, "latency")},
+            inputs={"latency": [cost_file(study.main_backbone, "latency")]},
         )
 
 

@@ -27,7 +27,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "the mathematical sets. RLCR and DCPO are policies of their own; the CoCal variants share the accuracy of "
             "the GRPO policy. The whiskers show the bootstrap interval over the questions.",
             layout=curves(study, stage_methods(study), study.policy.stages),
-            inputs={"metrics": metrics_file(study.main_backbone)},
+            inputs={"metrics": [metrics_file(study.main_backbone)]},
         )
 
 

@@ -93,11 +93,11 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             scope=StudyScope(backbones=(study.main_backbone,), stages=study.policy.stages, **nothing),
             methods=tuple(name for name in available_methods(study) if name in compared),
         )
-        inputs = {"resamples": resamples_file(study.main_backbone), "published": "config/paper"}
+        inputs = {"resamples": [resamples_file(study.main_backbone)], "published": ["config/paper"]}
         for kind in OF_TABLES:
             gathered, _, table = kind.rpartition("_")
             if folder := getattr(study.reports, gathered):
-                inputs[kind] = f"{folder}/tables/{table}.csv"
+                inputs[kind] = [f"{folder}/tables/{table}.csv"]
         yield TableExhibit(
             title="Does the paper reproduce?",
             chapter="Claims",

@@ -27,8 +27,14 @@ def _writes(options: argparse.Namespace) -> list[Path]:
 
 _EXHIBIT = (
     flag("exhibit NAME", f"one of: {', '.join(EXHIBITS)}", choices=EXHIBITS),
-    flag("--input KIND=FILE", "an input file, such as metrics=FILE.nc", action="append", default=[]),
-    flag("--inputs", "several files of one kind", action="append", nargs="+", default=[], metavar=("KIND", "FILE")),
+    flag(
+        "--input",
+        "the input files of one kind, such as metrics FILE.nc; may be repeated",
+        action="append",
+        nargs="+",
+        default=[],
+        metavar=("KIND", "FILE"),
+    ),
     flag("--layout", "settings of what is shown: JSON text, or a YAML or JSON file; a diagram has none"),
     output(
         "--output",

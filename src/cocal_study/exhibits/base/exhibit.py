@@ -142,8 +142,6 @@ Chapter = Literal["Claims", "Main results", "Transfer", "Analysis", "Cost", "Stu
 CHAPTERS: tuple[Chapter, ...] = get_args(Chapter)
 """Chapters of the report, the most important first."""
 
-Files = str | Sequence[str]
-
 OF_TABLES = ("replicates_main", "replicates_ood", "central_main", "language_model_main", "language_model_ood")
 """The main table and that of factual questions in what replicates and a study of a language model have found."""
 GATHERED = ("replicates", "central", "regimes", "experience", "fits", "prefixes", "language_model", *OF_TABLES)
@@ -166,7 +164,7 @@ class Exhibit(ABC):
     """Its text in the report, in whole sentences."""
     layout: Layout | None = None
     """What it shows; None for a diagram, which shows no numbers."""
-    inputs: Mapping[str, Files] = field(default_factory=dict)
+    inputs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The files that it reads, by kind (`cocal_study.exhibits.base.inputs`)."""
     name: str = ""
     """Its file name without the ending, which also names its rule; that of its module by default."""
@@ -183,20 +181,15 @@ class Exhibit(ABC):
         """Arguments of `cocal exhibit`: the module, the inputs and the layout."""
         words = [self.module]
         for kind, files in self.inputs.items():
-            words += ["--input", f"{kind}={files}"] if isinstance(files, str) else ["--inputs", kind, *files]
+            words += ["--input", kind, *files]
         return words if self.layout is None else [*words, "--layout", self.layout.model_dump_json()]
 
     @property
-    def read(self) -> dict[str, list[str]]:
-        """The files that it reads, by kind, each kind as a list."""
-        return {kind: [files] if isinstance(files, str) else list(files) for kind, files in self.inputs.items()}
-
-    @property
-    def waits_for(self) -> dict[str, Files]:
+    def waits_for(self) -> dict[str, Sequence[str]]:
         """The inputs of its rule, by kind, with the reports of the checks of the backbones that it shows. It waits for
         the folder that holds companions of several steps, which is one output of their rule."""
         checks = [checks_file(name) for name in (self.layout.measured() if self.layout else ())]
-        folders = {kind: list(dict.fromkeys(map(dirname, self.read.get(kind, ())))) for kind in COMPANIONS}
+        folders = {kind: list(dict.fromkeys(map(dirname, self.inputs.get(kind, ())))) for kind in COMPANIONS}
         added = folders | {"checks": checks}
         return {**self.inputs, **{kind: files for kind, files in added.items() if files}}
 

@@ -48,42 +48,44 @@ READERS: dict[str, Callable[[Path], Any]] = {
 }
 """What reads a file of each kind; docs/architecture.md has a table of what exhibits are given."""
 
-Given = Mapping[str, Path | Sequence[Path]]
+Given = Mapping[str, Sequence[Path]]
 """The files that an exhibit is given, by kind."""
+
+
+def _several(module: ModuleType) -> dict[str, bool]:
+    """Whether an exhibit reads several files of a kind, by the kinds that it reads."""
+    return {one.name: get_origin(one.annotation) is Sequence for one in reads(module)}
 
 
 def check_inputs(module: ModuleType, files: Given) -> None:
     """Compare the files that are given with those that an exhibit reads: the arguments of its `prepare`.
 
     Raises:
-        ConfigError: if a kind is missing or another one is given, or several files of a kind of which it reads one, or
-            one file where it reads several.
+        ConfigError: if a kind is missing or another one is given, or no file of a kind, or several files of a kind of
+            which it reads one.
     """
-    name, arguments = module.__name__.rpartition(".")[2], reads(module)
-    several = {one.name: get_origin(one.annotation) is Sequence for one in arguments}
+    name, several = module.__name__.rpartition(".")[2], _several(module)
     for kind, given in files.items():
         if kind not in several:
             known = ", ".join(several) or "no files"
             raise ConfigError(f"--input: {name} has no kind of input {kind!r}; it reads {known}")
-        if isinstance(given, Path) == several[kind]:
-            flag = f"--inputs {kind} FILE..." if several[kind] else f"--input {kind}=FILE"
-            raise ConfigError(f"{kind}: {name} takes it as {flag}")
-        if given == []:
-            raise ConfigError(f"--inputs: no file of the kind {kind} is given")
+        if not given:
+            raise ConfigError(f"--input: no file of the kind {kind} is given")
+        if len(given) > 1 and not several[kind]:
+            raise ConfigError(f"--input: {name} reads one file of the kind {kind}, and {len(given)} are given")
     if missing := [kind for kind in needed(module) if kind not in files]:
         raise ConfigError(f"--input: {name} also reads {missing[0]}, which is missing")
 
 
-def read_inputs(files: Given) -> dict[str, Any]:
-    """Read the files of each kind of `READERS`; the result is a list where several were given.
+def read_inputs(module: ModuleType, files: Given) -> dict[str, Any]:
+    """Read the files of each kind by `READERS`; the result is a list where the exhibit reads several.
 
     Raises:
         ContractError: if a file is missing or broken.
     """
-    return {
-        kind: READERS[kind](given) if isinstance(given, Path) else [READERS[kind](path) for path in given]
-        for kind, given in files.items()
-    }
+    contents = {kind: [READERS[kind](path) for path in given] for kind, given in files.items()}
+    several = _several(module)
+    return {kind: found if several[kind] else found[0] for kind, found in contents.items()}
 
 
 def origin_of(layout: Layout, files: Given, output: Path) -> dict[str, str]:
@@ -96,9 +98,8 @@ def origin_of(layout: Layout, files: Given, output: Path) -> dict[str, str]:
             ancestors, was made from other files than those that are there now.
     """
     stated = {name: getattr(layout, name) for name in ("backbone", "step") if getattr(layout, name, None) is not None}
-    kinds = {kind: [given] if isinstance(given, Path) else given for kind, given in files.items()}
     sources = []
-    for kind, paths in kinds.items():
+    for kind, paths in files.items():
         # predictions are of several policies, from which the exhibit chooses by their columns
         own = {name: value for name, value in stated.items() if (kind, name) != ("predictions", "step")}
         if kind not in OF_REPOSITORY:  # whose place differs from folder to folder
@@ -106,7 +107,7 @@ def origin_of(layout: Layout, files: Given, output: Path) -> dict[str, str]:
     made = descent(output, "exhibit", layout, sources)
     for _ in trace(*(source.path for source in sources)):
         pass
-    digests = {kind: ", ".join(Product(path).identity for path in given) for kind, given in kinds.items()}
+    digests = {kind: ", ".join(Product(path).identity for path in given) for kind, given in files.items()}
     return digests | {"parents": made["parents"]}
 
 

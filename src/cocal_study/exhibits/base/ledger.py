@@ -14,7 +14,7 @@ from cocal_study.evidence.predicates import Reader
 from cocal_study.evidence.published import Published
 from cocal_study.evidence.sources import PublishedSource, StudyScope, StudySource
 from cocal_study.evidence.verdicts import joined, judge_all
-from cocal_study.exhibits.base.exhibit import Files, Layout, origin
+from cocal_study.exhibits.base.exhibit import Layout, origin
 from cocal_study.planning.costs import Cost, Latency
 from cocal_study.planning.plan import available_methods, budget_prefixes, final_predictions, has_methods, layers_of
 from cocal_study.planning.results import companion_folder, cost_file, resamples_file
@@ -60,7 +60,7 @@ def pretrained_here(study: Study) -> bool:
     return isinstance(main, PretrainingSettings) and main.start is None
 
 
-def claims_inputs(study: Study) -> dict[str, Files]:
+def claims_inputs(study: Study) -> dict[str, list[str]]:
     """The files from which a study's claims are judged, by kind; what the study does not have is left out."""
     main, *others = list(study.backbones)[:2]
     coupled = {"rlcr", "dcpo"} & set(study.policy.algorithms)
@@ -70,15 +70,15 @@ def claims_inputs(study: Study) -> dict[str, Files]:
     kinds += ["-budgets"] * budgets + ["-cross-policy"] * bool(coupled and transferred)
     resamples = [resamples_file(main, kind) for kind in kinds]
     resamples += [resamples_file(other, kind) for other in others for kind in ("", "-ablations")]
-    inputs: dict[str, Files] = {"resamples": resamples, "predictions": final_predictions(study, main)}
+    inputs: dict[str, list[str]] = {"resamples": resamples, "predictions": final_predictions(study, main)}
     if budgets:
         inputs["companions"] = budget_companions(study)
     if has_methods(study, "postcal-group", "cocal-group", "cocal-pre-generation"):
-        inputs |= {kind: cost_file(main, file) for kind, file in _TIMES.items()}
-    inputs |= {"published": "config/paper", "ledger": "config/paper/claims.yaml"}
+        inputs |= {kind: [cost_file(main, file)] for kind, file in _TIMES.items()}
+    inputs |= {"published": ["config/paper"], "ledger": ["config/paper/claims.yaml"]}
     for kind in ("replicates", "central"):
         if folder := getattr(study.reports, kind):
-            inputs[kind] = f"{folder}/tables/claims.csv"
+            inputs[kind] = [f"{folder}/tables/claims.csv"]
     return inputs
 
 

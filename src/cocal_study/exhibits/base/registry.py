@@ -6,7 +6,6 @@ from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from cocal_study.config.methods import declarations
 from cocal_study.config.study import Study
@@ -34,10 +33,10 @@ def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") ->
     for name in MODULES:
         module = module_of(name)
         for one in module.of_study(study, wrong):
-            inputs: dict[str, Any] = dict(one.inputs)
-            inputs |= {kind: str(Path(repository, inputs[kind])) for kind in OF_REPOSITORY if kind in inputs}
-            for kind in GATHERED:
-                if kind in inputs and not Path(inputs[kind]).is_file():
+            inputs = dict(one.inputs)
+            for kind in {*OF_REPOSITORY} & {*inputs}:
+                inputs[kind] = [str(Path(repository, file)) for file in inputs[kind]]
+                if kind in GATHERED and not all(Path(file).is_file() for file in inputs[kind]):
                     del inputs[kind]
             if {*needed(module)} & {*GATHERED} <= {*inputs}:
                 found.append(replace(one, module=name, name=one.name or name, inputs=inputs))
