@@ -36,16 +36,6 @@ Claims = tuple[str, Sequence[Claim]]
 """The name of a family, and its claims."""
 _PER_FLOAT = 36
 """Most lines of a float, so that it fits its page."""
-_RULE = (
-    "Each margin has a 95 % interval, of the paired difference over resamples of the questions and over companion "
-    "seeds in a study and of Student's t over replicates, and it is said whether zero and whether the paper's margin "
-    "lie outside of it. A claim holds where all of its margins are separably positive at 5 %, which needs no "
-    "adjustment (intersection-union test), and does not hold where one is separably negative after Holm's adjustment "
-    "over all of them. Numbers without an interval are observed or not, and those of the paper stated. Something is "
-    "general that is true in three quarters of the cases, with p-values multiplied by the number of cases less those "
-    f"needed, plus one. {DEGENERATE} marks claims in which a confidence is constant or the interval of its AUROC holds "
-    "one half: their margins are what they are, and say little."
-)
 _SHORT = (
     "A claim holds where all margins are separably positive at 5 %, and does not hold where one is separably negative "
     "after Holm's adjustment, over questions and companion seeds in a study and with Student's t over replicates; "
@@ -65,12 +55,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="Which claims of the paper hold",
             chapter="Claims",
             position=1,
-            caption="Every claim of the paper that can be checked, judged by one predicate over each source: the "
-            "numbers that the paper publishes, this study, replicates of this study with other seeds of the "
-            "policies, and, where it was gathered, a study of a pre-trained language model (`config/laptop.yaml`). "
-            f"{_RULE} Claims that restate one another count as one family, and claims about costs are no evidence on "
-            "calibration and count apart. The page also gives every margin, the words of the paper, how they are "
-            "read, and why a claim has no verdict.",
+            caption="Every claim of the paper that can be checked, judged by one predicate over the numbers that the "
+            "paper publishes, this study, its replicates and, where it was gathered, a study of a pre-trained "
+            "language model (`config/laptop.yaml`); the page also gives every margin, the words of the paper, how "
+            "they are read, and why a claim has no verdict.",
             layout=claims_layout(study),
             inputs=inputs,
         )

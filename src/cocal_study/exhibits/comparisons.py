@@ -41,11 +41,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="Paired differences between CoCal and the rivals",
             chapter="Main results",
             position=13.3,
-            caption="The differences between CoCal and every other method, with intervals of 95 % and tests over "
-            "resamples of the questions that all methods share: whole questions are drawn, and methods that score the "
-            "same responses are paired on these. Bold differences are separable from zero at the level of 5 %, after "
-            "adjustment for all comparisons of the column (Holm). The CSV beside it adds p-values and the standard "
-            "deviation of a difference over the seeds of the companions, whose mean the intervals allow for.",
+            caption="Paired differences between CoCal and every other method, over resamples of the questions that all "
+            "methods share; the CSV beside it adds p-values and the standard deviation of a difference over the seeds "
+            "of the companions.",
             layout=Layout(
                 **of_main(study),
                 methods=methods,

@@ -128,12 +128,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         title="Conditions of the study",
         chapter="Study",
         position=40.5,
-        caption="The conditions of the paper beside those of this study: accuracies, stated confidences before "
-        "training, the probability of the sampled tokens, which tells the entropy of the text, the accuracy of the "
-        "rollouts and its gap to that of the evaluation, the shares of rollouts that reach the length limit and of "
-        "right ones among the others, what companions learn from, what the policy knows itself, and the size and the "
-        "sampling of the evaluation. They describe what the methods are compared "
-        "on, not how well they do, and say which of them have to be near the paper's.",
+        caption="The conditions of the paper beside those of this study: what the methods are compared on, not how "
+        "well they do, and which of it has to be near the paper's.",
         layout=Layout(
             **of_main(study),
             stages=study.policy.stages,

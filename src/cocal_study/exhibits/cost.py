@@ -55,12 +55,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="Cost of training and inference",
             chapter="Cost",
             position=20,
-            caption="Cost of training and inference (the paper's table 2, appendix E.2), measured by the run itself on "
-            "the device that the caption names: these numbers differ from run to run. The LLM's training is the GRPO "
-            "run; sampling is what PostCal needs on top; states is the pass over the responses that reads what "
-            "companions learn from, CoCal's within the GRPO run and timed apart; the training of the companion, an "
-            "MLP, is the fit of all companions of the full budget together. On a small machine other jobs may run "
-            f"beside sampling and fits. {prompts}",
+            caption="Cost of training and inference (the paper's table 2, appendix E.2): sampling is what PostCal "
+            "needs on top of the GRPO run, and states is the pass over the responses that reads what companions "
+            f"learn from, CoCal's within the GRPO run and timed apart. {prompts}",
             layout=Layout(
                 **of_main(study),
                 generation_dataset=generated_set(study),

@@ -90,10 +90,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         title="Decisions with confidences",
         chapter="Main results",
         position=15.5,
-        caption="What confidences are good for. Of several responses to a question, the most confident one or the "
-        "answer with the largest sum of confidences is taken, beside the majority and the first; a question is "
-        "answered only above a threshold that other questions certify, so that with high probability few of the "
-        "answers are wrong; questions that look hard before anything is generated are sent elsewhere.",
+        caption="What confidences are good for: choosing among several responses, answering only above a threshold "
+        "that other questions certify, and sending questions elsewhere that look hard.",
         layout=Layout(
             **of_main(study),
             methods=tuple(methods),

@@ -23,11 +23,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="What limits a companion",
             chapter="Analysis",
             position=66,
-            caption="AUROC and ECE of companions that are fitted otherwise on the same states: raw or standardised, of "
-            "the last token, as mean or both, with the study's updates or as many as the paper's. The paper's fit, raw "
-            "states of both, is the study's own. A companion is under-trained if more updates bring raw states to the "
-            "linear probe of the same states, unnormalised if standardised states get there without, and its states "
-            "hold too little if the probe itself stays below the policy's token probability.",
+            caption="AUROC and ECE of companions that are fitted otherwise on the same states, which tells what "
+            "limits the paper's fit.",
             layout=layout_of(study),
             inputs={"fits": [study.reports.fits]},
         )
@@ -69,7 +66,9 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         title="Other fits of the same companions",
         caption="AUROC and ECE of companions with binary supervision that are fitted otherwise on the states of the "
         f"finished studies, as means over seeds and mathematical sets: the study's updates, or the paper's "
-        f"{PAPER_UPDATES:,}. Raw states of both poolings are the paper's fit. TokenProb on them: {beside}.",
+        f"{PAPER_UPDATES:,}. Raw states of both poolings are the paper's fit. A companion is under-trained if more "
+        "updates bring raw states to the linear probe, and unnormalised if standardised states get there without; its "
+        f"states hold too little if the probe itself stays below TokenProb ({beside}).",
         blocks=(Block(corner="Fit", heads=heads, groups=tuple(groups)),),
         size="footnotesize",
     )

@@ -50,13 +50,6 @@ _PLACE = ["dataset", "method", "metric"]
 _BLOCK = 3
 """Number of data sets side by side in one block."""
 
-CAPTION = """The best value of a column is bold and the second best underlined, decided on the numbers as shown; mean
-confidence is neither good nor bad. The page shows the macro average first, print shows it last. The CSV beside it adds
-95 % intervals of a bootstrap over questions and n. Both list the shares of responses with a valid confidence, with an
-answer and with a verdict; a dagger marks values that rest on too few of them, and a double dagger those of a confidence
-that is constant or at chance."""
-"""The words of the report about every table of this kind."""
-
 
 class Layout(ComparedLayout):
     """Layout of tables/main, at the last stage or an earlier one, and of tables/ood and tables/scale."""
@@ -137,9 +130,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             chapter="Main results",
             position=10,
             caption="Accuracy, mean confidence, expected calibration error and AUROC of the methods on the "
-            f"mathematical sets (the paper's table 1). {CAPTION} Page and CSV also say which values are separable from "
-            "the best of their column (paired bootstrap over questions, 5 % after adjustment for the column), and the "
-            "page where this run lies among replicates with other seeds, if there are some.",
+            "mathematical sets (the paper's table 1), with, on the page and in the CSV, which values are separable "
+            "from the best of their column (paired bootstrap over questions, 5 % after adjustment for the column).",
             layout=accuracy_layout(study, wrong, highlight="cocal-binary"),
             inputs=inputs,
         )

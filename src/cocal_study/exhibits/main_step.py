@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from cocal_study.config.study import Study
 from cocal_study.exhibits import main
 from cocal_study.exhibits.base.exhibit import TableExhibit
-from cocal_study.exhibits.main import CAPTION, accuracy_layout, stage_methods
+from cocal_study.exhibits.main import accuracy_layout, stage_methods
 from cocal_study.planning.results import metrics_file
 
 Layout, prepare, grid = main.Layout, main.prepare, main.grid
@@ -19,8 +19,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title=f"Main table, step {step}",
             chapter="Main results",
             position=50 + place / 100,
-            caption="Accuracy, mean confidence, expected calibration error and AUROC of the methods on the "
-            f"mathematical sets, at an earlier stage of training (the tables of appendix C.1). {CAPTION}",
+            caption="The main table at an earlier stage of training (the tables of appendix C.1).",
             layout=accuracy_layout(study, wrong, step=step, methods=stage_methods(study)),
             inputs={"metrics": [metrics_file(study.main_backbone)]},
         )

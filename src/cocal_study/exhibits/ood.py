@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from cocal_study.config.study import Study
 from cocal_study.exhibits import main
 from cocal_study.exhibits.base.exhibit import FACTUAL, TableExhibit
-from cocal_study.exhibits.main import CAPTION, accuracy_layout, main_methods
+from cocal_study.exhibits.main import accuracy_layout, main_methods
 from cocal_study.planning.results import metrics_file
 
 Layout, prepare, grid = main.Layout, main.prepare, main.grid
@@ -19,8 +19,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             chapter="Transfer",
             position=30,
             caption="Math-to-factual transfer (the paper's table 3): the questions are factual, although policies and "
-            "companions learnt only from mathematics. The sets differ in the number of hops and in how well known "
-            f"their subjects are. {CAPTION}",
+            "companions learnt only from mathematics.",
             layout=accuracy_layout(
                 study,
                 wrong,

@@ -28,9 +28,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="Before and after generation",
             chapter="Analysis",
             position=80,
-            caption="The confidence from the prompt alone is compared with the confidence from the response (appendix "
-            "F.4), on the same responses. The pre-generation companion learns question-level accuracy from the last "
-            "prompt token's state; states of earlier steps are approximated by the next stage's checkpoint.",
+            caption="The confidence from the prompt alone beside that from the response, on the same responses "
+            "(appendix F.4); the states of prompts at earlier steps are approximated by the next stage's checkpoint.",
             layout=Layout(
                 **of_main(study),
                 domains=tuple(

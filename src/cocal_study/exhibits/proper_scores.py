@@ -39,11 +39,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="Proper scores and selective risk",
             chapter="Main results",
             position=14,
-            caption="Scores that the paper does not report, as macro averages over the mathematical and over the "
-            "factual sets. The Brier score, with its parts, and the log loss reward calibration and discrimination "
-            "together; the adaptive and the smooth ECE do not depend on bins of equal width; the areas under the risk, "
-            "the prediction rejection ratio and the accuracies of the most confident responses say what abstention "
-            "gains. The CSV beside it has every set, 95 % intervals of a bootstrap over questions and n.",
+            caption="Scores that the paper does not report, as macro averages; the CSV beside it has every set, and "
+            "95 % intervals of a bootstrap over questions.",
             layout=Layout(
                 **of_main(study),
                 methods=main_methods(study),

@@ -59,12 +59,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="Rivals that learn from the same rollouts",
             chapter="Main results",
             position=13.5,
-            caption="Would simpler rivals do as well if they also learnt from the rollouts of training? Scores without "
-            "a companion, the stated confidences of RLCR and DCPO, and probes of the same hidden states, each as it is "
-            "and after Platt scaling and isotonic regression on rollouts of the training questions, beside CoCal "
-            "treated alike. The policy changes while it trains, so the same is done with the rollouts of the last "
-            "stage alone, and with PostCal's responses of the final policy, which CoCal and PostCal may use at equal "
-            "sampling cost. The CSV beside it has every set and 95 % intervals of a bootstrap over questions.",
+            caption="Scores without a companion, stated confidences and probes of the same hidden states, each as it "
+            "is and after recalibration on the rollouts of training, beside CoCal treated alike; the CSV has every "
+            "set and 95 % intervals of a bootstrap over questions.",
             layout=Layout(
                 **of_main(study),
                 last_stage=(0, *study.policy.stages)[-2] + 1,

@@ -33,9 +33,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="When the experience of training is worth more than resampling",
             chapter="Claims",
             position=4,
-            caption="Margins of CoCal over PostCal, both with binary supervision, in the study's main policy under "
-            "conditions that are changed one at a time, as means over replicates with the interval of Student's t. The "
-            "CSV has the p-values.",
+            caption="Margins of CoCal over PostCal in the study's main policy under conditions that are changed one "
+            "at a time; the CSV has the p-values.",
             layout=layout_of(study),
             inputs={"regimes": [f"{study.reports.regimes}/points.csv"]},
         )

@@ -26,10 +26,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="Time to confidence",
             chapter="Cost",
             position=90,
-            caption="The time until a confidence is known, for one question at a time (appendix F.4). Before "
-            "generation it covers the encoding of the prompt and a prediction; after generation it covers cached "
-            "decoding, the response's states and a prediction. Model loading, tokenisation and warm-up are excluded. "
-            "The run itself measures these times, which differ from run to run and from machine to machine.",
+            caption="The time until a confidence is known, for one question at a time, without model loading, "
+            "tokenisation and warm-up (appendix F.4).",
             layout=Layout(**of_main(study), datasets=labelled(study, study.evaluation_sets("mathematics"))),
             inputs={"latency": [cost_file(study.main_backbone, "latency")]},
         )

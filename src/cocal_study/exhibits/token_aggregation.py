@@ -38,8 +38,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="Token aggregation",
             chapter="Analysis",
             position=70,
-            caption="Companions read the last token's state, the mean over the response, or both (appendix F.2). They "
-            "have binary supervision and read the final block; values are macro averages over the mathematical sets.",
+            caption="Companions with binary supervision that read the last token's state of the final block, the mean "
+            "over the response, or both (appendix F.2).",
             layout=Layout(
                 **origin(study),
                 backbones=tuple(

@@ -102,8 +102,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="Does the paper reproduce?",
             chapter="Claims",
             position=0.5,
-            caption="Headline claims of the paper: its own differences, those of this study or of its replicates with "
-            "95 % intervals, and those of a language model. Positive differences speak for the claim.",
+            caption="Headline claims of the paper, by its own differences, by those of this study or of its "
+            "replicates, and by those of a language model.",
             layout=layout,
             inputs=inputs,
         )
