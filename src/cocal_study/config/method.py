@@ -60,7 +60,7 @@ class Method:
     """A confidence method: it gives each evaluated response a confidence in [0, 1]; higher means more likely correct.
 
     A module declares a method by an attribute `METHOD` of this class. The registry (`cocal_study.config.methods`)
-    imports such modules in every short process, so they must not import heavy libraries at their top.
+    imports such modules in every short process, so they must not import torch or scikit-learn at their top.
     """
 
     name: Name

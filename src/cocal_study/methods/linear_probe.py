@@ -1,20 +1,16 @@
 """A linear probe: a logistic regression of a companion's target on its own states, learnt from the same rollouts."""
 
-from __future__ import annotations
-
 import logging
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import numpy as np
 from pydantic import Field
 
 from cocal.companion.settings import Target
+from cocal.companion.supervision import confidence_targets
 from cocal.settings.base import Model
 from cocal_study.config.method import Rival
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from cocal_study.methods.base.responses import LabelledStates
+from cocal_study.methods.base.responses import LabelledStates
 
 RIVALS = tuple(
     Rival(
@@ -34,7 +30,7 @@ _ITERATIONS = 1000
 logger = logging.getLogger(__name__)
 
 
-def learn(target: Target | None, training: LabelledStates, validation: LabelledStates) -> LinearProbe:
+def learn(target: Target | None, training: LabelledStates, validation: LabelledStates) -> "LinearProbe":
     """Fit a probe for the target of a companion."""
     return LinearProbe.fit(target or "binary", training, validation)
 
@@ -51,7 +47,6 @@ def logistic(inputs: np.ndarray, targets: np.ndarray, **options) -> tuple[np.nda
     Returns:
         The weight of each input and the intercept.
     """
-    import numpy as np
     from sklearn.linear_model import LogisticRegression
 
     correct, incorrect = targets > 0, targets < 1
@@ -74,7 +69,7 @@ class LinearProbe(Model):
     intercept: float
 
     @classmethod
-    def fit(cls, target: Target, training: LabelledStates, validation: LabelledStates) -> LinearProbe:
+    def fit(cls, target: Target, training: LabelledStates, validation: LabelledStates) -> "LinearProbe":
         """Fit a probe for each penalty and keep that of the lowest squared error against correctness on validation,
         the criterion by which companions choose their best pass.
 
@@ -85,10 +80,6 @@ class LinearProbe(Model):
             training: At least one response to learn from.
             validation: At least one response to choose the penalty by; its group accuracies are not read.
         """
-        import numpy as np
-
-        from cocal.companion.supervision import confidence_targets
-
         states, correct, group_accuracy = training
         targets = confidence_targets(target, correct, group_accuracy).astype(np.float64)
         if np.ptp(targets) == 0:
@@ -102,9 +93,7 @@ class LinearProbe(Model):
         return fitted[best]
 
     @classmethod
-    def _of(cls, target: Target, penalty: float, states: np.ndarray, targets: np.ndarray) -> LinearProbe:
-        import numpy as np
-
+    def _of(cls, target: Target, penalty: float, states: np.ndarray, targets: np.ndarray) -> "LinearProbe":
         mean, spread = states.mean(axis=0, dtype=np.float64), states.std(axis=0, dtype=np.float64)
         spread[spread == 0] = 1.0
         standard = ((states - mean) / spread).astype(np.float32)
@@ -115,8 +104,6 @@ class LinearProbe(Model):
 
     def apply(self, states: np.ndarray) -> np.ndarray:
         """The confidences of states (n, inputs), float64 (n,) in [0, 1]."""
-        import numpy as np
-
         logits = states.astype(np.float64) @ np.array(self.weights) + self.intercept
         with np.errstate(over="ignore"):  # exp of a large number gives a confidence of 0
             return 1 / (1 + np.exp(-logits))

@@ -4,18 +4,13 @@ It is the probability that the next token is "True", given that it is "True" or 
 are sampled (`cocal_study.generation.responses`).
 """
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import TYPE_CHECKING
+import numpy as np
 
+from cocal.errors import ContractError
 from cocal_study.config.method import Method
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-
-    from cocal_study.methods.base.responses import Estimator, Inputs, Responses
+from cocal_study.methods.base.responses import Estimator, Inputs, Responses
 
 METHOD = Method(
     name="p-true",
@@ -38,11 +33,6 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
     Raises:
         ContractError: if P(True) of an evaluated response was not measured.
     """
-    import numpy as np
-
-    from cocal.errors import ContractError
-    from cocal_study.methods.base.responses import Estimator
-
     confidence = responses.evaluated["p_true"].to_numpy(dtype=np.float64)
     missing = np.isnan(confidence)
     if missing.any():

@@ -3,21 +3,16 @@
 Its rivals of tables/recalibrated are the same share without the evaluated response, and semantic entropy.
 """
 
-from __future__ import annotations
+from collections.abc import Hashable, Sequence
 
-from typing import TYPE_CHECKING
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
+from cocal.errors import ContractError
+from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.method import Method, Rival
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
-    import numpy as np
-    import pandas as pd
-    from numpy.typing import ArrayLike
-
-    from cocal_study.config.evaluation import EstimatorSettings
-    from cocal_study.methods.base.responses import Estimator, Inputs, Responses
+from cocal_study.methods.base.responses import Estimator, Inputs, Responses
 
 METHOD = Method(
     name="self-consistency",
@@ -64,9 +59,6 @@ def self_consistency(classes: ArrayLike, pools: Sequence[Hashable], *, itself: b
         float64 (n,) in [0, 1]; NaN without an answer, and in a pool of one response whose own does not count. Responses
         without an answer count in the size of the pool.
     """
-    import numpy as np
-    import pandas as pd
-
     table = pd.DataFrame({"pool": pools, "answer_class": np.asarray(classes, dtype=np.int64)})
     equal = table.groupby(["pool", "answer_class"], sort=False)["pool"].transform("size").to_numpy(dtype=np.float64)
     size = table.groupby("pool", sort=False)["pool"].transform("size").to_numpy(dtype=np.float64)
@@ -81,10 +73,6 @@ def check_pool(responses: Responses, size: int) -> None:
     Raises:
         ContractError: if a question has another number of responses, or its answers were not compared.
     """
-    import numpy as np
-
-    from cocal.errors import ContractError
-
     pool = responses.pool
     sizes = pool["question_id"].value_counts(sort=False)
     wrong = sizes[sizes != size]
@@ -106,8 +94,6 @@ def score(table: pd.DataFrame, settings: EstimatorSettings, *, itself: bool = Fa
 
     A response without an answer gets 0 or NaN, according to `settings.missing_answer`.
     """
-    import numpy as np
-
     shares = self_consistency(table["answer_class"], table["pool"].tolist(), itself=itself)
     unanswered = table["answer_class"].to_numpy() < 0
     return np.where(unanswered, 0.0, shares) if settings.missing_answer == "zero" else shares
@@ -125,9 +111,6 @@ def semantic_entropy(table: pd.DataFrame, settings: EstimatorSettings) -> np.nda
     Returns:
         float64 (n,) in [0, 1]; NaN for a pool of one response.
     """
-    import numpy as np
-    import pandas as pd
-
     labels = table["answer_class"].to_numpy(dtype=np.int64)
     own_class = np.where(labels < 0, -1 - np.arange(len(labels)), labels)
     classes = pd.DataFrame({"pool": table["pool"].to_numpy(), "answer_class": own_class})
@@ -148,8 +131,6 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
     Raises:
         ContractError: if a question has another number of responses, or its answers were not compared.
     """
-    from cocal_study.methods.base.responses import Estimator
-
     check_pool(responses, inputs.pool)
     shares = score(responses.pool, inputs.settings, itself=True)
     by_response = dict(zip(responses.pool["response_id"], shares, strict=True))

@@ -1,19 +1,13 @@
 """TokenProb: the mean token-level generation probability of the response (appendix B.1)."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import TYPE_CHECKING
+import numpy as np
+import pandas as pd
 
+from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.method import Method, Rival
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    import pandas as pd
-
-    from cocal_study.config.evaluation import EstimatorSettings
-    from cocal_study.methods.base.responses import Estimator, Inputs, Responses
+from cocal_study.methods.base.responses import Estimator, Inputs, Responses
 
 METHOD = Method(
     name="token-probability",
@@ -52,8 +46,6 @@ def score(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
 
     The mean is that of the raw log-probabilities of all response tokens, with the generated end-of-sequence token.
     """
-    import numpy as np
-
     return np.exp(table["mean_logprob"].to_numpy(dtype=np.float64))
 
 
@@ -77,14 +69,10 @@ def least_token_probability(logprobs: Sequence[np.ndarray]) -> np.ndarray:
         logprobs: For each of n responses the raw log-probabilities of its tokens, float32 (length,), with that of the
             generated end-of-sequence token.
     """
-    import numpy as np
-
     return np.exp(np.array([values.min() for values in logprobs], dtype=np.float64))
 
 
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
     """Compute the `score` of the evaluated responses."""
-    from cocal_study.methods.base.responses import Estimator
-
     confidence = score(responses.evaluated, inputs.settings)
     return {Estimator(method.name): confidence for method in methods}
