@@ -37,13 +37,13 @@ def check_unseen(
         evaluated: Questions of all evaluation sets (columns dataset, question_id, question).
 
     Returns:
-        The number of fits, and for each basis its steps and the numbers of responses and questions of each part.
+        The number of fits, and for each basis its steps and the number of responses of each part.
     """
     found: dict[str, object] = {"fits": len(fits.fits)}
     for basis, learnt in fits.learnt.items():
         rows = tables[basis][tables[basis]["step"].between(learnt.first, learnt.last)]
         refuse_evaluated(rows["question"].unique(), evaluated, source)
-        found[basis] = learnt.model_dump(exclude={"parts": {part: {"digest"} for part in learnt.parts}})
+        found[basis] = learnt.model_dump()
     return found
 
 

@@ -107,7 +107,7 @@ class Recalibrate(Cell):
             basis: (table, scores_to_learn_from(scorer.on(basis), table, states))
             for basis, (table, states) in bases.items()
         }
-        fits = fit_rivals(experience, learnt)
+        fits = fit_rivals(experience)
         cell = Checkpoint(**self.cell)
         table = predict_rivals(scorer, fits, self.samples.root, self.responses, self.features, cell)
         made = self.attributes(self.output_calibrators, depends_on, **self.cell)

@@ -35,7 +35,7 @@ def test_calibrators_of_the_companions_rollouts_pass(done):
     found = _unseen(done, questions_of(done.responses))
     read = {basis: found[basis] for basis in ("all", "last", "resampled")}
     assert [(one["first"], one["last"]) for one in read.values()] == [(1, 3), (3, 3), (1, 3)]
-    assert [one["parts"]["held out"]["responses"] for one in read.values()] == [41, 14, 44]
+    assert [one["parts"]["held out"] for one in read.values()] == [41, 14, 44]
     assert found["fits"] == 2 * 5 + 2 * 2 + 2 * (2 + 3 + 1) * len(SETTINGS.seeds)
 
 

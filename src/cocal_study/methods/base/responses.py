@@ -106,14 +106,10 @@ class LabelledStates(NamedTuple):
 
 
 class LearntScore(Protocol):
-    """What was learnt; a pydantic model has the second method."""
+    """What was learnt."""
 
     def apply(self, states: np.ndarray) -> np.ndarray:
         """The scores of states (m, inputs), float64 (m,) in [0, 1]."""
-        ...
-
-    def model_dump(self, *, mode: str) -> dict[str, Any]:
-        """It as JSON, for the file of all that a policy's rivals have learnt."""
         ...
 
 

@@ -9,13 +9,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from cocal.errors import ContractError
-from cocal.settings.base import Count, Model, Share
-from cocal.store import digest, read_document
-from cocal.store.damage import remedy
-from cocal_study.methods.base.responses import Estimator, LearntScore
+from cocal.settings.base import Count, Model
+from cocal.store import read_document
+from cocal_study.config.parse import validate
+from cocal_study.methods.base.responses import Estimator
 from cocal_study.methods.linear_probe import logistic
 from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, Basis, Kind
 
@@ -90,21 +89,6 @@ FITS: dict[Kind, Any] = {"platt": Platt.fit, "isotonic": Isotonic.fit}
 """The function that fits each calibrator."""
 
 
-class Responses(Model):
-    """The responses of one part of the rollouts, from which calibrators may learn."""
-
-    responses: int
-    questions: int
-    digest: str
-    """Digest of their response ids, in order."""
-
-    @classmethod
-    def of(cls, rollouts: pd.DataFrame) -> "Responses":
-        """Those of a table with the columns response_id and question."""
-        ids = rollouts["response_id"].tolist()
-        return cls(responses=len(ids), questions=rollouts["question"].nunique(), digest=digest(ids))
-
-
 class Learnt(Model):
     """The responses of one basis."""
 
@@ -112,13 +96,13 @@ class Learnt(Model):
     """First step of the responses."""
     last: Count
     """Last step of the responses."""
-    parts: dict[Part, Responses]
+    parts: dict[Part, int]
+    """Number of responses of each part from which calibrators may learn."""
 
     @classmethod
     def of(cls, table: pd.DataFrame) -> "Learnt":
-        """Those of a table with the columns step, response_id, question and part."""
-        parts: dict[Part, Responses]
-        parts = {name: Responses.of(table[table["part"] == name]) for name in ("training", "held out")}
+        """Those of a table with the columns step and part."""
+        parts: dict[Part, int] = {name: int((table["part"] == name).sum()) for name in ("training", "held out")}
         return cls(first=int(table["step"].min()), last=int(table["step"].max()), parts=parts)
 
 
@@ -133,16 +117,12 @@ class Fit(Model):
     """Part of its responses that they learnt from."""
     responses: Count
     """Number of the part's responses that have a score."""
-    correct: Share
-    """Share of correct responses among them."""
     calibrators: dict[Kind, Calibrator]
 
 
 class Fits(Model):
     """All calibrators of the rivals on one policy."""
 
-    scores: dict[str, dict[str, Any]] = {}
-    """What the rivals that learn a score have learnt, by their names."""
     learnt: dict[Basis, Learnt]
     fits: tuple[Fit, ...]
 
@@ -162,17 +142,12 @@ def part_of(rival: str) -> Part:
     return "held out" if RIVALS[rival].reads_states else "training"
 
 
-def fit_rivals(
-    experience: Mapping[Basis, tuple[pd.DataFrame, Mapping[Estimator, np.ndarray]]],
-    learnt_scores: Mapping[str, LearntScore],
-) -> Fits:
+def fit_rivals(experience: Mapping[Basis, tuple[pd.DataFrame, Mapping[Estimator, np.ndarray]]]) -> Fits:
     """Fit the calibrators of all scores, each on its `part_of` a basis.
 
     Args:
         experience: For each basis rows of a table from `cocal_study.methods.recalibration.confidences.read_experience`,
-        and
-            float64 (n,) for each rival and companion: the scores of these rows, NaN where there is none.
-        learnt_scores: The learnt scores by the names of their rivals.
+            and float64 (n,) for each rival and companion: the scores of these rows, NaN where there is none.
     """
     fits = []
     for basis, (table, scores) in experience.items():
@@ -188,23 +163,18 @@ def fit_rivals(
                         basis=basis,
                         part=part,
                         responses=int(rows.sum()),
-                        correct=float(correct.mean()),
                         calibrators={name: fit(known, correct) for name, fit in FITS.items()},
                     )
                 )
     learnt: dict[Basis, Learnt] = {basis: Learnt.of(table) for basis, (table, _) in experience.items()}
-    kept = {name: one.model_dump(mode="json") for name, one in learnt_scores.items()}
-    return Fits(scores=kept, learnt=learnt, fits=tuple(fits))
+    return Fits(learnt=learnt, fits=tuple(fits))
 
 
 def read_fits(path: str | Path) -> Fits:
     """Read the file of `cocal recalibrate`.
 
     Raises:
-        ContractError: if it is missing, has changed since it was written, or holds no calibrators.
+        ContractError: if it is missing, or has changed since it was written.
+        ConfigError: if it holds no calibrators.
     """
-    content = read_document(path)
-    try:
-        return Fits.model_validate(content)
-    except ValidationError as error:
-        raise ContractError(f"{path}: holds no valid calibrators ({error}); {remedy(path)}") from None
+    return validate(Fits, read_document(path), str(path))
