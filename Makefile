@@ -25,7 +25,7 @@ help:
 	@echo "make check       set up .venv, run the linters and the fast tests, which start no Snakemake, while one works"
 	@echo "make test        set up .venv, run the linters and the test suite, with one whole study"
 	@echo "make test-long   run the tests that make test leaves out: trainings of several processes, further studies"
-	@echo "make test-crate  set up .venv and .venv-crate and validate a bundle's RO-Crate and Croissant (with network)"
+	@echo "make test-crate  set up .venv and .venv-crate and validate a bundle's RO-Crate (with network)"
 	@echo "make test-oldest   run the tests of the library with the lowest versions that pyproject.toml allows, but for torch,"
 	@echo "                 in .venv-oldest"
 	@echo "make vllm        set up .venv-vllm, with vLLM on the processor, for tests"
@@ -135,10 +135,10 @@ test: lint
 test-long: $(INSTALLED)
 	$(PYTEST) -m long
 
-# The validators need other versions of some packages than the studies, so they have an environment of their own.
+# The validator needs other versions of some packages than the studies, so it has an environment of its own.
 $(CRATE)/.installed: Makefile
 	$(PYTHON) -m venv $(CRATE)
-	$(CRATE)/bin/python -m pip install --quiet roc-validator==0.13.0 mlcroissant==1.1.1 pyarrow==26.0.1
+	$(CRATE)/bin/python -m pip install --quiet roc-validator==0.13.0
 	touch $@
 
 test-crate: $(INSTALLED) $(CRATE)/.installed

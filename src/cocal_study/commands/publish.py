@@ -21,7 +21,7 @@ from cocal_study.exhibits.base.exhibit import OF_REPOSITORY, Exhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.planning import results
 from cocal_study.planning.bundle import STAGE, STUDY_FILE, WITHHELD, cube_jobs, cube_outputs
-from cocal_study.planning.crate import WORKFLOW, write_crate, write_croissant
+from cocal_study.planning.crate import WORKFLOW, write_crate
 from cocal_study.planning.digests import Maker, maker_of
 from cocal_study.planning.replicates import write_study
 from cocal_study.provenance.owner import OWNER, owner_of
@@ -66,8 +66,6 @@ def run_publish(options: argparse.Namespace) -> None:
         write_study(study, folder / STUDY_FILE)
         write_record(folder, [one for one in family if one.path not in copied.values()], made)
         save_companions(study, options.results, folder / "companions")
-        predictions = [place for place in copied if place.startswith(f"{RESULTS}/predictions/")]
-        write_croissant(folder, study, predictions, options.licence, date)
         write_text(folder / "README.md", _page(study, made_by, sets))
         write_crate(folder, study, made_by, sets, options.licence, date)
         label_folder(folder, made | {"numerics": made_by.numerics})
@@ -140,7 +138,7 @@ configs:
 * `companions`: the companions of the final policies; `cocal.Companion.from_pretrained(FOLDER)` reads one
 * `results/lineage.json`: what made all of it, back to the questions, with settings, versions and digests
 * `study.yaml`, `Snakefile`, `workflow/rules`: the study and its rules
-* `ro-crate-metadata.json`, `croissant.json`: the same for machines
+* `ro-crate-metadata.json`: the same for machines
 * `provenance.json`: size and SHA-256 of every file
 
 Published with CoCal at commit {made_by.commit}, {made_by.numerics} numerics, on {made_by.processor}.

@@ -1,20 +1,17 @@
-"""Descriptions of a bundle for machines: a Workflow Run RO-Crate of all its files, and Croissant of its predictions."""
+"""The description of a bundle for machines: a Workflow Run RO-Crate of all its files."""
 
-import json
 import mimetypes
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rocrate.model import ContextEntity
 from rocrate.rocrate import ROCrate
 
-from cocal.store.contracts import PREDICTIONS
 from cocal.store.provenance import file_digest
 from cocal_study.config.study import Study
 from cocal_study.planning.digests import Maker
 
-CRATE, CROISSANT = "ro-crate-metadata.json", "croissant.json"
 WORKFLOW = "Snakefile"
 _PROFILES = (
     "https://w3id.org/ro/wfrun/process/0.5",
@@ -30,8 +27,6 @@ _TYPES = {
     ".smk": "text/x-python",
 }
 """Media types by the ending of a file, where Python knows none or machines differ."""
-_FIELDS = {"string": "sc:Text", "int64": "sc:Integer", "double": "sc:Float", "bool": "sc:Boolean"}
-"""Croissant's types of the columns of predictions, by their Arrow types."""
 
 
 def write_crate(
@@ -96,42 +91,3 @@ def write_crate(
     run["actionStatus"] = "http://schema.org/CompletedActionStatus"
     crate.root_dataset["mentions"] = run
     crate.metadata.write(folder)
-
-
-def write_croissant(folder: Path, study: Study, predictions: Iterable[str], licence: str, date: str) -> None:
-    """Write `croissant.json`, which describes the tables of predictions at these places, each as a set of records."""
-    tables = list(predictions)
-    files = [{"@type": "cr:FileObject", "@id": place, "name": place, "contentUrl": place} for place in tables]
-    for one in files:
-        one |= {"encodingFormat": "application/x-parquet", "sha256": file_digest(folder / one["name"])}
-    content = {
-        "@context": _CONTEXT,
-        "@type": "sc:Dataset",
-        "conformsTo": "http://mlcommons.org/croissant/1.0",
-        "name": f"cocal-{study.study}",
-        "description": f"Confidences of every method on every response. {study.caption}",
-        "license": licence,
-        "datePublished": date,
-        "version": "1.0.0",
-        "distribution": files,
-        "recordSet": list(map(_records, tables)),
-    }
-    (folder / CROISSANT).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _records(place: str) -> dict[str, Any]:
-    """The set of records of a table of predictions."""
-    name = place.removeprefix("results/predictions/").removesuffix(".parquet")
-    fields = [
-        {"@type": "cr:Field", "@id": f"{name}/{column}", "name": column, "dataType": _FIELDS[str(kind)]}
-        | {"source": {"fileObject": {"@id": place}, "extract": {"column": column}}}
-        for column, kind in PREDICTIONS.types.items()
-    ]
-    return {"@type": "cr:RecordSet", "@id": name, "name": name, "field": fields}
-
-
-_TERMS = ("column", "extract", "field", "fileObject", "recordSet", "source")
-_CONTEXT = {"@language": "en", "@vocab": "https://schema.org/", "sc": "https://schema.org/"}
-_CONTEXT |= {"cr": "http://mlcommons.org/croissant/", "conformsTo": "http://purl.org/dc/terms/conformsTo"}
-_CONTEXT |= {"dataType": {"@id": "cr:dataType", "@type": "@vocab"}, **{term: f"cr:{term}" for term in _TERMS}}
-"""The part of Croissant's context that these records use."""
