@@ -91,8 +91,8 @@ def maker_of(results: Path) -> Maker:
 
 
 def verdict(here: StudyDigests, there: StudyDigests, source: str) -> str:
-    """Say whether two machines computed the same bytes, what differs by stage, why, and what to expect: of the present
-    results, and of those that were made elsewhere or earlier, whose digests are in the file `source`.
+    """Say whether two machines computed the same bytes, what differs by stage, and why: of the present results, and of
+    those that were made elsewhere or earlier, whose digests are in the file `source`.
 
     Raises:
         ContractError: if `there` belongs to another study, or lists outputs that are missing here.
@@ -124,9 +124,7 @@ def verdict(here: StudyDigests, there: StudyDigests, source: str) -> str:
     for stage, names in changed.items():
         lines.append(f"  {stage}: {len(names)} of {len(there.digests[stage])} differ: {_listed(names)}")
     if changed:
-        first = next(iter(changed))
-        lines.append(f"The first stage that differs is {first}; what is computed from it differs in consequence.")
-        lines += [*causes(here.made_by, maker), _EXPECTATIONS[first]]
+        lines += causes(here.made_by, maker)
     return "\n".join(lines)
 
 
@@ -157,21 +155,6 @@ def causes(here: Maker, there: Maker) -> list[str]:
         "Commit, versions and numerics are the same, so the cause is the machine, a changed file, or a changed setting."
     )
     return said or [same]
-
-
-_TRAINED = (
-    "Expect numbers like those of another seed: training amplifies a difference of rounding, so that accuracies and "
-    "confidences move within what the study's replications and intervals show, and no digit need agree."
-)
-_FITTED = "Expect the same policies and responses, and confidences and metrics that differ in late digits."
-_SHOWN = "Expect the same confidences; metrics, tables or figures differ in their last digits or in their form."
-_EXPECTATIONS = {
-    "questions": "The questions themselves differ, so this is another study: compare the code and the configuration.",
-    **dict.fromkeys(("policies", "rollouts", "responses"), _TRAINED),
-    **dict.fromkeys(("features", "companions", "predictions"), _FITTED),
-    **dict.fromkeys(("metrics", "tables", "figures"), _SHOWN),
-}
-"""The sentence on what to expect of a study, by the first stage that differs."""
 
 
 def _flat(digests: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
