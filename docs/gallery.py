@@ -24,13 +24,15 @@ from cocal_study.evidence.verdicts import (
     REPLICATES,
     STUDY,
     of_claims,
+    of_families,
 )
 from cocal_study.exhibits import experience
 from cocal_study.exhibits.base.exhibit import MATHEMATICS
+from cocal_study.exhibits.claims import summary
 from cocal_study.exhibits.drawing.curves import draw_replicates
 from cocal_study.exhibits.regimes import layout_of
 from cocal_study.exhibits.typesetting.landing import scale_of
-from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads, ledger
+from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads
 from cocal_study.exhibits.typesetting.wording import number
 from cocal_study.provenance.owner import owner_of
 
@@ -98,8 +100,8 @@ def _against(one: pd.Series, sign: int) -> str:
     return f"{value} ({low} to {high})" + (", undecided" if min(ends) <= 0 <= max(ends) else "")
 
 
-def _filled(text: str) -> str:
-    return textwrap.fill(text, _COLUMNS, break_on_hyphens=False, break_long_words=False)
+def _filled(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, _COLUMNS, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
 
 
 def main_numbers(gathered: pd.DataFrame, printed: pd.DataFrame) -> str:
@@ -232,8 +234,16 @@ def what_holds(judged: pd.DataFrame) -> str:
     decided = verdicts[verdicts.isin([*FAVOUR, AGREES, CONTRADICTS]).any(axis=1)]
     sources = {STUDY: "embedded study", LANGUAGE_MODEL: "laptop study", PAPER: "the paper's numbers"}
     sources = {source: title for source, title in sources.items() if source in verdicts}
+    families = of_families(judged)
+    contradicted = "; ".join(f'"{titles[claim]}"' for claim in verdicts.index[verdicts[PAPER] == CONTRADICTS])
+    said = (
+        f"Of {len(families)} families of claims that restate one another, {summary(families[REPLICATES])} by the "
+        f"replicates together, and {summary(families[STUDY])} by the embedded study alone. A family is mixed whose "
+        "members differ, and not separable means that the 95 % interval of the difference holds zero.",
+        f"The paper's own numbers contradict: {contradicted or 'nothing'}.",
+    )
     lines = [
-        *(textwrap.fill(f"* {line}", _COLUMNS, subsequent_indent="  ") for line in ledger(judged, "embedded")),
+        *(_filled(f"* {line}", "  ") for line in said),
         "",
         "<details><summary>Every claim that is decided</summary>",
         "",

@@ -73,13 +73,13 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, ledger: Sequence[Claim], **_:
     costs = sum(map(is_measured, ledger))
     groups = _families(ledger)
     model = LANGUAGE_MODEL in families
-    by_model = f"{_summary(families[LANGUAGE_MODEL])} by the study of a language model, " if model else ""
+    by_model = f"{summary(families[LANGUAGE_MODEL])} by the study of a language model, " if model else ""
     return Grid(
         title="Which claims of the paper hold",
         caption=f"The {len(ledger)} claims of the paper that can be checked, in {len(families)} families of claims "
         f"that restate one another, {costs} about costs apart. "
-        f"{layout.caption} The families: {_summary(families[REPLICATES])} by the replicates together, "
-        f"{_summary(families[STUDY])} by this study alone, {by_model}{_summary(families[PAPER])} "
+        f"{layout.caption} The families: {summary(families[REPLICATES])} by the replicates together, "
+        f"{summary(families[STUDY])} by this study alone, {by_model}{summary(families[PAPER])} "
         f"by the paper's numbers; mixed are those whose members differ. {_SHORT} "
         "The margin is the one that decides, positive where the claim is true, with its own 95 % interval. The "
         "page also judges claims about ECE with a proper score in its place. < marks published differences below "
@@ -101,7 +101,8 @@ def margin_text(row: Any) -> str:
     return texts[0] if row.lower == row.upper else f"{texts[0]} [{texts[1]}, {texts[2]}]"
 
 
-def _summary(verdicts: pd.Series) -> str:
+def summary(verdicts: pd.Series) -> str:
+    """How often verdicts occur, in words, the most frequent ones first."""
     found = sorted(Counter(verdicts).items(), key=lambda one: (one[0] == NOT_ASSESSABLE, -one[1], one[0]))
     return listed([f'{count} "{verdict}"' for verdict, count in found])
 

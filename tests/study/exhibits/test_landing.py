@@ -9,14 +9,12 @@ import pytest
 from cocal.cli import main
 from cocal.metrics.shown import csv_text
 from cocal_study.config import load_study
-from cocal_study.evidence.predicates import FAILS, HOLDS, OPEN
-from cocal_study.evidence.verdicts import CONTRADICTS, COST, NOT_ASSESSABLE, STUDY
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of
-from cocal_study.exhibits.typesetting.verdict import answer, headlines, ledger, lines
+from cocal_study.exhibits.typesetting.verdict import answer, headlines, lines
 from golden import assert_golden
-from judged_claims import headline_numbers, judged
+from judged_claims import headline_numbers
 
 
 @pytest.mark.parametrize(
@@ -48,34 +46,6 @@ def test_differences_are_said_in_words_with_their_direction_and_their_source():
         said += [" | ".join(row) for row in headlines(numbers)]
         said += [line for part in lines(numbers, "Qwen3-8B") for line in part.splitlines()]
     assert_golden(Path(__file__).parent / "golden/landing.txt", said)
-
-
-def test_families_are_counted_by_the_replicates_first_and_named_where_they_are_few():
-    found = judged(OPEN, of_replicates=[HOLDS, FAILS, *[OPEN] * 7], of_study=[HOLDS] * 9)
-    said = ledger(found, "smoke")[0]
-    assert said.startswith(
-        "Of 10 families of claims that restate one another, 1 holds (Claim c0), 1 does not (Claim c1) and 8 are not "
-        "separable by five replicates together; by the smoke study alone 9 hold, none does not and 1 is not separable; "
-        "the others"
-    )
-    said = ledger(judged(FAILS, of_replicates=[FAILS] * 9), "smoke")[0]
-    assert "none holds, 10 do not and none is not separable by five replicates together" in said
-
-
-def test_costs_are_counted_apart():
-    found = judged(OPEN, of_study=[HOLDS, FAILS, *[OPEN] * 7], n=0)
-    before = ledger(found, "smoke")
-    assert not any("costs" in line for line in before)
-    found.loc[found["claim"].isin(["c0", "c1", "c2"]), "kind"] = COST
-    found.loc[(found["claim"] == "c2") & (found["source"] == STUDY), "verdict"] = NOT_ASSESSABLE
-    said = ledger(found, "smoke")
-    assert said[0].startswith("Of 7 families")
-    assert said[1].endswith("counted apart: 1 holds, 1 does not and none is not separable.")
-
-
-def test_what_the_papers_own_numbers_contradict_is_named():
-    assert not any("contradict" in line for line in ledger(judged(OPEN), "smoke"))
-    assert ledger(judged(OPEN, paper=CONTRADICTS), "smoke")[-1].count('"') == 2 * 10
 
 
 def test_the_page_shows_the_verdict_all_figures_and_a_link_to_each_table(tmp_path, repository):

@@ -1,5 +1,4 @@
-"""The verdict on the paper in words: the headline claims, which README, the end of a run and the report have in common,
-and what the ledger of all claims comes to."""
+"""The verdict on the paper in words: the headline claims, which README, a run's end and the report have in common."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -8,8 +7,6 @@ import numpy as np
 import pandas as pd
 
 from cocal_study.config.methods import METHODS
-from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
-from cocal_study.evidence.verdicts import CONTRADICTS, COST, PAPER, REPLICATES, STUDY, of_claims, of_families
 from cocal_study.exhibits.typesetting.wording import counted, listed, number
 
 CENTRAL = "CoCal beats PostCal"
@@ -22,13 +19,6 @@ READ += ("language_model", "word")
 YES, NO, UNDECIDED = "yes", "no", "undecided"
 """Beginnings of the words of headlines."""
 _CENTRAL = {YES: "holds", NO: "does not hold", UNDECIDED: "is undecided"}
-_KINDS = {
-    (HOLDS, OBSERVED): ("holds", "hold"),
-    (FAILS, UNOBSERVED): ("does not", "do not"),
-    (OPEN,): ("is not separable", "are not separable"),
-}
-_LONG = 6
-"""Most families that are named."""
 
 
 def answer(numbers: pd.DataFrame, scale: str) -> str:
@@ -131,42 +121,6 @@ def _apart(row, value: float) -> str:
 
 def _size(row, value: float) -> str:
     return f"{abs(100 * value):.1f}" if row.metric == "accuracy" else f"{abs(value):.3f}"
-
-
-def ledger(judged: pd.DataFrame, study: str) -> list[str]:
-    """What all claims of the paper come to by tables/claims of a study, a line for each thing that there is to say."""
-    whole, families = of_claims(judged), of_families(judged)
-    together = judged.loc[judged["source"] == REPLICATES, "replicates"]
-    alone = f"the {study} study alone"
-    judges = alone if together.isna().all() else f"{of_replicates(together)} together"
-    found = _named(families[STUDY if together.isna().all() else REPLICATES])
-    said = [
-        f"Of {len(families)} families of claims that restate one another, {found} by {judges}"
-        + ("" if judges == alone else f"; by {alone} {_counts(families[STUDY])}")
-        + "; the others are mixed or cannot be judged. Not separable means that the 95 % interval of the difference "
-        "holds zero."
-    ]
-    costs = whole[(whole["kind"] == COST) & (whole["source"] == STUDY)]["verdict"]
-    if costs.isin([HOLDS, OBSERVED, FAILS, UNOBSERVED]).any():
-        said.append(f"Claims about costs are no evidence on calibration, and counted apart: {_counts(costs)}.")
-    contradicted = [row.title for row in whole.itertuples() if row.source == PAPER and row.verdict == CONTRADICTS]
-    if contradicted:
-        said.append("The paper's own numbers contradict: " + "; ".join(f'"{title}"' for title in contradicted) + ".")
-    return said
-
-
-def _counts(verdicts: pd.Series) -> str:
-    return listed([_counted(verdicts.isin(kinds).sum(), said) for kinds, said in _KINDS.items()])
-
-
-def _named(verdicts: pd.Series) -> str:
-    """The number of families with each verdict, and those that are decided by name if they are few."""
-    found = []
-    for kinds, said in _KINDS.items():
-        names = verdicts.index[verdicts.isin(kinds)]
-        shown = f" ({'; '.join(names)})" if 0 < len(names) <= _LONG and kinds != (OPEN,) else ""
-        found.append(_counted(len(names), said) + shown)
-    return listed(found)
 
 
 def _counted(count: int, said: tuple[str, str]) -> str:
