@@ -13,9 +13,8 @@ import yaml
 import started
 from cocal.metrics.settings import MetricSettings
 from cocal.store import write_dataset
-from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits.base.inputs import READERS
-from sample_predictions import sample_predictions
+from sample_predictions import metric_cube, sample_predictions
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/architecture.md").read_text()
@@ -90,7 +89,7 @@ def test_every_kind_of_input_is_described():
 
 
 def test_a_method_is_one_file_and_so_is_a_score_that_learns(package):
-    """The latter is a rival of a study at once, whose stage reads states, and keeps what it has learnt as JSON."""
+    """The latter is a rival of a study at once, whose stage reads states."""
     code = """
 import numpy as np, pandas as pd
 from pathlib import Path

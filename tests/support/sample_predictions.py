@@ -9,7 +9,7 @@ import xarray as xr
 from cocal.metrics.settings import MetricSettings
 from cocal_study.config.methods import METHODS as REGISTRY
 from cocal_study.cubes.cells import policy_cell
-from cocal_study.cubes.cube import metric_cube
+from cocal_study.cubes.cube import evaluate_cells
 
 OURS: dict[str, int | None] = {
     **{"base-verbal": 0, "verbal": 1, "self-consistency": 1, "token-probability": 1, "p-true": 1},
@@ -72,6 +72,11 @@ def doubtful_predictions() -> pd.DataFrame:
     frame["answered"] = ~(first & (place % 5 == 0))
     frame["decided"] = ~(first & (place == 1))
     return frame
+
+
+def metric_cube(predictions: pd.DataFrame, settings: MetricSettings, *given, **options) -> xr.Dataset:
+    """The cube of the metrics that `evaluate_cells` computes from these arguments."""
+    return evaluate_cells(predictions, settings, *given, **options).cube()
 
 
 def sweep_cube(*datasets: str, methods: Sequence[str], source_steps: Sequence[int], step: int = 60) -> xr.Dataset:

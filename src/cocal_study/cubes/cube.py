@@ -161,11 +161,6 @@ class Evaluated:
         )
 
 
-def metric_cube(predictions: pd.DataFrame, settings: MetricSettings, *given, **options) -> xr.Dataset:
-    """The cube (`Evaluated.cube`) of the metrics that `evaluate_cells` computes from these arguments."""
-    return evaluate_cells(predictions, settings, *given, **options).cube()
-
-
 def on_common_responses(predictions: pd.DataFrame) -> pd.DataFrame:
     """Invalidate a response's confidences unless all methods evaluated on the same responses have a valid one for it.
 

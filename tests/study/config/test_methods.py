@@ -13,13 +13,12 @@ from cocal_study.config import ConfigError, load_study, parse_settings
 from cocal_study.config import methods as registry
 from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.methods import METHODS, built_in, declarations, declared_rivals
-from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits.main import Layout
 from cocal_study.provenance import code
 from cocal_study.provenance.code import code_digest
 from evaluated_study import QUESTIONS, SAMPLES, EvaluatedStudy, command, write_responses
 from exhibits_by_name import make
-from sample_predictions import sample_predictions
+from sample_predictions import metric_cube, sample_predictions
 
 COIN = '''"""Coin: a coin is tossed for every response."""
 

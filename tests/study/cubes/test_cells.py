@@ -9,8 +9,7 @@ from cocal.metrics.scores import ALL
 from cocal.metrics.settings import MetricSettings
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.cubes.cells import RATES, RESTS_ON, policy_cell, read_cell, read_cells, shortfalls
-from cocal_study.cubes.cube import metric_cube
-from sample_predictions import doubtful_predictions, sample_predictions
+from sample_predictions import doubtful_predictions, metric_cube, sample_predictions
 
 CUBE = metric_cube(sample_predictions("math500", methods=("verbal", "cocal-binary")), MetricSettings(resamples=9))
 CELL = {"backbone": "tiny-a", "algorithm": "grpo", "step": 60, "dataset": "math500", "method": "cocal-binary"}

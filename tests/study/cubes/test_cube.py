@@ -13,9 +13,9 @@ from cocal.errors import ContractError
 from cocal.metrics.settings import MetricSettings
 from cocal.store import read_dataset, write_frame
 from cocal.store.contracts import PREDICTIONS
-from cocal_study.cubes.cube import metric_cube, on_common_responses
+from cocal_study.cubes.cube import on_common_responses
 from golden import assert_golden
-from sample_predictions import predicted, sample_predictions
+from sample_predictions import metric_cube, predicted, sample_predictions
 
 SEEDS = (42, 137, 500)
 QUICK = MetricSettings(resamples=40)

@@ -7,12 +7,11 @@ import pytest
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
 from cocal_study.config.evaluation import QualitySettings
-from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits.main import Layout, grid, prepare
 from cocal_study.exhibits.typesetting.grid import marks
 from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import latex
-from sample_predictions import STAGES, doubtful_predictions, sample_predictions
+from sample_predictions import STAGES, doubtful_predictions, metric_cube, sample_predictions
 from sample_tables import accuracy_layout as layout
 
 DATASETS = ("math500", "aime24", "aime25", "amc23", "amc24")

@@ -14,7 +14,6 @@ from cocal.metrics.shown import csv_text
 from cocal.store import write_text
 from cocal_study.config import load_study
 from cocal_study.cubes.cells import policy_cell
-from cocal_study.cubes.cube import metric_cube
 from cocal_study.evidence.published import read_published
 from cocal_study.exhibits import conditions
 from cocal_study.planning.regimes import read_regimes
@@ -22,7 +21,7 @@ from cocal_study.planning.replicates import refusals
 from coded_inputs import coded_questions, coded_rollouts, coded_specs
 from exhibits_by_name import exhibits_by_name
 from golden import assert_golden
-from sample_predictions import sample_predictions
+from sample_predictions import metric_cube, sample_predictions
 
 ROOT = Path(__file__).resolve().parents[3]
 METHODS = ("base-verbal", "token-probability", "rlcr", "dcpo", "self-consistency", "p-true", "verbal")

@@ -6,11 +6,10 @@ import pytest
 from cocal.drawing.style import paper_style
 from cocal.metrics.scores import ALL
 from cocal.metrics.settings import MetricSettings
-from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits import proper_scores, risk_coverage
 from cocal_study.exhibits.typesetting.latex import latex
 from drawn_texts import assert_texts_apart
-from sample_predictions import METHODS, sample_predictions
+from sample_predictions import METHODS, metric_cube, sample_predictions
 
 MATHEMATICS, FACTUAL = ("math500", "amc24"), ("popqa",)
 GROUPS = {"macro-mathematics": MATHEMATICS, "macro-factual": FACTUAL}

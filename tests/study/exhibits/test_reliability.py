@@ -10,11 +10,10 @@ from cocal.drawing.bins import FEW
 from cocal.errors import ContractError
 from cocal.metrics.settings import MetricSettings
 from cocal_study.config.methods import METHODS
-from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits import reliability
 from cocal_study.exhibits.layers import BACKBONE_COLOURS
 from cocal_study.exhibits.reliability import Layout, plot_reliability
-from sample_predictions import sample_predictions
+from sample_predictions import metric_cube, sample_predictions
 from sample_tables import BACKBONE
 
 SHOWN = ("verbal", "self-consistency", "cocal-group", "cocal-binary")
