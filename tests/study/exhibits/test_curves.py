@@ -5,13 +5,10 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from cocal.drawing.style import TEXT_WIDTH, paper_style
 from cocal.metrics.settings import MetricSettings
-from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits import training_dynamics
-from cocal_study.exhibits.drawing.curves import draw_prefixes, plot_curves, plot_stages
-from drawn_texts import assert_texts_apart
-from sample_predictions import STAGES, sample_predictions
+from cocal_study.exhibits.drawing.curves import plot_curves, plot_stages
+from sample_predictions import STAGES, metric_cube, sample_predictions
 from sample_tables import curves_layout
 
 DATASETS = ("amc23", "amc24")
@@ -51,19 +48,3 @@ def test_an_undefined_value_is_a_gap_and_a_panel_without_any_value_says_so():
     plot_curves(none, panel.assign(value=np.nan, low=np.nan, high=np.nan), steps="step")
     assert [text.get_text() for text in none.texts] == ["undefined"]
     assert not len(none.get_yticks())
-
-
-@pytest.mark.parametrize("steps", [(1, 2, 5, 10, 20, 40, 80, 120), (2, 5, 10, 15, 20), (1, 2), (4,)])
-def test_nothing_overlaps_or_is_clipped(steps):
-    methods = ("postcal-group", "postcal-binary", "cocal-group", "cocal-binary")
-    rows = [
-        {"source_step": s, "method": m, "metric": metric, "value": 0.1 + 0.001 * s, "seed_sd": 0.01}
-        for s in steps
-        for m in methods
-        for metric in ("ece", "auroc")
-    ]
-    with paper_style():
-        layout = curves_layout(methods, steps, study="rehearsal", step=120)
-        figure = draw_prefixes("Matched budget", pd.DataFrame(rows), layout)
-        assert_texts_apart(figure)
-    assert figure.get_figwidth() == TEXT_WIDTH

@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -32,8 +31,7 @@ _KINDS = {
 """Kinds of the folders of results/ on the way back, from the number to the questions."""
 
 
-@dataclass(frozen=True)
-class WayBack:
+class WayBack(NamedTuple):
     """The way back of one number."""
 
     numbers: pd.DataFrame
