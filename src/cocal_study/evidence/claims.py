@@ -76,13 +76,6 @@ class _Claims(Model):
     """The share of the cases in which something "generally" holds, to which predicates refer by a YAML anchor."""
     claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
 
-    @model_validator(mode="after")
-    def _distinct(self) -> "_Claims":
-        names = [claim.id for claim in self.claims]
-        if repeated := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"several claims have the id {min(repeated)}")
-        return self
-
 
 def read_claims(path: Path) -> tuple[Claim, ...]:
     """The claims, in the order of the paper.

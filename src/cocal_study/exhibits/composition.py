@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from cocal.companion.spec import CompanionSpec
 from cocal.drawing.style import INK, Figure
-from cocal.errors import ContractError
-from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves, macro_source
 from cocal_study.exhibits.base.inputs import Cube
@@ -20,8 +17,7 @@ from cocal_study.planning.results import metrics_file
 
 Layout = CurvesLayout
 _METHODS = ("cocal-binary", "postcal-binary")
-_EXPERIENCE = {ORDERS[experience]: experience for experience in ("rollouts", "resampled")}
-_WORDS = "{}, {} steps"
+_ORDERS = {"cocal-binary": ORDERS["rollouts"], "postcal-binary": ORDERS["resampled"]}
 _ACCURACY = {"linestyle": (0, (4, 2.5)), "color": INK, "linewidth": 0.7}
 
 
@@ -48,28 +44,12 @@ def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) 
 
     The result has the columns of `cocal_study.exhibits.drawing.curves.read_curves`, with the metrics accuracy,
     mean_confidence and, last, training_error_share (a share in [0, 1]; the columns of test responses are empty).
-
-    Raises:
-        ContractError: if a method lacks a budget in the cube or among the companions, or if the methods' accuracies
-            differ, since they did not score the same responses.
     """
-    shares: dict[tuple, float]
-    shares = {(_EXPERIENCE[spec.order], spec.steps): spec.training_error_share for spec in companions}
+    shares = {(spec.order, spec.steps): spec.training_error_share for spec in companions}
     tested = read_curves(layout, metrics, ("accuracy", "mean_confidence"))
-    accuracies = tested.loc[tested["metric"] == "accuracy", "value"]
-    if np.ptp(accuracies) > 1e-9:
-        raise ContractError(
-            f"metrics: macro accuracy at step {layout.step} lies between {accuracies.min():.4f} and "
-            f"{accuracies.max():.4f}; all methods and budgets must score the same responses; rerun their predictions"
-        )
     trained = tested.loc[tested["metric"] == "accuracy", ["source_step", "method"]]
-    places = [(METHODS[method].experience, budget) for _, budget, method in trained.itertuples()]
-    for place, method in zip(places, trained["method"], strict=True):
-        if place not in shares:
-            known = "; ".join(_WORDS.format(*one) for one in shares) or "none"
-            wanted = f"{method} ({_WORDS.format(*place)})"
-            raise ContractError(f"companions: none of {wanted}; add their folder (given: {known})")
-    trained = trained.assign(metric="training_error_share", value=[shares[place] for place in places])
+    found = [shares[_ORDERS[method], budget] for _, budget, method in trained.itertuples()]
+    trained = trained.assign(metric="training_error_share", value=found)
     return pd.concat([tested, trained], ignore_index=True)
 
 

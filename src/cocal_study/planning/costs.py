@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import model_validator
-
 from cocal.runtime.numerics import processor
 from cocal.settings.base import Count, Model, Name, Positive
 from cocal.store import read_document, write_document
@@ -65,12 +63,6 @@ class Latency(Model):
     prediction_ms: Positive
     """Mean time of one prediction in milliseconds."""
     time_to_confidence: tuple[TimeToConfidence, ...]
-
-    @model_validator(mode="after")
-    def _distinct_datasets(self) -> "Latency":
-        if len({time.dataset for time in self.time_to_confidence}) != len(self.time_to_confidence):
-            raise ValueError("time_to_confidence repeats a dataset")
-        return self
 
 
 def device_name() -> str:

@@ -67,17 +67,11 @@ def refusals(results: Path) -> tuple[str, ...]:
 
     Nothing but its tables/conditions is read, so that no method's result has a say. A study that has no such table
     requires nothing.
-
-    Raises:
-        ContractError: if the table is of an earlier version, which required nothing.
     """
-
     path = results / CONDITIONS
     if not path.exists():
         return ()
     frame = read_numbers(path)
-    if "matched" not in frame:
-        raise ContractError(f"{path}: does not say which conditions are required; make it with this version of CoCal")
     rows = frame[frame["matched"] == REQUIRED].fillna({"least": float("-inf"), "greatest": float("inf")})
     out = rows[~rows[_VALUE].between(rows["least"], rows["greatest"])]
     return tuple(
@@ -139,7 +133,6 @@ def spread(
 
 def _gathered(path: Path, numbers: Collection[int]) -> "dict[int, pd.DataFrame]":
     """What `_numbers` has read of these replicates, from a file that `spread` has gathered."""
-
     if not path.exists():
         raise ContractError(f"{path}: was not gathered before; gather all replicates with this version of CoCal")
     table = read_numbers(path)
@@ -156,7 +149,6 @@ def _gathered(path: Path, numbers: Collection[int]) -> "dict[int, pd.DataFrame]"
 def _numbers(path: Path) -> "pd.DataFrame | None":
     """The numbers of an exhibit, and its verdicts if it has some, by the columns that tell its rows apart; None if they
     are not in one column."""
-
     if not path.exists():
         raise ContractError(f"{path}: there is no such file, which another replicate has; finish this replicate")
     frame = read_numbers(path)

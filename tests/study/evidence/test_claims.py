@@ -55,7 +55,6 @@ def test_every_quotation_is_that_which_was_compared_with_the_source():
     ("old", "new", "message"),
     [
         ("predicate: better,", "predicate: nicer,", "nicer"),
-        ("id: both-scales", "id: generalises", "several claims have the id generalises"),
         ("    reason: no quality", "    note: no quality", "a predicate, or a reason"),
     ],
 )

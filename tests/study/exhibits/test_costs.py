@@ -6,7 +6,7 @@ from cocal_study.exhibits import cost
 from cocal_study.exhibits.typesetting.latex import latex
 from cocal_study.exhibits.typesetting.wording import LONG, SHORT, ratios, times
 from cocal_study.planning.costs import Cost
-from sample_tables import CPU, GPU, cost_layout, costs, latency
+from sample_tables import CPU, GPU, cost_layout, costs
 
 NOTHING = float("nan")
 
@@ -34,11 +34,6 @@ def test_one_unit_a_column_by_its_longest_time(seconds, units, unit, shown):
 def test_ratios_have_a_decimal_where_one_is_small():
     assert ratios([1507.6, 10.4]) == ["1508×", "10×"]
     assert ratios([1507.6, 9.96]) == ["1507.6×", "10.0×"]
-
-
-def test_a_set_is_timed_once():
-    with pytest.raises(ValueError, match="time_to_confidence repeats a dataset"):
-        latency(time_to_confidence=[{"dataset": "a", "pre_ms": 1, "post_s": 1}] * 2)
 
 
 def cost_tex(made) -> str:

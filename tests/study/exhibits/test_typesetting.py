@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row, block_of
 from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import escape, latex
@@ -47,13 +45,6 @@ def test_a_page_may_have_another_order_than_print():
     both = grid(BLOCK, page_blocks=(BROKEN, BLOCK))
     assert page(both) == page(grid(BROKEN, BLOCK))
     assert latex(both) == latex(grid(BLOCK))
-
-
-def test_rows_that_do_not_fill_the_columns_are_refused():
-    with pytest.raises(ValueError, match=r"\[1, 2\] columns"):
-        block_of("", ["A", "B"], [("", [("r", ["1"])])])
-    with pytest.raises(ValueError, match=r"\[1, 2\] columns"):
-        Block("", ((Head("AB", 2),), (Head("A"),)), ())
 
 
 def test_escape():

@@ -95,7 +95,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Block:
-    """Rows and columns under one head. Raises a ValueError if a row of titles or of values does not fill them."""
+    """Rows and columns under one head."""
 
     corner: str
     """Title above the row names."""
@@ -108,12 +108,6 @@ class Block:
     """Share of the text width to which print scales the block; None keeps its natural width."""
     names: float | None = None
     """Share of the text width that print gives to the row names, breaking longer ones; None gives what they need."""
-
-    def __post_init__(self) -> None:
-        widths = {sum(head.span for head in line) for line in self.heads}
-        widths |= {len(row.cells) for group in self.groups for row in group.rows}
-        if len(widths) != 1:
-            raise ValueError(f"the rows of a block have {sorted(widths)} columns")
 
     @property
     def columns(self) -> int:
