@@ -1,5 +1,6 @@
 """Families of claims: the verdict that the members share, whichever of them say nothing."""
 
+import pandas as pd
 import pytest
 
 from cocal_study.evidence.predicates import FAILS, HOLDS
@@ -12,7 +13,6 @@ from cocal_study.evidence.verdicts import (
     UNDER_SPECIFIED,
     of_families,
 )
-from judged_claims import judged
 
 SHARED = [
     ([HOLDS, NOT_GATHERED, HOLDS], HOLDS),
@@ -29,9 +29,13 @@ SHARED = [
 @pytest.mark.parametrize(("members", "shared"), SHARED)
 def test_members_that_say_nothing_decide_nothing(members, shared):
     """The last margin of a replicate may be missing; the family has the verdict of the others."""
-    found = judged(HOLDS, of_replicates=members, of_study=[FAILS] * 3)
-    found.loc[found["claim"] != found["claim"].iloc[0], "family"] = "Together"
-    families = of_families(found)
+    claims = {"Alone": ("", HOLDS), **{f"c{k}": ("Together", verdict) for k, verdict in enumerate(members)}}
+    rows = [
+        {"title": title, "family": family, "source": source, "verdict": verdict}
+        for title, (family, together) in claims.items()
+        for source, verdict in ((STUDY, FAILS), (REPLICATES, together))
+    ]
+    families = of_families(pd.DataFrame(rows).assign(case=0, score="", kind="direction"))
     assert families.loc["Together", REPLICATES] == shared
     assert families.loc["Together", STUDY] == FAILS
     assert len(families) == 2

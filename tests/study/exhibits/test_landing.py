@@ -14,7 +14,7 @@ from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of
 from cocal_study.exhibits.typesetting.verdict import answer, headlines, lines
 from golden import assert_golden
-from judged_claims import headline_numbers
+from headline_numbers import headline_numbers
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from cocal_study.config import load_study
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of
 from exhibits_by_name import make
-from judged_claims import headline_numbers
+from headline_numbers import headline_numbers
 from sample_tables import aggregation_cubes, aggregation_layout
 
 

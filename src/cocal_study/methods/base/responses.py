@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import pandas as pd
 
+from cocal.companion.settings import Target
 from cocal.errors import ContractError
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.damage import remedy
 from cocal_study.config.evaluation import EstimatorSettings
+from cocal_study.config.method import Method
 
 if TYPE_CHECKING:
     from cocal.companion.companions import Companions
-    from cocal.companion.settings import Target
-    from cocal_study.config.method import Method
 
 FACTS = ("correct", "truncated", "answered", "decided", "exact_match")
 """The labels of a response in every method's predictions (`cocal.store.contracts.PREDICTIONS`)."""
@@ -113,14 +113,14 @@ class LearntScore(Protocol):
         ...
 
 
-Learn = Callable[["Target | None", LabelledStates, LabelledStates], LearntScore]
+Learn = Callable[[Target | None, LabelledStates, LabelledStates], LearntScore]
 """The function that `cocal_study.config.method.Rival.learn` names, which learns a score from the rollouts on which
 companions are trained.
 
 It takes the target of the companion of the rival's method (None if it has none), responses for training, and responses
 to held-out questions for choices, at least one of each. Calibrators learn from the held-out ones.
 """
-Estimate = Callable[["Sequence[Method]", Responses, Inputs], dict[Estimator, np.ndarray]]
+Estimate = Callable[[Sequence[Method], Responses, Inputs], dict[Estimator, np.ndarray]]
 """The function that `cocal_study.config.method.Method.estimate` names, which computes confidences of methods.
 
 It takes all methods that name it, of one prompt format and in the order of the registry, the responses to one question
