@@ -26,6 +26,7 @@ from cocal_study.planning.bundle import (
     STUDY_FILE,
     WITHHELD,
     Bundle,
+    check_parents,
     cube_jobs,
     cube_outputs,
     open_bundle,
@@ -57,6 +58,8 @@ def run_reanalyse(options: argparse.Namespace) -> None:
                 continue
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(options.bundle / place, folder / place)
+            if place.startswith("results/"):
+                check_parents(folder / place)
         study = load_study(folder / STUDY_FILE)
         with chdir(folder):  # the exhibits ask there for what was gathered
             exhibits = exhibits_of(study, bundle.wrong)

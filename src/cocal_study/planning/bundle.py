@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from cocal.errors import ContractError
-from cocal.store.content import PROVENANCE, whole_files
-from cocal.store.files import read_provenance
+from cocal.store.content import PROVENANCE, is_inside, whole_files
+from cocal.store.files import PARENTS, read_provenance
 from cocal.store.provenance import commit
 from cocal_study.config.study import Study
 from cocal_study.planning.comparisons import CUBES, cube_fields
@@ -63,6 +63,17 @@ def open_bundle(folder: Path) -> Bundle:
     except (KeyError, TypeError, ValueError) as error:
         why = f"does not say who made it ({error}); get the bundle again"
         raise ContractError(f"{folder / PROVENANCE}: {why}") from None
+
+
+def check_parents(file: Path) -> None:
+    """Refuse a file whose provenance names a parent outside of the results.
+
+    Raises:
+        ContractError: if it does.
+    """
+    for place in json.loads(read_provenance(file).get(PARENTS, "{}")):
+        if not (is_inside(place) and place.startswith("results/")):
+            raise ContractError(f"{file}: says that it was made from {place!r}, which leaves the bundle; do not use it")
 
 
 def commit_of(result: Path) -> str:

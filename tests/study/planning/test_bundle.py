@@ -18,7 +18,7 @@ from cocal.errors import ContractError
 from cocal.store import label_folder, provenance, read_dataset, read_document, write_dataset, write_document
 from cocal.store.provenance import file_digest
 from cocal_study.config import load_study
-from cocal_study.planning.bundle import open_bundle
+from cocal_study.planning.bundle import check_parents, open_bundle
 from smoke_study import CONFIG, ROOT
 
 
@@ -191,6 +191,16 @@ def test_links_out_of_the_bundle_and_pipes_are_refused(bundle, tmp_path):
     os.mkfifo(page)
     with pytest.raises(ContractError, match=r"README\.md: is no file"):
         open_bundle(bundle)
+
+
+@pytest.mark.parametrize("parent", ["/etc/hostname", "../elsewhere.parquet", "results/../../x", "home/file"])
+def test_a_parent_outside_of_the_results_is_refused(bundle, parent):
+    cube = bundle / "results/metrics/smoke.nc"
+    check_parents(cube)
+    content = read_dataset(cube)
+    write_dataset(cube, content, {**content.attrs, "parents": json.dumps({parent: "0" * 16})})
+    with pytest.raises(ContractError, match=r"smoke\.nc: says that it was made from '.*', which leaves the bundle"):
+        check_parents(cube)
 
 
 def test_a_bundle_is_replaced_only_while_nothing_of_a_user_is_in_it(bundle, smoke, capsys):
