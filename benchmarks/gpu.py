@@ -60,7 +60,7 @@ def _tested(title: str, *words: str, vllm: bool = False, **environment: str) -> 
     return Step(title, ("-m", "pytest", "-rs", *words), None, environment, vllm or "vllm" in words)
 
 
-_VLLM = [f"tests/{name}.py" for name in ("cocal/engines/test_vllm_engine", "study/generation/test_judge_commands")]
+_VLLM = [f"tests/study/generation/{name}.py" for name in ("test_vllm_engine", "test_judge_commands")]
 _VLLM += ["tests/study/generation/test_latency.py"]
 _ENGINES = ("-m", "vllm", "tests/study/generation/test_engines.py")
 _TRAINING = ("tests/study/policy/test_gpu_training.py", "-k")

@@ -2,13 +2,13 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import pandas as pd
 
 from cocal.commands.flags import field_mapping
-from cocal.errors import ConfigError, ContractError
+from cocal.errors import ContractError
 from cocal.integrations.lines import NEEDED
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
@@ -20,9 +20,6 @@ from cocal.own_policy.quality import measured
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
 from cocal.store import write_text
 
-if TYPE_CHECKING:
-    from accelerate import Accelerator
-
 WATCHED = {"ece": ("upper", "max_ece"), "auroc": ("lower", "min_auroc"), "brier": ("upper", "max_brier")}
 """The metrics that are held against a bound: which end of an interval is the worse one, and the flag of the bound."""
 
@@ -31,11 +28,10 @@ def run_monitor(options: argparse.Namespace) -> None:
     """Measure, compare with the bounds, add a line to the file, and end with status 1 where a bound is left.
 
     A metric leaves its bound where its whole interval is worse; where its value alone is, that is said. A bound that is
-    not given is the worse end of the interval on the companion's card. A ConfigError names a tracker that is not
-    installed, a ContractError rollouts of no use.
+    not given is the worse end of the interval on the companion's card. A ContractError names
+    rollouts of no use.
     """
     fix_threads(alone=True)
-    tracker = _tracker(options) if options.report_to else None
     companion = Companion.from_pretrained(options.companion)
     about, checkpoint = companion.about, Checkpoint.find(options.model, options.revision)
     checkpoint.check_fit(about)
@@ -45,7 +41,7 @@ def run_monitor(options: argparse.Namespace) -> None:
     labelled = {*given} & {*NEEDED["label"]}  # by another field than at the fit
     kept = {meaning: name for meaning, name in about.fields.items() if not (labelled and meaning in NEEDED["label"])}
     reading = Reading({**kept, **given}, above)
-    rows = read(options.rollouts, companion.encoder(policy), reading).rows
+    rows = read(options.rollouts, about.encoder(policy), reading).rows
     if (questions := rows["question"].nunique()) < LEAST_QUESTIONS:
         raise ContractError(
             f"{options.rollouts[0]}: {questions} question(s) give no interval; it takes at least {LEAST_QUESTIONS}"
@@ -73,11 +69,7 @@ def run_monitor(options: argparse.Namespace) -> None:
         shown = {"": value, "from": lower, "to": upper, "bound": bound, "card": getattr(stated, "value", None)}
         texts = (f"{word} {metric_text(name, n)}" for word, n in shown.items() if n is not None)
         print(f"  {name:<6}{', '.join(texts)}{', LEFT' * (name in left)}")
-    place = _add(options.output, line | {"holds": not left})
-    if tracker is not None:
-        numbers = {f"companion/{name}": float(line[name]) for name in WATCHED} | {"companion/holds": int(not left)}
-        tracker.log(numbers, step=place if checkpoint.step is None else checkpoint.step)
-        tracker.end_training()
+    _add(options.output, line | {"holds": not left})
     if left:
         print(f"{checkpoint.name}: the companion no longer holds ({', '.join(left)}); fit it anew on late rollouts")
         raise SystemExit(1)
@@ -90,22 +82,8 @@ def run_monitor(options: argparse.Namespace) -> None:
         print(f"{checkpoint.name}: the companion holds")
 
 
-def _add(path: Path, line: dict) -> int:
-    """Add a line to the file, which is replaced as a whole; returns the number of the line, counted from 1."""
+def _add(path: Path, line: dict) -> None:
+    """Add a line to the file, which is replaced as a whole."""
     old = path.read_text(encoding="utf-8") if path.exists() else ""
-    whole = old + pd.DataFrame([line]).to_csv(index=False, header=not old)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, whole)
-    return whole.count("\n") - 1
-
-
-def _tracker(options: argparse.Namespace) -> "Accelerator":
-    """accelerate's writer for TensorBoard or W&B."""
-    from accelerate import Accelerator
-    from accelerate.utils import is_tensorboard_available, is_wandb_available
-
-    if not {"tensorboard": is_tensorboard_available, "wandb": is_wandb_available}[options.report_to]():
-        raise ConfigError(f"--report-to {options.report_to}: it is not installed here; pip install {options.report_to}")
-    tracker = Accelerator(cpu=True, log_with=options.report_to, project_dir=str(options.output.parent))
-    tracker.init_trackers("cocal-monitor")
-    return tracker
+    write_text(path, old + pd.DataFrame([line]).to_csv(index=False, header=not old))

@@ -6,7 +6,7 @@ import shlex
 from cocal.commands.flags import field_flags, field_mapping, given_flags
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.scoring import UNFINISHED, Wanted, by_transformers, by_vllm, check, score_file
+from cocal.own_policy.scoring import UNFINISHED, Wanted, check, score_file
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
 from cocal.store import digest
 from cocal.store.run_folder import RunFolder, file_states
@@ -19,21 +19,17 @@ def run_score(options: argparse.Namespace) -> None:
     given |= {"field": options.name, "batch_tokens": options.batch_tokens or usual_batch_tokens()}
     wanted = Wanted(options.input, field_mapping(options.field), **given)
     companion = Companion.from_pretrained(options.companion)
-    if options.engine == "vllm":
-        companion = companion.alone or companion
     if options.every:
         companion.about.check_prefixes()
     checked = check(wanted, companion.about)
     checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
+    checkpoint.check_fit(companion.about)
     checkpoint.warn_of_other(companion.about)
     depends_on = {"responses": file_states([options.input]), "wanted": repr(wanted), "model": checkpoint.identity()}
-    depends_on |= {"companion": companion.identity(), "precision": options.precision, "engine": options.engine}
+    depends_on |= {"companion": companion.identity(), "precision": options.precision}
     run_folder = RunFolder(options.output.with_name(f".{options.output.name}.score"), digest(depends_on))
-    scores = by_vllm(companion, checkpoint, wanted)
-    if options.engine == "transformers":
-        scores = by_transformers(companion, checkpoint, wanted, options.precision)
-    with scores as (encoder, score):
-        origins, responses = score_file(encoder, score, wanted, checked, run_folder)
+    policy = checkpoint.load(options.precision)
+    origins, responses = score_file(companion, policy, wanted, checked, run_folder)
     run_folder.publish({UNFINISHED: options.output})
     print(f"\n{options.output}: {checked.rows:,} responses with `{options.name}`")
     print(f"  fields: {checked.fields}")

@@ -1,1 +1,1 @@
-"""What generates responses, and the hidden states inside vLLM."""
+"""Responses as every engine knows them, and the hidden states inside vLLM."""

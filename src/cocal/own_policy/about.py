@@ -7,6 +7,7 @@ from cocal import __version__
 from cocal.companion.spec import CompanionSpec
 from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import TOKEN_INPUTS
+from cocal.models.hub import may_be_on_hub
 from cocal.models.loading import Policy, Vocabulary, text_config
 from cocal.own_policy.facts import HeldOut, Part, ResponseFacts, table_of, table_of_parts
 from cocal.own_policy.states import Encoder
@@ -132,7 +133,13 @@ class About(Model):
         return f"Hidden layers {' / '.join(map(str, widths))}" if widths else "No hidden layer: a linear probe"
 
     def encoder(self, policy: Policy | Vocabulary, max_response_length: int | None = None) -> Encoder:
-        """The encoder of responses; see `cocal.Companion.encoder`."""
+        """The encoder that turns prompts and responses into token ids.
+
+        Args:
+            policy: The companion's language model, or what of it needs no weights.
+            max_response_length: Tokens from which on a response counts as cut, where it does not say so itself; by
+                default those of the fit.
+        """
         limit = max_response_length or self.max_response_length
         return Encoder(policy, template=self.template, thinking=self.thinking, max_response_length=limit)
 
@@ -169,8 +176,7 @@ class About(Model):
         if self.token_probability:
             raise ConfigError(
                 "the companion reads token probabilities beside states, which vLLM does not hand out to it, and none "
-                "of states alone lies beside it; fit again without --with token-probability, or score with "
-                "transformers (no --engine vllm)"
+                "of states alone lies beside it; fit again without --with token-probability"
             )
 
     def check_prefixes(self) -> None:
@@ -246,16 +252,12 @@ class About(Model):
         from huggingface_hub import ModelCardData
 
         name = self.base_model.name
-        on_hub = not name.startswith((".", "/")) and name.count("/") == 1
-        results = [one for title, found in self._stages().items() for one in found.results(title.lower())]
         return ModelCardData(
             library_name="cocal",
             tags=["confidence-calibration", "companion"],
-            base_model=name if on_hub else None,
+            base_model=name if may_be_on_hub(name) else None,
             license=self.license or "other",
             license_name=None if self.license else "unknown",
-            model_name=f"Companion of {name}" if results else None,
-            eval_results=results or None,
         )
 
     def _recipe(self) -> str:

@@ -15,15 +15,14 @@ from cocal.errors import ContractError, first_line
 from cocal.features.extract import inputs_of
 from cocal.features.store import Layout, NumberFormat, decoded, encoded
 from cocal.integrations.sample import Sample
-from cocal.models.loading import Policy, Vocabulary, evaluating
+from cocal.models.loading import Policy, evaluating
 from cocal.own_policy import saved
 from cocal.own_policy.about import About, BaseModelFacts
-from cocal.own_policy.states import BLOCK, ROWS, Encoded, Encoder
+from cocal.own_policy.states import BLOCK, ROWS, Encoded
 from cocal.runtime.machine import best_device
 
 if TYPE_CHECKING:
     import pandas as pd
-    from huggingface_hub import ModelCard
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Prompt = str | Sequence[Mapping[str, str]] | Sequence[int] | np.ndarray | Tensor
@@ -99,11 +98,6 @@ class Companion:
         about.check_model(base)
         return cls(companions, about)
 
-    @property
-    def members(self) -> list[tuple[Target, int]]:
-        """Target and seed of each member."""
-        return self.companions.members
-
     def identity(self) -> str:
         """Digest of the weights and of what the companion reads."""
         unread = {"held_out", "held_out_all_steps", "held_out_uncut", "held_out_cut", "rollouts"}
@@ -154,28 +148,14 @@ class Companion:
         samples, found, courses = _samples_of(prompts, responses), [np.empty(0)], []
         with evaluating(model):
             policy = Policy(model, tokenizer)
-            encoder = self.encoder(policy)
+            self.about.check_model(BaseModelFacts.of(model.config))
+            encoder = self.about.encoder(policy)
             for start in range(0, len(samples), ROWS):
                 rows, chosen = encoder.encode(samples[start : start + ROWS]), {"target": target, "seed": seed}
                 whole, grown = self.score_encoded(policy, rows, batch_tokens=batch_tokens, every=every, **chosen)
                 found.append(whole)
                 courses += grown
         return (np.concatenate(found), courses) if every else np.concatenate(found)
-
-    def encoder(self, policy: Policy | Vocabulary, max_response_length: int | None = None) -> Encoder:
-        """The encoder that turns prompts and responses into the token ids of a policy.
-
-        Args:
-            policy: The language model, or what of it needs no weights.
-            max_response_length: Tokens from which on a response counts as cut, where it does not say so itself; by
-                default those of the fit.
-
-        Raises:
-            ContractError: if the policy is another one than the companion's.
-        """
-        if isinstance(policy, Policy):
-            self.about.check_model(BaseModelFacts.of(policy.model.config))
-        return self.about.encoder(policy, max_response_length)
 
     def score_encoded(
         self,
@@ -293,12 +273,6 @@ class Companion:
         from cocal.own_policy.evaluation import html
 
         return html(self.about, self.summary())
-
-    def generate_model_card(self) -> "ModelCard":
-        """The model card: base model, training, measured quality, limits."""
-        from huggingface_hub import ModelCard
-
-        return ModelCard(self.about.card())
 
 
 def _samples_of(prompts: Sequence[Prompt] | Prompt, responses: Sequence[Response] | Response) -> list[Sample]:

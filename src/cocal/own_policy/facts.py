@@ -10,7 +10,6 @@ from cocal.settings.base import Count, Model, Share
 
 if TYPE_CHECKING:
     import pandas as pd
-    from huggingface_hub import EvalResult
 
 LEAST_QUESTIONS = 10
 """Number of questions below which no interval is given, because a bootstrap over so few is misleading."""
@@ -98,18 +97,6 @@ class HeldOut(Model):
         own = next((m.value for m in self.metrics if m.metric == "auroc"), None)
         better = own is not None and other is not None and other > own
         return f"{_text('auroc', other)} against {_text('auroc', own)}" if better else None
-
-    def results(self, split: str) -> "list[EvalResult]":
-        """The metrics as the Hub's `model-index` has them, without the accuracy, which is the base model's."""
-        from huggingface_hub import EvalResult
-
-        where: dict[str, Any] = {"task_type": "text-classification", "task_name": "Is the response correct?"}
-        where |= {"dataset_type": "rollouts", "dataset_name": "Responses to held-out questions", "dataset_split": split}
-        return [
-            EvalResult(**where, metric_type=m.metric, metric_name=name, metric_value=m.value)
-            for name, m in self._shown
-            if m.metric != "accuracy" and m.value is not None
-        ]
 
     @property
     def _shown(self) -> list[tuple[str, Metric]]:

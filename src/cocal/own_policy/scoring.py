@@ -4,29 +4,23 @@ import hashlib
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from cocal.companion.settings import Target
-from cocal.engines.settings import VllmSettings
-from cocal.engines.states import Reading
-from cocal.engines.vllm_engine import open_vllm
-from cocal.errors import ConfigError, ContractError
+from cocal.errors import ContractError
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
 from cocal.integrations.sample import Sample
-from cocal.models.loading import read_vocabulary
+from cocal.models.loading import Policy
 from cocal.own_policy.about import About
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.facts import ResponseFacts
-from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.scored import COURSE
-from cocal.own_policy.states import ORIGINS, ROWS, Encoded, Encoder
+from cocal.own_policy.states import ORIGINS, ROWS
 from cocal.runtime.progress import Progress
 from cocal.store.rows import entries, extended
 from cocal.store.run_folder import RunFolder
@@ -49,7 +43,7 @@ class Wanted:
         mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
         field: Name of the field for the confidences.
         target, seed, batch_tokens, every: See `Companion.score`.
-        max_response_length: See `Companion.encoder`.
+        max_response_length: See `About.encoder`.
     """
 
     source: Path
@@ -114,44 +108,8 @@ def _without_response(sample: Sample) -> str | None:
     return sample.left_out if sample.response is None and sample.response_ids is None else None
 
 
-Score = Callable[[Sequence[Encoded]], tuple[np.ndarray, list[np.ndarray]]]
-"""The confidences, float64 (n,), of n responses whose ids are known, and their courses if they are wanted."""
-
-
-@contextmanager
-def by_transformers(
-    companion: Companion, checkpoint: Checkpoint, wanted: Wanted, precision: str
-) -> Iterator[tuple[Encoder, Score]]:
-    """The encoder and the scores of responses, from passes of transformers."""
-    policy, chosen = checkpoint.load(precision), {"target": wanted.target, "seed": wanted.seed, "every": wanted.every}
-    checkpoint.check_fit(companion.about)
-    score = partial(companion.score_encoded, policy, batch_tokens=wanted.batch_tokens, **chosen)
-    yield companion.encoder(policy, wanted.max_response_length), score
-
-
-@contextmanager
-def by_vllm(companion: Companion, checkpoint: Checkpoint, wanted: Wanted) -> Iterator[tuple[Encoder, Score]]:
-    """The same from vLLM, which keeps the states of the companion's block. A ConfigError says what it lacks: adapters,
-    states within responses and token probabilities."""
-    if checkpoint.adapter is not None:
-        raise ConfigError("--adapter is merged in memory, where vLLM does not find it; leave out --engine vllm")
-    if wanted.every:
-        raise ConfigError("--every reads states within responses, which needs transformers; leave out --engine vllm")
-    companion.about.check_vllm()
-    checkpoint.check_fit(companion.about)
-    reading = Reading([companion.about.spec.layer], companion.about.spec.poolings)
-
-    def score(rows: Sequence[Encoded]) -> tuple[np.ndarray, list[np.ndarray]]:
-        given = [row.prompt.tolist() for row in rows], [row.response.tolist() for row in rows]
-        states = np.stack(engine.read(*given)).reshape(len(rows), -1)
-        return companion.score_states(states, target=wanted.target, seed=wanted.seed), []
-
-    with open_vllm(VllmSettings(kind="vllm"), checkpoint.folder, reading=reading) as engine:
-        yield companion.encoder(read_vocabulary(checkpoint.folder, plain=True), wanted.max_response_length), score
-
-
 def score_file(
-    encoder: Encoder, score: Score, wanted: Wanted, checked: Checked, run: RunFolder
+    companion: Companion, policy: Policy, wanted: Wanted, checked: Checked, run: RunFolder
 ) -> tuple[Counter, ResponseFacts]:
     """Write every line of a file with its confidence into the run folder, in the order of the file, and return the
     number of responses by what their prompts' ids come from, and facts of all responses.
@@ -160,10 +118,12 @@ def score_file(
     Blocks that an earlier run has finished are kept, up to the first that has changed since, or whose input has.
     """
     path, marks = run.path / UNFINISHED, run.path / _DIGESTS
+    encoder = companion.about.encoder(policy, wanted.max_response_length)
     encoder.dated(wanted.source)
     if done := _whole_blocks(wanted.source, path, marks):
         logging.info("%s of %s responses were scored by an earlier run", f"{done:,}", f"{checked.rows:,}")
     progress = Progress("response", checked.rows, done=done)
+    chosen = {"target": wanted.target, "seed": wanted.seed, "every": wanted.every, "batch_tokens": wanted.batch_tokens}
     origins, lengths, cut, known = Counter(), [], [], True
     lines = (
         (text, checked.fields.sample(entry, where, learning=True)) for where, text, entry in entries(wanted.source)
@@ -178,7 +138,7 @@ def score_file(
             if done:
                 done -= len(block)
                 continue
-            found, courses = score(rows) if rows else (np.empty(0), [])
+            found, courses = companion.score_encoded(policy, rows, **chosen)
             courses = courses or [np.empty(0)] * len(rows)  # where none are wanted
             scored, written = iter(zip(rows, found.tolist(), courses, strict=True)), []
             for text, sample in block:

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from cocal.engines.settings import VllmSettings
 from cocal.settings.base import Model
 from cocal_study.config.backbone import CheckpointSettings, ImportedRolloutSettings, ImportedSettings
 from cocal_study.config.data import FileSettings, SourceSettings
@@ -20,7 +19,6 @@ _PLACES = {
     ImportedRolloutSettings: lambda one: ["path", "weights"],
     SlimeSettings: lambda one: ["torch_dist"],
     LlmJudgeSettings: lambda one: ["prompts", "checkpoint"] if one.local else ["prompts"],
-    VllmSettings: lambda one: ["python"] if "/" in (one.python or "") else [],  # a bare name is looked up in PATH
 }
 """The fields of settings that hold a path, or several by name."""
 

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from cocal.engines.settings import AttentionBackend
 from cocal.settings.base import AdvantageScale, Algorithm, Count, Model, Name, Positive, Share
+from cocal_study.config.engine import AttentionBackend
 
 RateDecay = Literal["none", "linear"]
 Decay = Annotated[float, Field(ge=0, lt=1)]

@@ -219,7 +219,7 @@ def require_vllm() -> None:
 def opening_vllm(settings: TrlSettings) -> Iterator[None]:
     """Give the vLLM that TRL opens in this context what TRL has no arguments for.
 
-    FlashInfer's sampler is off, as in `cocal.engines.vllm_engine`. The attention backend is that of the
+    FlashInfer's sampler is off, as in `cocal_study.generation.vllm_engine`. The attention backend is that of the
     settings: TRL passes no such argument on, so the name by which it calls vLLM is bound to it while the context lasts.
     """
     if not settings.vllm:

@@ -117,7 +117,7 @@ def test_the_ids_that_verl_sampled_reach_the_companion(own, tmp_path):
     for step, rows in rollouts.groupby("step"):
         trainer = Trainer(own.policy.tokenizer, int(step))
         trainer._log_rollout_data(_proto(rows), {"acc": rows["correct"].tolist()}, {}, str(tmp_path))
-    encoder = Companion.from_pretrained(own.companion).encoder(own.policy)
+    encoder = Companion.from_pretrained(own.companion).about.encoder(own.policy)
     samples = list(find([tmp_path]).samples({}, Counter()))
     found = encoder.encode(samples)
     assert all(one.exact for one in found)

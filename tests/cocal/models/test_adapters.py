@@ -124,9 +124,6 @@ def test_fit_and_score_read_the_states_of_the_merged_model(own, trained, tmp_pat
     )
     assert abs(scored(base) - with_it) > 1e-4
     assert "with an adapter, and these are without one; give what it was fitted for (--adapter)" in caplog.text
-    vllm = "score", "--companion", output, "--model", base, "--adapter", folder, source, tmp_path / "no"
-    assert run(*vllm, "--engine", "vllm") == 2
-    assert "--adapter is merged in memory, where vLLM does not find it" in capsys.readouterr().err
 
 
 def test_an_adapter_brings_the_tokenizer_that_it_was_trained_with(own, trained, tmp_path):

@@ -96,7 +96,7 @@ def test_states_from_a_recorder_give_the_same_weights(fitted, fit, table, study)
 def test_confidences_are_those_of_the_workflow_to_the_last_bit(fitted, study, micro_policy, table):
     stored = read_frame(study / "predictions.parquet", PREDICTIONS).sort_values("response_id")
     expected = {key: rows["confidence"].to_numpy() for key, rows in stored.groupby(["method", "seed"])}
-    for target, seed in fitted.members:
+    for target, seed in fitted.companions.members:
         found = fitted.score(*micro_policy, table["prompt_ids"], table["response_ids"], target=target, seed=seed)
         np.testing.assert_array_equal(found, expected[f"cocal-{target}", seed])
     mean = fitted.score(*micro_policy, table["prompt_ids"], table["response_ids"])

@@ -77,19 +77,9 @@ def test_the_card_states_the_last_stage_first_and_all_steps_below(companion, mic
     assert_golden(Path(__file__).with_name("cards.txt"), said)
 
 
-def test_the_hub_reads_licence_and_metrics_of_the_card(companion):
-    """What the Hub's own client reads back is what was measured, less the accuracy, which is the base model's."""
+def test_the_hub_reads_the_licence_of_the_card(companion):
     about = companion.about.model_copy(update={"license": "apache-2.0"})
-    read = ModelCard(about.card()).data
-    assert (read.license, read.model_name) == ("apache-2.0", f"Companion of {about.base_model.name}")
-    found = {(one.dataset_split, one.metric_type): one.metric_value for one in read.eval_results}
-    stages = {"last stage": about.held_out, "all steps": about.held_out_all_steps}
-    assert found == {
-        (stage, one.metric): one.value
-        for stage, quality in stages.items()
-        for one in quality.metrics
-        if one.metric in ("mean_confidence", "ece", "auroc", "brier")
-    }
+    assert ModelCard(about.card()).data.license == "apache-2.0"
     assert "```\npip install .\n```" in about.card()
     assert "Its licence is apache-2.0." in about.card()
 

@@ -281,11 +281,9 @@ def test_a_fit_tries_token_probabilities_unless_it_is_told(tmp_path, own, mine):
         assert about.spec.inputs == about.states_width + 3 * reads == 64 + 3 * reads
 
 
-def test_vllm_refuses_a_companion_of_token_probabilities(both, own, mine, tmp_path, capsys):
-    words = ("--companion", both / "tokens", "--model", own.checkpoint, mine, tmp_path / "out.jsonl")
-    assert run("score", *words, "--engine", "vllm") == 2
-    assert "reads token probabilities beside states, which vLLM does not hand out" in capsys.readouterr().err
+def test_vllm_refuses_a_companion_of_token_probabilities(both, own, capsys):
     assert run("serve", "--companion", both / "tokens", "--model", own.checkpoint) == 2
+    assert "reads token probabilities beside states, which vLLM does not hand out" in capsys.readouterr().err
 
 
 def test_one_of_states_alone_lies_beside_it_for_vllm(both, tmp_path):

@@ -162,18 +162,6 @@ def test_responses_that_exist_get_the_confidences_of_cocal_score(own, companion,
     assert alone["confidence"] == pytest.approx(scored[-1]["confidence"], abs=TOLERANCE)
 
 
-def test_a_file_is_scored_by_vllm_as_by_transformers(own, companion, tmp_path):
-    """Responses that were cut have confidences there, as with transformers."""
-    source = write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts)
-    found = []
-    for engine in ("transformers", "vllm"):
-        flags = ["--engine", engine, "--precision", "float32"]
-        assert own.score(source, tmp_path / f"{engine}.jsonl", *flags, companion=str(companion)) == 0
-        found.append([line.pop("confidence") for line in read_lines(tmp_path / f"{engine}.jsonl")])
-    assert len(found[0]) == len(own.rollouts)
-    np.testing.assert_allclose(*found, atol=TOLERANCE)
-
-
 HOSTILE = [
     (CHAT, {"messages": "no"}),
     (CHAT, {"messages": []}),

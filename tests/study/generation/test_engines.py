@@ -15,14 +15,13 @@ from transformers import AutoModelForCausalLM, DynamicCache
 from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
 from cocal.engines.engine import Sampling
-from cocal.engines.settings import VllmSettings
 from cocal.engines.states import Reading
 from cocal.errors import ConfigError
 from cocal.models import attention
 from cocal.models.text import chat_ids
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
-from cocal_study.config.engine import TransformersSettings
+from cocal_study.config.engine import TransformersSettings, VllmSettings
 from cocal_study.config.evaluation import GenerationSettings
 from cocal_study.generation.engines import open_engine
 from cocal_study.generation.responses import Sampler, p_true, sample_responses

@@ -205,13 +205,6 @@ _SCORE = (
         "responses of so many tokens count as cut, where they do not say so (default: as in `cocal fit`)",
         type=flags.COUNT,
     ),
-    flag(
-        "--engine",
-        "what reads the responses: passes of transformers, or vLLM, in its own precision and batches (default: "
-        "transformers)",
-        default="transformers",
-        choices=["transformers", "vllm"],
-    ),
     *_PASSES,
 )
 _SERVE = (
@@ -244,7 +237,6 @@ _MONITOR = (
     flag("--min-auroc X", "likewise", type=flags.SHARE),
     flag("--max-brier X", "likewise", type=flags.SHARE),
     _TARGET,
-    flag("--report-to", "also writes the numbers there, where it is installed", choices=["tensorboard", "wandb"]),
     _RESAMPLES,
     *_PASSES,
 )

@@ -3,7 +3,6 @@
 import logging
 import os
 import signal
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -16,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from cocal.engines.engine import Completion, Sampling
-from cocal.engines.settings import VllmSettings
 from cocal.engines.states import FIRST_RUNNER, STATES, Reading, asking, engine_settings, implementation
 from cocal.errors import ConfigError, ContractError, EngineError
 from cocal.models.loading import Policy, read_vocabulary, require_complete
 from cocal.models.text import Tokens
 from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, SECOND_RUNNER, has_compiler
 from cocal.runtime.progress import INTERVAL, progress_line
+from cocal_study.config.engine import VllmSettings
 
 _MIN_TEMPERATURE = 0.01
 """vLLM silently raises lower temperatures to this one."""
@@ -178,12 +177,6 @@ def _states_of(output: Any) -> np.ndarray:
 def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> Any:
     if find_spec("vllm") is None:
         raise ConfigError(f"engine: {NO_VLLM}")
-    if settings.python and Path(settings.python).absolute().parent != Path(sys.executable).parent:
-        raise ConfigError(
-            f"engine.python: vLLM runs in the job's environment, whose Python is {sys.executable} and not "
-            f"{settings.python}: leave engine.python out, and run with --sdm conda, or in the environment of "
-            "envs/gpu.yaml"
-        )
     os.environ.update(
         # the scheduler runs in this process, so that every run forms the same batches
         VLLM_ENABLE_V1_MULTIPROCESSING="0",
