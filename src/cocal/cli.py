@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cocal import __version__
 from cocal.commands.catalogue import OWN, commands_with, listing, work_of
-from cocal.commands.flags import Command, one_field_each
+from cocal.commands.flags import Command
 from cocal.commands.outputs import check_outputs
 from cocal.errors import BusyError, ClusterError, ConfigError, ContractError, EngineError
 from cocal.runtime import lock, progress
@@ -92,7 +92,7 @@ def _options(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         of_command = parsers.add_parser(name, description=command.description or command.summary)
         if name == chosen:
             command.add_to(of_command)
-    options, unknown = parser.parse_known_args(one_field_each(arguments))
+    options, unknown = parser.parse_known_args(arguments)
     if commands[options.command].passes_on:
         options.passed_on = unknown
     elif unknown:

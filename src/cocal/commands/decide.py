@@ -31,17 +31,12 @@ def run_decide(options: argparse.Namespace) -> None:
 
 def _choose(options: argparse.Namespace, reading: Reading) -> None:
     voting = options.way == "vote"
-    added = ("responses", "vote_share") if voting else ("responses",)
-    pools = read_scored(options.input, reading, ("question",), added, answers=True)
+    pools = read_scored(options.input, reading, ("question",), ("responses",), answers=True)
     compared = voting or (pools.correct is not None and any(pools.answers))
     classes = scored.classes_of(pools, options.domain) if compared else None
     chosen = scored.rules(pools, classes)
     rows = chosen[options.way]
-    values = {"responses": np.bincount(pools.question).tolist()}
-    if voting and classes is not None:
-        shares = scored.vote_shares(pools, classes, rows)
-        values["vote_share"] = [None if np.isnan(share) else share for share in shares.tolist()]
-    write_decisions(pools, rows, values, options.output)
+    write_decisions(pools, rows, {"responses": np.bincount(pools.question).tolist()}, options.output)
     print(pools.as_read)
     print(f"{options.output}: the {_TITLES[options.way]} decides {len(rows):,} question{'s' * (len(rows) != 1)}")
     others = [name for name in ("majority", "first") if name in chosen]

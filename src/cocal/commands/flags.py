@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -158,20 +157,6 @@ def pairs(flag: str, words: Sequence[str], form: str) -> list[tuple[str, str]]:
 def field_mapping(words: Sequence[str]) -> dict[str, str]:
     """Names of fields by their meaning, from words of the form MEANING=NAME; see `pairs`."""
     return dict(pairs("--field", words, "MEANING=NAME, such as response=output"))
-
-
-def one_field_each(words: Sequence[str]) -> list[str]:
-    """A command line in which each `--field` has one value.
-
-    The flag takes one, so that it leaves the files behind it alone; several, as they were once written, are told from
-    files by their form.
-    """
-    found: list[str] = []
-    for word in words:
-        if found[-2:-1] == ["--field"] and re.match("[a-z_]+=", word):
-            found.append("--field")
-        found.append(word)
-    return found
 
 
 def field_flags(mapping: Mapping[str, str]) -> list[str]:

@@ -209,16 +209,6 @@ def rules(pools: Scored, classes: np.ndarray | None) -> dict[str, np.ndarray]:
     return found | {"first": first(pools.question)}
 
 
-def vote_shares(pools: Scored, classes: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Share of the confidence in all answers to a question that the answer of its chosen response gathers; NaN where
-    no response has both an answer and a confidence. float64 (q,)."""
-    weights = np.where(classes >= 0, np.nan_to_num(pools.confidence, nan=0.0), 0.0)
-    alike = classes == classes[rows][pools.question]
-    won, all_of = (np.bincount(pools.question, weights=part) for part in (weights * alike, weights))
-    with np.errstate(invalid="ignore"):  # 0 / 0 where nobody has a vote
-        return won / all_of
-
-
 def accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], settings: MetricSettings) -> pd.DataFrame:
     """Accuracy of the responses that rules choose, with intervals of a bootstrap over the questions, in the columns
     rule, value, lower and upper."""

@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from fastapi.routing import APIRoute
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Gauge
 from pydantic import BaseModel, Field
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
@@ -31,10 +31,8 @@ from cocal.own_policy import saved
 from cocal.serving.bodies import ConfidenceBody, other_mode
 from cocal.serving.choices import Shown, of_response, streamed, whole
 from cocal.serving.launch import Served
-from cocal.serving.scoring import OTHER_MODE, RECORDER, FollowedEngine, Recorder, Scorer, Verdict
+from cocal.serving.scoring import OTHER_MODE, RECORDER, FollowedEngine, Recorder, Scorer
 
-_SCORED = Histogram("cocal_confidence", "Confidences of scored responses", buckets=[k / 10 for k in range(1, 11)])
-_UNSCORED = Counter("cocal_unscored", "Responses without a confidence", ["reason"])
 _COMPANION = Gauge(
     "cocal_companion_info",
     "The companion that is served",
@@ -85,22 +83,6 @@ class ResponseBody(_Wishes, ResponsesRequest):
     pass
 
 
-class _CountingScorer(Scorer):
-    async def score(self, *arguments: Any) -> Verdict:
-        return self._counted(await super().score(*arguments))
-
-    async def generated(self, *arguments: Any) -> Verdict:
-        return self._counted(await super().generated(*arguments))
-
-    @staticmethod
-    def _counted(verdict: Verdict) -> Verdict:
-        if verdict.confidence is None:
-            _UNSCORED.labels((verdict.reason or "").partition(",")[0]).inc()
-        else:
-            _SCORED.observe(verdict.confidence)
-        return verdict
-
-
 class Service:
     """What the routes need.
 
@@ -114,7 +96,7 @@ class Service:
         _, about = saved.read_for_vllm(served.companion, {})
         reader, longest = read_vocabulary(model, plain=True), engine.model_config.max_model_len
         members = about.spec.members
-        self.scorer = _CountingScorer(engine, members, served.of(about), reader.ends, longest)
+        self.scorer = Scorer(engine, members, served.of(about), reader.ends, longest)
         # its context lacks room for the token that a response's own request generates
         self.encoder = about.encoder(reader._replace(context=longest - 1))
         self.chats = about.template != ""

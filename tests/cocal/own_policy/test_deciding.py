@@ -43,7 +43,6 @@ def test_a_vote_adds_the_confidences_of_equivalent_answers(decide, capsys):
     done, chosen = decide("vote", POOL, "--resamples", "20")
     assert done == 0
     assert [one["response"] for one in chosen] == [POOL[0]["response"], POOL[2]["response"], POOL[8]["response"]]
-    np.testing.assert_allclose([one["vote_share"] for one in chosen], [0.7 / 1.2, 0.9 / 1.6, 1])
     assert "accuracy of the confidence-weighted vote    66.7 %" in capsys.readouterr().out
 
 
@@ -55,7 +54,6 @@ def test_answers_may_stand_in_a_field_and_be_factual(decide, capsys, field):
     done, chosen = decide("vote", given, "--domain", "factual", *(["--answer", field] if field != "answer" else []))
     assert done == 0
     assert [one[field] for one in chosen] == ["The Moon", 7]
-    assert chosen[1]["vote_share"] is None  # the only vote has no weight
     printed = capsys.readouterr().out
     assert f"answers: the field {field!r}" in printed
     assert "no labels, so the accuracy is unknown" in printed

@@ -114,19 +114,3 @@ def test_what_cannot_be_monitored_is_refused_in_one_sentence(tmp_path, own, sour
     assert monitor(source, *FAIR) == 2
     assert "monitor.csv: exists, and does not say that `cocal monitor` has made it" in capsys.readouterr().err
     assert (tmp_path / "monitor.csv").read_text() == "my,own,table\n1,2,3\n"
-
-
-def test_a_tracker_gets_the_numbers_where_it_is_installed(tmp_path, source, monitor, capsys):
-    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", exc_type=ImportError)
-    assert monitor(source, *FAIR, "--report-to", "tensorboard") == 0
-    found = events.EventAccumulator(str(next(tmp_path.rglob("events.out.tfevents.*")).parent))
-    found.Reload()
-    written = pd.read_csv(tmp_path / "monitor.csv").iloc[0]
-    for name in ("ece", "auroc", "brier"):
-        assert found.Scalars(f"companion/{name}")[0].value == pytest.approx(written[name], rel=1e-6)
-
-
-def test_a_tracker_that_is_not_installed_is_refused(source, monitor, capsys, monkeypatch):
-    monkeypatch.setattr("accelerate.utils.is_wandb_available", lambda: False)
-    assert monitor(source, *FAIR, "--report-to", "wandb") == 2
-    assert "it is not installed here; pip install wandb" in capsys.readouterr().err
