@@ -93,13 +93,12 @@ def save_companions(path: Path, companions: Companions, attributes: Mapping[str,
 def write_companions(
     output: Path, companions: Companions, history: "pd.DataFrame", attributes: Mapping[str, str]
 ) -> None:
-    """Write `companions.safetensors`, `spec.json` and `history.csv` into a folder, atomically.
+    """Write `companions.safetensors`, `spec.json` and `history.csv` into a folder, atomically; an existing folder is
+    replaced.
 
     Args:
-        output: The folder; an existing one is replaced.
-        companions: What is written.
-        history: History of the fit, with a row for each member and pass; of companions that learn step by step, with a
-            row for each member and rollout step (`cocal.companion.stepwise.scores`).
+        history: History of the fit (`cocal.companion.fit.fit_companions`), or of companions that learn step by step the
+            scores of all steps (`cocal.companion.stepwise.scores`).
         attributes: Provenance.
     """
     with atomic_path(output) as folder:

@@ -241,11 +241,27 @@ class Training:
         model, count = self._model, 0
         total = torch.zeros(model.targets, len(model.seeds), dtype=torch.float64, device=model.device)
         for features, targets in batches:
-            confidence = model(features, self._dropout.draw(len(features)))
-            errors = (confidence.view(*total.shape, -1) - targets).square()
-            self._optimiser.zero_grad()
-            errors.mean(2).sum().backward()  # each member gets the gradient of its own mean
-            self._optimiser.step()
-            total += errors.detach().sum(2)
+            total += self.step(features, targets).sum(2)
             count += len(features)
         return total.flatten() / count
+
+    def step(self, features: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Take one gradient step and return the squared errors before it, float32 (targets, seeds, n).
+
+        Args:
+            features: (n, inputs), of any float format.
+            targets: float32 (targets, 1, n) or (n,).
+            weights: float32 (targets, 1, n), from 0 to 1, of each response in a target's mean; by default all are
+                equal. Weights that sum to less than 1 count as if they summed to 1.
+        """
+        model = self._model
+        confidence = model(features, self._dropout.draw(len(features))).view(model.targets, len(model.seeds), -1)
+        errors = (confidence - targets).square()
+        if weights is None:
+            means = errors.mean(2)
+        else:
+            means = (errors * weights).sum(2) / weights.sum(2).clamp(min=1)
+        self._optimiser.zero_grad()
+        means.sum().backward()  # each member gets the gradient of its own mean
+        self._optimiser.step()
+        return errors.detach()

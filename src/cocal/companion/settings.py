@@ -49,5 +49,3 @@ class OnlineSettings(Model):
     companion: CompanionSettings = CompanionSettings()
     window: Count = 1
     """Number of the last rollout steps that are learnt from with every new one; with 1, no states are kept."""
-    bins: Count = 10
-    """Number of bins of the calibration error in the progress."""

@@ -40,9 +40,8 @@ class OnlineCompanions:
     """Companions of every target and seed that learn from each rollout step when it is produced.
 
     With every step they take one pass of gradient steps over the last `window` steps, the oldest first, in batches of
-    the settings' size that never cross two steps. With a window of one step no states are kept, and every response is
-    learnt from once; with a window of ten it is learnt from ten times, as often as in the paper's ten passes. There is
-    no best pass: the weights are always the latest.
+    the settings' size that never cross two steps. With a window of ten, every response is learnt from ten times, as
+    often as in the paper's ten passes. There is no best pass: the weights are always the latest.
 
     Initial weights and dropped units are those of the replayed companions. No random number of the policy's training is
     touched, so that the policy stays the same to the last bit.
@@ -198,7 +197,7 @@ class OnlineCompanions:
 
 
 COLUMNS = ("source_step", "step", "target", "seed", "responses", "accuracy", "mean_confidence", "ece", "auroc")
-"""Columns of `scores`."""
+"""Columns of `scores`; `step` is that of the responses."""
 
 
 def scores(
@@ -214,9 +213,8 @@ def scores(
         source_step: Number of rollout steps that were learnt from.
 
     Returns:
-        One row for each member, with the columns source_step, step (of the responses), target, seed, responses,
-        accuracy, mean_confidence, ece and auroc; the AUROC is NaN where all responses are correct or all are wrong, and
-        all four are where there are none.
+        One row for each member, with the columns `COLUMNS`; the AUROC is NaN where all responses are correct or all
+        are wrong, and all four metrics are where there are none.
     """
     valid = np.ones(len(correct), dtype=bool)
     rows = [
@@ -235,12 +233,8 @@ def summary(found: pd.DataFrame) -> str:
     return f"before learning from it: ECE {means['ece']:.3f}, AUROC {means['auroc']:.3f}"
 
 
-STATE = "online.pt"
-"""Name of the file with the state of the learning in a checkpoint of the training."""
-
-
-class OnlineLearner:
-    """Lets companions learn inside the training of a policy, from the rollouts of each step once they are recorded.
+class OnlineLearner(OnlineCompanions):
+    """Companions that learn inside the training of a policy, from the rollouts of each step once they are recorded.
 
     They read the deepest of the captured blocks, whose zero-based index is `layer`. The responses to a share of the
     questions (cocal.store.contracts.QUESTIONS) are held out, as from companions that replay the rollouts, so that both
@@ -254,12 +248,12 @@ class OnlineLearner:
         self, settings: OnlineSettings, questions: pd.DataFrame, layer: int, hidden: int, number_format: NumberFormat
     ):
         companion, ids, texts = settings.companion, questions["question_id"], questions["question"]
+        inputs = len(RESPONSE_POOLINGS) * hidden
+        super().__init__(companion, inputs, number_format=number_format, window=settings.window)
         held_out = in_validation(texts, texts, companion.validation_share, companion.split_seed)
         self._held_out = dict(zip(ids, held_out, strict=True))
         self._texts = dict(zip(ids, texts, strict=True))
         self._layer = layer
-        options = {"number_format": number_format, "window": settings.window, "bins": settings.bins}
-        self._learner = OnlineCompanions(companion, len(RESPONSE_POOLINGS) * hidden, **options)
         self.summary = ""
 
     def learn(self, frame: pd.DataFrame, states: np.ndarray) -> None:
@@ -270,20 +264,12 @@ class OnlineLearner:
         """
         asked = frame["question_id"]
         rows = frame.assign(held_out=asked.map(self._held_out), question=asked.map(self._texts))
-        found = self._learner.observe(states[:, -1].reshape(len(states), -1), rows)
+        found = self.observe(states[:, -1].reshape(len(states), -1), rows)
         self.summary = "" if found is None else summary(found)
-
-    def save(self, checkpoint: Path) -> None:
-        """Put the state of the learning into a checkpoint of the training."""
-        self._learner.save(checkpoint / STATE)
-
-    def restore(self, checkpoint: Path) -> None:
-        """Go on from a checkpoint of the training; raise a ContractError if it holds no state of this learning."""
-        self._learner.restore(checkpoint / STATE)
 
     def write(self, folder: Path, attributes: Mapping[str, str]) -> None:
         """Write the companions and the scores of all steps, as `history.csv`."""
-        found = self._learner.companions(self._layer)
+        found = self.companions(self._layer)
         step = str(found.spec.steps)
         facts = {"experience": "online", "source_step": step, "validation_step": step}
-        write_companions(folder, found, self._learner.scores, {**attributes, **facts})
+        write_companions(folder, found, self.scores, {**attributes, **facts})

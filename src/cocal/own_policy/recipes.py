@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from cocal.companion.model import MEAN, SCALE, CompanionMLP, Dropout, matmul_precision
+from cocal.companion.model import MEAN, SCALE, CompanionMLP, Training, matmul_precision
 from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import CompanionSpec
 from cocal.errors import ContractError
@@ -341,10 +341,7 @@ class _Mlp(_Kind):
         """Train members on the rows of each part, float32 (parts, n), in their order; yield after every pass."""
         settings, device = self.settings, best_device()
         model = CompanionMLP(self.inputs.shape[1], settings.widths, seeds, len(train)).to(device)
-        dropout = Dropout(model.initialise(), settings.widths, settings.dropout, device)
-        optimiser = torch.optim.Adam(
-            model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
-        )
+        training = Training(model, settings)
         used = np.flatnonzero(train.any(axis=0))
         taken = torch.from_numpy(train[:, used]).to(device)
         target = torch.from_numpy(self.lesson.target[used].astype(np.float32)).to(device)
@@ -354,11 +351,7 @@ class _Mlp(_Kind):
                 for start in range(0, len(used), settings.batch_size):
                     span = slice(start, start + settings.batch_size)
                     rows = torch.from_numpy(self.inputs[used[span]]).to(device)
-                    confidence = model(rows, dropout.draw(len(rows))).view(len(train), len(seeds), -1)
-                    errors = (confidence - target[span]).square() * taken[:, None, span]
-                    optimiser.zero_grad()
-                    (errors.sum(2) / taken[:, None, span].sum(2).clamp(min=1)).sum().backward()
-                    optimiser.step()
+                    training.step(rows, target[span], taken[:, None, span])
             progress.add()
             yield model
 

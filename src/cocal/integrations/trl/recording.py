@@ -33,6 +33,9 @@ from cocal.models.loading import text_config
 from cocal.rewards import Rewards
 from cocal.store import provenance
 
+STATE = "online.pt"
+"""Name of the file with the state of the companions in a checkpoint of the training."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
@@ -147,7 +150,7 @@ class RolloutRecording(RolloutCapture):
             form = recording.number_format
             self.online = OnlineLearner(recording.online, questions, self._layers[-1], self._hidden, form)
             if resumed:
-                self.online.restore(self._checkpoint())
+                self.online.restore(self._checkpoint() / STATE)
 
     def _checkpoint(self) -> Path:
         return Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
@@ -169,7 +172,7 @@ class _Recorder(TrainerCallback):
 
     def on_save(self, args, state, control, **kwargs):
         if self._trainer.online is not None:
-            self._trainer.online.save(self._trainer._checkpoint())
+            self._trainer.online.save(self._trainer._checkpoint() / STATE)
 
     def on_train_end(self, args, state, control, **kwargs):
         if self._trainer.online is not None:
