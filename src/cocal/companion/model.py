@@ -257,10 +257,7 @@ class Training:
         model = self._model
         confidence = model(features, self._dropout.draw(len(features))).view(model.targets, len(model.seeds), -1)
         errors = (confidence - targets).square()
-        if weights is None:
-            means = errors.mean(2)
-        else:
-            means = (errors * weights).sum(2) / weights.sum(2).clamp(min=1)
+        means = errors.mean(2) if weights is None else (errors * weights).sum(2) / weights.sum(2).clamp(min=1)
         self._optimiser.zero_grad()
         means.sum().backward()  # each member gets the gradient of its own mean
         self._optimiser.step()

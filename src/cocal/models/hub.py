@@ -1,6 +1,8 @@
 """Checkpoints on the Hugging Face hub."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cocal.errors import ContractError, first_line
 from cocal.models.weights import ADAPTER
@@ -27,20 +29,30 @@ def may_be_on_hub(name: str) -> bool:
     return name.count("/") == 1 and not name.startswith((".", "/", "~"))
 
 
-def download(name: str, revision: str) -> Path:
-    """Folder of a hub checkpoint in the hub's own cache, or a ContractError. An interrupted download resumes; a
-    finished one is reused."""
+def download(name: str, revision: str = "main", patterns: Sequence[str] = (*FILES, ADAPTER), **options: Any) -> Path:
+    """Folder of a hub repository in the hub's own cache, or a ContractError. An interrupted download resumes; a
+    finished one is reused.
+
+    Args:
+        patterns: The files that are taken; by default those of a checkpoint.
+        options: Further ones of `huggingface_hub.snapshot_download`.
+    """
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HFValidationError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
 
     where = f"{name} at {revision[:12]}"
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=[*FILES, ADAPTER]))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=[*patterns], **options))
     except GatedRepoError:
         raise ContractError(f"{where}: the hub requires consent: give it there, then run `hf auth login`") from None
     except (RepositoryNotFoundError, RevisionNotFoundError):
-        raise ContractError(f"{where}: the hub has no such checkpoint; check path and revision") from None
-    except OSError as error:  # the hub's other errors are of this kind
+        raise ContractError(f"{where}: the hub has no such name or revision; check both") from None
+    except (OSError, HFValidationError) as error:  # the hub's other errors are of these kinds
         raise ContractError(
             f"{where}: cannot be downloaded ({first_line(error)}). Run this rule where the hub can be reached, or "
             f"fetch it there (`hf download {name} --revision {revision}`) into the cache that HF_HOME names, or name a "

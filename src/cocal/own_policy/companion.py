@@ -89,7 +89,7 @@ class Companion:
             states: `features.dtype` of the study.
 
         Raises:
-            ContractError: if the folder holds no companions, or they read states of another width.
+            ContractError: if the folder holds no companions, or they read a block that the model lacks.
         """
         companions = load_companions(folder)
         base = BaseModelFacts.of(model.config)
@@ -212,15 +212,15 @@ class Companion:
 
         Args:
             pretrained_model_name_or_path: Folder or name.
-            options: Those of `huggingface_hub.hf_hub_download`, such as `revision` and `local_files_only`.
+            options: Those of `huggingface_hub.snapshot_download`, such as `revision` and `local_files_only`.
 
         Raises:
             ContractError: if there is no such companion, or a file is missing, has changed since it was saved, or is
                 not a companion's.
         """
-        name = str(pretrained_model_name_or_path)
-        companions, about = saved.read(name, options)
-        return cls(companions, about, saved.read_alone(name, options) if about.token_probability else None)
+        folder = saved.folder_of(str(pretrained_model_name_or_path), options)
+        companions, about = saved.read(folder)
+        return cls(companions, about, saved.read_alone(folder) if about.token_probability else None)
 
     def save_pretrained(self, save_directory: str | Path) -> None:
         """Save weights, settings and model card in a folder, which is made if need be, in the Hub's convention.

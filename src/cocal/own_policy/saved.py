@@ -12,8 +12,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from cocal.companion.companions import Companions, with_weights
-from cocal.errors import ContractError, first_line
-from cocal.models.hub import may_be_on_hub
+from cocal.errors import ContractError
+from cocal.models.hub import download, may_be_on_hub
 from cocal.own_policy.about import About
 from cocal.store.atomic import atomic_path, usual_mode, write_text
 from cocal.store.damage import remedy, unreadable
@@ -28,42 +28,49 @@ _DIGEST = "weights"
 """Name of the attribute of the settings' provenance that holds the SHA-256 of the weights' file."""
 
 
-def read_alone(name: str, options: Mapping[str, Any]) -> tuple[Companions, About] | None:
-    """Read the companion of states alone that lies beside one which reads token probabilities; None if there is
-    none."""
-    try:
-        there = _file(name, f"{ALONE}/{CONFIG}", options).exists()
-    except ContractError:  # the Hub has none
-        there = False
-    return read(name, options, f"{ALONE}/") if there else None
+def folder_of(name: str, options: Mapping[str, Any]) -> Path:
+    """The folder of a companion, or that of its files in the Hub's cache, which are downloaded if need be.
+
+    Args:
+        name: Folder, or name on the Hub (`owner/name`).
+        options: Those of `huggingface_hub.snapshot_download`.
+
+    Raises:
+        ContractError: if there is none.
+    """
+    if Path(name).is_dir():
+        return Path(name)
+    if not may_be_on_hub(name):
+        raise ContractError(
+            f"{name}: there is no such folder, and it is no name on the Hub (owner/name); make one by `cocal fit`, or "
+            "check the name"
+        )
+    return download(name, patterns=[part + file for part in ("", f"{ALONE}/") for file in (CONFIG, WEIGHTS)], **options)
 
 
-def read_for_vllm(name: str, options: Mapping[str, Any]) -> tuple[Companions, About]:
-    """Read a companion of states alone: the one that is named, or the one beside it; a ConfigError says that there is
-    none."""
-    companions, about = read(name, options)
+def read_alone(folder: Path) -> tuple[Companions, About] | None:
+    """Read the companion of states alone that lies in the folder of one which reads token probabilities; None if there
+    is none."""
+    return read(folder / ALONE) if (folder / ALONE / CONFIG).exists() else None
+
+
+def read_for_vllm(name: str) -> tuple[Companions, About]:
+    """Read a companion of states alone: the one that is named, or the one in its folder; a ConfigError says that there
+    is none."""
+    folder = folder_of(name, {})
+    companions, about = read(folder)
     if about.token_probability:
-        companions, about = read_alone(name, options) or (companions, about)
+        companions, about = read_alone(folder) or (companions, about)
     about.check_vllm()
     return companions, about
 
 
-def read(name: str, options: Mapping[str, Any], part: str = "") -> tuple[Companions, About]:
-    """Read a companion from a folder, or from the Hub.
-
-    Args:
-        name: Folder, or name on the Hub (`owner/name`).
-        options: Those of `huggingface_hub.hf_hub_download`.
-        part: Beginning of the files' places in it.
-
-    Raises:
-        ContractError: if there is no such companion, or a file is missing, has changed since it was saved, or is
-            not a companion's.
-    """
-    config, weights = (_file(name, part + file, options) for file in (CONFIG, WEIGHTS))
+def read(folder: Path) -> tuple[Companions, About]:
+    """Read a companion from its folder; see `cocal.Companion.from_pretrained` about errors."""
+    config, weights = folder / CONFIG, folder / WEIGHTS
     for file in (config, weights):
         if not file.exists():
-            raise ContractError(f"{file}: the file is missing; is {name} a companion's folder (cocal fit)?")
+            raise ContractError(f"{file}: the file is missing; is {folder} a companion's folder (cocal fit)?")
     content, written = read_document(config), read_provenance(config).get(_DIGEST)
     if (kind := content.get("model_type")) and kind != About.model_fields["model_type"].default:
         raise ContractError(
@@ -85,23 +92,6 @@ def read(name: str, options: Mapping[str, Any], part: str = "") -> tuple[Compani
         raise ContractError(f"{config}: not a companion's settings ({place}: {first['msg']})") from None
     except (SafetensorError, OSError) as error:
         raise ContractError(unreadable(weights, "safetensors file", error)) from None
-
-
-def _file(name: str, file: str, options: Mapping[str, Any]) -> Path:
-    if Path(name).is_dir():
-        return Path(name) / file
-    advice = "make one by `cocal fit`, or check the name"
-    if not may_be_on_hub(name):
-        raise ContractError(f"{name}: there is no such folder, and it is no name on the Hub (owner/name); {advice}")
-
-    from huggingface_hub import errors, hf_hub_download
-
-    refusals = errors.HFValidationError, errors.HfHubHTTPError
-    try:
-        return Path(hf_hub_download(name, file, **options))
-    except (*refusals, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
-        reason = f"neither a folder nor a companion that the Hub gives ({first_line(error)})"
-    raise ContractError(f"{name}: {reason}; {advice}")
 
 
 def _changed(file: Path, why: str) -> ContractError:

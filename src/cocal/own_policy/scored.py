@@ -220,18 +220,12 @@ def accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], settings: Metric
 
 
 def threshold_for(pools: Scored, calibration: Scored, *, max_risk: float, delta: float) -> float | None:
-    """The confidence from which on questions are answered (`cocal.metrics.choices`); None if none is certified.
+    """The confidence from which on questions are answered (`cocal.metrics.choices.certified`); None if none is
+    certified.
 
-    The most confident response to each question is the one that would be given, in both files.
-
-    Args:
-        pools: Responses to the questions to decide.
-        calibration: Labelled responses to other questions from the same source.
-        max_risk: Largest share of wrong answers among the answered questions.
-        delta: Largest probability that the threshold breaks this bound.
-
-    Raises:
-        ContractError: if the calibration has no labels, shares a question, or has pools of another size.
+    The most confident response to each question is the one that would be given, in both files: `pools` holds responses
+    to the questions to decide, `calibration` labelled ones to other questions from the same source. A ContractError
+    refuses a calibration without labels, with a question of the other file, or with pools of another size.
     """
     _check_calibration(pools, calibration)
     if calibration.largest != pools.largest:

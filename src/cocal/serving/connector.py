@@ -20,7 +20,7 @@ class CompanionConnector(StatesConnector):
     reads_cut = False
 
     def load(self, extra: dict[str, Any], device: torch.device) -> None:
-        companions, self._about = saved.read_for_vllm(extra["companion"], {})
+        companions, self._about = saved.read_for_vllm(extra["companion"])
         self.poolings = self._about.spec.poolings
         self._model = companions.to(device).model
         self._chosen = self._about.spec.chosen(extra.get("target"))

@@ -292,10 +292,10 @@ def test_one_of_states_alone_lies_beside_it_for_vllm(both, tmp_path):
     Companion(tokens.companions, tokens.about, (states.companions, states.about)).save_pretrained(tmp_path)
     found = Companion.from_pretrained(tmp_path)
     assert (found.identity(), found.alone.identity()) == (tokens.identity(), states.identity())
-    assert Companion(*read_for_vllm(str(tmp_path), {})).identity() == states.identity()
+    assert Companion(*read_for_vllm(str(tmp_path))).identity() == states.identity()
     states.save_pretrained(tmp_path)
     assert not (tmp_path / "states-alone").exists()
-    assert Companion(*read_for_vllm(str(tmp_path), {})).identity() == states.identity()
+    assert Companion(*read_for_vllm(str(tmp_path))).identity() == states.identity()
 
 
 def test_kept_states_are_read_once(tmp_path, own, monkeypatch):
