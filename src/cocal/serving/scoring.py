@@ -109,7 +109,7 @@ class Scorer:
         if one.finish_reason == "length":
             return Verdict(None, CUT)
         if isinstance(one.stop_reason, str):  # the server has found it in the text, of which the engine knows nothing
-            return await Scorer.score(self, prompt, response, STOPPED)
+            return await self.score(prompt, response, STOPPED)
         if len(prompt) + len(response) >= self.longest:
             return Verdict(None, NO_ROOM)
         return self.of(output, None if response and response[-1] in self.ends else STOPPED)
