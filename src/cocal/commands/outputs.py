@@ -20,10 +20,7 @@ _APART = {"run_folder", "cache", "judgements", "directory"}
 """Flags of folders that are not read as inputs."""
 _STUDIES = {"results"}
 """Flags of the results of whole studies, among which other results may be written."""
-_WORDS = {
-    *("model", "companion", "first", "second", "stages", "input", "inputs"),
-    *("responses", "features", "companions", "calibrators", "recalibrated", "coupled"),
-}
+_WORDS = {"model", "companion", "companions", "first", "second", "stages", "input", "inputs", "responses", "features"}
 """Flags whose words name inputs, some of them as KIND=PATH."""
 _LONGEST = 220
 """Bytes of a name; hidden files beside it have longer ones, and file systems allow 255."""

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -22,14 +22,14 @@ logger = logging.getLogger(__name__)
 _COLUMNS = [name for name in PREDICTIONS.types if name != "valid"]
 
 
-def read_predictions(path: Path, backbone: str, methods: Collection[str] = METHODS) -> pd.DataFrame:
+def read_predictions(path: Path, backbone: str) -> pd.DataFrame:
     """Read the predictions of one file.
 
     Raises:
-        ContractError: if the file breaks its contract, belongs to another backbone, or has none of these methods.
+        ContractError: if the file breaks its contract, belongs to another backbone, or has an unknown method.
     """
     table = read_frame(path, PREDICTIONS, _COLUMNS)
-    for column, known in (("backbone", [backbone]), ("method", methods)):
+    for column, known in (("backbone", [backbone]), ("method", METHODS)):
         if other := sorted(set(table[column]) - set(known)):
             raise ContractError(f"{path}: column {column!r} has {other[0]!r}; it may have {', '.join(known)}")
     return table

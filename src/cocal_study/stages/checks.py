@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from cocal.companion.settings import CompanionSettings
-from cocal.errors import ConfigError, ContractError
-from cocal.settings.base import Algorithm
-from cocal.store import read_frame, write_document
+from cocal.errors import ContractError
+from cocal.store import write_document
 from cocal.store.lineage import trace
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.method import Experience
@@ -35,19 +34,8 @@ class Checks(Stage):
     """folders of fitted companions: rollouts=FOLDER (CoCal), resampled=FOLDER (PostCal), prompts=FOLDER,
     ablations=FOLDER and one-layer=FOLDER (on rollouts)"""
     predictions: tuple[In, ...]
-    calibrators: dict[Algorithm, In] = {}
-    """ALGORITHM=FILE: fitted calibrators of recalibrated rivals, by the algorithm of their policy"""
-    recalibrated: dict[Algorithm, In] = {}
-    """ALGORITHM=FILE: predictions of these rivals"""
-    coupled: dict[Literal["rlcr", "dcpo"], Path] = {}
-    """ALGORITHM=FOLDER: rollouts of RLCR and DCPO, from which these rivals learn"""
-    evaluated: tuple[In, ...] = ()
-    """evaluation sets, unseen by calibrators"""
     output: Out
     """JSON report of what each check looked at"""
-
-    def reads(self):
-        return [*super().reads(), *self.coupled.values()]
 
     def run(self) -> None:
         from cocal_study.checks.predictions import read_predictions
@@ -64,9 +52,8 @@ class Checks(Stage):
         fits = [Fit.read(kind if kind in ORDERS else "rollouts", folder) for kind, folder in given]
         fits.sort(key=lambda fit: (fit.experience, fit.spec.prefix, fit.spec.layer, fit.spec.pooling))
         predictions = {path: read_predictions(path, self.backbone) for path in self.predictions}
-        checks = self._protocol(tables, fits, predictions) | self._rivals(tables, predictions)
-        recalibrated = [*self.calibrators.values(), *self.recalibrated.values()]
-        traced = [product for _, product in trace(*predictions, *recalibrated, *(fit.folder for fit in fits))]
+        checks = self._protocol(tables, fits, predictions)
+        traced = [product for _, product in trace(*predictions, *(fit.folder for fit in fits))]
         stages = Counter(one.facts.get("stage", "given") for one in traced)
         checks["ancestors_unchanged"] = dict(sorted(stages.items()))
         depends_on = {"companion": self.settings, "quality": self.quality}
@@ -108,33 +95,3 @@ class Checks(Stage):
             "quality_of_responses": {p: predicted.check_quality(table, self.quality, p) for p, table in files.items()},
             "same_fixed_responses": predicted.check_fixed_responses(list(files.values())),
         }
-
-    def _rivals(self, tables: dict[str, Any], predictions: dict[Path, Any]) -> dict[str, object]:
-        """The checks of the recalibrated rivals of every policy, given GRPO's rollouts and PostCal's responses; none
-        where there are no rivals."""
-        import pandas as pd
-
-        from cocal.store.contracts import QUESTIONS
-        from cocal_study.checks.recalibration import check_responses, check_unseen, read_recalibrated
-        from cocal_study.checks.training import read_table
-        from cocal_study.methods.recalibration.calibrators import read_fits
-
-        calibrators, coupled = self.calibrators, self.coupled
-        if not calibrators.keys() == self.recalibrated.keys() == (coupled.keys() | (calibrators.keys() & {"grpo"})):
-            raise ConfigError("--calibrators, --recalibrated and --coupled must name the same policies")
-        if not calibrators:
-            return {}
-        if not self.evaluated:
-            raise ConfigError("--calibrators: give the evaluation sets with --evaluated")
-        evaluated = pd.concat([read_frame(path, QUESTIONS) for path in self.evaluated], ignore_index=True)
-        learnt, applied = {}, {}
-        for algorithm, path in calibrators.items():
-            fits, file = read_fits(path), self.recalibrated[algorithm]
-            if "resampled" in fits.learnt and not self.resampled:
-                raise ConfigError(f"{path}: rivals learnt from PostCal's responses; give these with --resampled")
-            theirs = read_table(coupled[algorithm], self.questions) if algorithm in coupled else tables["rollouts"]
-            given: dict[Any, Any] = {"all": theirs, "last": theirs, "resampled": tables.get("resampled")}
-            learnt[str(path)] = check_unseen(fits, given, evaluated, path)
-            confidences = read_recalibrated(file, self.backbone)
-            applied[str(file)] = check_responses(confidences, list(predictions.values()), file)
-        return {"evaluation_questions_unseen_by_calibrators": learnt, "recalibrated_confidences": applied}

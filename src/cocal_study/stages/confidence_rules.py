@@ -10,7 +10,6 @@ from cocal_study.planning.comparisons import (
     comparison_of,
     comparisons,
     cube_fields,
-    recalibrated_files,
     samples_of,
 )
 from cocal_study.planning.variants import ABLATIONS, variant_of
@@ -137,7 +136,7 @@ class ConfidenceRules(Rules):
             step=self._final,
             rollouts=results.rollouts_folder(backbone, algorithm),
             questions=self._training_set,
-            evaluated=self._evaluated,
+            evaluated=[results.questions_file(name) for names in self._sets.values() for name in names],
             responses=results.responses_folder(*cell, prompt_format),
             **more,
             **made,
@@ -176,18 +175,11 @@ class ConfidenceRules(Rules):
         more: dict[str, Any] = {}
         if "resampled" in experiences:
             more["resampled"] = results.rollouts_folder(backbone, "postcal")
-        if files := recalibrated_files(study, backbone):
-            algorithms = rivals.recalibrated_algorithms(study)
-            more |= {
-                "calibrators": {name: results.calibrators_file(backbone, name, self._final) for name in algorithms},
-                "recalibrated": dict(zip(algorithms, files, strict=True)),
-                "coupled": {name: results.rollouts_folder(backbone, name) for name in algorithms if name != "grpo"},
-                "evaluated": self._evaluated,
-            }
+        if backbone == self._main:
             if folder := rivals.reader_folders(study, "grpo").get(rivals.ONE_LAYER):
                 companions[rivals.ONE_LAYER] = [folder]
-        if backbone == self._main and plan.has_methods(study, "cocal-binary"):
-            companions["online"] = variants.online_folders(study)
+            if plan.has_methods(study, "cocal-binary"):
+                companions["online"] = variants.online_folders(study)
         return self._job(
             Checks,
             settings=study.companion,
@@ -201,7 +193,3 @@ class ConfidenceRules(Rules):
             **more,
             **made,
         )
-
-    @property
-    def _evaluated(self) -> list[str]:
-        return [results.questions_file(name) for names in self._sets.values() for name in names]

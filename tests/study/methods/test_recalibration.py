@@ -15,17 +15,17 @@ from cocal.answers.settings import VerifierSettings
 from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.features.store import open_features
-from cocal.store import read_provenance
+from cocal.store import read_document, read_provenance
 from cocal.store.lineage import PARENTS
 from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.methods.base.responses import Estimator, LabelledStates, function
 from cocal_study.methods.linear_probe import PENALTIES, LinearProbe
-from cocal_study.methods.recalibration.calibrators import Isotonic, Platt, fit_rivals, read_fits
+from cocal_study.methods.recalibration.calibrators import Isotonic, Platt, fit_rivals
 from cocal_study.methods.recalibration.confidences import learn_scores, read_experience, with_classes
 from cocal_study.planning.rivals import RIVALS
 from companion_run import GROUP, SETTINGS, STEPS, final_features
 from evaluated_study import SAMPLES
-from recalibrated_study import questions_of, small_study
+from recalibrated_study import PREVIOUS, questions_of, small_study
 
 NAN = float("nan")
 CONFIDENCES = Path(__file__).with_name("recalibrated.csv")
@@ -171,15 +171,14 @@ def test_the_parts_are_those_of_the_companions(done, rollouts):
     complete = ~rollouts["truncated"].to_numpy()
     np.testing.assert_array_equal(rollouts["part"] == "truncated", ~complete)
     np.testing.assert_array_equal(rollouts["part"] == "held out", done.run.held_out(rollouts) & complete)
-    fits = read_fits(done.folder / "calibrators.json")
+    learnt_from = {}
     for basis, folder in (("all", "rollouts"), ("resampled", "resampled")):
         spec = json.loads((done.folder / folder / f"steps-{STEPS}/spec.json").read_text())["spec"]
-        assert fits.learnt[basis].parts["training"] == spec["training_responses"]
-        assert fits.learnt[basis].parts["held out"] == spec["validation_responses"]
-    for fit in fits.fits:
-        learnt = RIVALS[fit.rival].reads_states
-        assert fit.part == ("held out" if learnt else "training"), fit.rival
-        assert fit.responses == fits.learnt[fit.basis].parts[fit.part]
+        learnt_from[basis] = {"training": spec["training_responses"], "held out": spec["validation_responses"]}
+    learnt_from["last"] = rollouts.loc[rollouts["step"] > PREVIOUS, "part"].value_counts()
+    for fit in read_document(done.folder / "calibrators.json")["fits"]:
+        part = "held out" if RIVALS[fit["rival"]].reads_states else "training"
+        assert (fit["part"], fit["responses"]) == (part, learnt_from[fit["basis"]][part]), fit["rival"]
 
 
 def test_a_truncated_response_counts_in_its_group_and_in_no_fit(rollouts):
@@ -194,13 +193,13 @@ def test_a_truncated_response_counts_in_its_group_and_in_no_fit(rollouts):
     flipped = rollouts["correct"].where(~rollouts["truncated"], ~rollouts["correct"])
     given = {Estimator("self-consistency-loo"): scores}
     first, second = ((rollouts.assign(correct=labels), given) for labels in (rollouts["correct"], flipped))
-    assert fit_rivals({"all": first}) == fit_rivals({"all": second})
+    assert fit_rivals({"all": first}, {}) == fit_rivals({"all": second}, {})
 
 
 def test_labels_of_held_out_questions_reach_no_fit_of_a_plain_score(rollouts):
     scores = {Estimator("token-probability"): score("token-probability", rollouts)}
     fits = [
-        fit_rivals({"all": (rollouts.assign(correct=rollouts["correct"] ^ (rollouts["part"] == part)), scores)})
+        fit_rivals({"all": (rollouts.assign(correct=rollouts["correct"] ^ (rollouts["part"] == part)), scores)}, {})
         for part in ("nothing", "held out", "training")
     ]
     assert fits[0] == fits[1] != fits[2]
@@ -216,7 +215,7 @@ def test_an_evaluation_question_among_the_training_questions_is_refused(done, te
 
 
 def test_rollouts_without_any_score_leave_the_calibrated_confidence_out(rollouts):
-    fits = fit_rivals({"all": (rollouts, {Estimator("rlcr"): np.full(len(rollouts), NAN)})})
+    fits = fit_rivals({"all": (rollouts, {Estimator("rlcr"): np.full(len(rollouts), NAN)})}, {})
     assert fits.fits == ()
     assert np.isnan(fits.apply("rlcr", -1, "platt-all", np.array([0.5]))).all()
 
@@ -242,7 +241,7 @@ def test_every_confidence_is_that_of_its_name_and_of_a_fit_on_its_part(done):
 def test_without_a_last_stage_and_postcal_there_are_no_fits_on_them(done, tmp_path):
     words = [word for word in done.command(rivals=["token-probability", "length"]) if not word.startswith("--previous")]
     assert main([*words, f"--output={tmp_path / 'out.parquet'}", f"--output-calibrators={tmp_path / 'fits.json'}"]) == 0
-    assert read_fits(tmp_path / "fits.json").learnt.keys() == {"all"}
+    assert {fit["basis"] for fit in read_document(tmp_path / "fits.json")["fits"]} == {"all"}
 
 
 def test_both_files_name_their_sources_and_are_the_same_bytes_again(done):
