@@ -14,10 +14,9 @@ from cocal_study.config.paths import located
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import Exhibit, TableExhibit
 from cocal_study.exhibits.base.registry import exhibit_code, exhibits_of
-from cocal_study.generation.judge_prompts import JudgePrompts
 from cocal_study.planning import results
 from cocal_study.questions.loaders import counted
-from cocal_study.questions.prompts import Prompts
+from cocal_study.questions.prompts import JUDGE_FORMATS, Prompts, judge_prompts
 from cocal_study.questions.registry import known_wrong, registry_of
 from cocal_study.stages.jobs import Rule, either
 from cocal_study.stages.rules import Plan
@@ -51,7 +50,8 @@ def jobs_of(configured: Study, prompts: Any = None, judge_texts: str | None = No
     study = located(configured, ROOT, ROOT)
     registry = registry_of(study.question_sets.registered, study.sources.registry)
     if judge_texts is None:
-        judge_texts = JudgePrompts(study.judge.prompts).digest if study.judge.kind == "llm" else ""
+        texts = judge_prompts(study.judge.prompts) if study.judge.kind == "llm" else None
+        judge_texts = texts.digest(*JUDGE_FORMATS) if texts else ""
     plan = Plan(
         study,
         numerics=study.numerics,

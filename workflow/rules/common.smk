@@ -14,12 +14,11 @@ from cocal_study.config.paths import located
 from cocal_study.exhibits.base.exhibit import FigureExhibit, TableExhibit
 from cocal_study.exhibits.base.registry import exhibit_code, exhibits_of, report_entry
 from cocal_study.exhibits.typesetting.landing import landing_of
-from cocal_study.generation.judge_prompts import JudgePrompts
 from cocal_study.planning import results
 from cocal_study.provenance.code import code_digest
 from cocal_study.provenance.owner import refuse_gaps, refuse_other_study
 from cocal_study.questions.loaders import counted
-from cocal_study.questions.prompts import Prompts
+from cocal_study.questions.prompts import JUDGE_FORMATS, Prompts, judge_prompts
 from cocal_study.questions.registry import known_wrong, registry_of
 from cocal_study.resources.estimate import seconds_by_rule
 from cocal_study.resources.slurm import site_of
@@ -86,7 +85,7 @@ os.environ.update(
 
 JUDGE_TEXTS = ""
 if STUDY.judge.kind == "llm":
-    JUDGE_TEXTS = f"prompts:{JudgePrompts(STUDY.judge.prompts).digest}"
+    JUDGE_TEXTS = f"prompts:{judge_prompts(STUDY.judge.prompts).digest(*JUDGE_FORMATS)}"
 # The slice of the dataset registry that the study uses, and the plan of all jobs but those of tables and figures.
 REGISTRY = registry_of(STUDY.question_sets.registered, STUDY.sources.registry)
 PLAN = Plan(

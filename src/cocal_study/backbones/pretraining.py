@@ -120,7 +120,7 @@ class CorpusWriter:
         weights = (settings.plain, settings.verbal, settings.rlcr, settings.p_true)
         prompt_format = draw.choices(_FORMATS, weights=weights)[0]
         solution = self._wording[example.domain].solution(example.steps, example.answer)
-        message = self._prompts.message(prompt_format, example.question, solution)
+        message = self._prompts.message(prompt_format, example.question, response=solution)
         if prompt_format == "p_true":
             label = example.right if draw.random() >= settings.p_true_noise else not example.right
             return Document(message, str(label))

@@ -2,7 +2,9 @@
 the paper names no judge."""
 
 import hashlib
+import json
 import logging
+import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -26,13 +28,14 @@ from cocal.store.provenance import canonical
 from cocal_study.config.engine import EngineSettings
 from cocal_study.config.evaluation import JudgeSettings, LlmJudgeSettings
 from cocal_study.generation.engines import Engine, open_engine
-from cocal_study.generation.judge_prompts import JudgePrompts, parse_reply
+from cocal_study.questions.prompts import JUDGE_FORMATS, Prompts, judge_prompts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Ask = Callable[[Sequence[str]], list[str]]
 """A function that returns a judge's plain-text replies to messages."""
+_REPLY = re.compile(r"[\s\"'`*“”]*(?P<verdict>certain|uncertain)[\s\"'`*“”.]*", re.IGNORECASE)
 _BATCH = 16384
 """Number of messages that are sent and stored together, the most judgements that a killed job can lose."""
 _MIN_REPLIES = 100
@@ -104,7 +107,7 @@ class LlmJudge:
     ContractError if too many replies are no verdict.
     """
 
-    def __init__(self, settings: LlmJudgeSettings, judgements: Judgements, prompts: JudgePrompts) -> None:
+    def __init__(self, settings: LlmJudgeSettings, judgements: Judgements, prompts: Prompts) -> None:
         self._settings = settings
         self._judgements = judgements
         self._prompts = prompts
@@ -120,7 +123,10 @@ class LlmJudge:
             verdicts |= ExactMatch().correct(golds, answers, questions).values
         asked = [_same_text(answer) if answer is not None else None for answer in answers]
         open_rows = [row for row, answer in enumerate(asked) if answer is not None and not verdicts[row]]
-        messages = [self._prompts.correctness(questions[row], golds[row], asked[row] or "") for row in open_rows]
+        messages = [
+            self._prompts.message("correctness", questions[row], accepted=_listed(golds[row]), answer=asked[row] or "")
+            for row in open_rows
+        ]
         replies = self._ask(messages)
         decided = np.ones(len(answers), dtype=bool)
         verdicts[open_rows] = [reply is True for reply in replies]
@@ -183,9 +189,11 @@ class LlmJudge:
         orders = [[(a, b) for a, b in asked]]
         if self._settings.both_orders:
             orders.append([(b, a) for a, b in asked])
-        replies = [
-            self._ask([self._prompts.equivalence(questions[a], said[a], said[b]) for a, b in order]) for order in orders
+        messages = [
+            [self._prompts.message("equivalence", questions[a], first=said[a], second=said[b]) for a, b in order]
+            for order in orders
         ]
+        replies = [self._ask(one) for one in messages]
         found = {
             pair: False if False in said else None if None in said else True
             for pair, said in zip(asked, zip(*replies, strict=True), strict=True)
@@ -213,6 +221,21 @@ class LlmJudge:
                 f"{self._settings.max_unparsable:g}: correct the prompts, raise judge.max_tokens, or use another judge"
             )
         return len(unparsable)
+
+
+def parse_reply(reply: str) -> bool | None:
+    """Return True for "certain", False for "uncertain" and None for any other reply.
+
+    Case and any quotes, emphasis or full stop around the word are ignored. A longer reply is no verdict even if it
+    contains the word: "not certain" is not "certain".
+    """
+    match = _REPLY.fullmatch(reply)
+    return None if match is None else match["verdict"].lower() == "certain"
+
+
+def _listed(accepted: Sequence[str]) -> str:
+    """The accepted answers once each, as JSON."""
+    return json.dumps(list(dict.fromkeys(accepted)), ensure_ascii=False)
 
 
 def _same_text(answer: str) -> str | None:
@@ -244,7 +267,7 @@ class Judging:
             "engine": judge.engine.kind,
             "max_tokens": judge.max_tokens,
             "temperature": 0,
-            "prompts": JudgePrompts(judge.prompts).digest,
+            "prompts": judge_prompts(judge.prompts).digest(*JUDGE_FORMATS),
         }
         return cls(verifier, judge, identity)
 
@@ -267,7 +290,7 @@ class Judging:
                 yield {"mathematics": verifier, "factual": ExactMatch()}
                 return
             with Judgements(lambda: _asking(judge), dict(self.identity), cache) as judgements:
-                factual = LlmJudge(judge, judgements, JudgePrompts(judge.prompts))
+                factual = LlmJudge(judge, judgements, judge_prompts(judge.prompts))
                 yield {"mathematics": verifier, "factual": factual}
 
     def provenance(self, judge: Judge) -> dict[str, str]:

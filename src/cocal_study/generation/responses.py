@@ -104,7 +104,7 @@ class Sampler:
         true, false = (self.tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("True", "False"))
         if true == false:
             raise ConfigError("P(True): the tokenizer begins True and False with the same token")
-        messages = [self.prompts.message("p_true", q, t) for q, t in zip(questions, texts, strict=True)]
+        messages = [self.prompts.message("p_true", q, response=t) for q, t in zip(questions, texts, strict=True)]
         logprobs = self.engine.next_token_logprobs(chat_ids(self.tokenizer, messages), [true, false])
         return p_true(logprobs[:, 0], logprobs[:, 1])
 

@@ -216,7 +216,8 @@ def test_p_true_asks_about_the_evaluated_responses_alone(responses, engine, micr
     tokenizer = micro_policy[1]
     texts = questions.set_index("question_id")["question"]
     asked = frame[frame["sample"] < 2]
-    messages = [Prompts("tiny").message("p_true", texts[row.question_id], row.text) for row in asked.itertuples()]
+    prompts = Prompts("tiny")
+    messages = [prompts.message("p_true", texts[row.question_id], response=row.text) for row in asked.itertuples()]
     true, false = (tokenizer(w)["input_ids"][0] for w in ("True", "False"))
     logprobs = engine.next_token_logprobs(chat_ids(tokenizer, messages), [true, false])
     expected = p_true(logprobs[:, 0], logprobs[:, 1])

@@ -160,7 +160,7 @@ def test_mathematics_does_not_look_at_the_judge(command, tmp_path):
         ({"kind": "llm", "checkpoint": "Qwen/Qwen2.5-32B-Instruct"}, "a checkpoint on the hub needs its revision"),
         (
             {"kind": "llm", "checkpoint": "a/b", "revision": "1", "prompts": "/nowhere"},
-            "judge.prompts: /nowhere/correctness.txt cannot be",
+            "judge.prompts: /nowhere cannot be",
         ),
         ({"kind": "llm", "checkpoint": "/nowhere"}, "judge.checkpoint: /nowhere holds no .safetensors"),
         ({"kind": "lmm"}, "--judge"),
