@@ -25,7 +25,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from cocal.models.loading import load_policy
 from cocal_study.backbones.pretraining import train_tokenizer
 from cocal_study.config.evaluation import GenerationSettings
-from cocal_study.config.load import configured_study
+from cocal_study.config.study import configured_study
 from cocal_study.policy.train import opening_vllm, set_precision, trl_arguments
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from cocal_study.policy.update import HostAdamW

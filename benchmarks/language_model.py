@@ -32,8 +32,7 @@ from cocal.runtime.machine import processors
 from cocal.runtime.numerics import computes_bfloat16, environment
 from cocal_study.backbones.importing import existing
 from cocal_study.backbones.pretraining import CorpusWriter
-from cocal_study.config import load_study
-from cocal_study.config.study import Study
+from cocal_study.config.study import Study, load_study
 from cocal_study.planning.costs import Cost, read_cost
 from cocal_study.policy.recorder import Outputs
 from cocal_study.policy.schedule import question_schedule

@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 
 from cocal.companion.spec import Prefix
-from cocal_study.config import load_study
 from cocal_study.config.methods import METHODS
-from cocal_study.config.study import Study
+from cocal_study.config.study import Study, load_study
 from cocal_study.cubes.cube import UNSEEDED
 from cocal_study.planning.plan import (
     ablation_states,

@@ -19,7 +19,7 @@ from pathlib import Path
 import pandas as pd
 
 from cocal.runtime.numerics import processor
-from cocal_study.config.load import configured_study
+from cocal_study.config.study import configured_study
 from cocal_study.evidence.claims import Claim, read_claims
 from cocal_study.evidence.sources import SET_TIMES, TIMES
 from cocal_study.exhibits.base.exhibit import Exhibit, TableExhibit

@@ -11,8 +11,8 @@ import pandas as pd
 from PIL import Image
 
 from cocal.drawing.style import paper_style, save_figure
-from cocal_study.config import load_study
 from cocal_study.config.methods import METHODS
+from cocal_study.config.study import load_study
 from cocal_study.evidence.predicates import FAVOUR
 from cocal_study.evidence.published import METRICS, read_published
 from cocal_study.evidence.regimes import PAIRS, margins, over_points

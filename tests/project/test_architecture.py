@@ -93,7 +93,7 @@ def test_a_method_is_one_file_and_so_is_a_score_that_learns(package):
     code = """
 import numpy as np, pandas as pd
 from pathlib import Path
-from cocal_study.config.load import load_study
+from cocal_study.config.study import load_study
 from cocal_study.config.methods import METHODS
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.methods import brevity, nearest_centroid

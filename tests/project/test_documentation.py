@@ -16,7 +16,7 @@ from snakemake.cli import get_argument_parser, parse_config
 
 import started
 from cocal import cli
-from cocal_study.config.load import configured_study
+from cocal_study.config.study import configured_study
 from cocal_study.stages import MODULES
 from cocal_study.stages.base import flags_of
 from planned_jobs import jobs_of

@@ -5,8 +5,8 @@ import numpy as np
 import decided
 from claims_study import SCOPE, study_files, study_frame
 from cocal.metrics.scores import ALL
-from cocal_study.config import load_study
 from cocal_study.config.methods import METHODS as REGISTERED
+from cocal_study.config.study import load_study
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.published import read_published
 from cocal_study.exhibits import claims

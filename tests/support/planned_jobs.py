@@ -9,19 +9,22 @@ from typing import Any
 from pydantic import RootModel
 from snakemake.io import regex_from_filepattern
 
-from cocal_study.config.load import configured_study
 from cocal_study.config.paths import located
-from cocal_study.config.study import Study
+from cocal_study.config.study import Study, configured_study
 from cocal_study.exhibits.base.exhibit import Exhibit, TableExhibit
 from cocal_study.exhibits.base.registry import exhibit_code, exhibits_of
 from cocal_study.planning import results
 from cocal_study.questions.loaders import counted
 from cocal_study.questions.prompts import JUDGE_FORMATS, Prompts, judge_prompts
-from cocal_study.questions.registry import known_wrong, registry_of
+from cocal_study.questions.registry import Registry, known_wrong, registry_of
 from cocal_study.stages.jobs import Rule, either
+from cocal_study.stages.policy_rules import ALGORITHMS
 from cocal_study.stages.rules import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
+SLIME = {"engine": "slime", "slime": {"torch_dist": {"smoke": "/converted", "smoke-deep": "/converted"}}}
+"""Changes of the smoke study's policy with which slime trains it."""
+_IMPORTED = {"stages": {2: "/elsewhere", 4: "/elsewhere"}, "rollouts": {"format": "slime", "path": "/elsewhere"}}
 
 
 @dataclass(frozen=True)
@@ -48,18 +51,12 @@ def jobs_of(configured: Study, prompts: Any = None, judge_texts: str | None = No
     """All jobs of a study by each of their outputs; with other texts of prompts and of the judge, if they are given."""
     configured = counted(configured, ROOT)
     study = located(configured, ROOT, ROOT)
-    registry = registry_of(study.question_sets.registered, study.sources.registry)
     if judge_texts is None:
         texts = judge_prompts(study.judge.prompts) if study.judge.kind == "llm" else None
         judge_texts = texts.digest(*JUDGE_FORMATS) if texts else ""
-    plan = Plan(
-        study,
-        numerics=study.numerics,
-        prompts=prompts or Prompts(study.prompts),
-        registry=registry,
-        judge_texts=judge_texts,
-    )
-    shown = exhibits_of(configured, known_wrong(study.question_sets.registered, registry), os.path.relpath(ROOT))
+    plan = _plan(study, prompts or Prompts(study.prompts), judge_texts)
+    wrong = known_wrong(study.question_sets.registered, _registry(study))
+    shown = exhibits_of(configured, wrong, os.path.relpath(ROOT))
     found = {output: job for job in map(_of_exhibit, shown) for output in job.outputs}
     patterns = [(rule, _pattern(path, plan, rule)) for rule in plan.rules.values() for path in rule.paths]
     todo = [results.checks_file(backbone) for backbone in study.backbones]
@@ -88,6 +85,24 @@ def jobs_of(configured: Study, prompts: Any = None, judge_texts: str | None = No
             found |= dict.fromkeys(outputs, planned)
             todo += job.inputs
     return found
+
+
+def rules_of_any_study() -> set[str]:
+    """Names of all rules but those of exhibits. No study has all of them."""
+    imported = {name: {"imported": dict.fromkeys(ALGORITHMS, _IMPORTED)} for name in ("smoke", "smoke-deep")}
+    trainings = ({}, {"policy": SLIME}, {"backbones": imported})
+    studies = [study_of("paper"), *(study_of("smoke", **changes) for changes in trainings)]
+    return {name for study in studies for name in _plan(located(study, ROOT, ROOT), Prompts(study.prompts), "").rules}
+
+
+def _plan(study: Study, prompts: Any, judge_texts: str) -> Plan:
+    numerics, registry = study.numerics, _registry(study)
+    return Plan(study, numerics=numerics, prompts=prompts, registry=registry, judge_texts=judge_texts)
+
+
+def _registry(study: Study) -> Registry:
+    """The registered sources of a study."""
+    return registry_of(study.question_sets.registered, study.sources.registry)
 
 
 def _plain(value: Any) -> Any:

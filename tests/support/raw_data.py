@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cocal_study.config import parse_settings
+from cocal_study.config.parse import parse_settings
 from cocal_study.questions.loaders import Question, load
 from cocal_study.questions.registry import Registry
 

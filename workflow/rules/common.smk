@@ -9,8 +9,8 @@ import snakemake_logger_plugin_cocal
 from snakemake.logging import logger
 
 from cocal.runtime import numerics
-from cocal_study.config.load import configured_study
 from cocal_study.config.paths import located
+from cocal_study.config.study import configured_study
 from cocal_study.exhibits.base.exhibit import FigureExhibit, TableExhibit
 from cocal_study.exhibits.base.registry import exhibit_code, exhibits_of, report_entry
 from cocal_study.exhibits.typesetting.landing import landing_of

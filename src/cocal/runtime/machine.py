@@ -1,8 +1,6 @@
-"""The process of a job: its number of threads, its devices and the memory that it has used."""
+"""The process of a job: its number of threads and its devices."""
 
 import os
-import resource
-import sys
 from typing import TYPE_CHECKING
 
 from cocal.runtime.gpus import check_gpus, take_gpus
@@ -58,16 +56,6 @@ def usual_batch_tokens() -> int:
     import torch
 
     return 16384 if torch.cuda.is_available() or active() == "portable" else 4096
-
-
-def peak_memory() -> int:
-    """Largest number of bytes that this process has held: GPU memory if there is a GPU, otherwise resident memory."""
-    import torch
-
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated()
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def best_device() -> "torch.device":

@@ -10,9 +10,9 @@ from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED, csv_text
 from cocal.store import read_frame, write_text
 from cocal.store.contracts import PREDICTIONS
-from cocal_study.config import parse_settings
 from cocal_study.config.evaluation import MacroAverages
 from cocal_study.config.methods import METHODS
+from cocal_study.config.parse import parse_settings
 from cocal_study.cubes.cube import evaluate_cells
 from cocal_study.cubes.resamples import MAIN, Resamples, read_resamples, resamples_of
 from cocal_study.evidence.comparisons import compare, final_key, with_holm

@@ -9,7 +9,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.store import write_text
 from cocal.store.damage import unreadable
 from cocal.store.files import check_seal, read_numbers
-from cocal_study.config import parse_settings
+from cocal_study.config.parse import parse_settings
 from cocal_study.exhibits.base.inputs import check_inputs, origin_of, read_inputs
 from cocal_study.exhibits.base.output import write_figure, write_table
 from cocal_study.exhibits.base.registry import module_of

@@ -10,7 +10,7 @@ import pandas as pd
 from cocal.metrics.shown import csv_text
 from cocal.store import write_text
 from cocal.store.files import read_numbers
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 
 
 def run_fits(options: argparse.Namespace) -> None:

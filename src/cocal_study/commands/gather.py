@@ -12,7 +12,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.metrics.shown import csv_text
 from cocal.store import write_text
 from cocal.store.files import read_numbers
-from cocal_study.config import parse_settings
+from cocal_study.config.parse import parse_settings
 from cocal_study.evidence.regimes import measured, together
 from cocal_study.exhibits.base.exhibit import MATHEMATICS
 from cocal_study.exhibits.drawing.curves import draw_replicates

@@ -15,8 +15,7 @@ from cocal.store.damage import absent
 from cocal.store.files import check_seal
 from cocal.store.lineage import Product, trace, write_record
 from cocal_study.commands.hub import RESULTS, publish_companion, save_companions
-from cocal_study.config import load_study
-from cocal_study.config.study import Study
+from cocal_study.config.study import Study, load_study
 from cocal_study.exhibits.base.exhibit import OF_REPOSITORY, Exhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.planning import results

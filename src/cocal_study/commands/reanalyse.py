@@ -19,7 +19,7 @@ from cocal.store.files import BESIDE
 from cocal.store.lineage import RECORD
 from cocal.store.provenance import file_digest
 from cocal_study.commands.catalogue.stages import STAGES
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.exhibits.base.exhibit import Exhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.planning.bundle import (

@@ -10,9 +10,8 @@ from cocal.commands.catalogue import listing
 from cocal.store.atomic import write_text
 from cocal.store.lineage import trace
 from cocal_study.commands.catalogue.stages import STAGES
-from cocal_study.config import load_study, parse_settings
-from cocal_study.config.parse import merged, read_yaml, validate
-from cocal_study.config.study import Study, study_schema
+from cocal_study.config.parse import merged, parse_settings, read_yaml, validate
+from cocal_study.config.study import Study, load_study, study_schema
 from cocal_study.planning.bundle import commit_of
 from cocal_study.planning.digests import StudyDigests, digests_of, maker_of, verdict
 from cocal_study.planning.regimes import studies_of

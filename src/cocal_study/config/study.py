@@ -1,13 +1,15 @@
-"""The configuration of a study, its graphics cards, and its JSON schema."""
+"""The configuration of a study: one typed model, read from one YAML file; its graphics cards, and its JSON schema."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field, model_validator
 
 from cocal.answers.settings import VerifierSettings
 from cocal.companion.settings import CompanionSettings
+from cocal.errors import ConfigError
 from cocal.metrics.settings import MetricSettings
 from cocal.runtime.numerics import Numerics
 from cocal.settings.base import Model, Name, Positive
@@ -24,7 +26,10 @@ from cocal_study.config.evaluation import (
     TimingSettings,
 )
 from cocal_study.config.features import FeatureSettings
+from cocal_study.config.parse import merged, read_yaml, validate
 from cocal_study.config.policy import PolicySettings
+
+_SINGLE_KEYS = "--config 'companion={passes: 10}'"
 
 
 class CardSettings(Model):
@@ -193,6 +198,34 @@ class Study(Model):
     def evaluation_sets(self, domain: str) -> list[str]:
         """Names of the evaluation sets of a domain, in the order of the file."""
         return [n for n, d in self.datasets.items() if d.role == "evaluation" and d.domain == domain]
+
+
+def load_study(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Study:
+    """The study in a YAML file, with `overrides` merged into it key by key.
+
+    Raises:
+        ConfigError: if the file or the merged result is not a valid study.
+    """
+    return validate(Study, merged(read_yaml(path), overrides or {}), str(path))
+
+
+def configured_study(files: Sequence[str | Path], changes: Mapping[str, Any]) -> Study:
+    """The study of a run of the workflow: the file that --configfile names, with the values that --config gives.
+
+    Raises:
+        ConfigError: if there are several files, the file is not a whole study, or the result is not a valid study.
+    """
+    if len(files) > 1:
+        raise ConfigError(
+            f"--configfile {' '.join(map(str, files))}: a run has one study, and files are never merged; "
+            f"change single keys of a study with {_SINGLE_KEYS}"
+        )
+    if "study" not in read_yaml(files[0]):
+        raise ConfigError(
+            f"{files[0]}: no key `study:`. A file given with --configfile is a whole study and replaces the default; "
+            f"change single keys of a study with {_SINGLE_KEYS}"
+        )
+    return load_study(files[0], changes)
 
 
 def study_schema() -> str:

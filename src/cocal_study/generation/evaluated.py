@@ -1,7 +1,6 @@
 """Feature stores of evaluation responses: their states are computed, written or copied."""
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,6 @@ from cocal.features.forward import PROMPT, RESPONSE_POOLINGS, resolve_layers
 from cocal.features.store import Layout, NumberFormat, create_features, open_features
 from cocal.models.loading import Policy
 from cocal.models.text import plain_texts
-from cocal.runtime.machine import peak_memory
 from cocal.store import atomic_path
 from cocal_study.config.features import FeatureSettings
 
@@ -72,19 +70,15 @@ def extract_features(
     attributes: Mapping[str, str],
     poolings: Sequence[str] = RESPONSE_POOLINGS,
 ) -> None:
-    """Write the feature store of responses of a policy atomically and log the throughput. The columns response_id,
-    question_id, prompt_ids, response_ids and length are read; for the poolings see `cocal.features.forward.capture`."""
-    started = time.monotonic()
+    """Write the feature store of responses of a policy, atomically. The columns response_id, question_id, prompt_ids,
+    response_ids and length are read; for the poolings see `cocal.features.forward.capture`."""
 
     def read(layout: Layout, _start: int, block: "pd.DataFrame") -> np.ndarray:
         ids = block["prompt_ids"].tolist(), block["response_ids"].tolist()
         return pooled_states(policy, layout, *ids, settings.batch_tokens, f"{output.stem}: response")
 
     _store(output, responses, read, attributes=attributes, poolings=poolings, **stored_states(policy.config, settings))
-    tokens = sum(len(ids) for name in ("prompt_ids", "response_ids") for ids in responses[name])
-    rate, memory = tokens / (time.monotonic() - started), peak_memory() / 2**30
-    what = "%s: %d responses, %d tokens, %.0f tokens/s, peak memory %.2f GiB"
-    logging.info(what, output, len(responses), tokens, rate, memory)
+    logging.info("%s: states of %d responses", output, len(responses))
 
 
 def write_features(

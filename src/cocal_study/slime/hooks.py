@@ -23,7 +23,7 @@ from cocal.answers.extraction import extract_answer
 from cocal.answers.settings import VerifierSettings
 from cocal.rewards import confidence_start, stated_confidences
 from cocal.settings.base import Algorithm, Model
-from cocal_study.config import parse_settings
+from cocal_study.config.parse import parse_settings
 from cocal_study.config.policy import PolicySettings
 from cocal_study.policy.objectives import PROMPT_FORMATS, step_advantages, step_rewards
 

@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,57 +34,44 @@ from cocal_study.questions.prompts import Prompts
 from cocal_study.slime.hooks import ENVIRONMENT, HookSettings
 
 _HOOKS = "cocal_study.slime.hooks"
+_HOOK_SETTINGS = "hooks.json"
+"""File of the settings of the hooks in a run's folder."""
+_QUESTIONS = "questions.jsonl"
+"""File of the questions in a run's folder, in the order of the schedule."""
+_DUMPS = "dump"
+"""Folder of the rollout dumps in a run's folder, one file for each step; 0.pt is step 1."""
 
 
-@dataclass(frozen=True)
-class SlimePaths:
-    """Paths of a run's files."""
-
-    base: Path
-    """Hugging Face checkpoint to start from."""
-    torch_dist: Path
-    """The same weights, converted by slime's tools/convert_hf_to_torch_dist.py."""
-    run: Path
-    """Working folder; absolute, since slime runs in a folder of its own."""
-
-    @property
-    def prompts(self) -> Path:
-        """File of the questions, in the order of the schedule."""
-        return self.run / "questions.jsonl"
-
-    @property
-    def dumps(self) -> Path:
-        """Folder of the rollout dumps, one per step; 0.pt is step 1."""
-        return self.run / "dump"
-
-    def export(self, step: int) -> Path:
-        """Hugging Face checkpoint of the policy after a step; its name is the rollout id, which counts from 0."""
-        return self.run / "hf" / str(step - 1)
+def exported(run: Path, step: int) -> Path:
+    """Hugging Face checkpoint of the policy after a step, in a run's folder; its name is the rollout id, which counts
+    from 0."""
+    return run / "hf" / str(step - 1)
 
 
 def slime_command(
-    settings: PolicySettings, algorithm: Algorithm, paths: SlimePaths, model: Mapping[str, Any]
+    settings: PolicySettings, algorithm: Algorithm, model: Mapping[str, Any], *, base: Path, converted: Path, run: Path
 ) -> list[str]:
-    """`python3 train.py` with all its arguments, for a model with this content of its config.json.
+    """`python3 train.py` with all its arguments, for a model with this content of its config.json; for the paths see
+    `train_with_slime`.
 
     slime saves and exports the policy at every stage: rollout ids 39, 79 and 119 for the paper's steps 40, 80 and 120.
     A killed run resumes from its last save, since `--load` and `--save` name the same folder. Raises ConfigError if the
     model is not a dense Qwen3.
     """
     slime = settings.slime
-    saves = str(paths.run / "checkpoints")
+    saves = str(run / "checkpoints")
     arguments = {
         "--actor-num-nodes": slime.nodes,
         "--actor-num-gpus-per-node": slime.devices,
         "--colocate": None,
         **model_arguments(model),
-        "--hf-checkpoint": paths.base,
-        "--ref-load": paths.torch_dist,
+        "--hf-checkpoint": base,
+        "--ref-load": converted,
         "--load": saves,
         "--save": saves,
         "--save-interval": math.gcd(*settings.stages),
-        "--save-hf": paths.run / "hf" / "{rollout_id}",
-        "--prompt-data": paths.prompts,
+        "--save-hf": run / "hf" / "{rollout_id}",
+        "--prompt-data": run / _QUESTIONS,
         "--input-key": "prompt",
         "--label-key": "label",
         "--metadata-key": "metadata",
@@ -112,7 +98,7 @@ def slime_command(
         "--adam-beta2": settings.adam_betas[1],
         "--weight-decay": settings.weight_decay,
         "--clip-grad": settings.max_gradient_norm,
-        "--save-debug-rollout-data": paths.dumps / "{rollout_id}.pt",
+        "--save-debug-rollout-data": run / _DUMPS / "{rollout_id}.pt",
     }
     if algorithm == "dcpo":
         arguments["--custom-advantage-function-path"] = f"{_HOOKS}.advantages"
@@ -169,7 +155,8 @@ def train_with_slime(
     algorithm: Algorithm,
     *,
     backbone: BackboneSettings,
-    paths: SlimePaths,
+    base: Path,
+    converted: Path,
     questions: pd.DataFrame,
     prompts: Prompts,
     verifier: VerifierSettings,
@@ -181,61 +168,63 @@ def train_with_slime(
 
     Args:
         backbone: For the depth and width that the checkpoints must have.
+        base: Hugging Face checkpoint to start from.
+        converted: The same weights, converted by slime's tools/convert_hf_to_torch_dist.py.
         questions: Training set (cocal.store.contracts.QUESTIONS).
         per_node: Script that joins several nodes.
+        run: Working folder; absolute, since slime runs in a folder of its own.
         outputs: Places of stages, rollouts and the time of all attempts, and their provenance.
 
     Raises:
         ContractError: if slime fails, or if its results break the protocol.
     """
-    _write_questions(settings, algorithm, questions, prompts, paths.prompts)
+    _write_questions(settings, algorithm, questions, prompts, run.path / _QUESTIONS)
     policy = settings.rollout_settings(algorithm)
-    write_text(
-        paths.run / "hooks.json", HookSettings(policy=policy, algorithm=algorithm, verifier=verifier).model_dump_json()
-    )
-    if not _finished(settings, paths):
-        _run_slime(settings, algorithm, paths, per_node)
+    hooks = HookSettings(policy=policy, algorithm=algorithm, verifier=verifier)
+    write_text(run.path / _HOOK_SETTINGS, hooks.model_dump_json())
+    if not _finished(settings, run.path):
+        model = json.loads((base / "config.json").read_text(encoding="utf-8"))
+        command = slime_command(settings, algorithm, model, base=base, converted=converted, run=run.path)
+        _run_slime(settings, launch_command(settings, command, per_node), run.path)
     for step in outputs.stages:
         import_checkpoint(
-            paths.export(step),
+            exported(run.path, step),
             run.path / f"step-{step}",
             depth=backbone.depth,
             width=backbone.width,
             attributes=outputs.of(outputs.stages[step], step=str(step)),
-            base=paths.base,
+            base=base,
         )
     with Verifier(verifier) as judge:
-        tables = StepTables(policy, algorithm, questions=questions, vocabulary=read_vocabulary(paths.base), judge=judge)
-        dumps = dump_files("slime", paths.dumps, settings.steps)
+        tables = StepTables(policy, algorithm, questions=questions, vocabulary=read_vocabulary(base), judge=judge)
+        dumps = dump_files("slime", run.path / _DUMPS, settings.steps)
         imported = Outputs({}, run.path / "rollouts", attributes=outputs.attributes)
         import_rollouts("slime", dumps, "acc", tables, RunFolder(run.path / "import", run.settings_digest), imported)
     RolloutRecorder(run, settings.steps, outputs.attributes).publish(outputs, items=settings.steps)
 
 
-def _run_slime(settings: PolicySettings, algorithm: Algorithm, paths: SlimePaths, per_node: str) -> None:
-    """Run slime to the end, from its last save if there is one."""
-    model = json.loads((paths.base / "config.json").read_text(encoding="utf-8"))
-    command = launch_command(settings, slime_command(settings, algorithm, paths, model), per_node)
-    write_text(paths.run / "command.sh", shlex.join(command) + "\n")
+def _run_slime(settings: PolicySettings, command: list[str], run: Path) -> None:
+    """Run slime's command to the end, from its last save if there is one."""
+    write_text(run / "command.sh", shlex.join(command) + "\n")
     # by these slime's processes import Megatron, slime and this package, and find the hooks
     environment = {
         "PYTHONPATH": f"{settings.slime.megatron}:{settings.slime.home}:{Path(cocal.__file__).parents[1]}",
         "CUDA_DEVICE_MAX_CONNECTIONS": "1",
-        ENVIRONMENT: str(paths.run / "hooks.json"),
+        ENVIRONMENT: str(run / _HOOK_SETTINGS),
     }
     logging.info("slime in %s: %s", settings.slime.home, shlex.join(command))
-    seconds, attempt, began = StepSeconds(paths.run / "seconds.json"), time.time_ns(), time.monotonic()
+    seconds, attempt, began = StepSeconds(run / "seconds.json"), time.time_ns(), time.monotonic()
     # slime writes into the run folder too: where it outlives this process, it keeps the folder's lock
-    writer = lock.held(paths.run)
+    writer = lock.held(run)
     done = subprocess.run(command, check=False, env={**os.environ, **environment}, pass_fds=writer)
     seconds.record(attempt, time.monotonic() - began)
     if done.returncode:
         raise ContractError(
-            f"{paths.run}: slime ended with status {done.returncode}; see its messages above. The same command resumes "
+            f"{run}: slime ended with status {done.returncode}; see its messages above. The same command resumes "
             "from its last save"
         )
-    if not _finished(settings, paths):
-        raise ContractError(f"{paths.run}: slime ended without the dumps of all steps or the checkpoint of the last")
+    if not _finished(settings, run):
+        raise ContractError(f"{run}: slime ended without the dumps of all steps or the checkpoint of the last")
 
 
 def _write_questions(
@@ -252,8 +241,8 @@ def _write_questions(
     write_text(path, "".join(lines))
 
 
-def _finished(settings: PolicySettings, paths: SlimePaths) -> bool:
+def _finished(settings: PolicySettings, run: Path) -> bool:
     """True if all dumps and the last checkpoint are there."""
-    if not paths.dumps.is_dir() or not (paths.export(settings.steps) / "config.json").exists():
+    if not (run / _DUMPS).is_dir() or not (exported(run, settings.steps) / "config.json").exists():
         return False
-    return {*range(1, settings.steps + 1)} <= {*FORMATS["slime"].files(paths.dumps)}
+    return {*range(1, settings.steps + 1)} <= {*FORMATS["slime"].files(run / _DUMPS)}

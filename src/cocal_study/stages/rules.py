@@ -9,22 +9,9 @@ from cocal_study.planning.comparisons import CUBES, KINDS, RECALIBRATED
 from cocal_study.planning.variants import VARIANTS
 from cocal_study.stages.confidence_rules import ConfidenceRules
 from cocal_study.stages.evaluation_rules import EvaluationRules
-from cocal_study.stages.jobs import DOMAINS, Rule, either
-from cocal_study.stages.policy_rules import ALGORITHMS, TRAINERS, PolicyRules
+from cocal_study.stages.jobs import Rule, either
+from cocal_study.stages.policy_rules import PolicyRules
 from cocal_study.stages.question_rules import QuestionRules
-
-RULES = (
-    *("sources", "questions", "overlap"),
-    *("backbone", "existing_backbone", *(f"{trainer}_{name}" for trainer in TRAINERS for name in ALGORITHMS)),
-    *("import_rollouts", "import_cost", "resample"),
-    *("judge_checkpoint", *(f"{domain}responses" for domain in DOMAINS)),
-    *(*(f"{domain}features" for domain in DOMAINS), "prompt_features", "replay"),
-    *("companions", "online"),
-    *("predictions", "recalibrate", "latency"),
-    *("metrics", "recalibrated_metrics", "checks"),
-)
-"""Names of the rules, beside `table_NAME`, `figure_NAME`, `table_all`, `landing` and `all`. A study has those that it
-needs."""
 
 
 class Plan(QuestionRules, PolicyRules, EvaluationRules, ConfidenceRules):

@@ -94,7 +94,7 @@ class Slime(_Trains):
         return ["cocal_study.slime.hooks"]
 
     def run(self) -> None:
-        from cocal_study.slime.run import SlimePaths, train_with_slime
+        from cocal_study.slime.run import train_with_slime
 
         given, depends_on = self._given({"backbone": self.backbone_name})
         # a run may resume with slime on other machines, but not with another computation
@@ -104,7 +104,8 @@ class Slime(_Trains):
         train_with_slime(
             **given,
             backbone=self.backbone.root,
-            paths=SlimePaths(self.base.absolute(), converted, folder.path),
+            base=self.base.absolute(),
+            converted=converted,
             verifier=self.verifier,
             per_node=self.per_node,
             run=folder,

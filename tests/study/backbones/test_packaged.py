@@ -11,8 +11,8 @@ import yaml
 
 from cocal.cli import main
 from cocal.models.loading import load_policy
-from cocal_study.config import parse_settings
 from cocal_study.config.backbone import BackboneChoice
+from cocal_study.config.parse import parse_settings
 from micro import own_copy
 
 MODEL = b"GGUF and then nothing that can be read"

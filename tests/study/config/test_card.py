@@ -7,11 +7,9 @@ import pytest
 from cocal.errors import ConfigError, ContractError
 from cocal.store.provenance import canonical
 from cocal_study.backbones.importing import import_checkpoint
-from cocal_study.config import load_study
 from cocal_study.config.backbone import DecoderSettings
-from cocal_study.config.load import configured_study
 from cocal_study.config.parse import validate
-from cocal_study.config.study import Study
+from cocal_study.config.study import Study, configured_study, load_study
 
 
 @pytest.mark.parametrize(("card", "micro_batch", "moments"), [("24gb", 1, "host"), ("80gb", 8, "device")])

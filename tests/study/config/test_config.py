@@ -6,9 +6,10 @@ import pytest
 import yaml
 
 from cocal.companion.settings import CompanionSettings
-from cocal_study.config import ConfigError, load_study, parse_settings
+from cocal.errors import ConfigError
 from cocal_study.config.methods import built_in
-from cocal_study.config.study import study_schema
+from cocal_study.config.parse import parse_settings
+from cocal_study.config.study import load_study, study_schema
 
 STUDIES = ["config.yaml", "smoke.yaml", "rehearsal.yaml", "single-gpu.yaml", "single-gpu-rehearsal.yaml"]
 

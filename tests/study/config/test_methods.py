@@ -6,13 +6,16 @@ import sys
 import pytest
 
 from cocal.cli import main
+from cocal.errors import ConfigError
 from cocal.metrics.settings import MetricSettings
 from cocal.store import read_frame, write_dataset
 from cocal.store.contracts import PREDICTIONS
-from cocal_study.config import ConfigError, load_study, parse_settings
 from cocal_study.config import methods as registry
 from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.methods import METHODS, built_in, declarations, declared_rivals
+from cocal_study.config.parse import parse_settings
+from cocal_study.config.study import load_study
+from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits.main import Layout
 from cocal_study.provenance import code
 from cocal_study.provenance.code import code_digest

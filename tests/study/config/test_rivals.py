@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from cocal_study.config.load import load_study
+from cocal_study.config.study import load_study
 
 COLUMNS = ("algorithm", "key", "authors", "where", "here", "why")
 SAME_MEANING = {"bnpo": "dapo", "token-mean": "dapo"}

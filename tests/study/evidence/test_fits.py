@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from cocal import cli
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.evidence import fits
 from cocal_study.evidence.fits import (
     COLUMNS,

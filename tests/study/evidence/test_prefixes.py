@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from cocal import cli
 from cocal.drawing.style import paper_style
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.evidence.prefixes import AUROC, COLUMNS, LOST, SAVED, SHARES, Grown
 from cocal_study.exhibits import prefixes
 from cocal_study.exhibits.base.registry import exhibits_of

@@ -11,7 +11,7 @@ import xarray as xr
 import yaml
 
 from cocal.errors import ConfigError, ContractError
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.cubes.cells import RATES
 from cocal_study.evidence.published import read_published
 from cocal_study.exhibits.main import grid

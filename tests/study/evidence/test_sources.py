@@ -8,7 +8,7 @@ import pytest
 
 from claims_study import SCOPE as SMALL
 from claims_study import study_files, study_frame
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.cubes.resamples import Key
 from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity
 from cocal_study.evidence.sources import StudyScope, StudySource

@@ -9,7 +9,7 @@ import pytest
 from docutils.core import publish_parts
 
 from cocal.cli import main
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.exhibits.base.exhibit import CHAPTERS, GATHERED, FigureExhibit, TableExhibit, needed
 from cocal_study.exhibits.base.registry import MODULES, exhibits_of, module_of, report_entry
 from sample_tables import curves_layout
@@ -82,7 +82,7 @@ def test_a_caption_is_of_whole_sentences_and_without_markup(shown):
 def test_declaring_loads_no_drawing_and_no_tensors():
     """The workflow declares all exhibits before every plan."""
     script = (
-        "import sys; from cocal_study.config import load_study\n"
+        "import sys; from cocal_study.config.study import load_study\n"
         "from cocal_study.exhibits.base.registry import exhibits_of\n"
         "print(len(exhibits_of(load_study('config/paper.yaml'), {})), *{'matplotlib', 'torch'} & {*sys.modules})"
     )

@@ -9,7 +9,7 @@ import pytest
 from cocal.cli import main
 from cocal.store import write_dataset, write_text
 from cocal.store.lineage import Product
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.exhibits.typesetting.latex import latex
 from cocal_study.planning.costs import write_cost
 from exhibits_by_name import exhibit_of, made_twice, make

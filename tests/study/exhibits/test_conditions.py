@@ -12,7 +12,7 @@ from cocal.errors import ContractError
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import csv_text
 from cocal.store import write_text
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.cubes.cells import policy_cell
 from cocal_study.evidence.published import read_published
 from cocal_study.exhibits import conditions

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cocal.errors import ContractError
-from cocal_study.config import load_study
 from cocal_study.config.evaluation import DecisionSettings
+from cocal_study.config.study import load_study
 from cocal_study.exhibits import decisions
 from decided import LAYOUT, pool, predictions
 from exhibits_by_name import exhibits_by_name

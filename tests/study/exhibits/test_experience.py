@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from cocal.drawing.style import paper_style
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.evidence.published import read_published
 from cocal_study.evidence.regimes import BESIDE, COLUMNS, PAIRS, RECALIBRATED
 from cocal_study.exhibits import experience

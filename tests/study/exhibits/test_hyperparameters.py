@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cocal.companion.model import CompanionMLP
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.exhibits.hyperparameters import parameters, prepare
 from cocal_study.questions.registry import known_wrong, registry_of
 from exhibits_by_name import NOTHING, exhibit_of, exhibits_by_name

@@ -8,7 +8,7 @@ import pytest
 
 from cocal.cli import main
 from cocal.metrics.shown import csv_text
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of

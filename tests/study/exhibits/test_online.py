@@ -2,7 +2,7 @@
 
 import pytest
 
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.exhibits import online
 from cocal_study.planning.variants import replayed_folders, windows
 from coded_inputs import coded_scores

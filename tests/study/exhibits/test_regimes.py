@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from cocal.drawing.style import paper_style
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.evidence.published import read_published
 from cocal_study.evidence.regimes import COLUMNS
 from cocal_study.exhibits import regimes, regimes_forest

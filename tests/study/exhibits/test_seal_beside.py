@@ -7,7 +7,7 @@ from cocal.errors import ContractError
 from cocal.metrics.shown import csv_text
 from cocal.store import write_dataset
 from cocal.store.files import check_seal, read_numbers, seal_beside
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of
 from exhibits_by_name import make

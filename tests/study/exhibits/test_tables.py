@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.exhibits import pre_generation, recalibrated, token_aggregation
 from cocal_study.exhibits.typesetting.latex import latex
 from cocal_study.planning import rivals

@@ -25,8 +25,8 @@ from cocal.models.loading import read_vocabulary
 from cocal.runtime.gpus import SECOND_RUNNER
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES
-from cocal_study.config import load_study
 from cocal_study.config.engine import VllmSettings
+from cocal_study.config.study import load_study
 from cocal_study.generation.engines import open_engine
 from cocal_study.resources.estimate import HIGH
 from micro import own_copy

@@ -7,7 +7,7 @@ import pytest
 
 import started
 from cocal.store.provenance import file_digest
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.planning.crate import write_crate
 from cocal_study.planning.digests import maker_of
 from cocal_study.questions.references import question_sets

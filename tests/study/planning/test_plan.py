@@ -2,7 +2,7 @@
 
 import pytest
 
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.planning import plan
 from exhibits_by_name import exhibit_of, exhibits_by_name
 

@@ -7,7 +7,7 @@ import yaml
 
 from cocal import cli
 from cocal.errors import ConfigError
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.planning.regimes import BASE, read_regimes, studies_of
 from flat_keys import flat
 from golden import assert_golden

@@ -9,7 +9,7 @@ import pytest
 
 from cocal import cli
 from cocal.store.provenance import commit
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.planning import digests
 from cocal_study.planning.replicates import refusals, replicate, spread
 from cocal_study.provenance.owner import claim

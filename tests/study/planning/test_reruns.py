@@ -7,9 +7,8 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from cocal_study.config import load_study
 from cocal_study.config.parse import validate
-from cocal_study.config.study import Study
+from cocal_study.config.study import Study, load_study
 from planned_jobs import ROOT, jobs_of
 
 CONFIG = ROOT / "config/smoke.yaml"

@@ -14,8 +14,8 @@ from trl.generation import vllm_generation
 
 from cocal import cli
 from cocal.errors import ConfigError
-from cocal_study.config.load import load_study
 from cocal_study.config.policy import OwnSettings, PolicySettings, TrlSettings
+from cocal_study.config.study import load_study
 from cocal_study.policy.launch import train_command
 from cocal_study.policy.schedule import question_schedule
 from cocal_study.policy.train import opening_vllm, set_precision, trl_arguments

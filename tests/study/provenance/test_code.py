@@ -10,10 +10,9 @@ import pytest
 from cocal_study import stages
 from cocal_study.provenance import code
 from cocal_study.provenance.code import OUTSIDE, code_digest, definitions
-from planned_jobs import jobs_of, study_of
+from planned_jobs import SLIME, jobs_of, study_of
 
 STAGED = [f"cocal_study.stages.{file.stem}" for file in sorted(Path(stages.__path__[0]).glob("*.py"))]
-SLIME = {"engine": "slime", "slime": {"torch_dist": {"smoke": "/converted", "smoke-deep": "/converted"}}}
 
 
 @pytest.fixture

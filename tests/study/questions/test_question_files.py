@@ -8,10 +8,9 @@ import pytest
 import yaml
 
 from cocal.cli import main
-from cocal.errors import ContractError
+from cocal.errors import ConfigError, ContractError
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
-from cocal_study.config import ConfigError
 from cocal_study.config.data import DatasetSettings, FactsWorldSettings, FileSettings
 from cocal_study.config.parse import validate
 from cocal_study.config.study import Study

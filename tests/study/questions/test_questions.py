@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from cocal import cli
+from cocal.errors import ConfigError
 from cocal.store import read_frame
 from cocal.store.contracts import QUESTIONS
 from cocal.store.rows import normalised
-from cocal_study.config import ConfigError
 from cocal_study.config.data import DatasetSettings, FactsWorldSettings, QuestionSetsSettings
 from cocal_study.questions.build import build_questions, golds_digest, texts_digest
 from cocal_study.questions.overlap import overlaps

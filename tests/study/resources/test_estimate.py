@@ -4,15 +4,14 @@ import pytest
 
 import started
 from cocal.cli import main
-from cocal_study.config import load_study
-from cocal_study.config.load import configured_study
+from cocal_study.config.study import configured_study, load_study
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.questions.loaders import counted
 from cocal_study.resources.estimate import HIGH, LOW, PAPER, parameters_of, rule_of, seconds_by_rule, workloads
 from cocal_study.resources.forecast import gpu_hours, pace_on
 from cocal_study.resources.memory import GPUS
-from cocal_study.stages.rules import RULES as WORKFLOW_RULES
+from planned_jobs import rules_of_any_study
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +116,7 @@ def test_the_plan_has_a_line_for_a_rule_that_nobody_knows(repository, monkeypatc
 
 def test_every_rule_has_its_needs(repository):
     """Names of families and of variants are looked up."""
-    names = {*WORKFLOW_RULES, "table_all", "landing", "all"}
+    names = {*rules_of_any_study(), "table_all", "landing", "all"}
     shown = exhibits_of(load_study(repository / "config/paper.yaml"), {})
     names |= {f"{'table' if isinstance(one, TableExhibit) else 'figure'}_{one.name}" for one in shown}
     assert [name for name in sorted(names) if rule_of(name) is None] == []

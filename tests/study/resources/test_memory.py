@@ -5,7 +5,7 @@ import re
 import pytest
 
 from cocal.cli import main
-from cocal_study.config.load import configured_study
+from cocal_study.config.study import configured_study
 from cocal_study.questions.loaders import counted
 from cocal_study.resources.estimate import RULES, cache_bytes, parameters_of, shape_of
 from cocal_study.resources.forecast import by_gpu

@@ -7,7 +7,7 @@ import pytest
 import started
 from cocal.errors import ConfigError
 from cocal.runtime.gpus import Found, Machine, parse_gpus
-from cocal_study.config.load import configured_study
+from cocal_study.config.study import configured_study
 from cocal_study.resources.preflight import Run, check, on_cluster, on_workstation
 from cocal_study.resources.slurm import Site
 

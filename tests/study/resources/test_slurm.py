@@ -15,7 +15,7 @@ from cocal.errors import ClusterError
 from cocal_study.resources import slurm
 from cocal_study.resources.slurm import Site
 from cocal_study.stages.policy_rules import ALGORITHMS
-from cocal_study.stages.rules import RULES
+from planned_jobs import rules_of_any_study
 
 SITE = Site(cpu_partition="cpu", gpu_partition="b200", gpu_type="b200", node_gpus=8, max_minutes=1440, account="")
 # in the words of SLURM 22.05
@@ -101,7 +101,7 @@ def test_profile_names_rules_that_exist_and_grows_with_attempts(repository, monk
     monkeypatch.setattr(os, "environ", dict(os.environ))
     profile = yte.process_yaml((repository / "workflow/profiles/slurm/config.yaml").read_text(), require_use_yte=True)
     assert set(profile["set-resources"]) == {*GPU_RULES, *CPU_RULES}
-    assert set(profile["set-resources"]) <= set(RULES)
+    assert set(profile["set-resources"]) <= rules_of_any_study()
     for name, resources in profile["set-resources"].items():
         assert {"slurm_partition", "cpus_per_task", "mem_mb", "runtime"} <= set(resources), name
         assert "attempt" in resources["mem_mb"], name

@@ -21,7 +21,7 @@ from cocal_study.planning.costs import Cost, read_cost
 from cocal_study.policy.objectives import step_advantages, step_rewards
 from cocal_study.policy.schedule import question_schedule
 from cocal_study.slime import hooks
-from cocal_study.slime.run import SlimePaths, launch_command, model_arguments, slime_command
+from cocal_study.slime.run import exported, launch_command, model_arguments, slime_command
 
 QWEN3_8B = json.loads(Path(__file__).with_name("qwen3_8b.json").read_text(encoding="utf-8"))
 
@@ -128,18 +128,18 @@ def test_rewards_are_the_verifiers_and_the_stated_confidence(hooked, micro_polic
 def test_the_command_is_the_papers():
     """Appendix A: 120 steps of 256 x 8 responses of at most 3,000 tokens, clip 0.20 / 0.28, saves at 40, 80 and 120."""
     settings = PolicySettings(dataset="deepscaler", algorithms=("grpo", "rlcr", "dcpo"))
-    places = SlimePaths(Path("/p/base"), Path("/p/td"), Path("/p/run"))
+    places = {"base": Path("/p/base"), "converted": Path("/p/td"), "run": Path("/p/run")}
     expected = Path(__file__).with_name("command.txt").read_text(encoding="utf-8")
     arguments = list(SlimeSettings().arguments)
-    assert slime_command(settings, "grpo", places, QWEN3_8B) == [*shlex.split(expected), *arguments]
-    found = slime_command(settings, "dcpo", places, QWEN3_8B)
+    assert slime_command(settings, "grpo", QWEN3_8B, **places) == [*shlex.split(expected), *arguments]
+    found = slime_command(settings, "dcpo", QWEN3_8B, **places)
     assert found[found.index("--custom-advantage-function-path") + 1] == "cocal_study.slime.hooks.advantages"
-    found = slime_command(settings, "rlcr", places, QWEN3_8B)
+    found = slime_command(settings, "rlcr", QWEN3_8B, **places)
     assert found[found.index("--rollout-max-response-len") + 1] == "4096"
     course = settings.model_copy(update={"warm_up": 0.2, "rate_decay": "linear"})
-    found = slime_command(course, "rlcr", places, QWEN3_8B)
+    found = slime_command(course, "rlcr", QWEN3_8B, **places)
     assert [found[found.index(f"--lr-{key}") + 1] for key in ("warmup-fraction", "decay-style")] == ["0.2", "linear"]
-    assert [places.export(step).name for step in settings.stages] == ["39", "79", "119"]
+    assert [exported(places["run"], step).name for step in settings.stages] == ["39", "79", "119"]
     with pytest.raises(ConfigError, match="not for llama"):
         model_arguments(QWEN3_8B | {"model_type": "llama"})
 

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 import started
-from cocal_study.config import load_study
-from cocal_study.config.study import Study
+from cocal_study.config.study import Study, load_study
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from golden import assert_golden

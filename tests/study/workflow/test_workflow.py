@@ -14,7 +14,7 @@ import pytest
 import started
 from cocal.store import read_frame
 from cocal.store.contracts import PREDICTIONS
-from cocal_study.config import load_study
+from cocal_study.config.study import load_study
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.planning import results
