@@ -14,13 +14,13 @@ from torch.nn import functional
 
 from cocal.companion.companions import Companions
 from cocal.engines.engine import Sampling
-from cocal.errors import ConfigError, ContractError
+from cocal.errors import ConfigError
 from cocal.features.forward import score
 from cocal.models.loading import Policy
 from cocal.models.text import Tokens
 from cocal.runtime.progress import Progress
 from cocal.store import read_document, write_document
-from cocal_study.config.evaluation import GenerationSettings
+from cocal_study.config.evaluation import GenerationSettings, TimingSettings
 from cocal_study.generation.engines import Engine
 from cocal_study.generation.responses import sampling_seeds
 from cocal_study.planning.costs import Latency, TimeToConfidence, device_name
@@ -68,28 +68,12 @@ class SingleCompanion(SingleMember):
     Args:
         companions: Fitted companions. The first one is used; all are equally fast, since only their weights differ.
         policy: Policy whose states the companion reads.
-        poolings: Poolings that the companion must read (`cocal.features.forward.capture`).
-        source: Source of the companions, for error messages.
-
-    Raises:
-        ContractError: if the companions read other states, or states of a policy of another size.
     """
 
-    def __init__(self, companions: Companions, policy: Policy, poolings: Sequence[str], source: str | Path):
-        spec, blocks, hidden = companions.spec, policy.blocks, policy.hidden
-        if spec.poolings != tuple(poolings):
-            raise ContractError(
-                f"{source}: the companions read {spec.pooling} states, but {'+'.join(poolings)} states are needed; "
-                "give companions that were fitted on such states"
-            )
-        if spec.inputs != len(poolings) * hidden or not 0 <= spec.layer < blocks:
-            raise ContractError(
-                f"{source}: the companions read {spec.inputs} numbers of layer {spec.layer}, but the policy has layers "
-                f"0 to {blocks - 1} and {len(poolings)} x {hidden} numbers; give companions of this policy"
-            )
+    def __init__(self, companions: Companions, policy: Policy):
         super().__init__(companions, 0, policy.model.device)
         self.device = policy.model.device
-        self._policy, self._spec = policy, spec
+        self._policy, self._spec = policy, companions.spec
 
     def confidence(self, prompt: Tokens, response: Tokens = ()) -> float:
         """Compute a confidence in [0, 1] with one forward pass over prompt and response and one prediction."""
@@ -111,10 +95,7 @@ def measure_latency(
     pre: SingleCompanion,
     post: SingleCompanion,
     settings: GenerationSettings,
-    questions: int,
-    predictions: int,
-    concurrent: int,
-    seed: int,
+    timing: TimingSettings,
     kept: Path | None = None,
 ) -> Latency:
     """Measure the time to confidence on every set, generation on the largest set, and prediction.
@@ -128,19 +109,18 @@ def measure_latency(
         generator: Engine of the policy that answers all questions of the largest set at once (E.2).
         pre, post: Companions that read the state of the last prompt token, and those of a response.
         settings: Sampling parameters of the evaluation, and the pool of self-consistency.
-        questions: Number of randomly chosen questions of each set whose time to confidence is measured.
-        predictions: Number of predictions of `post` over which the time is averaged.
-        concurrent: Number of responses that the generator decodes together, which is the size of its warm-up.
+        timing: What is timed how often. As many responses as the generator decodes together are its warm-up.
         kept: JSON file of the times to confidence that an earlier attempt has measured on this device, which are not
             measured again; it gets those of each set as soon as they are known.
 
     Raises:
-        ConfigError: if a set has fewer than `questions` questions.
+        ConfigError: if a set has too few questions.
         ContractError: if `kept` is broken.
     """
     for name, one in sets.items():
-        if questions > len(one.prompts):
-            raise ConfigError(f"{name} has only {len(one.prompts)} questions, not {questions}; time fewer questions")
+        if timing.samples > len(one.prompts):
+            many = f"has only {len(one.prompts)} questions, not {timing.samples}"
+            raise ConfigError(f"{name} {many}; time fewer questions")
 
     def time_to_confidence(name: str, one: PromptSet) -> TimeToConfidence:
         """Mean times from a prompt to its confidence, one prompt after another, in transformers (F.4).
@@ -151,10 +131,10 @@ def measure_latency(
         state the companion reads. The paper does not say how it obtains this state; the pass is short compared with
         decoding. For warm-up, every prompt is encoded once and the first one is answered once.
         """
-        rows = np.random.default_rng(seed).choice(len(one.prompts), questions, replace=False)
+        rows = np.random.default_rng(timing.seed).choice(len(one.prompts), timing.samples, replace=False)
         prompts = [one.prompts[row] for row in sorted(rows)]
         sampling = Sampling.of(settings, one.max_response_length)
-        seeds = sampling_seeds(f"latency/{name}", settings.seed, questions, 1)
+        seeds = sampling_seeds(f"latency/{name}", settings.seed, timing.samples, 1)
 
         def respond(prompt: Tokens, seed: int) -> float:
             ((completion,),) = pipeline.generate([prompt], sampling, [seed])
@@ -182,7 +162,7 @@ def measure_latency(
         """Seconds per prompt when all are submitted at once, after one batch of warm-up."""
         sampling = Sampling.of(settings, largest.max_response_length, samples)
         seeds = sampling_seeds(f"latency/{name}", settings.seed, len(prompts), samples)
-        batch = -(-concurrent // samples)
+        batch = -(-timing.concurrent // samples)
         generator.generate(prompts[:batch], sampling, seeds[:batch])
         spent = _seconds(lambda: generator.generate(prompts, sampling, seeds), post.device) / len(prompts)
         logging.info("%s: %.2f ms per question with %d response(s) each", name, 1000 * spent, samples)
@@ -191,21 +171,21 @@ def measure_latency(
     features, generation_seconds, pool_seconds = post.example(), generate(1), generate(settings.pool)
 
     def predict() -> None:
-        for _ in range(predictions):
+        for _ in range(timing.predictions):
             post.predict(features)
 
     predict()  # as a warm-up
     return Latency(
         device=device_name(),
-        questions=questions,
+        questions=timing.samples,
         engine=generator.label,
         generation_dataset=name,
         generation_questions=len(prompts),
         generation_seconds=generation_seconds,
         pool=settings.pool,
         pool_seconds=pool_seconds,
-        predictions=predictions,
-        prediction_ms=1000 * (_seconds(predict, post.device) / predictions),
+        predictions=timing.predictions,
+        prediction_ms=1000 * (_seconds(predict, post.device) / timing.predictions),
         time_to_confidence=tuple(times),
     )
 

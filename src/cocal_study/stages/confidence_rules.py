@@ -159,7 +159,7 @@ class ConfidenceRules(Rules):
             companions=replayed,
             prompt_companions=prompted,
             prompts=study.prompts,
-            **study.timing.model_dump(),
+            timing=study.timing,
             texts=self._texts("answer"),
             **made,
         )

@@ -4,16 +4,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from cocal.runtime.machine import fix_threads
-from cocal.settings.base import Count
 from cocal.store import read_frame
 from cocal.store.lineage import Source, identities, inherited
 from cocal.store.provenance import digest
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.engine import gpus_of
-from cocal_study.config.evaluation import GenerationSettings, ResponseLengths
+from cocal_study.config.evaluation import GenerationSettings, ResponseLengths, TimingSettings
 from cocal_study.planning.costs import device_name, write_cost
 from cocal_study.questions.prompts import Prompts
-from cocal_study.stages.base import Out, PromptSet, Seed, Stage, Unfinished
+from cocal_study.stages.base import Out, PromptSet, Stage, Unfinished
 
 
 class Latency(Stage):
@@ -30,13 +29,7 @@ class Latency(Stage):
     prompt_companions: Path
     """pre-generation companions on prompt states"""
     prompts: PromptSet
-    samples: Count = 8
-    """questions of each set that are timed, one at a time (default: 8)"""
-    concurrent: Count = 64
-    """largest number of responses generated together (default: 64)"""
-    predictions: Count = 1000
-    """timed predictions of a companion, one at a time (default: 1000)"""
-    seed: Seed = 42
+    timing: TimingSettings = TimingSettings()
     run_folder: Unfinished
     output: Out
 
@@ -61,7 +54,6 @@ class Latency(Stage):
 
     def run(self) -> None:
         from cocal.companion.companions import load_companions
-        from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
         from cocal.models.loading import load_policy
         from cocal.models.text import chat_ids
         from cocal.store.contracts import QUESTIONS
@@ -69,26 +61,24 @@ class Latency(Stage):
         from cocal_study.generation.latency import PromptSet, SingleCompanion, measure_latency
         from cocal_study.generation.transformers_engine import TransformersEngine
 
-        settings, lengths, prompts = self.settings, self.datasets.root, Prompts(self.prompts)
+        settings, timing, lengths, prompts = self.settings, self.timing, self.datasets.root, Prompts(self.prompts)
         fix_threads(gpus_of(settings.engine))
         asked = {path.stem: read_frame(path, QUESTIONS)["question"] for path in self._tables()}
         depends_on = {"generation": settings, "lengths": lengths, "prompts": prompts.identity("answer")}
         cell = inherited(self.checkpoint, "backbone", "algorithm", "step")
         attributes = self.attributes(self.output, depends_on, **cell)
-        timed = {"parents": identities(attributes), "options": [self.samples, self.seed], "device": device_name()}
+        timed = {"parents": identities(attributes), "options": [timing.samples, timing.seed], "device": device_name()}
         run = RunFolder(self.run_folder, digest(depends_on | timed))
         policy = load_policy(self.checkpoint)
-        pre, post = (
-            SingleCompanion(load_companions(path), policy, poolings, path)
-            for path, poolings in ((self.prompt_companions, [PROMPT]), (self.companions, RESPONSE_POOLINGS))
-        )
+        given = (self.prompt_companions, self.companions)
+        pre, post = (SingleCompanion(load_companions(path), policy) for path in given)
         sets = {
             name: PromptSet(
                 chat_ids(policy.tokenizer, [prompts.message("answer", one) for one in texts]), lengths[name]
             )
             for name, texts in asked.items()
         }
-        engine = settings.engine.of_concurrency(self.concurrent)
+        engine = settings.engine.of_concurrency(timing.concurrent)
         with open_engine(engine, self.checkpoint, policy) as generator:
             latency = measure_latency(
                 sets,
@@ -97,10 +87,7 @@ class Latency(Stage):
                 pre=pre,
                 post=post,
                 settings=settings,
-                questions=self.samples,
-                predictions=self.predictions,
-                concurrent=self.concurrent,
-                seed=self.seed,
+                timing=timing,
                 kept=run.path / "times.json",
             )
         write_cost(self.output, latency, attributes)

@@ -1,7 +1,6 @@
 """Inference times: what is timed, on which questions, and that the timed routes give the evaluated confidences."""
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +10,8 @@ import torch
 from cocal import cli
 from cocal.companion.companions import load_companions
 from cocal.engines.engine import Completion, Sampling
-from cocal.errors import ContractError
 from cocal.features.forward import score
-from cocal_study.config.evaluation import GenerationSettings
+from cocal_study.config.evaluation import GenerationSettings, TimingSettings
 from cocal_study.generation import latency
 from cocal_study.generation.latency import PromptSet, SingleCompanion, measure_latency
 from cocal_study.generation.transformers_engine import TransformersEngine
@@ -25,6 +23,7 @@ RESPONSE, PROMPT = ("last", "mean"), ("prompt",)
 POOLINGS = {"pre": PROMPT, "post": RESPONSE}
 SAMPLING = Sampling(temperature=0.7, top_k=20, top_p=0.8, presence_penalty=1.5, max_tokens=24)
 PROMPTS = [[1, 30 + k, 40, 50][: 2 + k % 3] for k in range(12)]
+TIMING = {"samples": 2, "predictions": 5, "concurrent": 8}
 TICK = 0.001
 
 
@@ -38,13 +37,9 @@ def folders(tmp_path_factory) -> dict[str, Path]:
     }
 
 
-def single(folder: Path, policy, poolings) -> SingleCompanion:
-    return SingleCompanion(load_companions(folder), policy, poolings, folder)
-
-
 @pytest.fixture(scope="module")
 def routes(folders, micro_policy) -> dict[str, SingleCompanion]:
-    return {name: single(folders[name], micro_policy, poolings) for name, poolings in POOLINGS.items()}
+    return {name: SingleCompanion(load_companions(folder), micro_policy) for name, folder in folders.items()}
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +81,11 @@ def slow(monkeypatch) -> SlowEngine:
     return SlowEngine(clock)
 
 
-def measure(engine, routes, sizes=(5, 12, 7), pipeline=None, **changed) -> Latency:
+def measure(engine, routes, sizes=(5, 12, 7), pipeline=None, kept=None, **changed) -> Latency:
     sets = {f"set{size}": PromptSet(PROMPTS[:size], 10 + size) for size in sizes}
-    options = {"questions": 3, "predictions": 10, "concurrent": 4, "seed": 42}
+    timing = TimingSettings(**{"samples": 3, "predictions": 10, "concurrent": 4, "seed": 42, **changed})
     engines = {"pipeline": pipeline or engine, "generator": engine}
-    return measure_latency(sets, **engines, settings=GenerationSettings(pool=3), **routes, **options | changed)
+    return measure_latency(sets, **engines, settings=GenerationSettings(pool=3), **routes, timing=timing, kept=kept)
 
 
 def test_routes_give_the_evaluated_confidences(engine, routes, folders, micro_policy):
@@ -174,21 +169,6 @@ def test_the_choice_of_questions_is_seeded(slow, routes):
     assert places == sorted(set(places))
 
 
-@pytest.mark.parametrize(
-    ("given", "wanted", "message"),
-    [
-        ({}, PROMPT, "the companions read last+mean states, but prompt states are needed"),
-        ({"poolings": PROMPT}, RESPONSE, "the companions read prompt states, but last+mean states are needed"),
-        ({"hidden": 16}, RESPONSE, "read 32 numbers of layer 1, but the policy has layers 0 to 1 and 2 x 32 numbers"),
-        ({"layer": 2}, RESPONSE, "read 64 numbers of layer 2, but the policy has layers 0 to 1"),
-    ],
-)
-def test_companions_of_other_states_are_refused(micro_policy, tmp_path, given, wanted, message):
-    folder = write_companions(tmp_path / "other", **{"hidden": HIDDEN} | given)
-    with pytest.raises(ContractError, match=rf"other: .*{re.escape(message)}"):
-        single(folder, micro_policy, wanted)
-
-
 def command(folders, questions: Path, checkpoint: Path, output: Path, *flags: str) -> list[str]:
     return [
         "latency",
@@ -199,9 +179,7 @@ def command(folders, questions: Path, checkpoint: Path, output: Path, *flags: st
         f"--checkpoint={checkpoint}",
         f"--companions={folders['post']}",
         f"--prompt-companions={folders['pre']}",
-        "--samples=2",
-        "--predictions=5",
-        "--concurrent=8",
+        f"--timing={json.dumps(TIMING)}",
         f"--run-folder={output.parent / 'run'}",
         f"--output={output}",
         *flags,
@@ -226,12 +204,10 @@ def test_command_writes_positive_times(folders, micro_questions, micro_checkpoin
     ("flags", "message"),
     [
         (["--datasets={}"], "--datasets: 1 problem"),
-        (["--samples=10"], "micro-eval has only 9 questions, not 10"),
-        (["--prompt-companions={post}"], "companions that were fitted on such states"),
+        ([f"--timing={json.dumps(TIMING | {'samples': 10})}"], "micro-eval has only 9 questions, not 10"),
     ],
 )
 def test_command_refuses_wrong_flags(folders, micro_questions, micro_checkpoint, tmp_path, capsys, flags, message):
-    flags = [flag.replace("{post}", str(folders["post"])) for flag in flags]
     assert cli.main(command(folders, micro_questions, micro_checkpoint, tmp_path / "times.json", *flags)) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "times.json").exists()
