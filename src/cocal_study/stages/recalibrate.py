@@ -89,7 +89,9 @@ class Recalibrate(Cell):
         )
 
         names = list(self.rivals)
-        self._check_readers()
+        kinds = dict.fromkeys(rival.reader for rival in self.compared if rival.reader)
+        if self.companions.keys() != kinds.keys():
+            raise ConfigError(f"--companions: these rivals need one folder of each of {', '.join(kinds) or 'no kind'}")
         depends_on = {"rivals": names, "estimators": self.settings, "split": self.split, "samples": self.samples}
         depends_on |= {"pool": self.pool, "verifier": self.verifier, "previous_stage": self.previous_stage}
         bases = self._bases()
@@ -114,22 +116,6 @@ class Recalibrate(Cell):
         write_document(self.output_calibrators, fits.model_dump(mode="json"), made)
         write_frame(self.output, table, PREDICTIONS, self.attributes(self.output, depends_on, **self.cell))
         logging.info("%s: %d rows of %d fits", self.output, len(table), len(fits.fits))
-
-    def _check_readers(self) -> None:
-        """Refuse other states and companions than those that the rivals need."""
-        reading = [rival for rival in self.compared if rival.reads_states]
-        kinds = dict.fromkeys(rival.reader for rival in reading if rival.reader)
-        if self.companions.keys() != kinds.keys():
-            needed = ", ".join(kinds) or "no kind"
-            raise ConfigError(f"--companions: these rivals need one folder of each of {needed}")
-        wanted = (bool(reading), any(rival.reader != "resampled" for rival in reading))
-        if (self.features is not None, self.rollout_features is not None) != wanted:
-            raise ConfigError("--features and --rollout-features belong to rivals of states; PostCal needs the first")
-        resampled = (self.resampled is not None, self.resampled_features is not None)
-        if len({*resampled}) > 1 or ("resampled" in kinds and not all(resampled)):
-            raise ConfigError("--resampled and --resampled-features go together; PostCal needs them")
-        if self.previous_stage and self.previous_stage >= self.step:
-            raise ConfigError(f"--previous-stage: no step up to {self.step} is after step {self.previous_stage}")
 
     def _bases(self) -> dict[Any, tuple[Any, Any]]:
         """The responses of each basis (a table), and their states where a rival reads them (a FeatureReader)."""

@@ -263,14 +263,8 @@ def test_both_files_name_their_sources_and_are_the_same_bytes_again(done):
         (["--companions", "rollouts=x"], "need one folder of each of one-layer, rollouts"),
         (["--split", SETTINGS.model_copy(update={"split_seed": 1}).model_dump_json()], "split_seed 42"),
         (["--pool", "4"], "self-consistency needs a pool of 4"),
-        (["--previous-stage", "3"], "no step up to 3 is after step 3"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(done, capsys, flags, message):
     assert main(done.command(*flags)) == 2
     assert message in capsys.readouterr().err
-
-
-def test_postcal_without_its_responses_is_refused(done, capsys):
-    assert main([word for word in done.command() if not word.startswith("--resampled")]) == 2
-    assert "--resampled and --resampled-features go together; PostCal needs them" in capsys.readouterr().err
