@@ -26,8 +26,6 @@ class File(Model):
     """Path in the repository."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     """Checksum. If it is unknown, the checksum of the first download is recorded and required from then on."""
-    bytes: Count | None = None
-    """Size in bytes."""
 
     @field_validator("path")
     @classmethod

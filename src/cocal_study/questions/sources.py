@@ -70,7 +70,7 @@ def _copy(url: str, output: str, _: Any) -> None:
 
 def stored(source: Source, file: File, cache: str | Path) -> Path:
     """The path of the verified file in the cache; nothing is downloaded. Raises ContractError if it is missing, or
-    its checksum or size is wrong."""
+    its checksum is wrong."""
     target = Path(cache) / source.place(file)
     if not target.exists():
         raise ContractError(f"{target}: no such file; `cocal sources` downloads it")
@@ -78,8 +78,6 @@ def stored(source: Source, file: File, cache: str | Path) -> Path:
     advice = remedy(target, "delete it and run `cocal sources` again")
     if file.sha256 not in (None, found):
         raise ContractError(f"{target}: sha256 is {found}, expected {file.sha256} ({size} bytes); {advice}")
-    if file.bytes not in (None, size):
-        raise ContractError(f"{target}: {size} bytes, expected {file.bytes}; {advice}")
     if file.sha256 is None:
         record = target.with_name(f"{target.name}.sha256")
         if not record.exists():

@@ -19,7 +19,7 @@ def source(path="data/set.jsonl", **facts):
     return Source(host="github", repository="owner/name", revision="0" * 40, files=[{"path": path} | facts])
 
 
-PINNED = source(sha256=SHA256, bytes=len(CONTENT))
+PINNED = source(sha256=SHA256)
 PLACE = f"owner/name/{'0' * 40}/data/set.jsonl"
 
 
@@ -58,11 +58,6 @@ def test_a_wrong_checksum_names_expected_and_found_and_leaves_nothing(host, get,
     with pytest.raises(ContractError, match=rf"set\.jsonl: SHA256 .* expected sha256:{SHA256} but got {found}"):
         get()
     assert not list((tmp_path / "cache" / PLACE).parent.iterdir())
-
-
-def test_a_wrong_size_is_an_error_where_no_checksum_is_known(get):
-    with pytest.raises(ContractError, match=rf"{len(CONTENT)} bytes, expected 7"):
-        get(source(bytes=7))
 
 
 def test_a_damaged_cache_is_an_error_and_is_not_replaced(get):
