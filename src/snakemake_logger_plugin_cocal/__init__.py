@@ -40,10 +40,8 @@ def expect(seconds: Mapping[str, float]) -> None:
 
 
 def expected(rule: str) -> float:
-    """Expected seconds of a rule, of its family (`table_` for `table_main`), or of the rule that it is a variant of
-    (`metrics` for `sweep_metrics`)."""
-    families = (one for one in _EXPECTED if (one[-1] == "_" and rule.startswith(one)) or rule.endswith(f"_{one}"))
-    return _EXPECTED.get(rule) or next((_EXPECTED[one] for one in families), UNKNOWN)
+    """Expected seconds of a job of a rule."""
+    return _EXPECTED.get(rule, UNKNOWN)
 
 
 def remaining(jobs: Mapping[str, int], finished: Sequence[tuple[str, float]], running: Sequence[tuple[str, float]]):

@@ -106,7 +106,10 @@ TABLES = [exhibit for exhibit in EXHIBITS if isinstance(exhibit, TableExhibit)]
 FIGURES = [exhibit for exhibit in EXHIBITS if isinstance(exhibit, FigureExhibit)]
 
 # The terminal shows the share of the work and the time left, which start from these seconds.
-snakemake_logger_plugin_cocal.expect(seconds_by_rule(STUDY))
+RULES = [*PLAN.rules, "table_all", "landing", "all"]
+RULES += [f"table_{table.name}" for table in TABLES]
+RULES += [f"figure_{figure.name}" for figure in FIGURES]
+snakemake_logger_plugin_cocal.expect(seconds_by_rule(STUDY, RULES))
 
 
 wildcard_constraints:

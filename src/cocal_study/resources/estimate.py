@@ -291,8 +291,9 @@ _READING = 0.1
 """Time to read rollouts again, as a multiple of the time to sample them."""
 
 
-def seconds_by_rule(study: Study) -> dict[str, float]:
-    """Expected seconds of one job of each rule, or kind of rule, of a study, as the mean over its backbones."""
+def seconds_by_rule(study: Study, names: Iterable[str]) -> dict[str, float]:
+    """Expected seconds of one job of each of these rules of a study, as the mean over its backbones, where they are
+    known."""
     hours: defaultdict[str, float] = defaultdict(float)
     jobs: defaultdict[str, int] = defaultdict(int)
     for work in workloads(study, HIGH):
@@ -307,4 +308,5 @@ def seconds_by_rule(study: Study) -> dict[str, float]:
         paces = [_DOCUMENT if one.start else _TINY_DOCUMENT for one in made]
         work = [one.steps * one.batch_size * parameters_of(one) * pace for one, pace in zip(made, paces, strict=True)]
         seconds["backbone"] = _TINY.start + sum(work) / len(made)
-    return {name: rule.seconds for name, rule in RULES.items() if rule.seconds is not None} | seconds
+    seconds = {name: rule.seconds for name, rule in RULES.items() if rule.seconds is not None} | seconds
+    return {name: seconds[key] for name in names if (key := rule_of(name)) in seconds}
