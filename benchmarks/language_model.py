@@ -14,6 +14,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from statistics import median
 
@@ -144,11 +145,12 @@ class _Clock(TrainerCallback):
 
 
 def _answers(study: Study, count: int) -> pd.DataFrame:
-    """Answers of the study's corpus, half of them with a wrong step."""
-    corpus = study.backbones["smollm2"].corpus.model_copy(update={"facts": 0.0, "wrong_steps": 0.5, "p_true": 0.0})
+    """Answers of the study's corpus to questions of mathematics."""
+    corpus = study.backbones["smollm2"].corpus.model_copy(update={"facts": 0.0})
     world = World(study.world.people, study.world.popularity_exponent, study.seed)
     writer = CorpusWriter(corpus, Prompts(study.prompts), world, [], seed=3)
-    documents = [writer.document() for _ in range(count)]
+    answers = (one for one in iter(writer.document, None) if one.response not in ("True", "False"))  # no P(True)
+    documents = list(islice(answers, count))
     draw = np.random.default_rng(1)
     return pd.DataFrame(
         {

@@ -41,7 +41,12 @@ _EASY_STEPS = 3
 _KNOWN = 0.25
 """Share of the people, the most popular ones, about whom a single fact is easy."""
 _REASONS = ("Every step looks right.", "The steps are short and checked.", "I may have slipped.", "I am fairly sure.")
-_FORMATS = ("answer", "verbal", "rlcr", "p_true")
+_FORMATS = {"answer": 0.46, "verbal": 0.23, "rlcr": 0.23, "p_true": 0.08}
+"""Share of documents in each prompt format."""
+_WRONG = 0.10
+"""Share of the worked answers that carry one wrong step to the end, so that the policy solves only some questions."""
+_FLIPPED = 0.35
+"""Share of the P(True) labels that are flipped."""
 # All openings begin with the same token, so that sampling at a low temperature prefers none of them to an answer
 # without any working.
 _OPENINGS = ("Let us see.", "Let me try.", "Let us begin:", "Let me count.", "Let us go.", "Let me work it out.")
@@ -73,6 +78,8 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 _TOKENIZER_DOCUMENTS = 5_000
+_WARM_UP = 0.05
+"""Share of the steps in which learning rates rise."""
 _PART = 512
 """Number of tokens in one forward pass, padding included, whose activations stay in a processor's cache."""
 _IGNORED = -100
@@ -115,14 +122,13 @@ class CorpusWriter:
 
     def document(self) -> Document:
         """Draw the next document."""
-        draw, settings = self._draw, self._settings
-        example = self._fact() if draw.random() < settings.facts else self._mathematics()
-        weights = (settings.plain, settings.verbal, settings.rlcr, settings.p_true)
-        prompt_format = draw.choices(_FORMATS, weights=weights)[0]
+        draw = self._draw
+        example = self._fact() if draw.random() < self._settings.facts else self._mathematics()
+        prompt_format = draw.choices(list(_FORMATS), weights=list(_FORMATS.values()))[0]
         solution = self._wording[example.domain].solution(example.steps, example.answer)
         message = self._prompts.message(prompt_format, example.question, response=solution)
         if prompt_format == "p_true":
-            label = example.right if draw.random() >= settings.p_true_noise else not example.right
+            label = example.right if draw.random() >= _FLIPPED else not example.right
             return Document(message, str(label))
         if prompt_format == "rlcr":
             solution += f"\n<reason>{draw.choice(_REASONS)}</reason>"
@@ -146,7 +152,7 @@ class CorpusWriter:
         easy = len(right.steps) <= _EASY_STEPS
         if draw.random() < settings.direct_answers:
             return _Example("mathematics", right.question, (), right.answer, True, easy)
-        worked = wrong_solution(right, draw) if draw.random() < settings.wrong_steps else right
+        worked = wrong_solution(right, draw) if draw.random() < _WRONG else right
         return _Example("mathematics", right.question, worked.steps, worked.answer, worked.answer == right.answer, easy)
 
     def _fact(self) -> _Example:
@@ -279,8 +285,8 @@ def pretrain(
         optimisers = (torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.0),)
     model.train()
     half = start is not None and (model.device.type == "cuda" or half_precision())
-    warmup = round(settings.warmup * settings.steps)
-    schedules = [get_linear_schedule_with_warmup(o, warmup, settings.steps) for o in optimisers]
+    warm_up = round(_WARM_UP * settings.steps)
+    schedules = [get_linear_schedule_with_warmup(o, warm_up, settings.steps) for o in optimisers]
     size = sum(p.numel() for p in model.parameters())
     logging.info("pre-training %.2f M parameters for %d steps", size / 1e6, settings.steps)
     progress, started, tokens = Progress("step", settings.steps), time.monotonic(), 0

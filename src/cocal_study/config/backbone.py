@@ -62,21 +62,9 @@ class CorpusSettings(Model):
     """Spread of the number of steps of mathematical solutions, as in the source of the questions."""
     direct_answers: Share = 0.35
     """Share of the mathematical answers that show no working."""
-    wrong_steps: Share = 0.10
-    """Share of the worked answers that carry one wrong step to the end."""
-    plain: Share = 0.46
-    """Share of documents in the plain answer format. The shares of the four formats sum to one."""
-    verbal: Share = 0.23
-    """Share of documents in the confidence-reporting format (answer, then CONFIDENCE)."""
-    rlcr: Share = 0.23
-    """Share of documents in RLCR's format (answer, reason, CONFIDENCE)."""
     informed: Share = 0.0
     """Share of the stated confidences that tell easy and right answers, of which they are sure, from others, of which
     they state 0.5 to 0.9; all other confidences are drawn at random."""
-    p_true: Share = 0.08
-    """Share of documents in the P(True) format."""
-    p_true_noise: Share = 0.35
-    """Share of P(True) labels that are flipped."""
 
 
 class ImportedRolloutSettings(Model):
@@ -182,9 +170,8 @@ class PretrainingSettings(Model):
     matrix_learning_rate: Positive = 0.03
     """Learning rate of Muon, which trains the matrices of the blocks; with `from`, AdamW trains these, too."""
     learning_rate: Positive = 6.0e-3
-    """Learning rate of AdamW, which trains embeddings, head and norms; with `from`, all weights."""
-    warmup: Share = 0.05
-    """Share of the steps in which the learning rate rises; afterwards it falls linearly to zero."""
+    """Learning rate of AdamW, which trains embeddings, head and norms; with `from`, all weights. Either rate rises over
+    a twentieth of the steps, and afterwards falls linearly to zero."""
     imported: dict[Algorithm, ImportedSettings] = {}
     """Trainings that another engine ran, by algorithm; no training job runs for these."""
 

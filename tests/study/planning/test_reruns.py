@@ -16,9 +16,12 @@ FILE = Path(__file__).with_name("reruns.txt")
 TABLE = FILE.read_text(encoding="utf-8").splitlines()
 EDITS = {line.partition(" = ")[0]: line.partition(" = ")[2] for line in TABLE if line and not line.startswith("#")}
 """By key: another value, and the labels of the jobs that it changes. `COCAL_RENEW=1 pytest` writes the jobs anew."""
-SHAPE = {"study", "card", "policy.algorithms", "policy.dataset", "policy.engine", "policy.steps", "policy.stages"}
+SHAPE = {
+    "study",
+    "card",
+    *(f"policy.{key}" for key in ("algorithms", "dataset", "engine", "steps", "stages", "trl.shard")),
+}
 SHAPE |= {f"corpus.{domain}_wording.{key}" for domain in ("mathematics", "facts") for key in ("paraphrases", "remarks")}
-SHAPE |= {"policy.trl.shard", "corpus.plain", "corpus.verbal", "corpus.rlcr", "corpus.p_true"}
 """Keys that no other value fits alone, or that make it another study."""
 
 
