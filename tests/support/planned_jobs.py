@@ -87,12 +87,13 @@ def jobs_of(configured: Study, prompts: Any = None, judge_texts: str | None = No
     return found
 
 
-def rules_of_any_study() -> set[str]:
-    """Names of all rules but those of exhibits. No study has all of them."""
+def rules_of_any_study() -> dict[str, Rule]:
+    """All rules but those of exhibits, by name. No study has all of them."""
     imported = {name: {"imported": dict.fromkeys(ALGORITHMS, _IMPORTED)} for name in ("smoke", "smoke-deep")}
     trainings = ({}, {"policy": SLIME}, {"backbones": imported})
     studies = [study_of("paper"), *(study_of("smoke", **changes) for changes in trainings)]
-    return {name for study in studies for name in _plan(located(study, ROOT, ROOT), Prompts(study.prompts), "").rules}
+    plans = (_plan(located(study, ROOT, ROOT), Prompts(study.prompts), "") for study in studies)
+    return {name: rule for plan in plans for name, rule in plan.rules.items()}
 
 
 def _plan(study: Study, prompts: Any, judge_texts: str) -> Plan:

@@ -14,7 +14,7 @@ from cocal import cli
 from cocal.errors import ClusterError
 from cocal_study.resources import slurm
 from cocal_study.resources.slurm import Site
-from cocal_study.stages.policy_rules import ALGORITHMS
+from golden import assert_golden
 from planned_jobs import rules_of_any_study
 
 SITE = Site(cpu_partition="cpu", gpu_partition="b200", gpu_type="b200", node_gpus=8, max_minutes=1440, account="")
@@ -32,21 +32,9 @@ SQUEUE = """\
 18|RUNNING|cocal_77aa7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_questions|/home/a/other
 19|RUNNING|snakemake|(null)|/home/a/cocal
 """
-# what each rule asks for: partition, GPUs a node, CPUs
-GPU_RULES = {
-    **dict.fromkeys([f"{trainer}_{name}" for trainer in ("train", "slime") for name in ALGORITHMS], (8, 32)),
-    **dict.fromkeys(["responses", "factual_responses", "resample", "replay", "import_rollouts"], (1, 8)),
-    **dict.fromkeys(["features", "factual_features", "prompt_features", "latency"], (1, 8)),
-    **dict.fromkeys(["companions", "online"], (1, 8)),
-}
-CPU_RULES = {
-    **dict.fromkeys(["predictions", "metrics", "recalibrated_metrics", "checks", "overlap"], 2),
-    **dict.fromkeys([f"import_{name}" for name in ALGORITHMS], 2),
-    "recalibrate": 8,
-    "backbone": 4,
-}
-LOCAL_RULES = {"sources", "questions", "existing_backbone", "judge_checkpoint", "landing", "all"}
-"""Made where Snakemake runs, as tables and figures are."""
+SUBMITTED = {name for name, rule in rules_of_any_study().items() if not rule.local}
+ASKED = ("slurm_partition=", "gres=", "cpus_per_task=", "nodes=")
+"""What tells a job's part of the cluster."""
 
 
 def _dry_run(repository: Path, folder: Path, *flags: str, **site: str) -> subprocess.CompletedProcess:
@@ -77,16 +65,11 @@ def requests(repository, tmp_path_factory) -> dict[str, set[str]]:
     return found
 
 
-def test_every_rule_says_what_it_needs(requests):
-    """A new rule belongs into the profile and these lists, or is a `localrule`."""
-    submitted = {rule for rule in requests if not rule.startswith(("table_", "figure_"))} - LOCAL_RULES
-    assert submitted <= {*GPU_RULES, *CPU_RULES}
-    for rule in submitted & set(GPU_RULES):
-        gpus, cpus = GPU_RULES[rule]
-        assert {"slurm_partition=gpu", f"gres=gpu:b200:{gpus}", f"cpus_per_task={cpus}"} <= requests[rule], rule
-    for rule in submitted & set(CPU_RULES):
-        assert {"slurm_partition=cpu", f"cpus_per_task={CPU_RULES[rule]}"} <= requests[rule], rule
-        assert not any(resource.startswith("gres=") for resource in requests[rule]), rule
+def test_every_rule_asks_for_what_somebody_has_read(requests):
+    """All but those that are made where Snakemake runs."""
+    asked = {rule: sorted(one for one in found if one.startswith(ASKED)) for rule, found in sorted(requests.items())}
+    lines = (f"{rule}: {', '.join(one)}" for rule, one in asked.items() if rule in SUBMITTED)
+    assert_golden(Path(__file__).with_name("slurm_jobs.txt"), lines)
 
 
 def test_tables_and_figures_are_made_where_snakemake_runs(repository):
@@ -100,8 +83,7 @@ def test_tables_and_figures_are_made_where_snakemake_runs(repository):
 def test_profile_names_rules_that_exist_and_grows_with_attempts(repository, monkeypatch):
     monkeypatch.setattr(os, "environ", dict(os.environ))
     profile = yte.process_yaml((repository / "workflow/profiles/slurm/config.yaml").read_text(), require_use_yte=True)
-    assert set(profile["set-resources"]) == {*GPU_RULES, *CPU_RULES}
-    assert set(profile["set-resources"]) <= rules_of_any_study()
+    assert set(profile["set-resources"]) == SUBMITTED, "a new rule belongs into the profile, or is local"
     for name, resources in profile["set-resources"].items():
         assert {"slurm_partition", "cpus_per_task", "mem_mb", "runtime"} <= set(resources), name
         assert "attempt" in resources["mem_mb"], name
