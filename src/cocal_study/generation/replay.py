@@ -2,7 +2,8 @@
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"(weight_v|step-)(\d+)")
 _COLUMNS = ["response_id", "question_id", "prompt_ids", "response_ids", "length"]
+Scorer = Callable[[int, list[Sequence[int]], list[Sequence[int]]], list[np.ndarray]]
+"""Function from rollout step, prompt ids and response ids to each response's log-probabilities, float32 (length,)."""
 
 
 class StepCheckpoints:
@@ -183,22 +186,16 @@ def extract_prompts(
             writer.write(int((groups["step"] < steps.start).sum()), rows, states)
 
 
-class Rescorer:
-    """Computes raw log-probabilities of rollouts with the checkpoints of their steps, in passes of at most
-    `batch_tokens` tokens, padding included."""
+def rescorer(checkpoints: StepCheckpoints, batch_tokens: int) -> Scorer:
+    """A function that computes raw log-probabilities of rollouts with the checkpoints of their steps, in passes of at
+    most `batch_tokens` tokens, padding included."""
+    policy_of = lru_cache(maxsize=1)(load_policy)
 
-    def __init__(self, checkpoints: StepCheckpoints, batch_tokens: int):
-        self._checkpoints = checkpoints
-        self._batch_tokens = batch_tokens
-        self._path: Path | None = None
-
-    def __call__(self, step: int, prompts: list[Sequence[int]], responses: list[Sequence[int]]) -> list[np.ndarray]:
-        """Log-probabilities of each response of a step, float32 (length,); values rounded above 0 become 0."""
-        path = self._checkpoints.of_step(step)
-        if path != self._path:
-            self._policy, self._path = load_policy(path), path
+    def rescore(step: int, prompts: list[Sequence[int]], responses: list[Sequence[int]]) -> list[np.ndarray]:
+        policy = policy_of(checkpoints.of_step(step))
         lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
-        batches = batches_of_tokens(lengths, self._batch_tokens)
-        model, pad = self._policy.model, self._policy.pad
-        found = score(model, prompts, responses, batches, layers=(0,), pad=pad, logprobs=True).logprobs
+        batches = batches_of_tokens(lengths, batch_tokens)
+        found = score(policy.model, prompts, responses, batches, layers=(0,), pad=policy.pad, logprobs=True).logprobs
         return [np.minimum(values, np.float32(0)) for values in found or ()]
+
+    return rescore

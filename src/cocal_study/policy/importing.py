@@ -1,7 +1,7 @@
 """Import of another engine's rollouts: samples of dumps become tables, one step after the other."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from cocal.settings.base import Algorithm
 from cocal.store.rows import normalised
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.policy import PolicySettings
+from cocal_study.generation.replay import Scorer
 from cocal_study.policy import jsonl
 from cocal_study.policy.objectives import PROMPT_FORMATS, step_rewards
 from cocal_study.policy.recorder import Outputs, RolloutRecorder
@@ -92,10 +93,6 @@ class QuestionIndex:
                         best = question
             at += len(word) + 1
         return self._texts[best] if best else ()
-
-
-Scorer = Callable[[int, list[Sequence[int]], list[Sequence[int]]], list[np.ndarray]]
-"""Function from rollout step, prompt ids and response ids to each response's log-probabilities, float32 (length,)."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class ImportRollouts(ReadByCheckpoints):
         from cocal.answers.equivalence import Verifier
         from cocal.models.loading import read_vocabulary
         from cocal.store.contracts import QUESTIONS
-        from cocal_study.generation.replay import Rescorer, StepCheckpoints
+        from cocal_study.generation.replay import StepCheckpoints, rescorer
         from cocal_study.policy.importing import StepTables, dump_files, import_rollouts
         from cocal_study.policy.recorder import Outputs
         from cocal_study.questions.build import questions_digests
@@ -89,7 +89,7 @@ class ImportRollouts(ReadByCheckpoints):
                 questions=questions,
                 vocabulary=read_vocabulary(self.policy),
                 judge=judge,
-                scorer=checkpoints and Rescorer(checkpoints, self.features.batch_tokens),
+                scorer=checkpoints and rescorer(checkpoints, self.features.batch_tokens),
                 prompts=prompts,
             )
             run_folder = RunFolder(self.run_folder, digest(depends_on | inputs | {"parents": identities(attributes)}))

@@ -18,7 +18,7 @@ from cocal.store import read_frame, write_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal_study.generation import replay
 from cocal_study.generation.labels import check_features, read_prompts
-from cocal_study.generation.replay import Rescorer, StepCheckpoints, step_tables
+from cocal_study.generation.replay import StepCheckpoints, rescorer, step_tables
 from companion_run import GROUP, GROUPS, SETTINGS, Run, small_run
 
 ROWS = dumps.GROUP * dumps.SETTINGS.questions_per_step
@@ -116,7 +116,7 @@ def test_a_killed_run_goes_on_with_the_next_step(run, policies, rollouts, tmp_pa
 
 
 def test_log_probabilities_of_a_step_are_those_of_its_policy(policies, rollouts):
-    rescore = Rescorer(StepCheckpoints([policies[2], policies[3]]), 300)
+    rescore = rescorer(StepCheckpoints([policies[2], policies[3]]), 300)
     for step, stage in ((1, 2), (3, 3), (2, 2)):
         frame = rollouts[1][rollouts[1]["step"] == step]
         ids = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
