@@ -15,7 +15,6 @@ from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.methods import METHODS, built_in, declarations, declared_rivals
 from cocal_study.config.parse import parse_settings
 from cocal_study.config.study import load_study
-from cocal_study.cubes.cube import metric_cube
 from cocal_study.exhibits.main import Layout
 from cocal_study.provenance import code
 from cocal_study.provenance.code import code_digest
