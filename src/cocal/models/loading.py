@@ -1,6 +1,5 @@
 """Loading of policies, tokenizers and vocabularies from checkpoints, and the number format of their weights."""
 
-import hashlib
 import json
 import logging
 from collections.abc import Iterator
@@ -12,8 +11,7 @@ from cocal.errors import ContractError, first_line
 from cocal.models.text import template_fault, turn_end
 from cocal.models.weights import check_files, check_read, kind_of
 from cocal.runtime.numerics import half_precision
-from cocal.store import check_folder, digest
-from cocal.store.content import listed_files
+from cocal.store import check_folder
 from cocal.store.damage import remedy
 
 if TYPE_CHECKING:
@@ -363,19 +361,3 @@ def stored_dtype(path: Path) -> "torch.dtype":
     import torch
 
     return read_config(path).dtype or torch.float32
-
-
-def fingerprint(checkpoint: Path) -> str:
-    """Digest of a checkpoint's name and, if it is local, of its weights.
-
-    Raises:
-        ContractError: if a file has changed since it was written.
-    """
-    check_folder(checkpoint)
-    if listed := listed_files(checkpoint):
-        return digest([checkpoint.name, listed])
-    found = hashlib.sha256(checkpoint.name.encode())
-    for file in sorted(checkpoint.glob("*.safetensors")):
-        with file.open("rb") as stream:
-            found.update(hashlib.file_digest(stream, "sha256").digest())
-    return found.hexdigest()[:16]

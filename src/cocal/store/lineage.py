@@ -77,21 +77,6 @@ class Product:
         return {Path(os.path.normpath(root / place)): identity for place, identity in recorded.items()}
 
 
-def parents(output: str | Path, made_from: Iterable[str | Path]) -> dict[str, str]:
-    """The attributes that name the parents of a product, and its place.
-
-    Args:
-        output: Path of the product.
-        made_from: Paths of its parents.
-
-    Raises:
-        ContractError: if a parent is missing.
-    """
-    root = _root(Path(output))
-    found = {os.path.relpath(Path(path).absolute(), root): identity(Path(path)) for path in made_from}
-    return {PARENTS: canonical(found)} | placed(output)
-
-
 def placed(output: str | Path) -> dict[str, str]:
     """The attribute that names the place of a product; none for a product outside `results/`."""
     place = _place(Path(output))
@@ -226,7 +211,7 @@ def descent(
         facts: Facts of the product, such as its backbone; None values are left out.
 
     Raises:
-        ContractError: if a source states another fact than the product needs; the message names both.
+        ContractError: if a source is missing, or states another fact than the product needs; the message names both.
     """
     attributes, sources = provenance(stage, settings, **facts), list(sources)
     for source in sources:
@@ -237,7 +222,9 @@ def descent(
                     f"{output}: cannot be made from {source.path}, whose {name.replace('_', ' ')} is {stated[name]}, "
                     f"not {wanted}"
                 )
-    return attributes | parents(output, [source.path for source in sources])
+    root = _root(Path(output))
+    parents = {os.path.relpath(source.path.absolute(), root): identity(source.path) for source in sources}
+    return attributes | {PARENTS: canonical(parents)} | placed(output)
 
 
 def inherited(path: str | Path, *names: str) -> dict[str, str]:

@@ -20,9 +20,10 @@ from cocal.answers.settings import VerifierSettings
 from cocal.engines.engine import Sampling
 from cocal.errors import ConfigError, ContractError
 from cocal.models.hub import download
-from cocal.models.loading import fingerprint, load_tokenizer
+from cocal.models.loading import load_tokenizer
 from cocal.models.text import chat_ids, plain_texts
 from cocal.store import digest, provenance, read_frame, write_frame
+from cocal.store.content import identity
 from cocal.store.contracts import JUDGEMENTS
 from cocal.store.provenance import canonical
 from cocal_study.config.engine import EngineSettings
@@ -261,15 +262,15 @@ class Judging:
         folder = Path(judge.checkpoint)
         if judge.revision is None and not any(folder.glob("*.safetensors")):
             raise ConfigError(f"judge.checkpoint: {folder} holds no .safetensors; give the folder of a checkpoint")
-        identity = {
+        of_judge = {
             "checkpoint": judge.label if judge.local else judge.checkpoint,
-            "revision": judge.revision or fingerprint(folder),
+            "revision": judge.revision or identity(folder),
             "engine": judge.engine.kind,
             "max_tokens": judge.max_tokens,
             "temperature": 0,
             "prompts": judge_prompts(judge.prompts).digest(*JUDGE_FORMATS),
         }
-        return cls(verifier, judge, identity)
+        return cls(verifier, judge, of_judge)
 
     @property
     def settings(self) -> dict[str, object]:

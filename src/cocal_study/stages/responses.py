@@ -6,6 +6,7 @@ from pathlib import Path
 from cocal.answers.settings import VerifierSettings
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame, read_provenance, write_frame
+from cocal.store.content import identity
 from cocal.store.lineage import FACTS, Source, descent, inherited
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.engine import gpus_of
@@ -55,7 +56,6 @@ class Responses(Cell, _Judges):
         return [engine.opens for engine in engines]
 
     def run(self) -> None:
-        from cocal.models.loading import fingerprint
         from cocal.store.contracts import QUESTIONS
         from cocal_study.generation.judge import Judging
         from cocal_study.generation.sampling import Evaluated, Kept, judge_sets, sample_sets
@@ -87,7 +87,7 @@ class Responses(Cell, _Judges):
             for name in plan.sets
         }
         inputs = {
-            "checkpoint": fingerprint(self.checkpoint),
+            "checkpoint": identity(self.checkpoint),
             "questions": {name: texts_digest(of_set) for name, of_set in questions.items()},
         }
         folder = RunFolder(self.run_folder, digest(depends_on | inputs | ({"kept": str(kept)} if kept else {})))

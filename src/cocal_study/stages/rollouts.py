@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from cocal.answers.settings import VerifierSettings
 from cocal.engines.states import Reading
@@ -143,7 +143,7 @@ class Resample(Stage):
     def run(self) -> None:
         from cocal.answers.equivalence import Verifier
         from cocal.features.forward import RESPONSE_POOLINGS, resolve_layers
-        from cocal.models.loading import fingerprint, load_policy, load_tokenizer, read_config, text_config
+        from cocal.models.loading import load_policy, load_tokenizer, read_config, text_config
         from cocal.store.contracts import QUESTIONS, RESPONSES
         from cocal_study.generation.engines import open_engine
         from cocal_study.generation.responses import Sampler
@@ -158,7 +158,7 @@ class Resample(Stage):
         fix_threads(gpus_of(engine_settings))
         depends_on = {"postcal": settings, "policy": training, "features": features, "verifier": self.verifier}
         depends_on["prompts"] = prompts.identity("answer")
-        inputs = {"checkpoint": fingerprint(self.checkpoint), "engine": engine_settings} | questions_digests(questions)
+        inputs: dict[str, Any] = {"engine": engine_settings} | questions_digests(questions)
         if self.like:
             rollouts = read_frame(self.like, RESPONSES, ["step", "question_id", "response_id"])
             schedule = asked_questions(rollouts, questions, training.steps, training.responses_per_question)

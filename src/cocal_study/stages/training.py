@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from cocal.answers.settings import VerifierSettings
 from cocal.runtime.machine import fix_threads
 from cocal.settings.base import Algorithm
-from cocal.store import digest, read_frame
+from cocal.store import check_folder, digest, read_frame
 from cocal.store.lineage import Source, identities, inherited
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.backbone import BackboneChoice
@@ -36,7 +36,6 @@ class _Trains(Stage):
 
     def _given(self, backbone: dict[str, str], states: Path | None = None, **more: Any) -> tuple[dict[str, Any], ...]:
         """The arguments that both trainers take, and what a run depends on."""
-        from cocal.models.loading import fingerprint
         from cocal.store.contracts import QUESTIONS
         from cocal_study.policy.recorder import Outputs
         from cocal_study.questions.build import questions_digests
@@ -47,7 +46,7 @@ class _Trains(Stage):
         depends_on |= {"prompts": prompts.identity(PROMPT_FORMATS[self.algorithm]), **more}
         facts = backbone | {"algorithm": self.algorithm, "experience": "rollouts"}
         attributes = self.attributes(self.rollouts, depends_on, **facts)
-        inputs = {"base": fingerprint(self.base), "parents": identities(attributes)} | questions_digests(questions)
+        inputs = {"parents": identities(attributes)} | questions_digests(questions)
         stages = {step: self.stages / f"step-{step}" for step in policy.stages}
         outputs = Outputs(stages, self.rollouts, states, self.cost, attributes)
         given = {"settings": policy, "algorithm": self.algorithm, "questions": questions, "prompts": prompts}
@@ -96,6 +95,7 @@ class Slime(_Trains):
     def run(self) -> None:
         from cocal_study.slime.run import train_with_slime
 
+        check_folder(self.base)  # slime would not notice a changed file
         given, depends_on = self._given({"backbone": self.backbone_name})
         # a run may resume with slime on other machines, but not with another computation
         computed = depends_on | {"policy": given["settings"].rollout_settings(self.algorithm)}

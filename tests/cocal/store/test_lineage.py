@@ -13,7 +13,7 @@ from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.store import provenance, write_document, write_frame
 from cocal.store.contracts import JUDGEMENTS
-from cocal.store.lineage import Product, Source, descent, inherited, parents, placed, trace
+from cocal.store.lineage import Product, Source, descent, inherited, placed, trace
 from cocal_study.checks.training import read_table
 
 REPLIES = pd.DataFrame({"key": ["0" * 32], "reply": ["right"], "engine": ["engine 1"]})
@@ -133,7 +133,7 @@ def test_a_users_own_file_states_nothing_and_is_taken(tmp_path):
     made = descent(tmp_path / "child.json", "check", {}, [Source(tmp_path / "own.json")], backbone="tiny")
     assert "own.json" in made["parents"]
     with pytest.raises(ContractError, match="no such file"):
-        parents(tmp_path / "child.json", [tmp_path / "absent.json"])
+        descent(tmp_path / "child.json", "check", {}, [Source(tmp_path / "absent.json")])
 
 
 def test_the_command_prints_the_family_and_refuses_a_changed_one(family, capsys):
