@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 
 from cocal.errors import ConfigError, ContractError
-from cocal.integrations import lines, prime_rl
+from cocal.integrations import lines, prime_rl, slime
 from cocal.integrations.sample import Sample
-from cocal.integrations.slime import dumps as slime
 from cocal.integrations.trl import dumps as trl
 from cocal.own_policy.questions import contradictions, same_question
 from cocal.own_policy.scored import NO_LABEL, correctness

@@ -5,8 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from cocal.answers.facts import normalise_text
-from cocal.answers.judge import ExactMatch, decided_rows, partition
+from cocal.answers.judge import ExactMatch, decided_rows, normalise_text, partition
 from cocal.answers.spelling import canonical_integer
 
 

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from cocal.errors import ContractError
-from cocal.integrations import prime_rl
-from cocal.integrations.slime import dumps as slime
+from cocal.integrations import prime_rl, slime
 from cocal.integrations.trl import dumps as trl
 from cocal.own_policy import evaluation
 from cocal.own_policy.about import About

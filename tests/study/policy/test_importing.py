@@ -12,8 +12,8 @@ import torch
 import dumps
 from cocal.cli import main
 from cocal.errors import ContractError
+from cocal.integrations import slime
 from cocal.integrations.sample import Sample
-from cocal.integrations.slime import dumps as slime
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import QUESTIONS, RESPONSES
 from cocal_study.policy import importing

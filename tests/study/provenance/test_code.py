@@ -109,7 +109,7 @@ TABLES = {"questions", "online", "recalibrate", *TRAINS, *SAMPLES, *PREDICTIONS}
 THREADS = {"backbone", "latency", "recalibrate", *TRAINS, *READS, *SAMPLES, *FITS, *PREDICTIONS}
 CHANGES = {
     "questions": ("cocal_study/questions/synthetic.py", "problem", {"questions", "overlap", "backbone"}),
-    "answers": ("cocal/answers/facts.py", "normalise_text", SAMPLES),
+    "answers": ("cocal/answers/judge.py", "normalise_text", SAMPLES),
     "models": ("cocal_study/backbones/pretraining.py", "pretrain", {"backbone"}),
     "features": ("cocal/features/forward.py", "score", STATES),
     "generation": ("cocal_study/generation/transformers_engine.py", "open_transformers", {*SAMPLES, "latency"}),

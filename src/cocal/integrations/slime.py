@@ -1,4 +1,5 @@
-"""slime's dumps (`--save-debug-rollout-data`): `{rollout_id}.pt` or `rollout_{rollout_id}.pt`, a dict of plain data."""
+"""The dumps of slime, the paper's engine (`--save-debug-rollout-data`): `{rollout_id}.pt` or `rollout_{rollout_id}.pt`,
+a dict of plain data. Nothing here imports slime."""
 
 import re
 import zipfile

@@ -1,1 +1,0 @@
-"""The dumps of slime, the paper's engine. Nothing here imports slime or TRL."""
