@@ -198,17 +198,11 @@ def write_frame(path: str | Path, frame: "pd.DataFrame", contract: "Contract", a
         seal(partial)
 
 
-def read_frame(
-    path: str | Path,
-    contract: "Contract",
-    columns: Sequence[str] | None = None,
-    where: Sequence[tuple[str, str, object]] | None = None,
-) -> "pd.DataFrame":
+def read_frame(path: str | Path, contract: "Contract", columns: Sequence[str] | None = None) -> "pd.DataFrame":
     """Read one Parquet file, or a folder of them in the order of their names, and check it.
 
     Args:
         columns: Columns to read and check; by default all columns of the contract.
-        where: Conditions (column, comparison, value) that all rows must meet.
 
     Returns:
         The rows in file order with index 0 to n - 1; a list column holds NumPy arrays.
@@ -236,7 +230,7 @@ def read_frame(
             missing = [name for name in wanted if name not in present]
             if missing:
                 raise ContractError(f"{file}: column {missing[0]!r} is missing; contract: {contract.name}")
-            tables.append(read_table(file, wanted, where))
+            tables.append(read_table(file, wanted))
         except UNREADABLE as error:
             raise damaged(file, error) from None
         for name in wanted:

@@ -112,8 +112,7 @@ class Prompts(_OfRollouts):
         fix_threads()
         checkpoints = StepCheckpoints(self.checkpoints, self.exact)
         columns = ["dataset", "question_id", "response_id", "step", "sample", "prompt_ids"]
-        # the responses to a question share its prompt, so only the first of them is read
-        rollouts = read_frame(self.rollouts, RESPONSES, columns, where=[("sample", "=", 0)])
+        rollouts = read_frame(self.rollouts, RESPONSES, columns)
         facts = inherited(self.rollouts, "backbone", "algorithm") | {"experience": "prompts"}
         sources = [Source(path, experience="rollouts") for path in (self.rollouts, *checkpoints.folders)]
         extract_prompts(
