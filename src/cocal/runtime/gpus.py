@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from cocal.errors import BusyError, ConfigError
+from cocal.errors import BusyError, ConfigError, first_line
 from cocal.runtime import lock
 
 PROCESSOR_ONLY = "COCAL_PROCESSOR_ONLY"
@@ -26,8 +26,6 @@ NO_COMPILER = (
 SECOND_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 """The environment variable that says whether vLLM uses its second model runner, as GPUs do by default since 0.29. All
 that we do with vLLM was tried with the first one alone."""
-_DRIVERS = {"12": 525, "13": 580}
-"""Oldest Linux driver for each major version of CUDA, by NVIDIA's table of minor version compatibility."""
 _QUERY = ("nvidia-smi", "--query-gpu=name,memory.total,compute_cap,driver_version", "--format=csv,noheader,nounits")
 _GRANTED = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES")
 """Variables that list a job's GPUs, by SLURM or by the user."""
@@ -48,21 +46,18 @@ class Machine(NamedTuple):
 
     gpus: tuple[Found, ...]
     driver: str | None
-    torch: str
-    cuda: str | None
-    """CUDA for which this PyTorch was built; None for a build for processors."""
+    obstacle: str | None
+    """The reason why PyTorch sees none of them (`torch_obstacle`)."""
     toolkit: bool
     """True if the compiler of the CUDA toolkit, nvcc, is found."""
 
 
 def this_machine() -> Machine:
     """The GPUs and the software of this machine."""
-    import torch
-
     gpus, driver = parse_gpus(_listing(), os.environ.get("CUDA_VISIBLE_DEVICES"))
     compiler = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin/nvcc")
     toolkit = bool(shutil.which("nvcc")) or compiler.exists()
-    return Machine(gpus, driver, torch.__version__, torch.version.cuda, toolkit)
+    return Machine(gpus, driver, torch_obstacle(), toolkit)
 
 
 def _listing() -> str:
@@ -126,38 +121,22 @@ def check_gpus() -> None:
         ConfigError: if the environment lists GPUs and PyTorch sees none.
     """
     listed = next((name for name in _GRANTED if os.environ.get(name, "") not in _NONE), None)
-    if listed is None or os.environ.get(PROCESSOR_ONLY):
+    if listed is None or os.environ.get(PROCESSOR_ONLY) or not (obstacle := torch_obstacle()):
         return
-    import torch
-
-    if torch.cuda.is_available():
-        return
-    driver = parse_gpus(_listing(), None)[1]
-    cause = torch_obstacle(torch.__version__, torch.version.cuda, driver)
     raise ConfigError(
-        f"GPUs were granted to this job ({listed}={os.environ[listed]}), but PyTorch sees none"
-        + (f": {cause}" if cause else f", though its driver {driver} is new enough: see what nvidia-smi says")
-        + f". To compute on the processor all the same, export {PROCESSOR_ONLY}=1"
+        f"GPUs were granted to this job ({listed}={os.environ[listed]}), but PyTorch sees none: {obstacle}. To compute "
+        f"on the processor all the same, export {PROCESSOR_ONLY}=1"
     )
 
 
-def torch_obstacle(release: str, cuda: str | None, driver: str | None) -> str | None:
-    """The reason why a PyTorch cannot use GPUs with a driver, and what to do; None if it can.
+def torch_obstacle() -> str | None:
+    """The reason why PyTorch sees no GPU, in its own words; None where it sees one."""
+    import torch
 
-    Args:
-        release: Version of PyTorch.
-        cuda: CUDA for which it was built; None for a build for processors.
-        driver: Version of NVIDIA's driver; None if there is none.
-    """
-    if cuda is None:
-        return (
-            f"PyTorch {release} is a build for processors: install the build for CUDA (`pip install --force-reinstall "
-            f"torch=={release.partition('+')[0]}` from PyPI), or run with --sdm conda"
-        )
-    oldest = _DRIVERS.get(cuda.partition(".")[0], 0)
-    wanted = f"PyTorch for CUDA {cuda} needs " + (f"NVIDIA's driver {oldest} or newer" if oldest else "a newer driver")
-    if driver is None:
-        return f"{wanted}, and this node has no NVIDIA driver loaded: run on a node that has one"
-    if int(driver.partition(".")[0]) < oldest:
-        return f"{wanted}, and this machine has {driver}: update the driver, or install a build of PyTorch for its CUDA"
-    return None
+    if torch.cuda.is_available():
+        return None
+    try:
+        torch.cuda.init()
+    except Exception as error:  # a build for processors, a missing driver and an old one raise different errors
+        return first_line(error).rstrip(".")
+    return "it finds no fault; see what nvidia-smi says"

@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING
 
 from cocal.runtime.gpus import check_gpus, take_gpus
-from cocal.runtime.numerics import active, check_torch
+from cocal.runtime.numerics import active
 
 if TYPE_CHECKING:
     import torch
@@ -23,11 +23,10 @@ def fix_threads(gpus: int = 1, alone: bool = False) -> None:
             for each processor, unless numerics are portable.
 
     Raises:
-        ConfigError: if numerics are portable, and PyTorch's are not, or if PyTorch sees none of the job's GPUs.
+        ConfigError: if PyTorch sees none of the job's GPUs.
     """
     import torch
 
-    check_torch()
     take_gpus(gpus)
     check_gpus()
     default = processors() if alone and active() != "portable" else 1

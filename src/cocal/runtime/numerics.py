@@ -100,20 +100,3 @@ def check_processor() -> None:
     """
     if active() == "portable" and (reason := obstacle()):
         raise ConfigError(f"numerics: {reason}; {_REMEDY}")
-
-
-def check_torch() -> None:
-    """Refuse to compute if PyTorch does not keep to portable numerics.
-
-    Raises:
-        ConfigError: if the numerics are portable and PyTorch uses other code than that for AVX2, as it does if it was
-            loaded before the variables were set.
-    """
-    import torch
-
-    found = torch.backends.cpu.get_cpu_capability()
-    if active() == "portable" and found != "AVX2":
-        raise ConfigError(
-            f"numerics: PyTorch uses its code for {found} and not that for AVX2, so results would not be portable; "
-            f"start the job in an environment with ATEN_CPU_CAPABILITY=avx2, or {_REMEDY}"
-        )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from cocal.errors import ConfigError
-from cocal.runtime.gpus import PROCESSOR_ONLY, Machine, this_machine, torch_obstacle
+from cocal.runtime.gpus import PROCESSOR_ONLY, Machine, this_machine
 from cocal_study.config.backbone import PretrainingSettings
 from cocal_study.config.study import Study
 from cocal_study.resources.estimate import on_gpu
@@ -15,8 +15,8 @@ from cocal_study.resources.slurm import Site, site_of
 
 _FLASHINFER_BY_DEFAULT = 10.0
 """Compute capability from which vLLM chooses FlashInfer, which compiles its kernels where it runs."""
-_CONDA_CUDA = "13.0"
-"""CUDA of the PyTorch of envs/gpu.yaml."""
+_CONDA_DRIVER = 580
+"""Oldest Linux driver for CUDA 13, for which the PyTorch of envs/gpu.yaml is built."""
 
 
 class Run(NamedTuple):
@@ -62,8 +62,14 @@ def on_workstation(study: Study, run: Run, machine: Machine) -> list[str]:
         if machine.driver is None:
             cause = "nvidia-smi finds no GPU, or there is no NVIDIA driver: run on a machine that has both"
         return [f"{cause}; to compute on the processor all the same, export {PROCESSOR_ONLY}=1"]
-    obstacle = torch_obstacle(machine.torch, _CONDA_CUDA if run.conda else machine.cuda, machine.driver)
-    found = [obstacle] if obstacle else []
+    found = []
+    if not run.conda and machine.obstacle:
+        found.append(f"PyTorch sees no GPU: {machine.obstacle}")
+    elif run.conda and machine.driver and int(machine.driver.partition(".")[0]) < _CONDA_DRIVER:
+        found.append(
+            f"the PyTorch of envs/gpu.yaml needs NVIDIA's driver {_CONDA_DRIVER} or newer, and this machine has "
+            f"{machine.driver}: update the driver"
+        )
     held, trl, engine = on_gpu(run.gpus), study.policy.trl, study.generation.engine
     # jobs look for vLLM and a C compiler themselves as soon as they start
     backends = [trl.vllm_attention_backend] if trl.vllm and "update" in held else []

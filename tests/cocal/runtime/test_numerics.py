@@ -14,7 +14,6 @@ import yaml
 import operations
 import started
 from cocal import cli
-from cocal.errors import ConfigError
 from cocal.runtime import numerics
 from cocal.store.provenance import provenance
 from cocal.store.run_folder import RunFolder
@@ -142,14 +141,3 @@ def test_a_command_refuses_before_it_computes(info, monkeypatch, capsys):
     assert "this one lacks avx2 and fma; set `numerics: native` in the study" in capsys.readouterr().err
     monkeypatch.delenv("ATEN_CPU_CAPABILITY")
     assert cli.main(["schema"]) == 0
-
-
-def test_torch_that_computes_otherwise_is_refused(monkeypatch):
-    import torch
-
-    numerics.check_torch()
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
-    with pytest.raises(ConfigError, match=r"PyTorch uses its code for AVX512 .* `numerics: native`"):
-        numerics.check_torch()
-    monkeypatch.delenv("ATEN_CPU_CAPABILITY")
-    numerics.check_torch()
