@@ -19,6 +19,7 @@ def _no_gpu(monkeypatch):
     for name in (*LISTED, gpus.PROCESSOR_ONLY):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(gpus, "_listing", lambda: "")
 
 
 @pytest.mark.parametrize("name", LISTED)

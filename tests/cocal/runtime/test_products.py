@@ -31,9 +31,7 @@ def exact(first, second):
 
 def laid_out(tensor, layout):
     """The same numbers in other strides."""
-    if layout == "transposed":
-        return tensor.mT.contiguous().mT if tensor.ndim > 1 else tensor
-    return tensor
+    return tensor.mT.contiguous().mT if layout == "transposed" and tensor.ndim > 1 else tensor
 
 
 LAYOUTS = ["contiguous", "transposed"]
