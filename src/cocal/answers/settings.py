@@ -1,7 +1,5 @@
 """Settings of the verifier."""
 
-from pydantic import model_validator
-
 from cocal.settings.base import Count, Model, Positive, Share
 
 
@@ -23,9 +21,3 @@ class VerifierSettings(Model):
     among 10,000 answers of the public sets is 6."""
     memory_mb: Count = 2048
     """Address space of one checking process in MiB."""
-
-    @model_validator(mode="after")
-    def _backstop(self) -> "VerifierSettings":
-        if self.wall_timeout < self.timeout:
-            raise ValueError(f"wall_timeout = {self.wall_timeout:g} is shorter than timeout = {self.timeout:g}")
-        return self
