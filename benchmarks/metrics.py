@@ -17,10 +17,10 @@ from cocal.cli import main
 from cocal.metrics.bootstrap import generator_for, question_counts, resampled_metrics
 from cocal.metrics.scores import Sample
 from cocal.store import write_frame
-from cocal.store.contracts import PREDICTIONS
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.planning.plan import macro_averages
+from cocal_study.store.contracts import PREDICTIONS
 from paper import Cell, cubes, paper_study, predictions, runs_of
 from timing import row
 

@@ -94,7 +94,7 @@ def _ablated(study: Study, backbone: str) -> Iterator[Cell]:
 
 
 def predictions(study: Study, cells: list[Cell]) -> pd.DataFrame:
-    """Random predictions of the cells in the contract `cocal.store.contracts.PREDICTIONS`.
+    """Random predictions of the cells in the contract `cocal_study.store.contracts.PREDICTIONS`.
 
     Correctness is the same for all methods that share the responses. Confidences are continuous for companions, and
     otherwise multiples of a tenth, of which a few are invalid.

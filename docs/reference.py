@@ -17,6 +17,7 @@ from cocal.store import contracts
 from cocal_study.commands.catalogue.stages import STAGES
 from cocal_study.commands.catalogue.study import STUDY
 from cocal_study.config.study import Study
+from cocal_study.store import contracts as study_contracts
 
 
 def write_reference(folder: Path) -> None:
@@ -116,13 +117,13 @@ def _help(*words: str) -> str:
 
 def contracts_page() -> str:
     """The columns and rules of every table that one stage writes and another reads."""
-    source = Path(contracts.__file__).read_text(encoding="utf-8")
+    source = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in (contracts, study_contracts))
     parts = [
         "# Contracts of tables",
         "Every table is checked against its contract when it is written and when it is read. A column that may be null "
         "says so.",
     ]
-    for name, contract in vars(contracts).items():
+    for name, contract in (vars(contracts) | vars(study_contracts)).items():
         if isinstance(contract, contracts.Contract):
             words = re.search(rf'^{name} = .*?^"""(.*?)"""', source, re.MULTILINE | re.DOTALL)
             rows = [f"| `{column}` | {kind} | {_checks(contract, column)} |" for column, kind in contract.types.items()]

@@ -12,8 +12,8 @@ import yaml
 
 import started
 from cocal.metrics.settings import MetricSettings
-from cocal.store import write_dataset
 from cocal_study.exhibits.base.inputs import READERS
+from cocal_study.store.datasets import write_dataset
 from sample_predictions import metric_cube, sample_predictions
 
 ROOT = Path(__file__).resolve().parents[2]

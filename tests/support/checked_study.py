@@ -9,8 +9,8 @@ import pandas as pd
 import sample_predictions
 from cocal.cli import main
 from cocal.store import write_frame
-from cocal.store.contracts import PREDICTIONS
 from cocal_study.checks.training import Fit, read_table
+from cocal_study.store.contracts import PREDICTIONS
 from companion_run import GROUP, SETTINGS, Run, small_run
 
 SEEDS = SETTINGS.seeds

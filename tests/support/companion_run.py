@@ -12,8 +12,9 @@ from cocal.companion.spec import Prefix
 from cocal.companion.supervision import in_validation
 from cocal.features.store import create_features, open_features
 from cocal.store import write_frame
-from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store.contracts import RESPONSES
 from cocal_study.generation.labels import read_rollouts
+from cocal_study.store.contracts import QUESTIONS
 
 SETTINGS = CompanionSettings(widths=(8, 7, 6, 5), batch_size=32, passes=4, learning_rate=0.002, seeds=(42, 137, 500))
 STEPS, GROUPS, GROUP, HIDDEN = 3, 20, 8, 6

@@ -7,13 +7,14 @@ import torch
 from cocal.companion.companions import Companions, build_model, save_companions
 from cocal.companion.settings import CompanionSettings
 from cocal.store import atomic_path, write_frame
-from cocal.store.contracts import PREDICTIONS, RESPONSES
+from cocal.store.contracts import RESPONSES
 from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
 from cocal_study.config.methods import METHODS
 from cocal_study.methods.base.companion_scores import load_experiences
 from cocal_study.methods.base.predictions import Checkpoint, predict
 from cocal_study.methods.base.responses import Inputs
 from cocal_study.planning.orders import ORDERS
+from cocal_study.store.contracts import PREDICTIONS
 from coded_inputs import coded_specs
 from companion_run import write_states
 

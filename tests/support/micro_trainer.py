@@ -11,13 +11,14 @@ from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
 from cocal.models.loading import load_policy
 from cocal.store import read_frame
-from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store.contracts import RESPONSES
 from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
 from cocal_study.policy.recorder import Outputs
 from cocal_study.policy.train import train_policy, trl_arguments
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from cocal_study.questions.prompts import Prompts
+from cocal_study.store.contracts import QUESTIONS
 
 
 def micro_trainer(folder: Path, checkpoint: Path, settings: PolicySettings) -> RecordingGRPOTrainer:

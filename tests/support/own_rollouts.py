@@ -13,7 +13,7 @@ import dumps
 from cocal.cli import main
 from cocal.models.loading import Policy
 from cocal.store import read_frame
-from cocal.store.contracts import QUESTIONS
+from cocal_study.store.contracts import QUESTIONS
 from hand_rows import lines
 
 SMALL = ["--recipe", "paper", "--widths", "16", "8", "--seeds", "42", "137", "--passes", "2"]

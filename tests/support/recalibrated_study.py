@@ -9,8 +9,9 @@ import pandas as pd
 from cocal.cli import main
 from cocal.companion.settings import CompanionSettings
 from cocal.store import read_frame, write_frame
-from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
+from cocal.store.contracts import RESPONSES
 from cocal_study.planning.rivals import RIVALS
+from cocal_study.store.contracts import PREDICTIONS, QUESTIONS
 from companion_run import HIDDEN, LAYERS, SETTINGS, STEPS, Run, question_table, small_run, write_states
 from evaluated_study import POOL, SAMPLES, responses
 

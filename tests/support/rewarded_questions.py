@@ -7,9 +7,9 @@ from cocal.engines.engine import Sampling
 from cocal.models.loading import Policy
 from cocal.models.text import chat_ids
 from cocal.store import read_frame, write_frame
-from cocal.store.contracts import QUESTIONS
 from cocal_study.generation.transformers_engine import TransformersEngine
 from cocal_study.questions.prompts import Prompts
+from cocal_study.store.contracts import QUESTIONS
 
 
 def write_rewarded(path: Path, policy: Policy, questions: Path) -> Path:

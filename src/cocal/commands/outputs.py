@@ -102,7 +102,7 @@ def _check_replaced(path: Path, kind: Kind, options: argparse.Namespace) -> None
     found = kind.targets(path)
     if not found or getattr(options, "overwrite", False):
         return
-    from cocal.store.lineage import made_by  # loads pydantic
+    from cocal.store.origin import made_by  # loads pydantic
 
     command = options.command
     made = kind.made or partial(made_by, stages=_KIN if command in _KIN else {command})

@@ -19,7 +19,8 @@ from cocal.errors import ContractError
 from cocal.store import atomic_path, write_document
 from cocal.store.atomic import usual_mode
 from cocal.store.damage import absent, remedy, unreadable
-from cocal.store.files import BLANK, KEY, check_seal, seal
+from cocal.store.files import BLANK, check_seal, seal
+from cocal.store.origin import SEAL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +84,7 @@ def save_companions(path: Path, companions: Companions, attributes: Mapping[str,
     """Write the weights as safetensors, with spec and provenance in the metadata, and seal the file, which lies inside
     `cocal.store.atomic_path`."""
     spec = companions.spec.model_dump(mode="json")
-    metadata = {"spec": spec, "provenance": {**attributes, KEY: BLANK}}
+    metadata = {"spec": spec, "provenance": {**attributes, SEAL: BLANK}}
     # There is only one key, since safetensors does not fix the order of keys and equal fits must give equal bytes.
     save_file(companions.model.state_dict(), path, {"cocal": json.dumps(metadata, sort_keys=True)})
     usual_mode(path)

@@ -237,8 +237,8 @@ class OnlineLearner(OnlineCompanions):
     """Companions that learn inside the training of a policy, from the rollouts of each step once they are recorded.
 
     They read the deepest of the captured blocks, whose zero-based index is `layer`. The responses to a share of the
-    questions (cocal.store.contracts.QUESTIONS) are held out, as from companions that replay the rollouts, so that both
-    learn from the same responses.
+    questions (a table with the columns question_id and question) are held out, as from companions that replay the
+    rollouts, so that both learn from the same responses.
 
     Attributes:
         summary: Scores of the last step in words, for the progress line; empty after the first step.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cocal.store import atomic_path
-from cocal.store.files import PARENTS
+from cocal.store.origin import PARENTS
 
 Artist = Axes = Figure = Any
 """Types of matplotlib in annotations, which a process that declares exhibits need not load."""

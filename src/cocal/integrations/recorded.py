@@ -30,7 +30,7 @@ def sampled_rows(
     step: int,
     first: int = 0,
 ) -> pd.DataFrame:
-    """Build rows of a response table (`cocal.store.contracts.SAMPLED`) without rewards and P(True).
+    """Build rows of a response table (`cocal.store.contracts.RESPONSES`) without verdicts, rewards and P(True).
 
     Args:
         completions: n responses; the `group_size` responses to a question are consecutive.

@@ -15,7 +15,8 @@ from cocal.models.weights import kind_of
 from cocal.own_policy.about import About, BaseModelFacts
 from cocal.runtime.numerics import active, computes_bfloat16
 from cocal.store import digest, read_provenance
-from cocal.store.content import PROVENANCE, check_folder
+from cocal.store.folders import check_folder
+from cocal.store.origin import PROVENANCE
 from cocal.store.provenance import file_digest
 
 

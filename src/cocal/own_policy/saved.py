@@ -17,7 +17,8 @@ from cocal.models.hub import download, may_be_on_hub
 from cocal.own_policy.about import About
 from cocal.store.atomic import atomic_path, usual_mode, write_text
 from cocal.store.damage import remedy, unreadable
-from cocal.store.files import read_document, read_provenance, stated_seal, write_document
+from cocal.store.files import read_document, stated_seal, write_document
+from cocal.store.origin import read_provenance
 from cocal.store.provenance import file_digest
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"

@@ -2,16 +2,9 @@
 
 from cocal.errors import ContractError
 from cocal.store.atomic import atomic_path, write_text
-from cocal.store.content import check_folder, label_folder
-from cocal.store.files import (
-    read_dataset,
-    read_document,
-    read_frame,
-    read_provenance,
-    write_dataset,
-    write_document,
-    write_frame,
-)
+from cocal.store.files import read_document, read_frame, write_document, write_frame
+from cocal.store.folders import check_folder, label_folder
+from cocal.store.origin import read_provenance
 from cocal.store.provenance import digest, provenance
 
 __all__ = [
@@ -21,11 +14,9 @@ __all__ = [
     "digest",
     "label_folder",
     "provenance",
-    "read_dataset",
     "read_document",
     "read_frame",
     "read_provenance",
-    "write_dataset",
     "write_document",
     "write_frame",
     "write_text",

@@ -11,6 +11,7 @@ from pathlib import Path
 from cocal.errors import ContractError
 from cocal.runtime.lock import locked
 from cocal.runtime.places import plain
+from cocal.store.origin import made_by
 
 
 @contextmanager
@@ -80,8 +81,6 @@ def usual_mode(file: Path) -> None:
 
 
 def _refuse_loss(target: Path, folder: bool) -> None:
-    from cocal.store.lineage import made_by  # it reads files of all kinds, whose modules write by this one
-
     if target.is_dir() != folder:
         there, new = ("file", "folder") if folder else ("folder", "file")
         raise ContractError(f"{target}: is a {there}, which a {new} would replace; delete it, or write elsewhere")

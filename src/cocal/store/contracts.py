@@ -1,7 +1,7 @@
 """Contracts of the tables that one stage writes and another reads, and the check that refuses a broken table."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -93,40 +93,40 @@ Field = tuple[pa.DataType, Column | None]
 """Arrow type of a column on disk, and the check of its values; rules alone check lists."""
 
 
-def _text(check: Check | None = None, nullable: bool = False) -> Field:
+def text(check: Check | None = None, nullable: bool = False) -> Field:
     return pa.string(), Column(str, check, nullable=nullable)
 
 
-def _words(*allowed: str) -> Field:
-    return _text(Check.isin(list(allowed)))
+def words(*allowed: str) -> Field:
+    return text(Check.isin(list(allowed)))
 
 
-def _integer(at_least: int) -> Field:
+def integer(at_least: int) -> Field:
     return pa.int64(), Column("int64", Check.ge(at_least))
 
 
-def _nullable_integer(at_least: int) -> Field:
+def nullable_integer(at_least: int) -> Field:
     whole = Check(lambda values: values % 1 == 0, name="whole_number")
     return pa.int64(), Column("float64", [Check.ge(at_least), whole], nullable=True, coerce=True)
 
 
-def _number(check: Check | None = None, nullable: bool = False) -> Field:
+def number(check: Check | None = None, nullable: bool = False) -> Field:
     return pa.float64(), Column("float64", check, nullable=nullable)
 
 
-def _share(nullable: bool = False) -> Field:
-    return _number(Check.in_range(0.0, 1.0), nullable)
+def share(nullable: bool = False) -> Field:
+    return number(Check.in_range(0.0, 1.0), nullable)
 
 
-def _flag() -> Field:
+def flag() -> Field:
     return pa.bool_(), Column(bool)
 
 
-def _nullable_flag() -> Field:
+def nullable_flag() -> Field:
     return pa.bool_(), Column("boolean", nullable=True, coerce=True)
 
 
-def _contract(name: str, fields: dict[str, Field], unique: tuple[str, ...], rules: tuple[Rule, ...] = ()) -> Contract:
+def contract_of(name: str, fields: dict[str, Field], unique: tuple[str, ...], rules: tuple[Rule, ...] = ()) -> Contract:
     types = {column: of_values for column, (of_values, _) in fields.items()}
     checks = {column: check for column, (_, check) in fields.items() if check is not None}
     return Contract(name, types, checks, unique, rules)
@@ -148,50 +148,33 @@ def _class_of_answer(frame: pd.DataFrame) -> pd.Series:
     return classes.isna() | ((classes >= 0) == frame["answer"].notna())
 
 
-QUESTIONS = _contract(
-    "questions",
-    {
-        "dataset": _text(),
-        "question_id": _text(),
-        "question": _text(Check.str_length(min_value=1)),
-        "answer": _text(Check.str_length(min_value=1)),
-        "aliases": (pa.list_(pa.string()), None),
-        "domain": _words("mathematics", "factual"),
-        "split": _words("training", "evaluation"),
-        "subject": _text(),
-        "level": _integer(0),
-    },
-    unique=("dataset", "question_id"),
-)
-"""Each row is one question. `aliases` are further accepted answers; `level` is the difficulty, or 0 if unknown."""
-
-RESPONSES = _contract(
+RESPONSES = contract_of(
     "responses",
     {
-        "dataset": _text(),
-        "question_id": _text(),
-        "response_id": _integer(0),
-        "step": _integer(0),
-        "sample": _integer(0),
+        "dataset": text(),
+        "question_id": text(),
+        "response_id": integer(0),
+        "step": integer(0),
+        "sample": integer(0),
         "prompt_ids": (pa.list_(pa.int32()), None),
         "response_ids": (pa.list_(pa.int32()), None),
         "logprobs": (pa.list_(pa.float32()), None),
-        "text": _text(),
-        "length": _integer(1),
-        "finish_reason": _words("stop", "length", "tool_calls"),
-        "truncated": _flag(),
-        "mean_logprob": _number(Check.le(0.0)),
-        "answer": _text(nullable=True),
-        "answer_class": _nullable_integer(-1),
-        "correct": _flag(),
-        "exact_match": _nullable_flag(),
-        "decided": _flag(),
-        "group_accuracy": _share(),
-        "reward_task": _number(nullable=True),
-        "reward_calibration": _number(nullable=True),
-        "confidence": _share(nullable=True),
-        "p_true": _share(nullable=True),
-        "p_true_mass": _share(nullable=True),
+        "text": text(),
+        "length": integer(1),
+        "finish_reason": words("stop", "length", "tool_calls"),
+        "truncated": flag(),
+        "mean_logprob": number(Check.le(0.0)),
+        "answer": text(nullable=True),
+        "answer_class": nullable_integer(-1),
+        "correct": flag(),
+        "exact_match": nullable_flag(),
+        "decided": flag(),
+        "group_accuracy": share(),
+        "reward_task": number(nullable=True),
+        "reward_calibration": number(nullable=True),
+        "confidence": share(nullable=True),
+        "p_true": share(nullable=True),
+        "p_true_mass": share(nullable=True),
     },
     unique=("dataset", "response_id"),
     rules=(
@@ -237,91 +220,3 @@ equivalent to no other. `group_accuracy` is the mean correctness of the group be
 parsed verbalised confidence; null if there is no valid one. `p_true` follows the equation of appendix B.1; null if the
 policy was not asked. `p_true_mass` is the probability p_T + p_F that `p_true` divides by; null if it was not recorded.
 """
-
-VERDICTS = ("answer_class", "correct", "exact_match", "decided", "group_accuracy")
-"""Columns of RESPONSES that a judge fills in."""
-
-SAMPLED = replace(
-    RESPONSES, name="sampled responses", types={n: t for n, t in RESPONSES.types.items() if n not in VERDICTS}
-)
-"""Responses that have not been judged yet."""
-
-JUDGEMENTS = _contract(
-    "judgements", {"key": _text(Check.str_length(32, 32)), "reply": _text(), "engine": _text()}, unique=("key",)
-)
-"""Each row is one reply of a judge. `key` is the digest of the message, `engine` the engine's name and version."""
-
-PREQUENTIAL = _contract(
-    "prequential scores",
-    {
-        "window": _integer(0),
-        "source_step": _integer(1),
-        "step": _integer(2),
-        "target": _text(),
-        "seed": _integer(0),
-        "responses": _integer(0),
-        "accuracy": _share(nullable=True),
-        "mean_confidence": _share(nullable=True),
-        "ece": _share(nullable=True),
-        "auroc": _share(nullable=True),
-        "kept_bytes": _integer(0),
-    },
-    unique=("window", "source_step", "target", "seed"),
-    rules=(
-        Rule(
-            "step must be the one after source_step",
-            ("step", "source_step"),
-            lambda frame: frame["step"] == frame["source_step"] + 1,
-        ),
-    ),
-)
-"""Each row scores one companion on the rollouts of the step after those that it has learnt from (`source_step`).
-
-Only `responses` to questions that no earlier step has asked are scored; where there are none, all scores are null.
-`window` is the number of rollout steps that an online companion learns from together, or 0 for a companion that was
-fitted by replaying stored states. `kept_bytes` is the size of the states that this way of learning keeps."""
-
-PREDICTIONS = _contract(
-    "predictions",
-    {
-        "backbone": _text(),
-        "algorithm": _text(),
-        "step": _integer(0),
-        "dataset": _text(),
-        "question_id": _text(),
-        "response_id": _integer(0),
-        "method": _text(),
-        "seed": _integer(-1),
-        "source_step": _integer(-1),
-        "validation_step": _integer(-1),
-        "layer": _integer(-1),
-        "pooling": _text(),
-        "confidence": _share(nullable=True),
-        "valid": _flag(),
-        "correct": _flag(),
-        "truncated": _flag(),
-        "answered": _flag(),
-        "decided": _flag(),
-        "exact_match": _nullable_flag(),
-        "p_true_mass": _share(nullable=True),
-    },
-    unique=(
-        *("backbone", "algorithm", "step", "dataset", "method", "seed"),
-        *("source_step", "validation_step", "layer", "pooling", "response_id"),
-    ),
-    rules=(
-        Rule(
-            "a valid row needs a confidence and an invalid one must have none (NaN)",
-            ("confidence", "valid"),
-            lambda frame: frame["confidence"].notna() == frame["valid"],
-        ),
-    ),
-)
-"""Each row is one confidence; a higher one means that the response is more likely correct.
-
-`seed` is -1 for methods without training seeds. `source_step` is the number of rollout steps that the companion learnt
-from, and `validation_step` the number of steps whose validation responses chose its best pass. `layer` is the
-zero-based block index and `pooling` names the pooled states (such as "last+mean") that it reads. A method without a
-companion has -1, -1, -1 and "". The columns from `correct` to `exact_match` describe the response
-(RESPONSES) and are the same for all methods; `answered` says whether it has an answer. `p_true_mass` belongs to P(True)
-and is null for other methods."""

@@ -1,4 +1,4 @@
-"""Reading and writing of JSON files, tables and labelled arrays, which are sealed and carry their provenance.
+"""Reading and writing of JSON files and tables, which are sealed and carry their provenance.
 
 A sealed file, also one of safetensors, keeps its provenance as text, in which `BLANK` is room for a digest; `seal`
 computes it over the finished file, with the room still blank, and puts it there. A reader that computes it again
@@ -9,29 +9,23 @@ import hashlib
 import json
 import mmap
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cocal.errors import ContractError
-from cocal.store.atomic import atomic_path, write_text
-from cocal.store.damage import absent, is_result, remedy, unreadable
-from cocal.store.provenance import file_digest
+from cocal.store.atomic import atomic_path
+from cocal.store.damage import absent, remedy, unreadable
+from cocal.store.origin import PROVENANCE_KEY, SEAL
 
 if TYPE_CHECKING:
     import pandas as pd
-    import xarray as xr
 
     from cocal.store.contracts import Contract
 
-KEY = "seal"
-"""Name of the provenance attribute."""
 BLANK = "seal:" + "0" * 64
-"""Value of the attribute in a file that is not sealed yet."""
-
-BESIDE = ".sha256"
-"""Ending of the hidden file that seals what has no room for a seal."""
+"""Value of the attribute `SEAL` in a file that is not sealed yet."""
 _MARK = re.compile(rb"seal:[0-9a-f]{64}")
 _SEARCHED = 8 * 2**20
 """Bytes at either end of a file in which its provenance lies."""
@@ -53,70 +47,18 @@ def stated_seal(path: str | Path) -> str | None:
 
 
 def check_seal(path: str | Path) -> None:
-    """Compare a file with the digest that it states, or that lies beside it (`seal_beside`). A file without a seal,
-    such as a user's own, is let through.
+    """Compare a file with the digest that it states. A file without a seal, such as a user's own, is let through.
 
     Raises:
         ContractError: if a byte has changed since the file was written.
     """
     with _mapped(path) as content:
         place = _place(content)
-        if place is None:
-            stated = _stated_beside(Path(path))
-            changed = stated is not None and stated != hashlib.sha256(content).hexdigest()
-        else:
-            changed = content[place : place + len(BLANK)] != _seal_of(content, place)
+        changed = place is not None and content[place : place + len(BLANK)] != _seal_of(content, place)
     if changed:
         raise ContractError(
             f"{path}: the file has changed since it was written (its content does not match its seal); {remedy(path)}"
         )
-
-
-def seal_beside(*files: Path) -> None:
-    """Write the digests of finished results of one stem into a hidden file beside them, as `sha256sum` writes them.
-
-    So are sealed the forms of a table or figure: CSV has no room for a seal, and a page should not show one. A file
-    outside `results/` is somebody's own.
-    """
-    if not is_result(files[0]):
-        return
-    write_text(_beside(files[0]), "".join(f"{file_digest(file)}  {file.name}\n" for file in files))
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.stem}{BESIDE}")
-
-
-def _stated_beside(path: Path) -> str | None:
-    try:
-        lines = _beside(path).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    return next((line.partition("  ")[0] for line in lines if line.partition("  ")[2] == path.name), None)
-
-
-def read_numbers(path: str | Path, columns: Iterable[str] = (), **options: Any) -> "pd.DataFrame":
-    """The numbers of a table or figure, or what was gathered of one, as `cocal.metrics.shown.csv_text` writes them.
-
-    Args:
-        columns: Columns that it must have.
-        options: Further arguments of `pandas.read_csv`.
-
-    Raises:
-        ContractError: if the file is missing, has changed since it was written, or is no such table.
-    """
-    import pandas as pd
-
-    if not Path(path).is_file():
-        raise ContractError(absent(path))
-    check_seal(path)
-    try:
-        found = pd.read_csv(path, keep_default_na=False, na_values=["NaN"], **options)
-    except ValueError as error:
-        raise ContractError(unreadable(path, "CSV file", error)) from None
-    if missing := [name for name in columns if name not in found]:
-        raise ContractError(unreadable(path, "CSV file", f"it has no column {missing[0]!r}"))
-    return found
 
 
 @contextmanager
@@ -150,13 +92,9 @@ def _seal_of(content: mmap.mmap | bytes, place: int) -> bytes:
     return b"seal:" + found.hexdigest().encode()
 
 
-PROVENANCE_KEY = "provenance"
-"""Name of the member of a JSON object that holds the provenance attributes."""
-
-
 def write_document(path: str | Path, content: Mapping[str, Any], attributes: Mapping[str, str]) -> None:
     """Write a JSON object atomically, with its provenance attributes under the key "provenance", and seal it."""
-    sealed = {**content, PROVENANCE_KEY: {**attributes, KEY: BLANK}}
+    sealed = {**content, PROVENANCE_KEY: {**attributes, SEAL: BLANK}}
     with atomic_path(path) as partial:
         partial.write_text(json.dumps(sealed, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         seal(partial)
@@ -192,7 +130,7 @@ def write_frame(path: str | Path, frame: "pd.DataFrame", contract: "Contract", a
 
     checked = contract.check(frame, str(path))
     table = pa.Table.from_pandas(checked, schema=pa.schema(list(contract.types.items())), preserve_index=False)
-    table = table.replace_schema_metadata({b"cocal": json.dumps({**attributes, KEY: BLANK}, sort_keys=True).encode()})
+    table = table.replace_schema_metadata({b"cocal": json.dumps({**attributes, SEAL: BLANK}, sort_keys=True).encode()})
     with atomic_path(path) as partial:
         pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
         seal(partial)
@@ -237,107 +175,3 @@ def read_frame(path: str | Path, contract: "Contract", columns: Sequence[str] | 
             check_lists(tables[-1][name], contract.types[name], f"{file}: column {name!r}")
     table = pa.concat_tables([t.replace_schema_metadata(None) for t in tables])
     return contract.check(table.to_pandas(), str(path), columns=wanted)
-
-
-def write_dataset(path: str | Path, dataset: "xr.Dataset", attributes: Mapping[str, str]) -> None:
-    """Write an xarray data set atomically as NetCDF 4 with its provenance attributes, and seal it.
-
-    The file is built in memory: where HDF5 cannot write to a disk, it ends the process with a segmentation fault.
-    """
-    content = dataset.assign_attrs({**attributes, KEY: BLANK}).to_netcdf(engine="h5netcdf")
-    with atomic_path(path) as partial:
-        partial.write_bytes(content)
-        seal(partial)
-
-
-def read_dataset(path: str | Path) -> "xr.Dataset":
-    """Read a whole NetCDF file into memory.
-
-    Raises:
-        ContractError: if the file is missing, has changed since it was written, or is not NetCDF.
-    """
-    import xarray as xr
-
-    if not Path(path).exists():
-        raise ContractError(absent(path))
-    try:
-        check_seal(path)
-        with xr.open_dataset(path, engine="h5netcdf") as opened:
-            dataset = opened.load()
-    except ContractError:
-        raise
-    except (OSError, ValueError, KeyError) as error:
-        raise ContractError(unreadable(path, "NetCDF file", error)) from None
-    dataset.attrs.pop(KEY, None)
-    return dataset
-
-
-PARENTS = "parents"
-"""Name of the attribute that names a product's parents, as JSON."""
-MADE_OF = "% made of "
-"""How the line of a LaTeX table begins that names its parents; a figure names them in the metadata of its PNG."""
-
-
-def read_provenance(path: str | Path) -> dict[str, str]:
-    """Provenance attributes of a file or a feature store; empty if it carries none.
-
-    Raises:
-        ContractError: if it is missing or cannot be read.
-    """
-    path = Path(path)
-    if not path.exists():
-        raise ContractError(absent(path))
-    suffix = ".zarr" if (path / "zarr.json").exists() else path.suffix
-    kind, read = _KINDS.get(suffix, ("file", lambda _: {}))
-    try:
-        found = dict(read(path))
-    except Exception as error:  # each library has errors of its own about a damaged file
-        raise ContractError(unreadable(path, kind, error)) from None
-    return {name: text for name, text in found.items() if name not in (KEY, "coordinates")}
-
-
-def _of_table(path: Path) -> Mapping[str, str]:
-    import pyarrow.parquet as pq
-
-    return json.loads((pq.read_schema(path).metadata or {}).get(b"cocal", b"{}"))
-
-
-def _of_arrays(path: Path) -> Mapping[str, str]:
-    import h5py
-
-    with h5py.File(path) as file:
-        return {name: str(text) for name, text in file.attrs.items() if isinstance(text, str)}
-
-
-def _of_companions(path: Path) -> Mapping[str, str]:
-    from safetensors import safe_open
-
-    with safe_open(path, framework="numpy") as file:
-        return json.loads((file.metadata() or {}).get("cocal", "{}")).get("provenance", {})
-
-
-def _of_exhibit(path: Path) -> Mapping[str, str]:
-    """The parents of a table, from its LaTeX, or of a figure, from its PNG."""
-    table, picture = path.with_suffix(".tex"), path.with_suffix(".png")
-    found = []
-    if table.exists():
-        lines = table.read_text(encoding="utf-8").splitlines()
-        found = [line.removeprefix(MADE_OF) for line in lines if line.startswith(MADE_OF)]
-    elif picture.exists():
-        from PIL import Image
-
-        with Image.open(picture) as image:
-            text = getattr(image, "text", {})  # a PNG has them
-            found = [text[PARENTS]] if PARENTS in text else []
-    return {"stage": "exhibit", PARENTS: found[-1]} if found else {}
-
-
-_KINDS: dict[str, tuple[str, Callable[[Path], Mapping[str, Any]]]] = {
-    ".parquet": ("Parquet file", _of_table),
-    ".nc": ("NetCDF file", _of_arrays),
-    ".json": ("JSON file", lambda path: json.loads(path.read_text(encoding="utf-8")).get(PROVENANCE_KEY) or {}),
-    ".safetensors": ("safetensors file", _of_companions),
-    ".zarr": ("feature store", lambda path: json.loads((path / "zarr.json").read_text(encoding="utf-8"))["attributes"]),
-    **dict.fromkeys((".tex", ".html", ".csv", ".pdf", ".png"), ("exhibit", _of_exhibit)),
-}
-"""By the ending of a file: its name in errors, and the function that reads its attributes."""

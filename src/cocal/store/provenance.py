@@ -4,7 +4,6 @@ files."""
 import hashlib
 import json
 import platform
-import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -51,16 +50,6 @@ def versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[package] = version(package)
     return found
-
-
-def commit() -> str:
-    """The commit of the checkout that this package lies in, with "-dirty" after it if files have been changed since;
-    "unknown" if the package is installed without one."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    try:
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
 
 
 def provenance(stage: str, settings: Any, **facts: str | int | None) -> dict[str, str]:

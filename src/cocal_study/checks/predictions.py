@@ -10,12 +10,12 @@ import pandas as pd
 from cocal.companion.spec import Prefix
 from cocal.errors import ContractError
 from cocal.store import read_frame
-from cocal.store.contracts import PREDICTIONS
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS
 from cocal_study.cubes.cells import rates_of, shortfalls
 from cocal_study.methods.base.predictions import check_shared_responses, on_fixed_responses
 from cocal_study.methods.base.responses import Estimator
+from cocal_study.store.contracts import PREDICTIONS
 
 logger = logging.getLogger(__name__)
 

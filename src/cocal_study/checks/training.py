@@ -13,10 +13,10 @@ from cocal.companion.spec import CompanionSpec, read_spec
 from cocal.errors import ContractError
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
-from cocal.store.lineage import Product
 from cocal.store.rows import normalised
 from cocal_study.config.method import Experience
 from cocal_study.generation.labels import groups_of, read_rollouts
+from cocal_study.provenance.lineage import Product
 
 
 def read_table(folder: Path, questions: Path) -> pd.DataFrame:

@@ -9,7 +9,6 @@ from cocal.errors import ConfigError
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED, csv_text
 from cocal.store import read_frame, write_text
-from cocal.store.contracts import PREDICTIONS
 from cocal_study.config.evaluation import MacroAverages
 from cocal_study.config.methods import METHODS
 from cocal_study.config.parse import parse_settings
@@ -17,6 +16,7 @@ from cocal_study.cubes.cube import evaluate_cells
 from cocal_study.cubes.resamples import MAIN, Resamples, read_resamples, resamples_of
 from cocal_study.evidence.comparisons import compare, final_key, with_holm
 from cocal_study.exhibits.typesetting.wording import signed
+from cocal_study.store.contracts import PREDICTIONS
 
 
 def run_compare(options: argparse.Namespace) -> None:

@@ -8,7 +8,6 @@ from typing import Any, cast
 from cocal.errors import ConfigError, ContractError
 from cocal.store import write_text
 from cocal.store.damage import unreadable
-from cocal.store.files import check_seal, read_numbers
 from cocal_study.config.parse import parse_settings
 from cocal_study.exhibits.base.inputs import check_inputs, origin_of, read_inputs
 from cocal_study.exhibits.base.output import write_figure, write_table
@@ -16,6 +15,7 @@ from cocal_study.exhibits.base.registry import module_of
 from cocal_study.exhibits.typesetting.landing import WITHOUT, Landing, landing_page
 from cocal_study.exhibits.typesetting.latex import document
 from cocal_study.exhibits.typesetting.verdict import READ, lines
+from cocal_study.store.numbers import check_beside, read_numbers
 
 
 def run_exhibit(options: argparse.Namespace) -> None:
@@ -55,7 +55,7 @@ def run_landing(options: argparse.Namespace) -> None:
     for file in options.figures:
         if not file.is_file() or file.stat().st_size < 20:  # a PNG begins with its width
             raise ContractError(unreadable(file, "PNG file", "it is missing or cut off"))
-        check_seal(file)
+        check_beside(file)
     write_text(options.output, landing_page(layout, numbers, options.figures))
     said = [WITHOUT] if numbers is None else lines(numbers, layout.scale)
     write_text(options.output.with_suffix(".txt"), "\n".join(said) + "\n")

@@ -9,8 +9,8 @@ import pandas as pd
 
 from cocal.metrics.shown import csv_text
 from cocal.store import write_text
-from cocal.store.files import read_numbers
 from cocal_study.config.study import load_study
+from cocal_study.store.numbers import read_numbers
 
 
 def run_fits(options: argparse.Namespace) -> None:

@@ -11,7 +11,6 @@ from cocal.drawing.style import paper_style, save_figure
 from cocal.errors import ConfigError, ContractError
 from cocal.metrics.shown import csv_text
 from cocal.store import write_text
-from cocal.store.files import read_numbers
 from cocal_study.config.parse import parse_settings
 from cocal_study.evidence.regimes import measured, together
 from cocal_study.exhibits.base.exhibit import MATHEMATICS
@@ -19,6 +18,7 @@ from cocal_study.exhibits.drawing.curves import draw_replicates
 from cocal_study.planning.digests import maker_of
 from cocal_study.planning.replicates import Gathered, refusals, spread
 from cocal_study.provenance.owner import owner_of
+from cocal_study.store.numbers import read_numbers
 
 _GATHERED = "gathered.json"
 

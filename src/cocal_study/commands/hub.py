@@ -14,12 +14,13 @@ from cocal.own_policy.about import About, BaseModelFacts
 from cocal.own_policy.facts import HeldOut
 from cocal.own_policy.quality import measured
 from cocal.store import atomic_path, label_folder, provenance, read_frame, write_text
-from cocal.store.contracts import PREDICTIONS, RESPONSES
+from cocal.store.contracts import RESPONSES
 from cocal.store.damage import absent
-from cocal.store.lineage import Product
 from cocal_study.config.study import Study
 from cocal_study.planning import plan, results
 from cocal_study.planning.bundle import STAGE
+from cocal_study.provenance.lineage import Product
+from cocal_study.store.contracts import PREDICTIONS
 
 RESULTS = "results"
 """First folder of the places of results."""

@@ -13,7 +13,6 @@ from cocal.errors import ConfigError, ContractError
 from cocal.store import atomic_path, label_folder, provenance, write_text
 from cocal.store.damage import absent
 from cocal.store.files import check_seal
-from cocal.store.lineage import Product, trace, write_record
 from cocal_study.commands.hub import RESULTS, publish_companion, save_companions
 from cocal_study.config.study import Study, load_study
 from cocal_study.exhibits.base.exhibit import OF_REPOSITORY, Exhibit
@@ -23,10 +22,12 @@ from cocal_study.planning.bundle import STAGE, STUDY_FILE, WITHHELD, cube_jobs, 
 from cocal_study.planning.crate import WORKFLOW, write_crate
 from cocal_study.planning.digests import Maker, maker_of
 from cocal_study.planning.replicates import write_study
+from cocal_study.provenance.lineage import Product, trace, write_record
 from cocal_study.provenance.owner import OWNER, owner_of
 from cocal_study.questions.loaders import counted
 from cocal_study.questions.references import question_sets
 from cocal_study.questions.registry import known_wrong, registry_of
+from cocal_study.store.numbers import check_beside
 
 
 def run_publish(options: argparse.Namespace) -> None:
@@ -113,6 +114,7 @@ def _copy(source: Path, target: Path) -> None:
     for file in sorted(source.rglob("*")) if source.is_dir() else [source]:
         if file.is_file() and not file.name.startswith("."):
             check_seal(file)
+            check_beside(file)
             place = target / file.relative_to(source)
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, place)

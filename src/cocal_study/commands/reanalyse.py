@@ -15,8 +15,6 @@ from cocal.errors import ConfigError, ContractError
 from cocal.runtime.machine import processors
 from cocal.runtime.numerics import environment, obstacle
 from cocal.store import atomic_path, label_folder, provenance
-from cocal.store.files import BESIDE
-from cocal.store.lineage import RECORD
 from cocal.store.provenance import file_digest
 from cocal_study.commands.catalogue.stages import STAGES
 from cocal_study.config.study import load_study
@@ -32,7 +30,9 @@ from cocal_study.planning.bundle import (
     open_bundle,
 )
 from cocal_study.planning.digests import causes, maker_of
+from cocal_study.provenance.lineage import RECORD
 from cocal_study.stages.metrics import Metrics
+from cocal_study.store.numbers import BESIDE
 
 _APART = ("results/metrics/", "results/resamples/", "results/tables/", "results/figures/", "companions/", "workflow/")
 """Where a bundle holds what is made anew, or what no exhibit reads."""

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from cocal.commands.catalogue import listing
 from cocal.store.atomic import write_text
-from cocal.store.lineage import trace
 from cocal_study.commands.catalogue.stages import STAGES
 from cocal_study.config.parse import merged, parse_settings, read_yaml, validate
 from cocal_study.config.study import Study, load_study, study_schema
@@ -16,6 +15,7 @@ from cocal_study.planning.bundle import commit_of
 from cocal_study.planning.digests import StudyDigests, digests_of, maker_of, verdict
 from cocal_study.planning.regimes import studies_of
 from cocal_study.planning.replicates import replicate, write_study
+from cocal_study.provenance.lineage import trace
 from cocal_study.provenance.owner import owner_of
 from cocal_study.questions.loaders import counted
 from cocal_study.resources import slurm

@@ -99,7 +99,7 @@ RESTS_ON: dict[str, tuple[str, ...]] = {
 
 
 def rates_of(rows: pd.DataFrame) -> dict[str, float]:
-    """Compute the `RATES` of rows of a predictions table (`cocal.store.contracts.PREDICTIONS`)."""
+    """Compute the `RATES` of rows of a predictions table (`cocal_study.store.contracts.PREDICTIONS`)."""
     exact = rows["exact_match"].to_numpy(dtype=np.float64, na_value=np.nan)
     known = exact[~np.isnan(exact)]
     shares = (rows["confidence"].notna(), *(rows[name] for name in ("answered", "decided", "truncated", "p_true_mass")))

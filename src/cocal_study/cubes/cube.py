@@ -18,10 +18,10 @@ from cocal.metrics.calibration import METRICS, evaluate
 from cocal.metrics.scores import LEAST, MOST, Sample, scores
 from cocal.metrics.settings import MetricSettings
 from cocal.runtime.progress import Progress
-from cocal.store.contracts import PREDICTIONS
 from cocal.store.provenance import digest
 from cocal_study.config.methods import METHODS
 from cocal_study.cubes.cells import RATES, rates_of
+from cocal_study.store.contracts import PREDICTIONS
 
 MEAN = "mean"
 """Seed label of the average over the companion seeds, and the only seed label of a method without seeds."""

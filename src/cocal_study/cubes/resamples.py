@@ -13,8 +13,8 @@ import xarray as xr
 
 from cocal.errors import ContractError
 from cocal.metrics.scores import PAIRED
-from cocal.store.files import read_dataset
 from cocal_study.cubes.cube import Evaluated
+from cocal_study.store.datasets import read_dataset
 
 MAIN = "main"
 """The comparison of the methods with one another; the others are named like their cubes, such as "budgets"."""

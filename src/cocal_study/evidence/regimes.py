@@ -8,7 +8,7 @@ import pandas as pd
 
 from cocal.companion.spec import read_spec
 from cocal.errors import ContractError
-from cocal.store import read_dataset, read_frame
+from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
@@ -20,6 +20,7 @@ from cocal_study.evidence.verdicts import over_replicates
 from cocal_study.planning.plan import restricted
 from cocal_study.planning.regimes import read_regimes, studies_of
 from cocal_study.planning.results import companion_folder, metrics_file, rollouts_folder
+from cocal_study.store.datasets import read_dataset
 
 PAIRS = {"binary": ("cocal-binary", "postcal-binary"), "group": ("cocal-group", "postcal-group")}
 """CoCal's companions and their rivals by their targets."""

@@ -23,13 +23,13 @@ from cocal.models.hub import download
 from cocal.models.loading import load_tokenizer
 from cocal.models.text import chat_ids, plain_texts
 from cocal.store import digest, provenance, read_frame, write_frame
-from cocal.store.content import identity
-from cocal.store.contracts import JUDGEMENTS
 from cocal.store.provenance import canonical
 from cocal_study.config.engine import EngineSettings
 from cocal_study.config.evaluation import JudgeSettings, LlmJudgeSettings
 from cocal_study.generation.engines import Engine, open_engine
+from cocal_study.provenance.identity import identity
 from cocal_study.questions.prompts import JUDGE_FORMATS, Prompts, judge_prompts
+from cocal_study.store.contracts import JUDGEMENTS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

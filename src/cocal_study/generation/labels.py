@@ -8,7 +8,8 @@ import pandas as pd
 from cocal.errors import ContractError
 from cocal.features.store import FeatureReader
 from cocal.store import read_frame
-from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store.contracts import RESPONSES
+from cocal_study.store.contracts import QUESTIONS
 
 _QUESTION = ["dataset", "question_id"]
 _COLUMNS = [*_QUESTION, "response_id", "step", "sample", "length", "finish_reason"]

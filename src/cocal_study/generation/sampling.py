@@ -15,7 +15,7 @@ from cocal.errors import ContractError
 from cocal.features.forward import resolve_layers
 from cocal.models.loading import load_tokenizer, read_config, text_config
 from cocal.store import digest, read_frame, read_provenance, write_frame
-from cocal.store.contracts import RESPONSES, SAMPLED
+from cocal.store.contracts import RESPONSES
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.evaluation import GenerationSettings
 from cocal_study.config.features import FeatureSettings
@@ -25,6 +25,7 @@ from cocal_study.generation.judge import Judging
 from cocal_study.generation.responses import Sampler, sample_responses
 from cocal_study.planning.plan import ResponsePlan
 from cocal_study.questions.prompts import Prompts
+from cocal_study.store.contracts import SAMPLED
 
 
 def with_verdicts(
@@ -54,9 +55,9 @@ def with_verdicts(
 
 
 def judge_set(sampled: pd.DataFrame, questions: pd.DataFrame, judge: Judge, *, pool: bool, source: str) -> pd.DataFrame:
-    """Add verdicts to evaluation responses (`cocal.store.contracts.SAMPLED`, in any order), where all responses to a
-    question of the set form a group. Raises ContractError if a response belongs to another set, or its question is
-    not in the set.
+    """Add verdicts to evaluation responses (`cocal_study.store.contracts.SAMPLED`, in any order), where all responses
+    to a question of the set form a group. Raises ContractError if a response belongs to another set, or its question
+    is not in the set.
     """
     texts = questions.set_index("question_id")[["dataset", "question", "answer", "aliases", "domain"]]
     ids = sampled["question_id"]
@@ -82,7 +83,7 @@ class Evaluated:
     prompt_format: str
     plan: ResponsePlan
     questions: Mapping[str, pd.DataFrame]
-    """Question table of each set (`cocal.store.contracts.QUESTIONS`)."""
+    """Question table of each set (`cocal_study.store.contracts.QUESTIONS`)."""
     kept: "Kept | None" = None
     """The states that the engine keeps; None for none."""
 

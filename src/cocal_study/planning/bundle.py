@@ -1,7 +1,7 @@
 """A bundle: what of a study others reuse, which of its files it holds, and how it is checked.
 
 Its files have the places that they have in the study. `provenance.json` lists all of them with their digests
-(`cocal.store.content`), and says who made them.
+(`cocal_study.provenance.whole_folders`), and says who made them.
 """
 
 import json
@@ -10,12 +10,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from cocal.errors import ContractError
-from cocal.store.content import PROVENANCE, is_inside, whole_files
-from cocal.store.files import PARENTS, read_provenance
-from cocal.store.provenance import commit
+from cocal.store.origin import PARENTS, PROVENANCE, read_provenance
 from cocal_study.config.study import Study
 from cocal_study.planning.comparisons import CUBES, cube_fields
-from cocal_study.planning.digests import Maker
+from cocal_study.planning.digests import Maker, commit
+from cocal_study.provenance.whole_folders import is_inside, whole_files
 
 STAGE, STUDY_FILE = "publish", "study.yaml"
 WITHHELD = ("responses", "rollouts", "questions", "answered")

@@ -1,14 +1,15 @@
 """Digests of a study's main outputs, by which two machines can tell whether they computed the same bytes."""
 
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cocal.errors import ContractError
 from cocal.runtime.numerics import obstacle, processor
 from cocal.settings.base import Model
-from cocal.store.content import content_digest
-from cocal.store.lineage import Product
-from cocal.store.provenance import commit, versions
+from cocal.store.provenance import versions
+from cocal_study.provenance.content import content_digest
+from cocal_study.provenance.lineage import Product
 
 STAGES = {
     "questions": "questions/*.parquet",
@@ -75,6 +76,16 @@ def digests_of(results: Path) -> Digests:
     for stage, path in outputs:
         found.setdefault(stage, {})[str(path.relative_to(results))] = content_digest(path)
     return found
+
+
+def commit() -> str:
+    """The commit of the checkout that this package lies in, with "-dirty" after it if files have been changed since;
+    "unknown" if the package is installed without one."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def maker_of(results: Path) -> Maker:

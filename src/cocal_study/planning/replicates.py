@@ -9,10 +9,10 @@ import yaml
 from cocal.errors import ContractError
 from cocal.settings.base import Model
 from cocal.store.atomic import write_text
-from cocal.store.files import read_numbers
 from cocal_study.config.backbone import PretrainingSettings
 from cocal_study.config.study import Study
 from cocal_study.planning.digests import Maker
+from cocal_study.store.numbers import read_numbers
 
 if TYPE_CHECKING:
     import pandas as pd

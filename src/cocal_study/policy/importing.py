@@ -42,7 +42,7 @@ class QuestionIndex:
     the longest one whose normalised text occurs in the prompt and starts at the beginning of a word.
 
     Args:
-        questions: Table in the contract of cocal.store.contracts.QUESTIONS.
+        questions: Table in the contract of cocal_study.store.contracts.QUESTIONS.
     """
 
     def __init__(self, questions: pd.DataFrame):
@@ -102,7 +102,7 @@ class StepTables:
     settings: PolicySettings
     algorithm: Algorithm
     questions: pd.DataFrame
-    """Training set (cocal.store.contracts.QUESTIONS)."""
+    """Training set (cocal_study.store.contracts.QUESTIONS)."""
     vocabulary: Vocabulary
     judge: Judge | None
     """Judge of correctness; if None, the dump's reward is the correctness."""

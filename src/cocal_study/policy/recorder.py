@@ -10,12 +10,12 @@ from cocal.features.store import FeatureWriter, create_features, open_features
 from cocal.integrations.recorded import StepWriter
 from cocal.store import read_document, write_document
 from cocal.store.damage import remedy
-from cocal.store.lineage import placed
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
 from cocal_study.generation.evaluated import stored_states
 from cocal_study.planning.costs import Cost, device_name, write_cost
+from cocal_study.provenance.lineage import placed
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig

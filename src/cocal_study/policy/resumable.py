@@ -1,7 +1,7 @@
 """Checkpoints of an unfinished training, from which a killed run resumes.
 
 A kill may come between any two operations on files. So a checkpoint counts only with the list of its files and their
-digests (`cocal.store.content.label_folder`), which is written last. The one before it stays until the next is due, for
+digests (`cocal.store.folders.label_folder`), which is written last. The one before it stays until the next is due, for
 the case that the newest is damaged; so there are never more than two, which is what their rotation needs anyway.
 
 Digests cost one more pass over the files: a checkpoint of 8 billion weights with its optimiser (98 GB) is read in about
@@ -14,7 +14,8 @@ import shutil
 from pathlib import Path
 
 from cocal.errors import ContractError
-from cocal.store.content import PROVENANCE, check_folder, listed_files
+from cocal.store.folders import check_folder, listed_files
+from cocal.store.origin import PROVENANCE
 
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 

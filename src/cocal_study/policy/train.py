@@ -58,7 +58,7 @@ def train_policy(
     """Train a policy, record every rollout, and publish. A killed run resumes from its last complete checkpoint.
 
     Args:
-        questions: Training set (cocal.store.contracts.QUESTIONS).
+        questions: Training set (cocal_study.store.contracts.QUESTIONS).
         features: Layers and number format of the live features, if they are kept.
         run_folder: Working folder, which holds rollouts, features and checkpoints until they are published.
         run_digest: Digest of everything that the run depends on; a folder of another digest is not resumed.

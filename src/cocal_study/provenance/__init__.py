@@ -1,1 +1,1 @@
-"""What files of a study are made from: digests of code, and the study that owns a folder."""
+"""What files of a study are made from: lineage, identities, digests of code, and the study that owns a folder."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from cocal.errors import ConfigError, ContractError
 from cocal.store.atomic import write_text
 from cocal.store.damage import unreadable
-from cocal.store.files import read_provenance
+from cocal.store.origin import read_provenance
 
 OWNER = "study.json"
 """Name of the file in a results folder that names its study."""

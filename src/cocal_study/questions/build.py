@@ -30,7 +30,7 @@ def build_questions(
     given: Mapping[str, Sequence[Question]] | None = None,
     taken: Iterable[str] = (),
 ) -> dict[str, pd.DataFrame]:
-    """All question sets, each as a table that meets the contract cocal.store.contracts.QUESTIONS.
+    """All question sets, each as a table that meets the contract cocal_study.store.contracts.QUESTIONS.
 
     Evaluation sets are drawn first, so that the size of a training set never changes them, and no text is drawn twice
     across all sets. Questions that given sets share with others are treated later (cocal_study.questions.overlap).

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from cocal.store.content import content_digest
 from cocal.store.provenance import canonical
 from cocal_study.config.data import RegisteredSettings
 from cocal_study.config.study import Study
+from cocal_study.provenance.content import content_digest
 from cocal_study.questions.registry import Registry
 
 _HOSTS = {"github": "https://github.com/{0}/tree/{1}", "huggingface": "https://huggingface.co/datasets/{0}/tree/{1}"}

@@ -170,7 +170,7 @@ def train_with_slime(
         backbone: For the depth and width that the checkpoints must have.
         base: Hugging Face checkpoint to start from.
         converted: The same weights, converted by slime's tools/convert_hf_to_torch_dist.py.
-        questions: Training set (cocal.store.contracts.QUESTIONS).
+        questions: Training set (cocal_study.store.contracts.QUESTIONS).
         per_node: Script that joins several nodes.
         run: Working folder; absolute, since slime runs in a folder of its own.
         outputs: Places of stages, rollouts and the time of all attempts, and their provenance.

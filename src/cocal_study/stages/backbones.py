@@ -7,10 +7,10 @@ from cocal.models.hub import download
 from cocal.runtime.machine import fix_threads
 from cocal.settings.base import Algorithm, Count
 from cocal.store import read_frame, write_text
-from cocal.store.lineage import Source, descent, inherited
 from cocal.store.provenance import canonical
 from cocal_study.config.backbone import BackboneChoice, PretrainingSettings
 from cocal_study.config.data import FactsWorldSettings
+from cocal_study.provenance.lineage import Source, descent, inherited
 from cocal_study.questions.prompts import Prompts
 from cocal_study.questions.synthetic import World
 from cocal_study.stages.base import In, Out, OutFolder, OutSteps, Seed, Stage
@@ -31,9 +31,9 @@ class Backbone(Stage):
     output: OutFolder
 
     def run(self) -> None:
-        from cocal.store.contracts import QUESTIONS
         from cocal_study.backbones.importing import existing, import_checkpoint
         from cocal_study.backbones.pretraining import CorpusWriter, pretrain
+        from cocal_study.store.contracts import QUESTIONS
 
         fix_threads()
         settings, world = self.settings.root, self.world

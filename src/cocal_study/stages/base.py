@@ -22,9 +22,9 @@ from cocal.commands.flags import Flag, pairs
 from cocal.commands.outputs import FILE, FOLDER, STEPS, Kind
 from cocal.errors import ConfigError
 from cocal.settings.base import Count, Model
-from cocal.store.lineage import Source, descent
 from cocal.store.provenance import canonical
 from cocal_study.config.parse import parse_settings, validate
+from cocal_study.provenance.lineage import Source, descent
 from cocal_study.stages import MODULES
 
 _READ = "read"

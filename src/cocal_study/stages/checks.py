@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from cocal.companion.settings import CompanionSettings
 from cocal.errors import ContractError
 from cocal.store import write_document
-from cocal.store.lineage import trace
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.method import Experience
 from cocal_study.planning.orders import ORDERS
+from cocal_study.provenance.lineage import trace
 from cocal_study.stages.base import In, Out, Stage, TrainingSet
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from cocal.runtime.machine import fix_threads
 from cocal.runtime.progress import Progress
 from cocal.settings.base import Count
 from cocal.store import atomic_path, write_frame
-from cocal.store.lineage import Source, descent, inherited, placed
 from cocal_study.planning.costs import Cost, device_name, write_cost
 from cocal_study.planning.orders import ORDERS
+from cocal_study.provenance.lineage import Source, descent, inherited, placed
 from cocal_study.stages.base import In, Out, OutFolder, Seed, Stage, TrainingSet
 
 
@@ -151,9 +151,9 @@ class Online(_FromRollouts):
         from cocal.companion.stepwise import OnlineCompanions
         from cocal.features.forward import RESPONSE_POOLINGS
         from cocal.features.store import open_features
-        from cocal.store.contracts import PREQUENTIAL
         from cocal_study.generation.labels import check_features, question_texts, read_rollouts
         from cocal_study.policy.online import learn_online, replayed
+        from cocal_study.store.contracts import PREQUENTIAL
 
         settings, windows, bins = self.settings, self.windows, self.bins
         if len({*windows}) != len(windows):

@@ -5,12 +5,12 @@ from typing import ClassVar
 
 from cocal.runtime.machine import fix_threads
 from cocal.store import read_frame
-from cocal.store.lineage import Source, identities, inherited
 from cocal.store.provenance import digest
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.engine import gpus_of
 from cocal_study.config.evaluation import GenerationSettings, ResponseLengths, TimingSettings
 from cocal_study.planning.costs import device_name, write_cost
+from cocal_study.provenance.lineage import Source, identities, inherited
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import Out, PromptSet, Stage, Unfinished
 
@@ -56,10 +56,10 @@ class Latency(Stage):
         from cocal.companion.companions import load_companions
         from cocal.models.loading import load_policy
         from cocal.models.text import chat_ids
-        from cocal.store.contracts import QUESTIONS
         from cocal_study.generation.engines import open_engine
         from cocal_study.generation.latency import PromptSet, SingleCompanion, measure_latency
         from cocal_study.generation.transformers_engine import TransformersEngine
+        from cocal_study.store.contracts import QUESTIONS
 
         settings, timing, lengths, prompts = self.settings, self.timing, self.datasets.root, Prompts(self.prompts)
         fix_threads(gpus_of(settings.engine))

@@ -4,10 +4,11 @@ import logging
 from typing import Literal
 
 from cocal.metrics.settings import MetricSettings
-from cocal.store import read_frame, write_dataset
-from cocal.store.lineage import inherited
+from cocal.store import read_frame
 from cocal_study.config.evaluation import MacroAverages
+from cocal_study.provenance.lineage import inherited
 from cocal_study.stages.base import In, Out, Stage
+from cocal_study.store.datasets import write_dataset
 
 
 class Metrics(Stage):
@@ -36,9 +37,9 @@ class Metrics(Stage):
 
         from cocal.metrics.calibration import METRICS
         from cocal.metrics.scores import ALL, PAIRED
-        from cocal.store.contracts import PREDICTIONS
         from cocal_study.cubes.cube import evaluate_cells, on_common_responses
         from cocal_study.cubes.resamples import resamples_of
+        from cocal_study.store.contracts import PREDICTIONS
 
         # in the order that they have on a command line, whoever makes the stage
         settings, groups = self.settings, dict(sorted(self.groups.root.items()))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from cocal.runtime.machine import fix_threads
 from cocal.store import write_frame
-from cocal.store.lineage import Source
 from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
 from cocal_study.config.method import Experience, Method, PromptFormat
 from cocal_study.config.methods import METHODS
+from cocal_study.provenance.lineage import Source
 from cocal_study.stages.base import Cell, Out, Pool
 
 
@@ -68,9 +68,9 @@ class Predictions(Cell):
         return [[method.name, method.target, method.columns] for method in self.chosen]
 
     def run(self) -> None:
-        from cocal.store.contracts import PREDICTIONS
         from cocal_study.methods.base.predictions import Checkpoint, predict
         from cocal_study.methods.base.responses import Inputs
+        from cocal_study.store.contracts import PREDICTIONS
 
         depends_on = {"estimators": self.settings, "samples": self.samples, "pool": self.pool, "methods": self.names}
         attributes = self.attributes(self.output, depends_on, **self.cell)

@@ -7,11 +7,11 @@ from typing import ClassVar
 from pydantic import Field
 
 from cocal.store import provenance, read_frame, write_document, write_frame, write_text
-from cocal.store.lineage import descent
 from cocal.store.provenance import file_digest
 from cocal_study.config.data import QuestionSetsSettings
 from cocal_study.config.parse import parse_settings
 from cocal_study.planning.results import SOURCES
+from cocal_study.provenance.lineage import descent
 from cocal_study.questions.loaders import load_files, load_registered
 from cocal_study.questions.registry import Registry
 from cocal_study.questions.sources import fetch
@@ -67,9 +67,9 @@ class Questions(_Cached):
         return [self.output / f"{name}.parquet" for name in self.settings.datasets]
 
     def run(self) -> None:
-        from cocal.store.contracts import QUESTIONS
         from cocal_study.questions.build import build_questions
         from cocal_study.questions.overlap import settle
+        from cocal_study.store.contracts import QUESTIONS
 
         settings = self.settings
         others = [read_frame(path, QUESTIONS) for path in self.others]
@@ -101,9 +101,9 @@ class Overlap(_Cached):
         return [self.questions / f"{name}.parquet" for name in self.settings.datasets]
 
     def run(self) -> None:
-        from cocal.store.contracts import QUESTIONS
         from cocal_study.questions.build import build_questions
         from cocal_study.questions.overlap import excluded_or_kept
+        from cocal_study.store.contracts import QUESTIONS
 
         settings = self.settings
         built = {name: read_frame(path, QUESTIONS) for name, path in zip(settings.datasets, self.reads(), strict=True)}

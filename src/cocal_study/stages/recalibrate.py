@@ -10,11 +10,11 @@ from cocal.errors import ConfigError
 from cocal.runtime.machine import fix_threads
 from cocal.settings.base import Count
 from cocal.store import read_frame, write_document, write_frame
-from cocal.store.lineage import Source
 from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
 from cocal_study.config.method import Rival
 from cocal_study.config.methods import METHODS
 from cocal_study.planning.rivals import RIVALS
+from cocal_study.provenance.lineage import Source
 from cocal_study.stages.base import Cell, In, Out, Pool, TrainingSet
 
 
@@ -77,7 +77,6 @@ class Recalibrate(Cell):
         return [[rival.name, rival.method, rival.learn, rival.reader] for rival in self.compared]
 
     def run(self) -> None:
-        from cocal.store.contracts import PREDICTIONS
         from cocal_study.methods.base.predictions import Checkpoint
         from cocal_study.methods.recalibration.calibrators import fit_rivals
         from cocal_study.methods.recalibration.confidences import (
@@ -87,6 +86,7 @@ class Recalibrate(Cell):
             predict_rivals,
             scores_to_learn_from,
         )
+        from cocal_study.store.contracts import PREDICTIONS
 
         names = list(self.rivals)
         kinds = dict.fromkeys(rival.reader for rival in self.compared if rival.reader)
@@ -123,9 +123,9 @@ class Recalibrate(Cell):
 
         from cocal.answers.equivalence import Verifier
         from cocal.features.store import open_features
-        from cocal.store.contracts import QUESTIONS
         from cocal_study.generation.labels import check_features
         from cocal_study.methods.recalibration.confidences import read_experience, with_classes
+        from cocal_study.store.contracts import QUESTIONS
 
         evaluated = pd.concat([read_frame(path, QUESTIONS) for path in self.evaluated], ignore_index=True)
 

@@ -6,14 +6,13 @@ from pathlib import Path
 from cocal.answers.settings import VerifierSettings
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame, read_provenance, write_frame
-from cocal.store.content import identity
-from cocal.store.lineage import FACTS, Source, descent, inherited
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.engine import gpus_of
 from cocal_study.config.evaluation import GenerationSettings, JudgeChoice
 from cocal_study.config.features import FeatureSettings
 from cocal_study.planning.plan import ResponsePlan
 from cocal_study.planning.results import JUDGEMENTS
+from cocal_study.provenance.lineage import FACTS, Source, descent, inherited
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import Cell, In, Out, OutFolder, OutTables, PromptSet, Stage, Unfinished
 
@@ -56,10 +55,11 @@ class Responses(Cell, _Judges):
         return [engine.opens for engine in engines]
 
     def run(self) -> None:
-        from cocal.store.contracts import QUESTIONS
         from cocal_study.generation.judge import Judging
         from cocal_study.generation.sampling import Evaluated, Kept, judge_sets, sample_sets
+        from cocal_study.provenance.identity import identity
         from cocal_study.questions.build import golds_digest, texts_digest
+        from cocal_study.store.contracts import QUESTIONS
 
         settings, plan, prompt_format = self.settings, self.plan, self.prompt_format
         questions = {name: read_frame(self.questions / f"{name}.parquet", QUESTIONS) for name in plan.sets}
@@ -114,9 +114,10 @@ class Judge(_Judges):
     output: Out
 
     def run(self) -> None:
-        from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
+        from cocal.store.contracts import RESPONSES
         from cocal_study.generation.judge import Judging
         from cocal_study.generation.sampling import judge_set
+        from cocal_study.store.contracts import QUESTIONS, SAMPLED
 
         questions = read_frame(self.questions, QUESTIONS)
         sampled = read_frame(self.responses, SAMPLED)

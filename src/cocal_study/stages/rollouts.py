@@ -9,7 +9,6 @@ from cocal.engines.states import Reading
 from cocal.runtime.machine import fix_threads
 from cocal.settings.base import Algorithm, Count, Positive
 from cocal.store import digest, read_frame, write_text
-from cocal.store.lineage import Source, identities, inherited
 from cocal.store.provenance import canonical
 from cocal.store.run_folder import RunFolder, file_states
 from cocal_study.config.engine import EngineChoice, gpus_of
@@ -17,6 +16,7 @@ from cocal_study.config.evaluation import PostCalSettings
 from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
 from cocal_study.policy.objectives import PROMPT_FORMATS
+from cocal_study.provenance.lineage import Source, identities, inherited
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import Out, OutFolder, PromptSet, ReadByCheckpoints, Stage, Unfinished
 
@@ -56,11 +56,11 @@ class ImportRollouts(ReadByCheckpoints):
     def run(self) -> None:
         from cocal.answers.equivalence import Verifier
         from cocal.models.loading import read_vocabulary
-        from cocal.store.contracts import QUESTIONS
         from cocal_study.generation.replay import StepCheckpoints, rescorer
         from cocal_study.policy.importing import StepTables, dump_files, import_rollouts
         from cocal_study.policy.recorder import Outputs
         from cocal_study.questions.build import questions_digests
+        from cocal_study.store.contracts import QUESTIONS
 
         fix_threads()
         questions = read_frame(self.questions, QUESTIONS)
@@ -144,13 +144,14 @@ class Resample(Stage):
         from cocal.answers.equivalence import Verifier
         from cocal.features.forward import RESPONSE_POOLINGS, resolve_layers
         from cocal.models.loading import load_policy, load_tokenizer, read_config, text_config
-        from cocal.store.contracts import QUESTIONS, RESPONSES
+        from cocal.store.contracts import RESPONSES
         from cocal_study.generation.engines import open_engine
         from cocal_study.generation.responses import Sampler
         from cocal_study.policy.recorder import Outputs
         from cocal_study.policy.resample import resample
         from cocal_study.policy.schedule import asked_questions, question_schedule
         from cocal_study.questions.build import questions_digests
+        from cocal_study.store.contracts import QUESTIONS
 
         settings, training, features, engine_settings = self.settings, self.policy, self.features, self.engine.root
         questions = read_frame(self.questions, QUESTIONS)

@@ -5,10 +5,10 @@ from typing import Any, cast
 
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame
-from cocal.store.lineage import Source, descent, identities, inherited
 from cocal.store.run_folder import RunFolder, file_states
 from cocal_study.config.evaluation import EvaluationSets
 from cocal_study.config.features import FeatureSettings
+from cocal_study.provenance.lineage import Source, descent, identities, inherited
 from cocal_study.stages.base import OutFolder, OutStores, ReadByCheckpoints, Stage, Unfinished
 
 

@@ -7,12 +7,12 @@ from cocal.answers.settings import VerifierSettings
 from cocal.runtime.machine import fix_threads
 from cocal.settings.base import Algorithm
 from cocal.store import check_folder, digest, read_frame
-from cocal.store.lineage import Source, identities, inherited
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.backbone import BackboneChoice
 from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
 from cocal_study.policy.objectives import PROMPT_FORMATS
+from cocal_study.provenance.lineage import Source, identities, inherited
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import In, Out, OutFolder, OutSteps, PromptSet, Stage, Unfinished
 
@@ -36,9 +36,9 @@ class _Trains(Stage):
 
     def _given(self, backbone: dict[str, str], states: Path | None = None, **more: Any) -> tuple[dict[str, Any], ...]:
         """The arguments that both trainers take, and what a run depends on."""
-        from cocal.store.contracts import QUESTIONS
         from cocal_study.policy.recorder import Outputs
         from cocal_study.questions.build import questions_digests
+        from cocal_study.store.contracts import QUESTIONS
 
         policy, prompts = self.settings.for_training(self.algorithm), Prompts(self.prompts)
         questions = read_frame(self.questions, QUESTIONS)

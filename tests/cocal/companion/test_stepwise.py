@@ -15,8 +15,8 @@ from cocal.errors import ContractError
 from cocal.features.store import open_features
 from cocal.metrics.calibration import evaluate
 from cocal.store import read_frame
-from cocal.store.contracts import PREQUENTIAL
 from cocal_study.policy.online import replayed
+from cocal_study.store.contracts import PREQUENTIAL
 from companion_run import HIDDEN, PER_STEP, SETTINGS, STEPS, small_run
 
 INPUTS = 2 * HIDDEN

@@ -19,12 +19,13 @@ from cocal.features.store import open_features
 from cocal.integrations.trl.recording import Recording, RolloutRecording
 from cocal.models.loading import load_policy
 from cocal.store import read_frame
-from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store.contracts import RESPONSES
 from cocal_study.config.policy import PolicySettings
 from cocal_study.policy.schedule import question_schedule
 from cocal_study.policy.train import correctness, trl_arguments
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from cocal_study.questions.prompts import Prompts
+from cocal_study.store.contracts import QUESTIONS
 from micro_trainer import train
 from rewarded_questions import write_rewarded
 

@@ -21,9 +21,10 @@ from cocal.errors import ContractError
 from cocal.features.store import open_features
 from cocal.own_policy import states as states_module
 from cocal.store import read_frame, write_frame
-from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
+from cocal.store.contracts import RESPONSES
 from cocal_study.generation import evaluated
 from cocal_study.methods.base import companion_scores
+from cocal_study.store.contracts import PREDICTIONS, QUESTIONS
 
 SETTINGS = CompanionSettings(
     targets=("group", "binary"), widths=(16, 12, 8, 4), batch_size=16, passes=3, seeds=(42, 137), learning_rate=0.002

@@ -19,11 +19,12 @@ from cocal.own_policy.about import About
 from cocal.own_policy.scored import Reading, read_scored
 from cocal.own_policy.scoring import Wanted, check
 from cocal.store import parquet, read_frame, rows
-from cocal.store.contracts import JUDGEMENTS, RESPONSES
+from cocal.store.contracts import RESPONSES
 from cocal.store.rows import entries
 from cocal_study.config.data import FileSettings
 from cocal_study.policy import jsonl
 from cocal_study.questions.loaders import load_files
+from cocal_study.store.contracts import JUDGEMENTS
 from hand_rows import FIXED, LINE, SLIME, TEXT, dump, lines, samples, sentence
 
 SCORED = {"question_id": 3, "response": "So \\boxed{12}", "confidence": 0.75, "correct": False, "answer": "12"}

@@ -14,11 +14,11 @@ from trl import GRPOConfig, GRPOTrainer
 from cocal.models.loading import load_policy
 from cocal.rewards import dcpo_advantages, rlcr, stated_confidences
 from cocal.store import read_frame
-from cocal.store.contracts import QUESTIONS
 from cocal_study.config.policy import PolicySettings
 from cocal_study.policy.train import scheduled, trl_arguments
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from cocal_study.questions.prompts import Prompts
+from cocal_study.store.contracts import QUESTIONS
 
 GROUP = 4
 SETTINGS = {

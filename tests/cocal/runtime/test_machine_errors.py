@@ -20,8 +20,8 @@ from safetensors.torch import save_file
 
 from cocal import cli
 from cocal.runtime.machine_errors import explain
-from cocal.store import write_dataset
 from cocal.store.damage import unreadable
+from cocal_study.store.datasets import write_dataset
 from micro import MICRO_SETS
 
 NUMBERS = np.random.default_rng(0).random(100_000)

@@ -11,13 +11,14 @@ from cocal.companion.spec import read_spec
 from cocal.errors import ContractError
 from cocal.features.store import open_features
 from cocal.models.loading import load_policy
-from cocal.store import read_dataset, read_frame
+from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.damage import is_result
 from cocal.store.parquet import damaged
 from cocal_study.planning.costs import Cost, read_cost
 from cocal_study.questions.registry import File, Source
 from cocal_study.questions.sources import stored
+from cocal_study.store.datasets import read_dataset
 
 OWN = "it is a file of your own"
 

@@ -1,16 +1,16 @@
-"""Tables and arrays come back as they were written, and what breaks a contract is neither written nor read."""
+"""Tables come back as they were written, and what breaks a contract is neither written nor read."""
 
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
 
 from checked_study import predicted
 from cocal.errors import ContractError
-from cocal.store import digest, provenance, read_dataset, read_frame, read_provenance, write_dataset, write_frame
-from cocal.store.contracts import PREDICTIONS, QUESTIONS, RESPONSES
+from cocal.store import digest, provenance, read_frame, read_provenance, write_frame
+from cocal.store.contracts import RESPONSES
+from cocal_study.store.contracts import PREDICTIONS, QUESTIONS
 from evaluated_study import responses
 
 
@@ -36,14 +36,6 @@ def test_a_table_comes_back_with_its_provenance(tmp_path, predictions):
     assert (found["digest"], found["study"]) == (digest({"a": 1}), "s")
     assert "step" not in found
     assert "torch" in json.loads(found["versions"])
-
-
-def test_arrays_come_back_with_their_provenance(tmp_path):
-    data = xr.Dataset({"value": ("metric", [1.0, np.nan])}, coords={"metric": ["ece", "auroc"]})
-    write_dataset(tmp_path / "cube.nc", data, {"digest": "x"})
-    found = read_dataset(tmp_path / "cube.nc")
-    xr.testing.assert_equal(found, data)
-    assert found.attrs["digest"] == "x"
 
 
 def test_a_folder_of_tables_is_read_in_order(tmp_path, predictions):

@@ -10,7 +10,7 @@ from cocal.cli import main
 from cocal.errors import ConfigError, ContractError
 from cocal.models.loading import load_policy
 from cocal.runtime.numerics import computes_bfloat16, environment
-from cocal.store.files import read_provenance
+from cocal.store.origin import read_provenance
 from cocal_study.backbones import importing
 from cocal_study.backbones.importing import import_checkpoint
 from cocal_study.config.backbone import BackboneChoice

@@ -19,7 +19,6 @@ from checked_study import (
 )
 from cocal.errors import ContractError
 from cocal.store import write_frame
-from cocal.store.contracts import PREDICTIONS
 from cocal_study.checks.predictions import check_fixed_responses, check_quality, read_predictions, sources_of
 from cocal_study.checks.training import (
     check_disjoint,
@@ -29,6 +28,7 @@ from cocal_study.checks.training import (
     count_verdicts,
 )
 from cocal_study.config.evaluation import QualitySettings
+from cocal_study.store.contracts import PREDICTIONS
 from companion_run import GROUP, GROUPS, PER_STEP, STEPS
 from evaluated_study import responses
 from sample_predictions import doubtful_predictions

@@ -13,7 +13,7 @@ from checked_study import COMPANIONS, Study, main_predictions, sound_study, swee
 from cocal.cli import main
 from cocal.features.store import create_features
 from cocal.store import write_frame
-from cocal.store.contracts import PREDICTIONS
+from cocal_study.store.contracts import PREDICTIONS
 from companion_run import GROUP, HIDDEN, SETTINGS, small_run
 
 

@@ -7,10 +7,11 @@ import pytest
 
 from cocal import cli
 from cocal.store import read_frame, read_provenance, write_frame
-from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store.contracts import RESPONSES
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.data import QuestionSetsSettings
 from cocal_study.questions import prompts
+from cocal_study.store.contracts import QUESTIONS
 from micro import MICRO_SETS, in_bfloat16, own_copy
 
 POLICY = {

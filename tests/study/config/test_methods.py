@@ -8,8 +8,7 @@ import pytest
 from cocal.cli import main
 from cocal.errors import ConfigError
 from cocal.metrics.settings import MetricSettings
-from cocal.store import read_frame, write_dataset
-from cocal.store.contracts import PREDICTIONS
+from cocal.store import read_frame
 from cocal_study.config import methods as registry
 from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.methods import METHODS, built_in, declarations, declared_rivals
@@ -18,6 +17,8 @@ from cocal_study.config.study import load_study
 from cocal_study.exhibits.main import Layout
 from cocal_study.provenance import code
 from cocal_study.provenance.code import code_digest
+from cocal_study.store.contracts import PREDICTIONS
+from cocal_study.store.datasets import write_dataset
 from evaluated_study import QUESTIONS, SAMPLES, EvaluatedStudy, command, write_responses
 from exhibits_by_name import make
 from sample_predictions import metric_cube, sample_predictions

@@ -11,9 +11,10 @@ import xarray as xr
 from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.metrics.settings import MetricSettings
-from cocal.store import read_dataset, write_frame
-from cocal.store.contracts import PREDICTIONS
+from cocal.store import write_frame
 from cocal_study.cubes.cube import on_common_responses
+from cocal_study.store.contracts import PREDICTIONS
+from cocal_study.store.datasets import read_dataset
 from golden import assert_golden
 from sample_predictions import metric_cube, predicted, sample_predictions
 

@@ -7,9 +7,9 @@ import pytest
 from cocal.errors import ContractError
 from cocal.metrics.scores import ALL, PAIRED
 from cocal.metrics.settings import MetricSettings
-from cocal.store import write_dataset
 from cocal_study.cubes.cube import evaluate_cells
 from cocal_study.cubes.resamples import MAIN, Key, Resamples, read_resamples, resamples_of
+from cocal_study.store.datasets import write_dataset
 from sample_predictions import SEEDS, sample_predictions
 
 FRAME = sample_predictions("amc23", "amc24", methods=("verbal", "p-true", "cocal-binary"))

@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 
 from cocal.cli import main
-from cocal.store import write_dataset, write_text
-from cocal.store.lineage import Product
+from cocal.store import write_text
 from cocal_study.config.study import load_study
 from cocal_study.exhibits.typesetting.latex import latex
 from cocal_study.planning.costs import write_cost
+from cocal_study.provenance.lineage import Product
+from cocal_study.store.datasets import write_dataset
 from exhibits_by_name import exhibit_of, made_twice, make
 from meant_words import made
 from sample_predictions import sweep_cube

@@ -13,7 +13,6 @@ from cocal.metrics.calibration import METRICS, evaluate
 from cocal.metrics.scores import Sample
 from cocal.metrics.settings import MetricSettings
 from cocal.store import write_frame
-from cocal.store.contracts import PREDICTIONS
 from cocal_study.cubes.cube import evaluate_cells
 from cocal_study.cubes.resamples import MAIN, Resamples, read_resamples, resamples_of
 from cocal_study.evidence.comparisons import compare, final_key, holm, pairs_in_table, separable_from_best, with_holm
@@ -22,6 +21,7 @@ from cocal_study.exhibits import comparisons
 from cocal_study.exhibits import main as main_table
 from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import latex
+from cocal_study.store.contracts import PREDICTIONS
 from sample_predictions import METHODS, SEEDS, sample_predictions
 
 QUESTIONS, EACH, RESAMPLES = 100, 3, 199

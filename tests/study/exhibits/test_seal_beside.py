@@ -5,11 +5,11 @@ import pytest
 from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.metrics.shown import csv_text
-from cocal.store import write_dataset
-from cocal.store.files import check_seal, read_numbers, seal_beside
 from cocal_study.config.study import load_study
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of
+from cocal_study.store.datasets import write_dataset
+from cocal_study.store.numbers import check_beside, read_numbers, seal_beside
 from exhibits_by_name import make
 from headline_numbers import headline_numbers
 from sample_tables import aggregation_cubes, aggregation_layout
@@ -64,13 +64,13 @@ def test_all_forms_of_an_exhibit_are_sealed_and_one_is_not_taken_for_another(res
     assert make("token_aggregation", table, aggregation_layout(), metrics=cubes) == 0
     forms = [table.with_suffix(ending) for ending in (".tex", ".html", ".csv")]
     for form in forms:
-        check_seal(form)
+        check_beside(form)
         content = form.read_bytes()
         other = next(one for one in forms if one != form).read_bytes()
         for changed in (content.replace(b"e", b"a", 1), content[:-1], other):
             form.write_bytes(changed)
             with pytest.raises(ContractError, match=f"{form.name}: the file has changed since it was written"):
-                check_seal(form)
+                check_beside(form)
         form.write_bytes(content)
     forms[2].write_bytes(content + b"\n")
     with pytest.raises(ContractError, match=r"aggregation\.csv: the file has changed since it was written"):

@@ -11,8 +11,8 @@ from cocal.cli import main
 from cocal.errors import ConfigError, ContractError
 from cocal.metrics.calibration import evaluate
 from cocal.store import read_frame
-from cocal.store.contracts import PREDICTIONS
 from cocal_study.exhibits.base.way_back import way_back
+from cocal_study.store.contracts import PREDICTIONS
 
 MACRO = "macro-mathematics"
 

@@ -20,7 +20,7 @@ from cocal.errors import ConfigError
 from cocal.models import attention
 from cocal.models.text import chat_ids
 from cocal.store import read_frame
-from cocal.store.contracts import QUESTIONS, RESPONSES, SAMPLED
+from cocal.store.contracts import RESPONSES
 from cocal_study.config.engine import TransformersSettings, VllmSettings
 from cocal_study.config.evaluation import GenerationSettings
 from cocal_study.generation.engines import open_engine
@@ -28,6 +28,7 @@ from cocal_study.generation.responses import Sampler, p_true, sample_responses
 from cocal_study.generation.sampling import judge_set
 from cocal_study.planning.plan import SetPlan
 from cocal_study.questions.prompts import Prompts
+from cocal_study.store.contracts import QUESTIONS, SAMPLED
 from micro import own_copy
 from rounding import GPU, INVARIANT, REPEATS, ROUNDING
 

@@ -11,8 +11,9 @@ from cocal.cli import main
 from cocal.engines.engine import Completion
 from cocal.integrations.recorded import sampled_rows
 from cocal.store import read_frame, read_provenance, write_frame
-from cocal.store.contracts import JUDGEMENTS, QUESTIONS, RESPONSES, SAMPLED, VERDICTS
+from cocal.store.contracts import RESPONSES
 from cocal_study.generation import sampling
+from cocal_study.store.contracts import JUDGEMENTS, QUESTIONS, SAMPLED, VERDICTS
 
 COUNT, POOL = 6, 3
 

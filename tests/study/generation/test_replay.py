@@ -15,10 +15,11 @@ from cocal.features.forward import score
 from cocal.features.store import open_features
 from cocal.models.loading import load_policy
 from cocal.store import read_frame, write_frame
-from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store.contracts import RESPONSES
 from cocal_study.generation import replay
 from cocal_study.generation.labels import check_features, read_prompts
 from cocal_study.generation.replay import StepCheckpoints, rescorer, step_tables
+from cocal_study.store.contracts import QUESTIONS
 from companion_run import GROUP, GROUPS, SETTINGS, Run, small_run
 
 ROWS = dumps.GROUP * dumps.SETTINGS.questions_per_step

@@ -6,8 +6,9 @@ import pytest
 
 from cocal.answers.judge import ExactMatch, Verdicts
 from cocal.errors import ContractError
-from cocal.store.contracts import RESPONSES, VERDICTS
+from cocal.store.contracts import RESPONSES
 from cocal_study.generation.sampling import judge_set
+from cocal_study.store.contracts import VERDICTS
 from evaluated_study import POOL, QUESTIONS, responses
 
 SAMPLED = responses().drop(columns=list(VERDICTS))

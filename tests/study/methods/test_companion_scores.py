@@ -10,9 +10,9 @@ from cocal.cli import main
 from cocal.companion.companions import load_companions
 from cocal.errors import ConfigError, ContractError
 from cocal.store import read_frame
-from cocal.store.contracts import PREDICTIONS
 from cocal_study.methods.base.companion_scores import load_experiences
 from cocal_study.planning.orders import ORDERS
+from cocal_study.store.contracts import PREDICTIONS
 from evaluated_study import (
     POOL,
     QUESTIONS,

@@ -16,7 +16,7 @@ from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.features.store import open_features
 from cocal.store import read_document, read_provenance
-from cocal.store.lineage import PARENTS
+from cocal.store.origin import PARENTS
 from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.methods.base.responses import Estimator, LabelledStates, function
 from cocal_study.methods.linear_probe import PENALTIES, LinearProbe

@@ -15,10 +15,11 @@ from cocal import Companion
 from cocal.cli import main
 from cocal.companion.companions import load_companions
 from cocal.errors import ContractError
-from cocal.store import label_folder, provenance, read_dataset, read_document, write_dataset, write_document
+from cocal.store import label_folder, provenance, read_document, write_document
 from cocal.store.provenance import file_digest
 from cocal_study.config.study import load_study
 from cocal_study.planning.bundle import check_parents, open_bundle
+from cocal_study.store.datasets import read_dataset, write_dataset
 from smoke_study import CONFIG, ROOT
 
 

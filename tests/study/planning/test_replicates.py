@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cocal import cli
-from cocal.store.provenance import commit
 from cocal_study.config.study import load_study
 from cocal_study.planning import digests
+from cocal_study.planning.digests import commit
 from cocal_study.planning.replicates import refusals, replicate, spread
 from cocal_study.provenance.owner import claim
 from flat_keys import flat

@@ -15,10 +15,11 @@ from cocal.errors import ContractError
 from cocal.integrations import slime
 from cocal.integrations.sample import Sample
 from cocal.store import read_frame, read_provenance, write_frame
-from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store.contracts import RESPONSES
 from cocal_study.policy import importing
 from cocal_study.policy.importing import QuestionIndex
 from cocal_study.questions.prompts import Prompts
+from cocal_study.store.contracts import QUESTIONS
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from cocal.features.extract import pooled_states
 from cocal.features.store import open_features
 from cocal.runtime import lock
 from cocal.store import read_frame
-from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store.contracts import RESPONSES
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.evaluation import PostCalSettings
 from cocal_study.config.features import FeatureSettings
@@ -30,6 +30,7 @@ from cocal_study.policy.recorder import Outputs
 from cocal_study.policy.resample import resample
 from cocal_study.policy.schedule import asked_questions, question_schedule
 from cocal_study.questions.prompts import Prompts
+from cocal_study.store.contracts import QUESTIONS
 from passed import check_recorded
 
 POLICY = PolicySettings(

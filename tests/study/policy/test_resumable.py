@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 from transformers.trainer_pt_utils import safe_globals
 from trl import GRPOTrainer
 
-from cocal.store.content import PROVENANCE, label_folder
+from cocal.store.folders import label_folder
+from cocal.store.origin import PROVENANCE
 from cocal.store.run_folder import WriteBehind
 from cocal_study.config.policy import PolicySettings
 from cocal_study.policy import steps

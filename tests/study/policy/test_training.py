@@ -15,14 +15,15 @@ from cocal.engines.engine import Sampling
 from cocal.features.store import open_features
 from cocal.models.loading import load_policy
 from cocal.store import read_frame, read_provenance
-from cocal.store.content import PROVENANCE
-from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store.contracts import RESPONSES
+from cocal.store.origin import PROVENANCE
 from cocal_study.config.policy import TrlSettings
 from cocal_study.generation.responses import sampling_seeds
 from cocal_study.generation.transformers_engine import TransformersEngine
 from cocal_study.planning.costs import Cost, device_name, read_cost
 from cocal_study.policy.launch import train_command
 from cocal_study.policy.schedule import question_schedule
+from cocal_study.store.contracts import QUESTIONS
 from micro_trainer import train_words
 from passed import check_recorded
 from rewarded_questions import write_rewarded

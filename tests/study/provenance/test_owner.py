@@ -7,8 +7,8 @@ import pytest
 
 from cocal.errors import ConfigError, ContractError
 from cocal.store import provenance, write_frame
-from cocal.store.contracts import JUDGEMENTS
 from cocal_study.provenance.owner import claim, owner_of, refuse_gaps, refuse_other_study
+from cocal_study.store.contracts import JUDGEMENTS
 
 
 def test_a_folder_belongs_to_the_study_that_claims_it_first(tmp_path):

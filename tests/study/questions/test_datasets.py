@@ -11,11 +11,11 @@ from cocal import cli
 from cocal.answers.spelling import canonical_integer
 from cocal.errors import ConfigError, ContractError
 from cocal.store import read_frame
-from cocal.store.contracts import QUESTIONS
 from cocal_study.config.data import RegisteredSettings
 from cocal_study.questions.loaders import load
 from cocal_study.questions.overlap import fingerprint
 from cocal_study.questions.registry import Entry, registry_of
+from cocal_study.store.contracts import QUESTIONS
 from raw_data import MATHEMATICS, cleaned, needs_raw, questions, registry
 
 NAMES = [name for name in registry().sets if name not in ("deepscaler", "deepscaler-easy")]

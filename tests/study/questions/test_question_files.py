@@ -10,12 +10,12 @@ import yaml
 from cocal.cli import main
 from cocal.errors import ConfigError, ContractError
 from cocal.store import read_frame
-from cocal.store.contracts import QUESTIONS
 from cocal_study.config.data import DatasetSettings, FactsWorldSettings, FileSettings
 from cocal_study.config.parse import validate
 from cocal_study.config.study import Study
 from cocal_study.questions.build import build_questions
 from cocal_study.questions.loaders import Question, counted, load_files
+from cocal_study.store.contracts import QUESTIONS
 from smoke_study import planned, snakemake
 
 RECORDS = [

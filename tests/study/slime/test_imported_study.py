@@ -14,12 +14,12 @@ from cocal.cli import main
 from cocal.errors import ConfigError
 from cocal.features.store import open_features
 from cocal.store import read_frame
-from cocal.store.contracts import QUESTIONS
 from cocal_study.checks.training import check_equal_budgets, read_table
 from cocal_study.config.parse import validate
 from cocal_study.config.study import Study
 from cocal_study.generation.labels import check_features, read_rollouts
 from cocal_study.policy.schedule import question_schedule
+from cocal_study.store.contracts import QUESTIONS
 from exhibits_by_name import exhibits_by_name
 
 STAGES = dumps.SETTINGS.stages

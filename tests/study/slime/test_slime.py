@@ -15,13 +15,14 @@ from cocal.answers.settings import VerifierSettings
 from cocal.cli import main
 from cocal.errors import ConfigError
 from cocal.store import read_frame
-from cocal.store.contracts import QUESTIONS, RESPONSES
+from cocal.store.contracts import RESPONSES
 from cocal_study.config.policy import PolicySettings, SlimeSettings
 from cocal_study.planning.costs import Cost, read_cost
 from cocal_study.policy.objectives import step_advantages, step_rewards
 from cocal_study.policy.schedule import question_schedule
 from cocal_study.slime import hooks
 from cocal_study.slime.run import exported, launch_command, model_arguments, slime_command
+from cocal_study.store.contracts import QUESTIONS
 
 QWEN3_8B = json.loads(Path(__file__).with_name("qwen3_8b.json").read_text(encoding="utf-8"))
 

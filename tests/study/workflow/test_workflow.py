@@ -13,12 +13,12 @@ import pytest
 
 import started
 from cocal.store import read_frame
-from cocal.store.contracts import PREDICTIONS
 from cocal_study.config.study import load_study
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.planning import results
 from cocal_study.provenance.owner import claim
+from cocal_study.store.contracts import PREDICTIONS
 from planned_jobs import jobs_of, study_of
 from smoke_study import planned, snakemake
 from tex import missing_of_tex

@@ -12,7 +12,7 @@ def _whole(stage: str) -> Kind:
     """A folder that lists its files, and is replaced only while it holds these alone, unchanged."""
 
     def made(path: Path) -> bool:
-        from cocal.store.content import is_whole  # loads pydantic
+        from cocal_study.provenance.whole_folders import is_whole  # loads pydantic
 
         return is_whole(path, stage)
 

@@ -11,10 +11,8 @@ import pandas as pd
 from cocal.companion.spec import read_spec
 from cocal.errors import ConfigError, ContractError
 from cocal.metrics.calibration import METRICS
-from cocal.store import read_dataset, read_frame
-from cocal.store.contracts import PREDICTIONS, PREQUENTIAL, QUESTIONS, RESPONSES
-from cocal.store.files import read_numbers
-from cocal.store.lineage import Product, Source, descent, trace
+from cocal.store import read_frame
+from cocal.store.contracts import RESPONSES
 from cocal_study.cubes.cells import policy_cell, read_cells
 from cocal_study.cubes.cube import MEAN, UNSEEDED
 from cocal_study.cubes.resamples import read_resamples
@@ -22,6 +20,10 @@ from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.published import read_published
 from cocal_study.exhibits.base.exhibit import COMPANIONS, GATHERED, OF_REPOSITORY, Layout, StepLayout, needed, reads
 from cocal_study.planning.costs import Cost, Latency, read_cost
+from cocal_study.provenance.lineage import Product, Source, descent, trace
+from cocal_study.store.contracts import PREDICTIONS, PREQUENTIAL, QUESTIONS
+from cocal_study.store.datasets import read_dataset
+from cocal_study.store.numbers import read_numbers
 
 Cube = Any
 """The type of metric cubes in annotations; a process that declares exhibits need not load xarray."""

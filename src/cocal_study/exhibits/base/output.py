@@ -10,10 +10,11 @@ from typing import Any
 from cocal.drawing.style import paper_style, save_figure
 from cocal.metrics.shown import csv_text
 from cocal.store import digest, write_text
-from cocal.store.files import MADE_OF, PARENTS, seal_beside
+from cocal.store.origin import MADE_OF, PARENTS
 from cocal_study.exhibits.base.exhibit import Layout
 from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import latex
+from cocal_study.store.numbers import seal_beside
 
 logger = logging.getLogger(__name__)
 

@@ -9,12 +9,13 @@ import pandas as pd
 
 from cocal.companion.spec import read_spec
 from cocal.errors import ConfigError, ContractError
-from cocal.store import read_dataset, read_frame
-from cocal.store.contracts import PREDICTIONS
-from cocal.store.files import read_numbers
-from cocal.store.lineage import Product, trace
+from cocal.store import read_frame
 from cocal_study.config.methods import METHODS
 from cocal_study.cubes.cube import MEAN
+from cocal_study.provenance.lineage import Product, trace
+from cocal_study.store.contracts import PREDICTIONS
+from cocal_study.store.datasets import read_dataset
+from cocal_study.store.numbers import read_numbers
 
 _COMPANION = ("source_step", "validation_step", "layer", "pooling")
 """Columns of predictions that say which companion gave a confidence."""

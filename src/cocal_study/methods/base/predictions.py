@@ -40,7 +40,7 @@ def predict(
     inputs: Inputs,
     checkpoint: Checkpoint,
 ) -> pd.DataFrame:
-    """Compute the predictions of methods on one checkpoint (`cocal.store.contracts.PREDICTIONS`).
+    """Compute the predictions of methods on one checkpoint (`cocal_study.store.contracts.PREDICTIONS`).
 
     Every evaluated response has a row for every method, source step and seed, even without a valid confidence. The rows
     are sorted by set, method, source step and seed.

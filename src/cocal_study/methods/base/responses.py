@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cocal.companion.companions import Companions
 
 FACTS = ("correct", "truncated", "answered", "decided", "exact_match")
-"""The labels of a response in every method's predictions (`cocal.store.contracts.PREDICTIONS`)."""
+"""The labels of a response in every method's predictions (`cocal_study.store.contracts.PREDICTIONS`)."""
 COLUMNS = ("dataset", "question_id", "response_id", "step", "sample", "length", "answer")
 COLUMNS += tuple(name for name in FACTS if name != "answered")
 """Columns of the responses that every evaluation reads."""

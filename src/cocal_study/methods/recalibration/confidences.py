@@ -49,7 +49,7 @@ def read_experience(
 
     Args:
         folder: Folder of tables of rollouts, or of PostCal's responses (`cocal.store.contracts.RESPONSES`).
-        questions: Table of all training questions (`cocal.store.contracts.QUESTIONS`).
+        questions: Table of all training questions (`cocal_study.store.contracts.QUESTIONS`).
         steps: Last step to read.
         companion: Settings of the companions, whose split of the questions is taken.
         evaluated: Questions of all evaluation sets (columns dataset, question_id, question).

@@ -12,9 +12,9 @@ from safetensors.numpy import save_file
 from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.store import provenance, write_document, write_frame
-from cocal.store.contracts import JUDGEMENTS
-from cocal.store.lineage import Product, Source, descent, inherited, placed, trace
 from cocal_study.checks.training import read_table
+from cocal_study.provenance.lineage import Product, Source, descent, inherited, placed, trace
+from cocal_study.store.contracts import JUDGEMENTS
 
 REPLIES = pd.DataFrame({"key": ["0" * 32], "reply": ["right"], "engine": ["engine 1"]})
 

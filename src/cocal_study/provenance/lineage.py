@@ -7,7 +7,7 @@ place, so that no file is taken for the one whose place it was put in.
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,19 +15,16 @@ from typing import Any
 
 from cocal.errors import ContractError
 from cocal.store import provenance
-from cocal.store.content import PROVENANCE, identity
 from cocal.store.damage import absent, remedy, unreadable
-from cocal.store.files import PARENTS, read_document, read_provenance, write_document
+from cocal.store.files import read_document, write_document
+from cocal.store.origin import PARENTS, read_provenance, stating_files
 from cocal.store.provenance import canonical
+from cocal_study.provenance.identity import identity
 
 PLACE = "place"
 """Name of the attribute that names where a product lies, such as results/rollouts/tiny/grpo."""
 _APART = {PARENTS, PLACE, "digest", "settings", "versions", "numerics"}
 """Attributes that do not say what a product is."""
-_ONE_PRODUCT = (PROVENANCE, "spec.json", "zarr.json")
-"""Files that say for a whole folder what made it: a checkpoint, companions, a feature store."""
-_SNAKEMAKE = ".snakemake_timestamp"
-"""File that Snakemake puts into a folder among its outputs."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ class Product:
         if not self.path.exists():
             raise ContractError(absent(self.path))
         place, found = _place(self.path), {}
-        for part in _parts(self.path):
+        for part in stating_files(self.path):
             found = read_provenance(part)
             made_as = found.get(PLACE)
             if place and made_as and not Path(place).is_relative_to(made_as):
@@ -61,7 +58,7 @@ class Product:
 
     @cached_property
     def identity(self) -> str:
-        """Digest of the product with its provenance (`cocal.store.content.identity`)."""
+        """Digest of the product with its provenance (`cocal_study.provenance.identity`)."""
         return self.recorded[0] if self.recorded else identity(self.path)
 
     @property
@@ -141,24 +138,6 @@ def _record(path: Path) -> dict[Path, Product]:
         raise ContractError(unreadable(file, "record of products", error)) from None
 
 
-def made_by(path: Path, stages: Collection[str] | None = None) -> bool:
-    """True if the provenance of a file, or of everything in a folder, names one of these stages.
-
-    A command replaces a file or folder only if this holds.
-
-    Args:
-        path: A file or folder that exists.
-        stages: Names of stages; None for any of them.
-    """
-    if path.is_dir() and not any((path / name).exists() for name in _ONE_PRODUCT):
-        return all(made_by(entry, stages) for entry in path.iterdir() if entry.name != _SNAKEMAKE)
-    try:
-        stage = Product(path).attributes.get("stage")
-    except Exception:  # whatever cannot be read is not known to be ours
-        return False
-    return stage is not None if stages is None else stage in stages
-
-
 def _root(path: Path) -> Path:
     """The folder that holds the `results/` in which a product lies; for a product elsewhere, its own folder."""
     place = path.absolute()
@@ -169,14 +148,6 @@ def _place(path: Path) -> str | None:
     """The path of a product relative to the folder that holds its `results/`; None for a product elsewhere."""
     place = os.path.relpath(path.absolute(), _root(path))
     return place if place.startswith("results/") else None
-
-
-def _parts(path: Path) -> list[Path]:
-    """The files that carry the attributes of a product: itself, or those of a checkpoint, companions, or tables."""
-    if path.is_file() or (path / "zarr.json").exists():
-        return [path]
-    named = (path / PROVENANCE, path / "companions.safetensors", path / "spec.json")
-    return [part for part in named if part.exists()] or sorted(path.glob("*.parquet"))
 
 
 FACTS = ("backbone", "algorithm", "step", "prompt_format", "dataset", "experience", "source_step", "validation_step")

@@ -1,0 +1,78 @@
+"""The numbers of tables and figures, and the digests of all forms of these, which lie in hidden files beside them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cocal.errors import ContractError
+from cocal.store.atomic import write_text
+from cocal.store.damage import absent, is_result, remedy, unreadable
+from cocal.store.provenance import file_digest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BESIDE = ".sha256"
+"""Ending of the hidden file that seals what has no room for a seal."""
+
+
+def seal_beside(*files: Path) -> None:
+    """Write the digests of finished results of one stem into a hidden file beside them, as `sha256sum` writes them.
+
+    So are sealed the forms of a table or figure: CSV has no room for a seal, and a page should not show one. A file
+    outside `results/` is somebody's own.
+    """
+    if not is_result(files[0]):
+        return
+    write_text(_beside(files[0]), "".join(f"{file_digest(file)}  {file.name}\n" for file in files))
+
+
+def check_beside(path: str | Path) -> None:
+    """Compare a file with the digest that lies beside it (`seal_beside`). A file without one is let through.
+
+    Raises:
+        ContractError: if a byte has changed since the file was written.
+    """
+    path = Path(path)
+    stated = _stated_beside(path)
+    if stated is not None and stated != file_digest(path):
+        raise ContractError(
+            f"{path}: the file has changed since it was written (its content does not match the digest beside it); "
+            f"{remedy(path)}"
+        )
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.stem}{BESIDE}")
+
+
+def _stated_beside(path: Path) -> str | None:
+    try:
+        lines = _beside(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((line.partition("  ")[0] for line in lines if line.partition("  ")[2] == path.name), None)
+
+
+def read_numbers(path: str | Path, columns: Iterable[str] = (), **options: Any) -> "pd.DataFrame":
+    """The numbers of a table or figure, or what was gathered of one, as `cocal.metrics.shown.csv_text` writes them.
+
+    Args:
+        columns: Columns that it must have.
+        options: Further arguments of `pandas.read_csv`.
+
+    Raises:
+        ContractError: if the file is missing, has changed since it was written, or is no such table.
+    """
+    import pandas as pd
+
+    if not Path(path).is_file():
+        raise ContractError(absent(path))
+    check_beside(path)
+    try:
+        found = pd.read_csv(path, keep_default_na=False, na_values=["NaN"], **options)
+    except ValueError as error:
+        raise ContractError(unreadable(path, "CSV file", error)) from None
+    if missing := [name for name in columns if name not in found]:
+        raise ContractError(unreadable(path, "CSV file", f"it has no column {missing[0]!r}"))
+    return found
