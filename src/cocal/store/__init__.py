@@ -1,6 +1,5 @@
 """Reading and writing of files: they are checked, written atomically and labelled with their provenance."""
 
-from cocal.errors import ContractError
 from cocal.store.atomic import atomic_path, write_text
 from cocal.store.files import read_document, read_frame, write_document, write_frame
 from cocal.store.folders import check_folder, label_folder
@@ -8,7 +7,6 @@ from cocal.store.origin import read_provenance
 from cocal.store.provenance import digest, provenance
 
 __all__ = [
-    "ContractError",
     "atomic_path",
     "check_folder",
     "digest",
