@@ -193,13 +193,13 @@ def test_a_truncated_response_counts_in_its_group_and_in_no_fit(rollouts):
     flipped = rollouts["correct"].where(~rollouts["truncated"], ~rollouts["correct"])
     given = {Estimator("self-consistency-loo"): scores}
     first, second = ((rollouts.assign(correct=labels), given) for labels in (rollouts["correct"], flipped))
-    assert fit_rivals({"all": first}, {}) == fit_rivals({"all": second}, {})
+    assert fit_rivals({"all": first}) == fit_rivals({"all": second})
 
 
 def test_labels_of_held_out_questions_reach_no_fit_of_a_plain_score(rollouts):
     scores = {Estimator("token-probability"): score("token-probability", rollouts)}
     fits = [
-        fit_rivals({"all": (rollouts.assign(correct=rollouts["correct"] ^ (rollouts["part"] == part)), scores)}, {})
+        fit_rivals({"all": (rollouts.assign(correct=rollouts["correct"] ^ (rollouts["part"] == part)), scores)})
         for part in ("nothing", "held out", "training")
     ]
     assert fits[0] == fits[1] != fits[2]
@@ -215,7 +215,7 @@ def test_an_evaluation_question_among_the_training_questions_is_refused(done, te
 
 
 def test_rollouts_without_any_score_leave_the_calibrated_confidence_out(rollouts):
-    fits = fit_rivals({"all": (rollouts, {Estimator("rlcr"): np.full(len(rollouts), NAN)})}, {})
+    fits = fit_rivals({"all": (rollouts, {Estimator("rlcr"): np.full(len(rollouts), NAN)})})
     assert fits.fits == ()
     assert np.isnan(fits.apply("rlcr", -1, "platt-all", np.array([0.5]))).all()
 

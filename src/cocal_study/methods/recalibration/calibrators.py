@@ -4,7 +4,6 @@ Calibrators are maps from a score to a confidence, fitted by scikit-learn and ke
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -12,8 +11,6 @@ import pandas as pd
 from pydantic import Field
 
 from cocal.settings.base import Count, Model
-from cocal.store import read_document
-from cocal_study.config.parse import validate
 from cocal_study.methods.base.responses import Estimator
 from cocal_study.methods.linear_probe import logistic
 from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, Basis, Kind
@@ -89,23 +86,6 @@ FITS: dict[Kind, Any] = {"platt": Platt.fit, "isotonic": Isotonic.fit}
 """The function that fits each calibrator."""
 
 
-class Learnt(Model):
-    """The responses of one basis."""
-
-    first: Count
-    """First step of the responses."""
-    last: Count
-    """Last step of the responses."""
-    parts: dict[Part, int]
-    """Number of responses of each part from which calibrators may learn."""
-
-    @classmethod
-    def of(cls, table: pd.DataFrame) -> "Learnt":
-        """Those of a table with the columns step and part."""
-        parts: dict[Part, int] = {name: int((table["part"] == name).sum()) for name in ("training", "held out")}
-        return cls(first=int(table["step"].min()), last=int(table["step"].max()), parts=parts)
-
-
 class Fit(Model):
     """The calibrators of one rival and companion's seed on one basis."""
 
@@ -123,7 +103,8 @@ class Fit(Model):
 class Fits(Model):
     """All calibrators of the rivals on one policy."""
 
-    learnt: dict[Basis, Learnt]
+    bases: tuple[Basis, ...]
+    """The bases that were given, also one whose responses gave no calibrator."""
     fits: tuple[Fit, ...]
 
     def apply(self, rival: str, seed: int, calibration: str, scores: np.ndarray) -> np.ndarray:
@@ -166,15 +147,4 @@ def fit_rivals(experience: Mapping[Basis, tuple[pd.DataFrame, Mapping[Estimator,
                         calibrators={name: fit(known, correct) for name, fit in FITS.items()},
                     )
                 )
-    learnt: dict[Basis, Learnt] = {basis: Learnt.of(table) for basis, (table, _) in experience.items()}
-    return Fits(learnt=learnt, fits=tuple(fits))
-
-
-def read_fits(path: str | Path) -> Fits:
-    """Read the file of `cocal recalibrate`.
-
-    Raises:
-        ContractError: if it is missing, or has changed since it was written.
-        ConfigError: if it holds no calibrators.
-    """
-    return validate(Fits, read_document(path), str(path))
+    return Fits(bases=tuple(experience), fits=tuple(fits))

@@ -265,7 +265,7 @@ def predict_rivals(
             given = read_responses(responses, dataset, count, checkpoint.step, columns)
             for rival, scores in _scores(scorer, given, count, features).items():
                 yield given, rival, scores
-                for calibration in calibrations_of(rival.method, fits.learnt):
+                for calibration in calibrations_of(rival.method, fits.bases):
                     values = fits.apply(rival.method, rival.seed, calibration, scores)
                     yield given, rival._replace(method=named(rival.method, calibration)), values
 
