@@ -139,7 +139,7 @@ def model(explanation: str) -> tuple[Flag, Flag]:
 
 def fields(example: str) -> Flag:
     """The flag that says which fields of a file mean what."""
-    explanation = f"name of a field where it is not found by itself, {example}; may be repeated"
+    explanation = f"name of a field where it is not found by itself, {example}; give the flag once for each"
     return flag("--field MEANING=NAME", explanation, default=[], action="append")
 
 

@@ -28,8 +28,7 @@ def run_monitor(options: argparse.Namespace) -> None:
     """Measure, compare with the bounds, add a line to the file, and end with status 1 where a bound is left.
 
     A metric leaves its bound where its whole interval is worse; where its value alone is, that is said. A bound that is
-    not given is the worse end of the interval on the companion's card. A ContractError names
-    rollouts of no use.
+    not given is the worse end of the interval on the companion's card. A ContractError names rollouts of no use.
     """
     fix_threads(alone=True)
     companion = Companion.from_pretrained(options.companion)

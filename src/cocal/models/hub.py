@@ -29,11 +29,14 @@ def may_be_on_hub(name: str) -> bool:
     return name.count("/") == 1 and not name.startswith((".", "/", "~"))
 
 
-def download(name: str, revision: str = "main", patterns: Sequence[str] = (*FILES, ADAPTER), **options: Any) -> Path:
+def download(
+    name: str, revision: str | None = None, patterns: Sequence[str] = (*FILES, ADAPTER), **options: Any
+) -> Path:
     """Folder of a hub repository in the hub's own cache, or a ContractError. An interrupted download resumes; a
     finished one is reused.
 
     Args:
+        revision: Commit, branch or tag; by default the branch main.
         patterns: The files that are taken; by default those of a checkpoint.
         options: Further ones of `huggingface_hub.snapshot_download`.
     """
@@ -45,6 +48,7 @@ def download(name: str, revision: str = "main", patterns: Sequence[str] = (*FILE
         RevisionNotFoundError,
     )
 
+    revision = revision or "main"
     where = f"{name} at {revision[:12]}"
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=[*patterns], **options))
@@ -52,9 +56,11 @@ def download(name: str, revision: str = "main", patterns: Sequence[str] = (*FILE
         raise ContractError(f"{where}: the hub requires consent: give it there, then run `hf auth login`") from None
     except (RepositoryNotFoundError, RevisionNotFoundError):
         raise ContractError(f"{where}: the hub has no such name or revision; check both") from None
-    except (OSError, HFValidationError) as error:  # the hub's other errors are of these kinds
+    except HFValidationError:
+        raise ContractError(f"{name}: is no name on the hub, which has the form owner/name; check it") from None
+    except OSError as error:  # the hub's other errors are of this kind
         raise ContractError(
-            f"{where}: cannot be downloaded ({first_line(error)}). Run this rule where the hub can be reached, or "
+            f"{where}: cannot be downloaded ({first_line(error)}). Run this where the hub can be reached, or "
             f"fetch it there (`hf download {name} --revision {revision}`) into the cache that HF_HOME names, or name a "
             "folder instead"
         ) from None

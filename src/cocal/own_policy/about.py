@@ -144,7 +144,8 @@ class About(Model):
         return Encoder(policy, template=self.template, thinking=self.thinking, max_response_length=limit)
 
     def check_model(self, model: BaseModelFacts) -> None:
-        """Refuse by a ContractError a model of another architecture, or without the block that is read."""
+        """Refuse by a ContractError a model of another architecture, or without the block and the width of states that
+        are read."""
         base, spec = self.base_model, self.spec
         words = {
             "model_type": "type",
@@ -163,6 +164,11 @@ class About(Model):
             raise ContractError(
                 f"{model.name}: the companion reads block {spec.layer}, but the model has blocks 0 to "
                 f"{model.blocks - 1}; fit a companion for this model (cocal fit)"
+            )
+        if (width := len(spec.poolings) * model.hidden) != self.states_width:
+            raise ContractError(
+                f"{model.name}: its states have width {model.hidden}, {width} with {' and '.join(spec.poolings)}, but "
+                f"the companion reads {self.states_width}; give the model that it was fitted for"
             )
 
     def check_vllm(self) -> None:

@@ -140,7 +140,7 @@ def fit(
         fold = folds_of(rows["question"], settings.split_seed)
     else:
         held_out = in_validation(rows["question"], texts, settings.validation_share, settings.split_seed)
-    _check_learnable(learnt, held_out)
+    _check_learnable(recipe, learnt, held_out)
     at_layer = policy.blocks - 1 if layer is None else layer
     if not 0 <= at_layer < policy.blocks:
         raise ContractError(f"--layer {at_layer}: the model has blocks 0 to {policy.blocks - 1}")
@@ -321,13 +321,15 @@ def _check_read(experience: Experience, settings: CompanionSettings, given: bool
         raise ContractError("states are given for rollouts that are not in the order of their steps; sort both by step")
 
 
-def _check_learnable(learnt: pd.DataFrame, held_out: np.ndarray) -> None:
+def _check_learnable(recipe: Recipe, learnt: pd.DataFrame, held_out: np.ndarray) -> None:
     """Refuse rollouts that leave nothing to tell apart, before hours of computing."""
     complete = ~learnt["truncated"].to_numpy()
     correct, lacking = learnt["correct"][complete], None
-    if not 0 < correct.mean() < 1:  # NaN of none
+    if recipe == "best" and not 0 < correct.mean() < 1:  # NaN of none
         lacking = f"{correct.sum():,} of these correct; a companion learns from both kinds"
-    elif not (complete & held_out).any():
+    elif recipe == "paper" and not (complete & ~held_out).any():
+        lacking = "none of these is to learn from"
+    elif recipe == "paper" and not (complete & held_out).any():
         lacking = "none of these answers a question that is held out"
     if lacking:
         raise ContractError(

@@ -4,6 +4,8 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from cocal.store.rows import normalised
 
@@ -13,21 +15,26 @@ def same_question(
 ) -> np.ndarray:
     """Number the questions of n rows in the order in which they first occur, int64 (n,).
 
-    Rows with one text (but for case and white space) have one question. A row without a text has that of the first text
-    with its token ids, and one without both that of the first row with its question id; otherwise its token ids or its
-    question id tell. A row that has none of them is a question of its own.
+    Rows with one text (but for case and white space) have one question. Rows without a text are those of their token
+    ids, and rows without both those of their question id. A row that has none of them is a question of its own.
 
     Args:
         texts: Text of each row's prompt.
         prompts: Token ids of each row's prompt.
         ids: Question id that each row states.
     """
-    question = pd.Series([text and normalised(text) for text in texts], dtype=object)
-    for kind, column in (("ids", prompts), ("name", ids)):
-        names = pd.Series([None if one is None else (kind, one) for one in column], dtype=object)
-        question = question.fillna(question.groupby(names).transform("first")).fillna(names)
-    question = question.fillna(pd.Series(range(len(question))))
-    return pd.factorize(question)[0].astype(np.int64)
+    lacking, rows, nodes = np.ones(len(texts), dtype=bool), [], []
+    first = len(texts)
+    for column in ([text and normalised(text) for text in texts], prompts, ids):
+        codes, values = pd.factorize(np.fromiter(column, dtype=object, count=len(texts)))
+        linked = np.flatnonzero((codes >= 0) & np.isin(codes, codes[lacking]))
+        rows.append(linked)
+        nodes.append(first + codes[linked])
+        lacking &= codes < 0
+        first += len(values)
+    ends = np.concatenate(rows), np.concatenate(nodes)
+    _, found = connected_components(coo_array((np.ones(len(ends[0])), ends), shape=(first, first)), directed=False)
+    return pd.factorize(found[: len(texts)])[0].astype(np.int64)
 
 
 def contradictions(question: np.ndarray, ids: Sequence[str | None]) -> list[str]:

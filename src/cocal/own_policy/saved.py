@@ -46,7 +46,11 @@ def folder_of(name: str, options: Mapping[str, Any]) -> Path:
             f"{name}: there is no such folder, and it is no name on the Hub (owner/name); make one by `cocal fit`, or "
             "check the name"
         )
-    return download(name, patterns=[part + file for part in ("", f"{ALONE}/") for file in (CONFIG, WEIGHTS)], **options)
+    files = [part + file for part in ("", f"{ALONE}/") for file in (CONFIG, WEIGHTS)]
+    try:
+        return download(name, patterns=files, **options)
+    except ContractError as error:
+        raise ContractError(f"{name}: there is no such folder, and on the Hub: {error}") from None
 
 
 def read_alone(folder: Path) -> tuple[Companions, About] | None:

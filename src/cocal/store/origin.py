@@ -1,4 +1,7 @@
-"""What files say of their origin: the provenance attributes that each kind of file carries, and who has made them."""
+"""What files say of their origin: the provenance attributes that each kind of file carries, and who has made them.
+
+Files of a study are among them, since no command may replace what another one has made.
+"""
 
 import json
 from collections.abc import Callable, Collection, Mapping

@@ -31,7 +31,9 @@ def run_exhibit(options: argparse.Namespace) -> None:
         told = "`snakemake --printshellcmds` prints those of the workflow"
         raise ConfigError(f"--layout: {options.exhibit} needs one; {told}")
     layout = parse_settings(expected, options.layout, "--layout") if expected else None
-    files = {kind: [Path(path) for path in paths] for kind, *paths in options.input}
+    files: dict[str, list[Path]] = {}
+    for kind, *paths in options.input:
+        files.setdefault(kind, []).extend(map(Path, paths))
     check_inputs(module, files)
     inputs = read_inputs(module, files)
     origin = origin_of(layout, files, options.output) if layout else {}

@@ -40,7 +40,39 @@ class CardSettings(Model):
     memory: Positive
     """Memory of one card in GiB, as `nvidia-smi` counts it: 24 for an RTX 4090, 80 for an A100 or H100."""
     settings: dict[str, Any] = {}
-    """Keys of the study that depend on the memory, in the study's own nesting."""
+    """Keys of the study that this card decides, in the study's own nesting."""
+
+
+def with_card(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a study, not yet validated, with those that its card decides; without a card they stay as they are.
+
+    Raises:
+        ValueError: if the card is not in `cards`, or decides a key to which the study itself gives another value.
+    """
+    chosen, cards = content.get("card"), content.get("cards") or {}
+    if chosen is None or not isinstance(cards, Mapping):
+        return dict(content)
+    if chosen not in cards:
+        raise ValueError(f"card = {chosen!r} is not in cards, which has {', '.join(map(repr, cards)) or 'none'}")
+    card = cards[chosen]
+    settings = card.settings if isinstance(card, CardSettings) else card.get("settings", {})
+    return _added(content, settings, chosen, "")
+
+
+def _added(content: Mapping[str, Any], settings: Mapping[str, Any], card: str, before: str) -> dict[str, Any]:
+    merged = dict(content)
+    for key, value in settings.items():
+        given = merged.get(key, value)
+        if isinstance(value, Mapping) and isinstance(given, Mapping):
+            merged[key] = _added(merged.get(key, {}), value, card, f"{before}{key}.")
+        elif given != value and not (isinstance(given, tuple) and list(given) == value):
+            raise ValueError(
+                f"{before}{key} = {given!r}, but the card {card!r} sets it to {value!r}: change it in "
+                f"cards.{card}.settings, where values that depend on the card belong"
+            )
+        else:
+            merged[key] = value
+    return merged
 
 
 class Study(Model):
@@ -65,8 +97,8 @@ class Study(Model):
     backbones: dict[Name, BackboneSettings]
     """Backbones by name; the first one is that of the main table."""
     card: Name | None = None
-    """Graphics card on which the study runs, one of `cards`; its settings then stand where the study itself gives no
-    others. A run whose GPUs have less memory is refused before its first job."""
+    """Graphics card on which the study runs, one of `cards`; its settings are then those of the study. A run whose GPUs
+    have less memory is refused before its first job."""
     cards: dict[Name, CardSettings] = {}
     """Graphics cards by name, each with the settings that depend on its memory."""
     policy: PolicySettings
@@ -85,16 +117,7 @@ class Study(Model):
     @model_validator(mode="before")
     @classmethod
     def _of_card(cls, content: Any) -> Any:
-        """The settings of the card stand where the study gives no others."""
-        given = content if isinstance(content, Mapping) else {}
-        chosen, cards = given.get("card"), given.get("cards") or {}
-        if chosen is None or not isinstance(cards, Mapping):
-            return content
-        if chosen not in cards:
-            raise ValueError(f"card = {chosen!r} is not in cards, which has {', '.join(map(repr, cards)) or 'none'}")
-        card = cards[chosen]
-        settings = card.settings if isinstance(card, CardSettings) else card.get("settings", {})
-        return merged(merged(content, settings), content)  # in the order of the study
+        return with_card(content) if isinstance(content, Mapping) else content
 
     @model_validator(mode="after")
     def _references(self) -> "Study":

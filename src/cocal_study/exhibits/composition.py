@@ -6,6 +6,7 @@ import pandas as pd
 
 from cocal.companion.spec import CompanionSpec
 from cocal.drawing.style import INK, Figure
+from cocal.errors import ContractError
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves, macro_source
 from cocal_study.exhibits.base.inputs import Cube
@@ -44,12 +45,15 @@ def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) 
 
     The result has the columns of `cocal_study.exhibits.drawing.curves.read_curves`, with the metrics accuracy,
     mean_confidence and, last, training_error_share (a share in [0, 1]; the columns of test responses are empty).
+    A ContractError names companions that are missing.
     """
     shares = {(spec.order, spec.steps): spec.training_error_share for spec in companions}
     tested = read_curves(layout, metrics, ("accuracy", "mean_confidence"))
     trained = tested.loc[tested["metric"] == "accuracy", ["source_step", "method"]]
-    found = [shares[_ORDERS[method], budget] for _, budget, method in trained.itertuples()]
-    trained = trained.assign(metric="training_error_share", value=found)
+    places = [(_ORDERS[method], budget) for _, budget, method in trained.itertuples()]
+    if absent := [f"{order} order, {budget} steps" for order, budget in places if (order, budget) not in shares]:
+        raise ContractError(f"companions: none of {absent[0]}; add their folder")
+    trained = trained.assign(metric="training_error_share", value=[shares[place] for place in places])
     return pd.concat([tested, trained], ignore_index=True)
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from cocal.companion.companions import Companions
 from cocal.engines.engine import Sampling
-from cocal.errors import ConfigError
+from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import score
 from cocal.models.loading import Policy
 from cocal.models.text import Tokens
@@ -68,12 +68,28 @@ class SingleCompanion(SingleMember):
     Args:
         companions: Fitted companions. The first one is used; all are equally fast, since only their weights differ.
         policy: Policy whose states the companion reads.
+        poolings: Poolings that the companion must read (`cocal.features.forward.capture`).
+        source: Source of the companions, for error messages.
+
+    Raises:
+        ContractError: if the companions read other states, or states of a policy of another size.
     """
 
-    def __init__(self, companions: Companions, policy: Policy):
+    def __init__(self, companions: Companions, policy: Policy, poolings: Sequence[str], source: str | Path):
+        spec, blocks, hidden = companions.spec, policy.blocks, policy.hidden
+        if spec.poolings != tuple(poolings):
+            raise ContractError(
+                f"{source}: the companions read {spec.pooling} states, but {'+'.join(poolings)} states are needed; "
+                "give companions that were fitted on such states"
+            )
+        if spec.inputs != len(poolings) * hidden or not 0 <= spec.layer < blocks:
+            raise ContractError(
+                f"{source}: the companions read {spec.inputs} numbers of layer {spec.layer}, but the policy has layers "
+                f"0 to {blocks - 1} and {len(poolings)} x {hidden} numbers; give companions of this policy"
+            )
         super().__init__(companions, 0, policy.model.device)
         self.device = policy.model.device
-        self._policy, self._spec = policy, companions.spec
+        self._policy, self._spec = policy, spec
 
     def confidence(self, prompt: Tokens, response: Tokens = ()) -> float:
         """Compute a confidence in [0, 1] with one forward pass over prompt and response and one prediction."""

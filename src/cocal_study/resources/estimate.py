@@ -309,4 +309,4 @@ def seconds_by_rule(study: Study, names: Iterable[str]) -> dict[str, float]:
         work = [one.steps * one.batch_size * parameters_of(one) * pace for one, pace in zip(made, paces, strict=True)]
         seconds["backbone"] = _TINY.start + sum(work) / len(made)
     seconds = {name: rule.seconds for name, rule in RULES.items() if rule.seconds is not None} | seconds
-    return {name: seconds[key] for name in names if (key := rule_of(name)) in seconds}
+    return {name: seconds[key] for name in names if (key := name if name in seconds else rule_of(name)) in seconds}

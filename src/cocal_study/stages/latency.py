@@ -54,6 +54,7 @@ class Latency(Stage):
 
     def run(self) -> None:
         from cocal.companion.companions import load_companions
+        from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
         from cocal.models.loading import load_policy
         from cocal.models.text import chat_ids
         from cocal_study.generation.engines import open_engine
@@ -70,8 +71,10 @@ class Latency(Stage):
         timed = {"parents": identities(attributes), "options": [timing.samples, timing.seed], "device": device_name()}
         run = RunFolder(self.run_folder, digest(depends_on | timed))
         policy = load_policy(self.checkpoint)
-        given = (self.prompt_companions, self.companions)
-        pre, post = (SingleCompanion(load_companions(path), policy) for path in given)
+        pre, post = (
+            SingleCompanion(load_companions(path), policy, poolings, path)
+            for path, poolings in ((self.prompt_companions, [PROMPT]), (self.companions, RESPONSE_POOLINGS))
+        )
         sets = {
             name: PromptSet(
                 chat_ids(policy.tokenizer, [prompts.message("answer", one) for one in texts]), lengths[name]

@@ -142,6 +142,8 @@ class Recalibrate(Cell):
                 rollouts = with_classes(rollouts, judge)
         bases = {"all": (rollouts, states)}
         if self.previous_stage:
+            if self.previous_stage >= self.step:
+                raise ConfigError(f"--previous-stage {self.previous_stage}: must lie before the step {self.step}")
             bases["last"] = rollouts[rollouts["step"] > self.previous_stage], states
         if self.resampled:
             bases["resampled"] = read(self.resampled, self.resampled_features)

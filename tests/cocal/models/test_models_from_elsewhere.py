@@ -204,7 +204,7 @@ def test_a_template_that_runs_on_or_swells_is_named(micro_checkpoint, tmp_path, 
     folder = own_copy(micro_checkpoint, tmp_path / "model")
     (folder / "chat_template.jinja").write_text(template)
     began = time.monotonic()
-    with pytest.raises(ContractError, match=re.escape(f"the tokenizer's chat template is broken ({fault})")):
+    with pytest.raises(ContractError, match=re.escape(f"the tokenizer's chat template is broken ({fault}")):
         load_tokenizer(folder)
     assert time.monotonic() - began < 30
 

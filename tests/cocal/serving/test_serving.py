@@ -82,13 +82,17 @@ def test_a_companion_of_another_model_is_refused_with_the_remedy(own, tmp_path, 
     assert "give that model, or fit a companion for this one (cocal fit)" in said
 
 
-def test_a_companion_of_another_block_is_refused(own):
+def test_a_companion_of_another_block_or_width_is_refused(own):
     about = Companion.from_pretrained(own.companion).about
     checkpoint = Checkpoint.find(str(own.checkpoint))
     checkpoint.check_fit(about)
-    spec = about.spec.model_copy(update={"layer": 2})
-    with pytest.raises(ContractError, match="reads block 2, but the model has blocks 0 to 1"):
-        checkpoint.check_fit(about.model_copy(update={"spec": spec}))
+    for change, message in (
+        ({"layer": 2}, "reads block 2, but the model has blocks 0 to 1"),
+        ({"inputs": 32}, "width"),
+    ):
+        spec = about.spec.model_copy(update=change)
+        with pytest.raises(ContractError, match=message):
+            checkpoint.check_fit(about.model_copy(update={"spec": spec}))
 
 
 def test_without_vllm_or_with_another_version_the_remedy_is_named(own, monkeypatch, capsys):

@@ -20,13 +20,16 @@ def test_one_key_chooses_the_card(repository, card, micro_batch, moments):
     assert study.cards[card].memory == int(card.removesuffix("gb"))
 
 
-def test_a_key_of_the_study_comes_before_that_of_its_card(repository):
+def test_a_card_that_is_none_and_a_key_that_is_given_twice_are_refused(repository):
     path = repository / "config/single-gpu.yaml"
     with pytest.raises(ConfigError, match="card = '48gb' is not in cards, which has '24gb', '80gb'"):
         configured_study([path], {"card": "48gb"})
-    for changed in ({"policy": {"micro_batch": 4}}, {"cards": {"24gb": {"settings": {"policy": {"micro_batch": 4}}}}}):
-        policy = configured_study([path], changed).policy
-        assert (policy.micro_batch, policy.trl.moments) == (4, "host")
+    with pytest.raises(
+        ConfigError, match=r"policy\.micro_batch = 4, but the card '24gb' sets it to 1: change it in cards"
+    ):
+        configured_study([path], {"policy": {"micro_batch": 4}})
+    changed = {"cards": {"24gb": {"settings": {"policy": {"micro_batch": 4}}}}}
+    assert configured_study([path], changed).policy.micro_batch == 4
     wrong = {"cards": {"24gb": {"settings": {"policy": {"micro_bath": 4}}}}}
     with pytest.raises(ConfigError, match=r"policy\.micro_bath: unknown key; did you mean 'micro_batch'"):
         configured_study([path], wrong)

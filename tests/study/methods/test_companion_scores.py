@@ -119,8 +119,11 @@ def test_transfer_to_dcpo_keeps_the_whole_response(study, tmp_path):
     assert study.run("cocal-on-dcpo", features={"dcpo": whole}, companions=companions)["valid"].all()
 
 
-def test_companions_twice_the_same_are_refused(tmp_path):
+def test_companions_of_another_experience_or_twice_the_same_are_refused(tmp_path):
     own = write_companions(tmp_path / "own")
+    other = write_companions(tmp_path / "other", experience="resampled")
+    with pytest.raises(ContractError, match="other: fitted in shuffled order, but companions on rollouts are fitted"):
+        load_experiences({"rollouts": [own, other]})
     with pytest.raises(ConfigError, match=r"two companions on rollouts learnt from 60 steps and read last\+mean of"):
         load_experiences({"rollouts": [own, own]})
 

@@ -241,7 +241,7 @@ def test_every_confidence_is_that_of_its_name_and_of_a_fit_on_its_part(done):
 def test_without_a_last_stage_and_postcal_there_are_no_fits_on_them(done, tmp_path):
     words = [word for word in done.command(rivals=["token-probability", "length"]) if not word.startswith("--previous")]
     assert main([*words, f"--output={tmp_path / 'out.parquet'}", f"--output-calibrators={tmp_path / 'fits.json'}"]) == 0
-    assert {fit["basis"] for fit in read_document(tmp_path / "fits.json")["fits"]} == {"all"}
+    assert read_document(tmp_path / "fits.json")["bases"] == ["all"]
 
 
 def test_both_files_name_their_sources_and_are_the_same_bytes_again(done):
@@ -263,8 +263,14 @@ def test_both_files_name_their_sources_and_are_the_same_bytes_again(done):
         (["--companions", "rollouts=x"], "need one folder of each of one-layer, rollouts"),
         (["--split", SETTINGS.model_copy(update={"split_seed": 1}).model_dump_json()], "split_seed 42"),
         (["--pool", "4"], "self-consistency needs a pool of 4"),
+        (["--previous-stage", "3"], "--previous-stage 3: must lie before the step 3"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(done, capsys, flags, message):
     assert main(done.command(*flags)) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_rival_that_learns_needs_the_states_of_rollouts(done, capsys):
+    assert main([word for word in done.command() if not word.startswith("--rollout-features")]) == 2
+    assert "--rollout-features: linear-probe" in capsys.readouterr().err

@@ -129,8 +129,9 @@ def test_every_rule_has_its_needs(repository):
     ("study", "least", "most"), [("config", 60, 1800), ("smoke", 0, 30), ("paper", 3 * 3600, 5 * 3600)]
 )
 def test_expected_times_know_what_is_long_in_a_study(repository, study, least, most):
-    names = ["train_grpo", "factual_responses", "table_main", "unheard"]
+    names = ["train_grpo", "responses", "factual_responses", "table_main", "unheard"]
     seconds = seconds_by_rule(load_study(repository / f"config/{study}.yaml"), names)
-    assert list(seconds) == names[:3]
+    assert list(seconds) == names[:4]
+    assert seconds["responses"] != seconds["factual_responses"]
     assert least < seconds["train_grpo"] < most
     assert seconds["train_grpo"] > seconds["factual_responses"] > seconds["table_main"] >= 0

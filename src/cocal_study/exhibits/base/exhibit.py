@@ -164,7 +164,7 @@ class Exhibit(ABC):
     """Its text in the report, in whole sentences."""
     layout: Layout | None = None
     """What it shows; None for a diagram, which shows no numbers."""
-    inputs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    inputs: Mapping[str, list[str] | tuple[str, ...]] = field(default_factory=dict)
     """The files that it reads, by kind (`cocal_study.exhibits.base.inputs`)."""
     name: str = ""
     """Its file name without the ending, which also names its rule; that of its module by default."""

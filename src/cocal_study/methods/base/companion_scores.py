@@ -13,6 +13,7 @@ from cocal.features.store import FeatureReader, open_features
 from cocal.runtime.machine import best_device
 from cocal_study.config.method import Experience, Method
 from cocal_study.methods.base.responses import Estimator, Inputs, Responses
+from cocal_study.planning.orders import ORDERS
 
 TASK_RESPONSES = ("rlcr",)
 """Prompt formats whose features end before the uncertainty reasoning and the confidence (appendix D)."""
@@ -29,11 +30,18 @@ def load_experiences(folders: Mapping[Experience, Sequence[Path]]) -> dict[Exper
     Raises:
         ConfigError: if two companions of one experience agree in their steps of training and validation and in the
             states that they read.
-        ContractError: if a file is invalid.
+        ContractError: if a file is invalid, or its companions were fitted in an order that does not suit their
+            experience.
     """
     loaded: dict[Experience, list[Companions]] = {}
     for experience, paths in folders.items():
         companions = loaded[experience] = [load_companions(path) for path in paths]
+        for path, one in zip(paths, companions, strict=True):
+            if one.spec.order != ORDERS[experience]:
+                raise ContractError(
+                    f"{path}: fitted in {one.spec.order} order, but companions on {experience} are fitted in "
+                    f"{ORDERS[experience]} order; give them as another experience, or fit them anew"
+                )
         kinds = [(one.spec.prefix, one.spec.layer, one.spec.pooling) for one in companions]
         if len(set(kinds)) != len(kinds):
             prefix, layer, pooling = next(kind for kind in kinds if kinds.count(kind) > 1)

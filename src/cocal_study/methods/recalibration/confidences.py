@@ -14,7 +14,7 @@ import pandas as pd
 from cocal.answers.judge import Judge
 from cocal.companion.settings import CompanionSettings
 from cocal.companion.supervision import in_validation
-from cocal.errors import ContractError
+from cocal.errors import ConfigError, ContractError
 from cocal.features.store import FeatureReader, decoded, open_features
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
@@ -181,11 +181,14 @@ def learn_scores(
         What was learnt by the names of the rivals.
 
     Raises:
+        ConfigError: if a rival learns and there are no states.
         ContractError: if no response is left for training or for validation.
     """
     learning = [name for name in rivals if RIVALS[name].learn]
-    if not learning or features is None:
+    if not learning:
         return {}
+    if features is None:
+        raise ConfigError(f"--rollout-features: {learning[0]} learns from the states of rollouts; give their folder")
     lessons = []
     for part in ("training", "held out"):
         rows = np.flatnonzero(rollouts["part"] == part)

@@ -19,10 +19,10 @@ JUDGE_FORMATS = ("correctness", "equivalence")
 
 
 class Prompts:
-    """The user messages of a prompt set, which is a folder of this package, or of another folder. Raises ConfigError if
-    there is no such set."""
+    """The user messages of a prompt set, which is a folder of this package, or of another folder, of which only the
+    named formats may be read. Raises ConfigError if there is no such set."""
 
-    def __init__(self, name: str, folder: Traversable | None = None):
+    def __init__(self, name: str, folder: Traversable | None = None, formats: tuple[str, ...] | None = None):
         known = sorted(entry.name for entry in files(__name__).iterdir() if (entry / "answer.txt").is_file())
         if folder is None and name not in known:
             raise ConfigError(f"prompts: no set {name!r}; there are {', '.join(known)}")
@@ -31,7 +31,7 @@ class Prompts:
         self._texts = {
             file.name.removesuffix(".txt"): Template(file.read_text(encoding="utf-8").removesuffix("\n"))
             for file in folder.iterdir()
-            if file.name.endswith(".txt")
+            if file.name.endswith(".txt") and (formats is None or file.name.removesuffix(".txt") in formats)
         }
 
     def digest(self, *prompt_formats: str, domain: str = "mathematics") -> str:
@@ -68,7 +68,7 @@ def judge_prompts(folder: str | Path | None) -> Prompts:
     if folder is None:
         return ours
     try:
-        own = Prompts("judge", Path(folder))
+        own = Prompts("judge", Path(folder), JUDGE_FORMATS)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"judge.prompts: {folder} cannot be read ({error})") from None
     for name in JUDGE_FORMATS:
