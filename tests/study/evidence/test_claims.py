@@ -47,6 +47,7 @@ QUOTED = "f5fea51dc2576b9b"
 
 def test_every_quotation_is_that_which_was_compared_with_the_source():
     """Each stands in its section there. After a change, compare it once more, and renew the digest."""
+    assert len({claim.id for claim in LEDGER}) == len(LEDGER)
     said = "\n".join(f"{claim.section}: {' '.join(claim.quotation.split())}" for claim in LEDGER)
     assert hashlib.sha256(said.encode()).hexdigest()[:16] == QUOTED
 
