@@ -25,7 +25,7 @@ OWN = "it is a file of your own"
 
 def _cached(path: Path):
     """The damaged file as one of a data set's source, in the cache's layout."""
-    source = Source(host="github", repository="o/r", revision="0" * 40, files=[File(path="a.json", bytes=7)])
+    source = Source(host="github", repository="o/r", revision="0" * 40, files=[File(path="a.json", sha256="0" * 64)])
     place = path.parent / source.place(source.files[0])
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(path, place)
