@@ -273,4 +273,4 @@ def test_what_does_not_fit_together_is_refused(done, capsys, flags, message):
 
 def test_a_rival_that_learns_needs_the_states_of_rollouts(done, capsys):
     assert main([word for word in done.command() if not word.startswith("--rollout-features")]) == 2
-    assert "--rollout-features: linear-probe" in capsys.readouterr().err
+    assert "--rollout-features: linear-group learns" in capsys.readouterr().err
