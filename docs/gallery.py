@@ -51,53 +51,76 @@ _REPLICATE = "replicate_"
 """Beginning of the columns that hold the values of single replicates."""
 
 
-def verdict(numbers: pd.DataFrame, scale: str) -> str:
-    """The answer and the table of the headline claims.
+def verdict(numbers: pd.DataFrame) -> str:
+    """The table of the headline claims, by the columns of tables/verdict.csv; a verdict's first word is in bold."""
+    claim, word, _, ours, _ = heads(numbers)
+    rows = [(claim, word, "Paper: Qwen3-8B", ours, "SmolLM2-135M, one run (not counted)"), ("---",) * 5]
+    rows += [(one, re.sub(r"^\w+", r"**\g<0>**", said), *cells) for one, said, *cells in headlines(numbers)]
+    return "\n".join(f"|{'|'.join(row)}|" for row in rows)
 
-    Args:
-        numbers: The columns of tables/verdict.csv.
-        scale: The size of the policies in words.
-    """
-    rows = [heads(numbers), ["---"] * len(heads(numbers)), *headlines(numbers)]
-    table = [f"|{'|'.join(row)}|" for row in rows]
-    return "\n".join([_filled(answer(numbers, scale)), "", *table])
+
+def answered(numbers: pd.DataFrame, scale: str) -> str:
+    """The answer above the table, its first sentence in bold."""
+    first, _, rest = answer(numbers, scale).partition(". ")
+    return _filled(f"**{first}.** {rest}")
 
 
 _TITLES = {"auroc": "AUROC", "ece": "ECE"}
 
 
-def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame) -> str:
-    """A sentence on the companion of the most responses beside the policy's own probabilities.
+def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.DataFrame) -> str:
+    """Sentences on the companion of the most responses beside the policy's own probabilities and PostCal.
 
     Args:
         numbers: See `learning_curve`.
         conditions: The columns of tables/conditions.csv of the gathered replicates, which say how many the others had.
+        points: See `against_postcal`.
     """
     ours = numbers[(numbers["source"] == "study") & (numbers["method"] == "cocal-binary")]
     most = ours[ours["learnt"] == ours["learnt"].max()].set_index(["metric", "less"])
     ranks, calibration = (most.loc[(metric, experience.OWN[metric])] for metric in ("auroc", "ece"))
+    found = over_points(margins(points, "binary"), 0.95).set_index(["level", "metric"])
+    ranks_more, more = (found.loc[(int(ranks["level"]), metric)] for metric in ("auroc", "ece"))
     fewer = conditions[(conditions["condition"] == "Responses kept") & (conditions["of"] == "PostCal, training")]
     paper = numbers.loc[numbers["source"] == experience.PAPER, "learnt"].max()
     return _filled(
-        f"Is that too little experience? The table's PostCal learnt from {fewer['mean'].item():,.0f} responses (the "
-        f"paper's: {paper:,.0f}). With {ranks['learnt']:,.0f} and harder training questions, "
-        f"{number(ranks['replicates'])} replicates give CoCal against token probability: AUROC {_against(ranks, 1)}; "
-        f"ECE, against it recalibrated, {_against(calibration, -1)}. [How many rollouts it "
-        "takes](docs/what-holds.md#how-many-rollouts-a-companion-needs)."
+        f"Too little experience? The table's companions learnt from some {round(fewer['mean'].item(), -2):,.0f} "
+        f"responses (the paper's: {paper:,.0f}). With {ranks['learnt']:,.0f} and harder training questions "
+        f"({number(ranks['replicates'])} replicates), does CoCal, with the binary target, beat token probability? "
+        f"{_said('AUROC', ranks)}. The same recalibrated? {_said('ECE', calibration, -1)}. PostCal? "
+        f"{_said('ECE', more)}; {_said('AUROC', ranks_more)}. [More](docs/what-holds.md#how-many-rollouts-a-companion-needs)."
     )
 
 
-def _against(one: pd.Series, sign: int) -> str:
-    """A difference with its interval in words, and "undecided" where the interval holds zero.
+def _said(metric: str, one: pd.Series, sign: int = 1) -> str:
+    """What an interval says of a lead, and the lead with it in words.
 
     Args:
-        one: A row of `learning_curve`.
+        one: A row with value, lower and upper.
         sign: -1 if less is better.
     """
     value, *ends = (sign * one[key] for key in ("value", "lower", "upper"))
     low, high = sorted(ends)
-    value, low, high = (f"{abs(one):.3f} {'better' if one > 0 else 'worse'}" for one in (value, low, high))
-    return f"{value} ({low} to {high})" + (", undecided" if min(ends) <= 0 <= max(ends) else "")
+    word = "yes" if low > 0 else "no" if high < 0 else "undecided"
+    one_sided = sorted(f"{abs(end):.3f}" for end in ends)
+    said = "–".join(one_sided) if low * high > 0 else f"{_apart(low)} to {_apart(high)}"
+    return f"{metric} {word} ({_apart(value)}; {said})"
+
+
+def _apart(lead: float) -> str:
+    return f"{abs(lead):.3f} {'better' if lead > 0 else 'worse'}"
+
+
+def to_beat(gathered: pd.DataFrame) -> str:
+    """A sentence on the AUROC of a few methods; see `main_numbers`."""
+    means = gathered[(gathered["dataset"] == MATHEMATICS) & (gathered["metric"] == "auroc")].set_index("method")["mean"]
+    named = ("self-consistency", "token-probability", "cocal-binary")
+    each = ", ".join(f"{METHODS[name].label} {means[name]:.2f}" for name in named)
+    return f"AUROC to beat here (mean of {_replicates(gathered)} replicates): {each}."
+
+
+def _replicates(gathered: pd.DataFrame) -> int:
+    return sum(name.startswith(_REPLICATE) for name in gathered.columns)
 
 
 def _filled(text: str, indent: str = "") -> str:
@@ -111,8 +134,7 @@ def main_numbers(gathered: pd.DataFrame, printed: pd.DataFrame) -> str:
         gathered: The columns of tables/main.csv that `cocal spread` has gathered.
         printed: The cells of the paper's main table, with the columns of `cocal_study.evidence.published.Printed`.
     """
-    replicates = sum(name.startswith(_REPLICATE) for name in gathered.columns)
-    return _beside_paper(gathered, printed, f"mean of {replicates} replicates ± SD", "{mean} ± {sd}")
+    return _beside_paper(gathered, printed, f"mean of {_replicates(gathered)} replicates ± SD", "{mean} ± {sd}")
 
 
 def _beside_paper(ours: pd.DataFrame, printed: pd.DataFrame, head: str, form: str) -> str:
@@ -205,8 +227,9 @@ def recipes_said(numbers: pd.DataFrame) -> str:
     """A sentence on the companions of `cocal fit` beside recalibrated token probability; see `recipes`."""
     each = [
         f"{one['token probability, recalibrated']:.2f} and {one['best']:.2f} "
-        f"({_millions(one['parameters'])} million parameters, {one['responses']:,.0f} rollouts)"
-        for _, one in _of_splits(numbers).iterrows()
+        f"({_millions(one['parameters'])} million{' parameters' * (not place)}, {one['responses']:,.0f}"
+        f"{' rollouts' * (not place)})"
+        for place, (_, one) in enumerate(_of_splits(numbers).iterrows())
     ]
     return _filled(
         "Brier score on new questions (lower is better) of recalibrated token probability and of this companion: "
@@ -279,8 +302,9 @@ def of_studies(root: Path) -> Iterator[tuple[str, str, str]]:
     curve = experience.prepare(layout_of(load_study(root / "config/config.yaml")), points, published)
     conditions = pd.read_csv(root / "studies/replicates/spread/tables/conditions.csv")
     compared = pd.read_csv(root / "studies/fits/recipes.csv")
-    yield "README.md", "experience", experience_said(curve, conditions)
+    yield "README.md", "experience", experience_said(curve, conditions, points)
     yield "README.md", "recipes", recipes_said(compared)
+    yield "README.md", "bar", to_beat(gathered)
     yield "docs/fitting.md", "recipes", recipes(compared)
     yield "docs/what-holds.md", "numbers", main_numbers(gathered, printed)
     yield "docs/what-holds.md", "learning curve", learning_curve(curve)
@@ -314,7 +338,8 @@ def main() -> None:
     )
     scale = scale_of(load_study(root / "config/config.yaml"))
     of_results = (
-        ("README.md", "verdict", verdict(numbers, scale)),
+        ("README.md", "answer", answered(numbers, scale)),
+        ("README.md", "verdict", verdict(numbers)),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
     )
     for file, name, section in (*of_results, *of_studies(root)):

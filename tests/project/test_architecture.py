@@ -141,8 +141,7 @@ def test_an_engine_is_its_settings_and_a_module(package, micro_checkpoint):
 import sys
 from pathlib import Path
 from cocal_study.config.engine import EngineChoice
-from cocal.engines.engine import Sampling
-from cocal_study.generation.engines import open_engine
+from cocal_study.generation.engines import Sampling, open_engine
 from cocal.models.loading import load_policy
 checkpoint = Path(sys.argv[1])
 policy = load_policy(checkpoint)

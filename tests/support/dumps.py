@@ -10,9 +10,9 @@ import torch
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
-from cocal.engines.engine import Sampling
 from cocal.models.loading import Policy
 from cocal_study.config.policy import PolicySettings
+from cocal_study.generation.engines import Sampling
 from cocal_study.generation.responses import Sampler
 from cocal_study.generation.sampling import with_verdicts
 from cocal_study.generation.transformers_engine import TransformersEngine

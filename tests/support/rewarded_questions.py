@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from cocal.answers.extraction import extract_answer
-from cocal.engines.engine import Sampling
 from cocal.models.loading import Policy
 from cocal.models.text import chat_ids
 from cocal.store import read_frame, write_frame
+from cocal_study.generation.engines import Sampling
 from cocal_study.generation.transformers_engine import TransformersEngine
 from cocal_study.questions.prompts import Prompts
 from cocal_study.store.contracts import QUESTIONS

@@ -39,8 +39,9 @@ def finished(folder):
     with FileLock(folder.with_suffix(".lock")):
         if not (folder / "done").exists():
             folder.mkdir(exist_ok=True)
-            started.said(["snakemake", *flags_of(folder, CONFIG)])
-            (folder / "done").touch()
+            done = snakemake(folder, config=CONFIG)
+            assert done.returncode == 0, done.stderr[-5000:]
+            (folder / "done").write_text(done.stdout)
     return folder
 
 

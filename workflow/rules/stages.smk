@@ -24,6 +24,7 @@ for one in PLAN.rules.values():
         params:
             **params(one),
             start=list(one.start),
+            # the text of the command is read when a job starts, after the loop has ended
+            to="2>&1 | tee" if one.shown else "&>",
         shell:
-            "{params.start:q} {params.words:q} "
-            + ("2>&1 | tee {log}" if one.shown else "> {log} 2>&1")
+            "{params.start:q} {params.words:q} {params.to} {log}"

@@ -1,40 +1,12 @@
-"""What all generation engines take and give: sampling parameters, and responses."""
+"""A response as generation engines give it."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 Reason = Literal["stop", "length", "tool_calls"]
 """Why a response ended."""
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """Sampling parameters of responses (table of hyperparameters, evaluation).
-
-    Attributes:
-        temperature: Divisor of the logits.
-        top_k: Number of most likely tokens that are kept; 0 keeps all of them.
-        top_p: Probability that the smallest kept set among the `top_k` tokens must reach.
-        presence_penalty: Amount subtracted once from the logit of every token that the response already holds, before
-            the temperature is applied; prompt tokens do not count.
-        max_tokens: Longest response.
-        samples: Number of responses per prompt.
-    """
-
-    temperature: float
-    top_k: int
-    top_p: float
-    presence_penalty: float
-    max_tokens: int
-    samples: int = 1
-
-    @classmethod
-    def of(cls, settings: Any, max_tokens: int, samples: int = 1) -> "Sampling":
-        """Take the sampling parameters from settings that have fields of their names."""
-        kept = {name: getattr(settings, name) for name in ("temperature", "top_k", "top_p", "presence_penalty")}
-        return cls(**kept, max_tokens=max_tokens, samples=samples)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, its driver, and what jobs with a GPU need beside them.
+"""The GPUs of this machine, and those that a job takes.
 
 PyTorch without a usable driver computes on the processor and says little about it. A job for an 8B policy would then
 run until its time limit, so `check_gpus` refuses.
@@ -6,7 +6,6 @@ run until its time limit, so `check_gpus` refuses.
 
 import logging
 import os
-import shutil
 import subprocess
 import tempfile
 from contextlib import suppress
@@ -18,11 +17,6 @@ from cocal.runtime import lock
 
 PROCESSOR_ONLY = "COCAL_PROCESSOR_ONLY"
 """The environment variable that lets jobs with GPUs compute on the processor, as a rehearsal without real GPUs does."""
-NO_VLLM = "vLLM is not installed for this Python: run with --sdm conda, or in the environment of envs/gpu.yaml"
-NO_COMPILER = (
-    "vLLM's kernels need a C compiler (gcc or clang) on this node, which Triton calls: install one, or use the "
-    "environment of envs/gpu.yaml, which has one"
-)
 SECOND_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 """The environment variable that says whether vLLM uses its second model runner, as GPUs do by default since 0.29. All
 that we do with vLLM was tried with the first one alone."""
@@ -41,26 +35,8 @@ class Found(NamedTuple):
     capability: float
 
 
-class Machine(NamedTuple):
-    """The GPUs that a job can see, in the driver's order, and the software that it needs."""
-
-    gpus: tuple[Found, ...]
-    driver: str | None
-    obstacle: str | None
-    """The reason why PyTorch sees none of them (`torch_obstacle`)."""
-    toolkit: bool
-    """True if the compiler of the CUDA toolkit, nvcc, is found."""
-
-
-def this_machine() -> Machine:
-    """The GPUs and the software of this machine."""
-    gpus, driver = parse_gpus(_listing(), os.environ.get("CUDA_VISIBLE_DEVICES"))
-    compiler = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin/nvcc")
-    toolkit = bool(shutil.which("nvcc")) or compiler.exists()
-    return Machine(gpus, driver, torch_obstacle(), toolkit)
-
-
-def _listing() -> str:
+def listed_gpus() -> str:
+    """What nvidia-smi lists, a line for each GPU; empty without a driver."""
     with suppress(OSError, subprocess.SubprocessError):  # it is slow where no process holds the driver
         return subprocess.run(_QUERY, check=True, capture_output=True, text=True, timeout=60).stdout
     return ""
@@ -81,11 +57,6 @@ def parse_gpus(listing: str, visible: str | None) -> tuple[tuple[Found, ...], st
     return tuple(found), driver
 
 
-def has_compiler() -> bool:
-    """True if Triton finds a C compiler."""
-    return bool(os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang"))
-
-
 def take_gpus(count: int) -> None:
     """Hide all GPUs but `count` from this process, and take those that no other job of this user has taken.
 
@@ -95,7 +66,7 @@ def take_gpus(count: int) -> None:
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        names = [str(k) for k in range(len(parse_gpus(_listing(), None)[0]))]
+        names = [str(k) for k in range(len(parse_gpus(listed_gpus(), None)[0]))]
     else:
         names = [word.strip() for word in visible.split(",") if word.strip() not in _NONE]
     if len(names) <= count or "LOCAL_RANK" in os.environ:

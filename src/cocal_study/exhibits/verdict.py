@@ -23,7 +23,7 @@ from cocal_study.evidence.verdicts import completed, over_replicates
 from cocal_study.exhibits.base.exhibit import FACTUAL, MATHEMATICS, OF_TABLES, TableExhibit, origin
 from cocal_study.exhibits.base.ledger import ClaimsLayout, readers
 from cocal_study.exhibits.typesetting.grid import HEADS, Grid, block_of
-from cocal_study.exhibits.typesetting.verdict import CENTRAL, METRICS, NO, UNDECIDED, YES
+from cocal_study.exhibits.typesetting.verdict import CENTRAL, METRICS, NO, RANKED, STATED, UNDECIDED, YES
 from cocal_study.exhibits.typesetting.wording import SUBJECTS, signed
 from cocal_study.planning.plan import available_methods, has_methods
 from cocal_study.planning.results import resamples_file
@@ -67,11 +67,11 @@ def _pairs(method: str, rivals: Sequence[str], *metrics: str, dataset: str = MAT
 _COMPARABLE = "CoCal ranks answers about as well as SelfConsis"
 HEADLINES = {
     "Training improves accuracy, with a companion beside it": _pairs("token-probability", ["base-verbal"], "accuracy"),
-    "RLCR and DCPO trail in accuracy": _pairs("cocal-binary", _RIVALS, "accuracy"),
-    "CoCal's confidence is better than theirs": _pairs("cocal-binary", _RIVALS, "ece", "auroc"),
+    "GRPO beats RLCR and DCPO in accuracy": _pairs("cocal-binary", _RIVALS, "accuracy"),
+    STATED: _pairs("cocal-binary", _RIVALS, "ece", "auroc"),
     f"{CENTRAL}, binary target": _pairs("cocal-binary", ["postcal-binary"], "ece", "auroc"),
     f"{CENTRAL}, group target": _pairs("cocal-group", ["postcal-group"], "ece", "auroc"),
-    "CoCal ranks answers better than token probability": _pairs("cocal-binary", ["token-probability"], "auroc"),
+    RANKED: _pairs("cocal-binary", ["token-probability"], "auroc"),
     _COMPARABLE: _pairs("cocal-binary", ["self-consistency"], "auroc"),
     "CoCal transfers to factual questions": _pairs("cocal-binary", [CHANCE], "auroc", dataset=FACTUAL),
 }

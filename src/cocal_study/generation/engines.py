@@ -1,18 +1,48 @@
-"""The interface of all generation engines, and the opening of the one that a configuration names."""
+"""The interface of all generation engines, their sampling parameters, and the opening of the one that a configuration
+names."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from cocal.engines.engine import Completion, Sampling
+from cocal.engines.engine import Completion
 from cocal.engines.states import Reading
 from cocal.errors import ConfigError
 from cocal.models.loading import Policy
 from cocal.models.text import Tokens
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Sampling parameters of responses (table of hyperparameters, evaluation).
+
+    Attributes:
+        temperature: Divisor of the logits.
+        top_k: Number of most likely tokens that are kept; 0 keeps all of them.
+        top_p: Probability that the smallest kept set among the `top_k` tokens must reach.
+        presence_penalty: Amount subtracted once from the logit of every token that the response already holds, before
+            the temperature is applied; prompt tokens do not count.
+        max_tokens: Longest response.
+        samples: Number of responses per prompt.
+    """
+
+    temperature: float
+    top_k: int
+    top_p: float
+    presence_penalty: float
+    max_tokens: int
+    samples: int = 1
+
+    @classmethod
+    def of(cls, settings: Any, max_tokens: int, samples: int = 1) -> "Sampling":
+        """Take the sampling parameters from settings that have fields of their names."""
+        kept = {name: getattr(settings, name) for name in ("temperature", "top_k", "top_p", "presence_penalty")}
+        return cls(**kept, max_tokens=max_tokens, samples=samples)
 
 
 class Engine(Protocol):

@@ -17,7 +17,6 @@ import pandas as pd
 from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import LONGEST, ExactMatch, Judge, Rows, Verdicts, decided_rows, exact_form, forms_of
 from cocal.answers.settings import VerifierSettings
-from cocal.engines.engine import Sampling
 from cocal.errors import ConfigError, ContractError
 from cocal.models.hub import download
 from cocal.models.loading import load_tokenizer
@@ -26,7 +25,7 @@ from cocal.store import digest, provenance, read_frame, write_frame
 from cocal.store.provenance import canonical
 from cocal_study.config.engine import EngineSettings
 from cocal_study.config.evaluation import JudgeSettings, LlmJudgeSettings
-from cocal_study.generation.engines import Engine, open_engine
+from cocal_study.generation.engines import Engine, Sampling, open_engine
 from cocal_study.provenance.identity import identity
 from cocal_study.questions.prompts import JUDGE_FORMATS, Prompts, judge_prompts
 from cocal_study.store.contracts import JUDGEMENTS

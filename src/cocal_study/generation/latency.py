@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from cocal.companion.companions import Companions
-from cocal.engines.engine import Sampling
 from cocal.errors import ConfigError, ContractError
 from cocal.features.forward import score
 from cocal.models.loading import Policy
@@ -21,7 +20,7 @@ from cocal.models.text import Tokens
 from cocal.runtime.progress import Progress
 from cocal.store import read_document, write_document
 from cocal_study.config.evaluation import GenerationSettings, TimingSettings
-from cocal_study.generation.engines import Engine
+from cocal_study.generation.engines import Engine, Sampling
 from cocal_study.generation.responses import sampling_seeds
 from cocal_study.planning.costs import Latency, TimeToConfidence, device_name
 

@@ -9,12 +9,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from cocal.engines.engine import Sampling
 from cocal.errors import ConfigError
 from cocal.integrations.recorded import sampled_rows
 from cocal.models.text import chat_ids, plain_texts
 from cocal_study.config.evaluation import GenerationSettings
-from cocal_study.generation.engines import Engine
+from cocal_study.generation.engines import Engine, Sampling
 from cocal_study.planning.plan import SetPlan
 from cocal_study.questions.prompts import Prompts
 

@@ -11,11 +11,12 @@ import transformers
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, PreTrainedModel, TopPLogitsWarper
 
-from cocal.engines.engine import Completion, Sampling
+from cocal.engines.engine import Completion
 from cocal.models.loading import Policy, load_policy
 from cocal.models.text import Tokens, batches_of_rows, batches_of_tokens
 from cocal.runtime.progress import through
 from cocal_study.config.engine import TransformersSettings
+from cocal_study.generation.engines import Sampling
 
 _SCORING_TOKENS = 16384
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from cocal.engines.engine import Completion, Sampling
+from cocal.engines.engine import Completion
 from cocal.engines.states import FIRST_RUNNER, STATES, Reading, asking, engine_settings, implementation
 from cocal.errors import ConfigError, ContractError, EngineError
 from cocal.models.loading import Policy, read_vocabulary, require_complete
 from cocal.models.text import Tokens
-from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, SECOND_RUNNER, has_compiler
+from cocal.runtime.gpus import SECOND_RUNNER
 from cocal.runtime.progress import INTERVAL, progress_line
 from cocal_study.config.engine import VllmSettings
+from cocal_study.generation.engines import Sampling
 
 _MIN_TEMPERATURE = 0.01
 """vLLM silently raises lower temperatures to this one."""
@@ -174,9 +176,26 @@ def _states_of(output: Any) -> np.ndarray:
     return output.kv_transfer_params[STATES]
 
 
-def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> Any:
+def check_installed(key: str) -> None:
+    """Raise a ConfigError that names the configuration's key where vLLM is not installed."""
     if find_spec("vllm") is None:
-        raise ConfigError(f"engine: {NO_VLLM}")
+        raise ConfigError(
+            f"{key}: vLLM is not installed for this Python: run with --sdm conda, or in the environment of "
+            "envs/gpu.yaml"
+        )
+
+
+def check_compiler(key: str) -> None:
+    """Raise a ConfigError that names the configuration's key where Triton would find no C compiler."""
+    if not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
+        raise ConfigError(
+            f"{key}: vLLM's kernels need a C compiler (gcc or clang) on this node, which Triton calls: install one, or "
+            "use the environment of envs/gpu.yaml, which has one"
+        )
+
+
+def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> Any:
+    check_installed("engine")
     os.environ.update(
         # the scheduler runs in this process, so that every run forms the same batches
         VLLM_ENABLE_V1_MULTIPROCESSING="0",
@@ -201,8 +220,8 @@ def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> 
         import torch._dynamo
 
         torch._dynamo.config.disable = True  # it needs a compiler and gains nothing on a processor
-    elif not has_compiler():
-        raise ConfigError(f"engine: {NO_COMPILER}")
+    else:
+        check_compiler("engine")
     states = {}
     if reading:
         states = engine_settings(reading.layers, _CONNECTOR, poolings=list(reading.poolings))

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from cocal.answers.equivalence import Verifier
-from cocal.engines.engine import Sampling
 from cocal.features.extract import pooled_states
 from cocal.models.loading import Policy
 from cocal.runtime.progress import Progress
@@ -16,6 +15,7 @@ from cocal.store.run_folder import RunFolder
 from cocal_study.config.evaluation import PostCalSettings
 from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
+from cocal_study.generation.engines import Sampling
 from cocal_study.generation.responses import Sampler, sampling_seeds
 from cocal_study.generation.sampling import with_verdicts
 from cocal_study.policy.recorder import Outputs, open_recorder

@@ -8,7 +8,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +23,12 @@ from cocal.answers.extraction import extract_answer
 from cocal.errors import ConfigError
 from cocal.features.forward import resolve_layers
 from cocal.models.loading import load_policy, stored_dtype
-from cocal.runtime.gpus import NO_COMPILER, NO_VLLM, has_compiler
 from cocal.runtime.numerics import half_precision
 from cocal.settings.base import Algorithm
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings, TrlSettings
+from cocal_study.generation.vllm_engine import check_compiler, check_installed
 from cocal_study.policy.objectives import PROMPT_FORMATS
 from cocal_study.policy.recorder import Outputs, open_recorder
 from cocal_study.policy.resumable import last_resumable
@@ -207,12 +206,10 @@ def correctness(verifier: Verifier):
 
 def require_vllm() -> None:
     """Raise ConfigError where vLLM cannot run in this process."""
-    if find_spec("vllm") is None:
-        raise ConfigError(f"policy.trl.vllm: {NO_VLLM}")
+    check_installed("policy.trl.vllm")
     if not torch.cuda.is_available():
         raise ConfigError("policy.trl.vllm: there is no GPU here; train on a node with GPUs, or switch vllm off")
-    if not has_compiler():
-        raise ConfigError(f"policy.trl.vllm: {NO_COMPILER}")
+    check_compiler("policy.trl.vllm")
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from trl import GRPOTrainer
 from trl.models import unwrap_model_for_generation
 
 from cocal.answers.judge import Verdicts
-from cocal.engines.engine import Sampling
 from cocal.integrations.trl.capture import RolloutCapture
 from cocal.models.text import plain_texts
 from cocal.rewards import Rewards, confidence_start, stated_confidences
@@ -21,6 +20,7 @@ from cocal.runtime.numerics import half_precision
 from cocal.settings.base import Algorithm
 from cocal.store.run_folder import WriteBehind
 from cocal_study.config.policy import PolicySettings
+from cocal_study.generation.engines import Sampling
 from cocal_study.generation.responses import sampling_seeds
 from cocal_study.generation.transformers_engine import TransformersEngine
 from cocal_study.policy.agreement import Agreement

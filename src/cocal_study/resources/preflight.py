@@ -2,11 +2,13 @@
 with its remedy, from the study's numbers and from what the machine or the cluster's profile states."""
 
 import os
+import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from cocal.errors import ConfigError
-from cocal.runtime.gpus import PROCESSOR_ONLY, Machine, this_machine
+from cocal.runtime.gpus import PROCESSOR_ONLY, Found, listed_gpus, parse_gpus, torch_obstacle
 from cocal_study.config.backbone import PretrainingSettings
 from cocal_study.config.study import Study
 from cocal_study.resources.estimate import on_gpu
@@ -17,6 +19,25 @@ _FLASHINFER_BY_DEFAULT = 10.0
 """Compute capability from which vLLM chooses FlashInfer, which compiles its kernels where it runs."""
 _CONDA_DRIVER = 580
 """Oldest Linux driver for CUDA 13, for which the PyTorch of envs/gpu.yaml is built."""
+
+
+class Machine(NamedTuple):
+    """The GPUs that a job can see, in the driver's order, and the software that it needs."""
+
+    gpus: tuple[Found, ...]
+    driver: str | None
+    obstacle: str | None
+    """The reason why PyTorch sees none of them (`torch_obstacle`)."""
+    toolkit: bool
+    """True if the compiler of the CUDA toolkit, nvcc, is found."""
+
+
+def this_machine() -> Machine:
+    """The GPUs and the software of this machine."""
+    gpus, driver = parse_gpus(listed_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    compiler = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin/nvcc")
+    toolkit = bool(shutil.which("nvcc")) or compiler.exists()
+    return Machine(gpus, driver, torch_obstacle(), toolkit)
 
 
 class Run(NamedTuple):

@@ -19,7 +19,7 @@ def _no_gpu(monkeypatch):
     for name in (*LISTED, gpus.PROCESSOR_ONLY):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(gpus, "_listing", lambda: "")
+    monkeypatch.setattr(gpus, "listed_gpus", lambda: "")
 
 
 @pytest.mark.parametrize("name", LISTED)
@@ -52,7 +52,7 @@ def two_gpus(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # so that the test's own value is put back
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    monkeypatch.setattr(gpus, "_listing", lambda: "A, 24564, 8.9, 580.65\nB, 24564, 8.9, 580.65\n")
+    monkeypatch.setattr(gpus, "listed_gpus", lambda: "A, 24564, 8.9, 580.65\nB, 24564, 8.9, 580.65\n")
     monkeypatch.setattr(gpus.tempfile, "gettempdir", lambda: str(tmp_path))
     yield monkeypatch
     for name in (*"0123", "7-0"):

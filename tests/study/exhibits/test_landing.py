@@ -4,6 +4,7 @@ import base64
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from cocal.cli import main
@@ -12,7 +13,7 @@ from cocal_study.config.study import load_study
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of
-from cocal_study.exhibits.typesetting.verdict import answer, headlines, lines
+from cocal_study.exhibits.typesetting.verdict import RANKED, STATED, answer, headlines, lines
 from golden import assert_golden
 from headline_numbers import headline_numbers
 
@@ -35,8 +36,18 @@ from headline_numbers import headline_numbers
 )
 def test_the_first_sentence_answers_by_both_targets_and_names_the_scale(words, said):
     found = answer(headline_numbers(words), "Qwen3-8B")
-    assert found.startswith("With Qwen3-8B, the paper's central claim, that a companion which learns while")
-    assert f" fresh answers (PostCal), {said}. Of " in found
+    assert found.startswith("With Qwen3-8B, of five headline claims of the paper ")
+    assert found.endswith(f" fresh answers (PostCal), {said}.")
+
+
+def test_the_answer_says_how_companions_fare_against_stated_confidence_and_the_policys_own_probabilities():
+    numbers = headline_numbers()
+    said = "CoCal's confidence beats that of RLCR and DCPO, which train policies to state one, and in ranking answers"
+    assert said not in answer(numbers, "Qwen3-8B")
+    further = numbers.iloc[[0, 0]].assign(claim=[STATED, RANKED], word=["yes, but RLCR is at chance", "no"])
+    assert f" {said} loses to token probability, the policy's own. The central " in answer(
+        pd.concat([numbers, further]), "Qwen3-8B"
+    )
 
 
 def test_differences_are_said_in_words_with_their_direction_and_their_source():

@@ -14,7 +14,6 @@ from transformers import AutoModelForCausalLM, DynamicCache
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
-from cocal.engines.engine import Sampling
 from cocal.engines.states import Reading
 from cocal.errors import ConfigError
 from cocal.models import attention
@@ -23,7 +22,7 @@ from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.config.engine import TransformersSettings, VllmSettings
 from cocal_study.config.evaluation import GenerationSettings
-from cocal_study.generation.engines import open_engine
+from cocal_study.generation.engines import Sampling, open_engine
 from cocal_study.generation.responses import Sampler, p_true, sample_responses
 from cocal_study.generation.sampling import judge_set
 from cocal_study.planning.plan import SetPlan

@@ -10,11 +10,12 @@ import torch
 
 from cocal import cli
 from cocal.companion.companions import load_companions
-from cocal.engines.engine import Completion, Sampling
+from cocal.engines.engine import Completion
 from cocal.errors import ContractError
 from cocal.features.forward import score
 from cocal_study.config.evaluation import GenerationSettings, TimingSettings
 from cocal_study.generation import latency
+from cocal_study.generation.engines import Sampling
 from cocal_study.generation.latency import PromptSet, SingleCompanion, measure_latency
 from cocal_study.generation.transformers_engine import TransformersEngine
 from cocal_study.planning.costs import Latency, read_cost

@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cocal.engines.engine import Completion, Sampling
+from cocal.engines.engine import Completion
 from cocal.integrations.recorded import sampled_rows
 from cocal.models.text import chat_ids, plain_texts
 from cocal.rewards import stated_confidences
 from cocal_study.backbones.pretraining import CHAT_TEMPLATE, train_tokenizer
 from cocal_study.config.evaluation import GenerationSettings
+from cocal_study.generation.engines import Sampling
 from cocal_study.generation.responses import Sampler, sample_responses, sampling_seeds
 from cocal_study.generation.sampling import Evaluated
 from cocal_study.planning.plan import ResponsePlan, SetPlan

@@ -16,7 +16,6 @@ import pytest
 import torch
 
 from cocal import cli
-from cocal.engines.engine import Sampling
 from cocal.engines.states import Reading
 from cocal.errors import ConfigError, ContractError, EngineError
 from cocal.features.forward import score
@@ -27,7 +26,7 @@ from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.config.engine import VllmSettings
 from cocal_study.config.study import load_study
-from cocal_study.generation.engines import open_engine
+from cocal_study.generation.engines import Sampling, open_engine
 from cocal_study.resources.estimate import HIGH
 from micro import own_copy
 from rounding import INVARIANT, REPEATS, ROUNDING, same_states

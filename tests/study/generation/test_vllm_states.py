@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from cocal.engines.engine import Sampling
 from cocal.engines.states import Reading
 from cocal.features.forward import score
 from cocal.models.loading import load_policy
 from cocal_study.config.engine import VllmSettings
 from cocal_study.generation import vllm_engine
-from cocal_study.generation.engines import open_engine
+from cocal_study.generation.engines import Sampling, open_engine
 from micro import own_copy
 from rounding import same_states
 

@@ -12,7 +12,6 @@ import zarr
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
-from cocal.engines.engine import Sampling
 from cocal.errors import ContractError
 from cocal.features.extract import pooled_states
 from cocal.features.store import open_features
@@ -23,6 +22,7 @@ from cocal.store.run_folder import RunFolder
 from cocal_study.config.evaluation import PostCalSettings
 from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
+from cocal_study.generation.engines import Sampling
 from cocal_study.generation.responses import Sampler, sampling_seeds
 from cocal_study.generation.transformers_engine import TransformersEngine
 from cocal_study.planning.costs import Cost, read_cost

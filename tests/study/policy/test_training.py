@@ -11,13 +11,13 @@ import pytest
 import started
 from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
-from cocal.engines.engine import Sampling
 from cocal.features.store import open_features
 from cocal.models.loading import load_policy
 from cocal.store import read_frame, read_provenance
 from cocal.store.contracts import RESPONSES
 from cocal.store.origin import PROVENANCE
 from cocal_study.config.policy import TrlSettings
+from cocal_study.generation.engines import Sampling
 from cocal_study.generation.responses import sampling_seeds
 from cocal_study.generation.transformers_engine import TransformersEngine
 from cocal_study.planning.costs import Cost, device_name, read_cost

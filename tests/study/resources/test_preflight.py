@@ -6,9 +6,9 @@ import pytest
 
 import started
 from cocal.errors import ConfigError
-from cocal.runtime.gpus import Found, Machine, parse_gpus
+from cocal.runtime.gpus import Found, parse_gpus
 from cocal_study.config.study import configured_study
-from cocal_study.resources.preflight import Run, check, on_cluster, on_workstation
+from cocal_study.resources.preflight import Machine, Run, check, on_cluster, on_workstation
 from cocal_study.resources.slurm import Site
 
 LISTING = """\

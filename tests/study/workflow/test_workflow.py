@@ -91,6 +91,8 @@ def test_smoke_study_gives_the_tables_and_figures(smoke, shown):
         for ending in endings:
             assert (smoke / f"results/{'tables' if table else 'figures'}/{one.name}.{ending}").stat().st_size > 0
         assert not table or rf"\input{{{one.name}.tex}}" in (smoke / "results/tables/all.tex").read_text()
+    # a training says while it runs how far it is
+    assert re.search(r"^[\d:]+  train \w+ grpo +step \d+/\d+, ", (smoke / "done").read_text(), re.MULTILINE)
     assert not list((smoke / "results/runs").rglob("*.parquet"))
     assert not list(smoke.rglob("*.partial"))
 

@@ -11,6 +11,8 @@ from cocal_study.exhibits.typesetting.wording import counted, listed, number
 
 CENTRAL = "CoCal beats PostCal"
 """Beginning of the headlines on which the paper rests: each companion of CoCal against PostCal's with its target."""
+STATED, RANKED = "CoCal's confidence beats RLCR's and DCPO's", "CoCal ranks answers better than token probability"
+"""Two headlines that are said in the answer."""
 BREAK = "<br>"
 """What separates the comparisons in a cell of the table in words."""
 READ = ("claim", "method", "rival", "metric", "paper", "value", "lower", "upper", "replicates", "positive")
@@ -19,25 +21,32 @@ READ += ("language_model", "word")
 YES, NO, UNDECIDED = "yes", "no", "undecided"
 """Beginnings of the words of headlines."""
 _CENTRAL = {YES: "holds", NO: "does not hold", UNDECIDED: "is undecided"}
+_BEATS = {YES: "beats", NO: "does not beat", UNDECIDED: "may or may not beat"}
+_RANKS = _BEATS | {NO: "loses to"}  # this headline has one comparison
 
 
 def answer(numbers: pd.DataFrame, scale: str) -> str:
     """The sentences that say whether the paper reproduces, by the numbers of tables/verdict, with policies of the size
     that is given in words."""
-    central = numbers[numbers["claim"].str.startswith(CENTRAL)].drop_duplicates("claim")
-    targets = central["claim"].str.removeprefix(f"{CENTRAL}, ")
-    words = [_CENTRAL[word] for word in central["word"].str.extract(r"^(\w+)")[0]] or [_CENTRAL[UNDECIDED]]
-    each = [f"{word} for the {target}" for word, target in zip(words, targets, strict=False)]
-    said = words[0] if len({*words}) == 1 else listed(each)
-    every = numbers.drop_duplicates("claim")["word"]
-    counts = [int(every.str.startswith(word).sum()) for word in (YES, NO, UNDECIDED)]
+    first = numbers.drop_duplicates("claim").set_index("claim")["word"].str.extract(r"^(\w+)")[0]
+    counts = [int((first == word).sum()) for word in (YES, NO, UNDECIDED)]
     told = (("holds", "hold"), ("does not", "do not"), ("is undecided", "are undecided"))
     spread = listed(list(map(_counted, counts, told)))
-    return (
-        f"With {scale}, the paper's central claim, that a companion which learns while the policy trains (CoCal) beats "
-        f"the same one trained afterwards on fresh answers (PostCal), {said}. "
-        f"Of {counted(len(every), 'headline claim')}, {spread}."
+    said = [f"With {scale}, of {counted(len(first), 'headline claim')} of the paper {spread}."]
+    if {STATED, RANKED} <= {*first.index}:
+        said.append(
+            f"CoCal's confidence {_BEATS[first[STATED]]} that of RLCR and DCPO, which train policies to state one, "
+            f"and in ranking answers {_RANKS[first[RANKED]]} token probability, the policy's own."
+        )
+    central = first[first.index.str.startswith(CENTRAL)]
+    words = [_CENTRAL[word] for word in central] or [_CENTRAL[UNDECIDED]]
+    targets = central.index.str.removeprefix(f"{CENTRAL}, ")
+    each = [f"{word} for the {target}" for word, target in zip(words, targets, strict=False)]
+    said.append(
+        "The central claim, that a companion which learns while the policy trains (CoCal) beats the same one trained "
+        f"afterwards on fresh answers (PostCal), {words[0] if len({*words}) == 1 else listed(each)}."
     )
+    return " ".join(said)
 
 
 def heads(numbers: pd.DataFrame) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from trl.generation import vllm_generation
 from trl.trainer import grpo_trainer
 
 from cocal.cli import main
-from cocal.engines.engine import Sampling
 from cocal.models.loading import load_policy
+from cocal_study.generation.engines import Sampling
 from cocal_study.generation.transformers_engine import TransformersEngine
 from cocal_study.policy import train, trainer
 from cocal_study.policy.agreement import Agreement

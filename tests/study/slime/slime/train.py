@@ -14,9 +14,9 @@ from types import SimpleNamespace
 
 import torch
 
-from cocal.engines.engine import Sampling
 from cocal.models.loading import load_policy
 from cocal.models.text import chat_ids
+from cocal_study.generation.engines import Sampling
 from cocal_study.generation.transformers_engine import TransformersEngine
 
 FLAGS = ["hf-checkpoint", "ref-load", "load", "save", "save-hf", "prompt-data", "custom-rm-path", "reward-key"]
