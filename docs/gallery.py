@@ -88,7 +88,8 @@ def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.
         f"responses (the paper's: {paper:,.0f}). With {ranks['learnt']:,.0f} and harder training questions "
         f"({number(ranks['replicates'])} replicates), does CoCal, with the binary target, beat token probability? "
         f"{_said('AUROC', ranks)}. The same recalibrated? {_said('ECE', calibration, -1)}. PostCal? "
-        f"{_said('ECE', more)}; {_said('AUROC', ranks_more)}. [More](docs/what-holds.md#how-many-rollouts-a-companion-needs)."
+        f"{_said('ECE', more)}; {_said('AUROC', ranks_more)}. "
+        "[More](docs/what-holds.md#how-many-rollouts-a-companion-needs)."
     )
 
 
