@@ -78,23 +78,25 @@ def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.
     """
     ours = numbers[(numbers["source"] == "study") & (numbers["method"] == "cocal-binary")]
     most = ours[ours["learnt"] == ours["learnt"].max()].set_index(["metric", "less"])
-    ranks, calibration = (most.loc[(metric, experience.OWN[metric])] for metric in ("auroc", "ece"))
-    found = over_points(margins(points, "binary"), 0.95).set_index(["level", "metric"])
-    ranks_more, more = (found.loc[(int(ranks["level"]), metric)] for metric in ("auroc", "ece"))
+    own = {metric: most.loc[(metric, experience.OWN[metric])] for metric in ("auroc", "ece")}
+    found = over_points(margins(points, "binary"), 0.95).set_index(["level", "metric"]).loc[int(own["ece"]["level"])]
     fewer = conditions[(conditions["condition"] == "Responses kept") & (conditions["of"] == "PostCal, training")]
     paper = numbers.loc[numbers["source"] == experience.PAPER, "learnt"].max()
-    return _filled(
-        f"Too little experience? The table's companions learnt from some {round(fewer['mean'].item(), -2):,.0f} "
-        f"responses (the paper's: {paper:,.0f}). With {ranks['learnt']:,.0f} and harder training questions "
-        f"({number(ranks['replicates'])} replicates), does CoCal, with the binary target, beat token probability? "
-        f"{_said('AUROC', ranks)}. The same recalibrated? {_said('ECE', calibration, -1)}. PostCal? "
-        f"{_said('ECE', more)}; {_said('AUROC', ranks_more)}. "
-        "[More](docs/what-holds.md#how-many-rollouts-a-companion-needs)."
+    said = _filled(
+        "Too little experience? The table's companions learnt from some "
+        f"{round(fewer['mean'].item(), -2):,.0f} responses (paper: {paper:,.0f}). With {own['ece']['learnt']:,.0f} "
+        f"and harder training questions (binary target, {number(own['ece']['replicates'])} replicates), CoCal's lead is"
     )
+    leads = {
+        "token probability": _lead("AUROC", own["auroc"]),
+        "recalibrated token probability": _lead("ECE", own["ece"], -1),
+        "PostCal": f"{_lead('ECE', found.loc['ece'])}, {_lead('AUROC', found.loc['auroc'])}",
+    }
+    return "\n".join([said, "", *(f"* over {rival}: {lead}" for rival, lead in leads.items())])
 
 
-def _said(metric: str, one: pd.Series, sign: int = 1) -> str:
-    """What an interval says of a lead, and the lead with it in words.
+def _lead(metric: str, one: pd.Series, sign: int = 1) -> str:
+    """A lead in words, with what its interval says of it.
 
     Args:
         one: A row with value, lower and upper.
@@ -102,10 +104,10 @@ def _said(metric: str, one: pd.Series, sign: int = 1) -> str:
     """
     value, *ends = (sign * one[key] for key in ("value", "lower", "upper"))
     low, high = sorted(ends)
-    word = "yes" if low > 0 else "no" if high < 0 else "undecided"
-    one_sided = sorted(f"{abs(end):.3f}" for end in ends)
-    said = "–".join(one_sided) if low * high > 0 else f"{_apart(low)} to {_apart(high)}"
-    return f"{metric} {word} ({_apart(value)}; {said})"
+    if low * high <= 0:
+        return f"{metric} undecided ({_apart(value)}; {_apart(low)} to {_apart(high)})"
+    ends = "–".join(sorted(f"{abs(end):.3f}" for end in ends))
+    return f"{metric} {'yes' if low > 0 else 'no'} ({_apart(value)}; {ends})"
 
 
 def _apart(lead: float) -> str:
@@ -113,11 +115,23 @@ def _apart(lead: float) -> str:
 
 
 def to_beat(gathered: pd.DataFrame) -> str:
-    """A sentence on the AUROC of a few methods; see `main_numbers`."""
-    means = gathered[(gathered["dataset"] == MATHEMATICS) & (gathered["metric"] == "auroc")].set_index("method")["mean"]
+    """A sentence on AUROC and ECE of a few methods; see `main_numbers`."""
+    of_methods = gathered[gathered["dataset"] == MATHEMATICS].pivot(index="method", columns="metric", values="mean")
     named = ("self-consistency", "token-probability", "cocal-binary")
-    each = ", ".join(f"{METHODS[name].label} {means[name]:.2f}" for name in named)
-    return f"AUROC to beat here (mean of {_replicates(gathered)} replicates): {each}."
+    each = "; ".join(
+        "{} {:.2f}, {:.2f}".format(METHODS[name].label, *of_methods.loc[name, ["auroc", "ece"]]) for name in named
+    )
+    return _filled(f"AUROC and ECE to beat on arithmetic (means of {_replicates(gathered)} replicates): {each}.")
+
+
+def traced(main: pd.DataFrame) -> str:
+    """What `cocal trace` prints of the number that README names, by the columns of tables/main.csv."""
+    asked = {"dataset": MATHEMATICS, "method": "cocal-binary", "metric": "ece"}
+    found = main[(main[list(asked)] == pd.Series(asked)).all(axis=1)].squeeze()
+    return _filled(
+        "The table is in `results/tables/verdict.html`, one seed's numbers in `results/tables/main.html`; the "
+        f"traced one is {found['value']:.4f}. [Every result](docs/embedded-study.md), and how to [publish](docs/publishing.md) them."
+    )
 
 
 def _replicates(gathered: pd.DataFrame) -> int:
@@ -333,14 +347,15 @@ def main() -> None:
             size = round(figure.width * scale), round(figure.height * scale)
             small = figure.convert("RGB").resize(size, Image.Resampling.LANCZOS)
             small.quantize(128).save(root / f"docs/{Path(name).name}", optimize=True)
-    judged, numbers = (
+    judged, numbers, main_table = (
         pd.read_csv(root / f"results/tables/{name}.csv", keep_default_na=False, na_values=["NaN"])
-        for name in ("claims", "verdict")
+        for name in ("claims", "verdict", "main")
     )
     scale = scale_of(load_study(root / "config/config.yaml"))
     of_results = (
         ("README.md", "answer", answered(numbers, scale)),
         ("README.md", "verdict", verdict(numbers)),
+        ("README.md", "traced", traced(main_table)),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
     )
     for file, name, section in (*of_results, *of_studies(root)):
