@@ -129,8 +129,8 @@ def traced(main: pd.DataFrame) -> str:
     asked = {"dataset": MATHEMATICS, "method": "cocal-binary", "metric": "ece"}
     found = main[(main[list(asked)] == pd.Series(asked)).all(axis=1)].squeeze()
     return _filled(
-        "The table is in `results/tables/verdict.html`, one seed's numbers in `results/tables/main.html`; the traced one "
-        f"is {found['value']:.4f}. [Every result](docs/embedded-study.md), and how to [publish](docs/publishing.md) them."
+        f"`cocal trace` prints {found['value']:.4f}. The table is `results/tables/verdict.html`, one seed's numbers "
+        "`results/tables/main.html`. [Every result](docs/embedded-study.md); [publish](docs/publishing.md)."
     )
 
 

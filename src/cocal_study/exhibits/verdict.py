@@ -23,7 +23,7 @@ from cocal_study.evidence.verdicts import completed, over_replicates
 from cocal_study.exhibits.base.exhibit import FACTUAL, MATHEMATICS, OF_TABLES, TableExhibit, origin
 from cocal_study.exhibits.base.ledger import ClaimsLayout, readers
 from cocal_study.exhibits.typesetting.grid import HEADS, Grid, block_of
-from cocal_study.exhibits.typesetting.verdict import CENTRAL, METRICS, NO, RANKED, STATED, UNDECIDED, YES
+from cocal_study.exhibits.typesetting.verdict import CENTRAL, METRICS, NO, RANKED, STATED, TRAINED, UNDECIDED, YES
 from cocal_study.exhibits.typesetting.wording import SUBJECTS, signed
 from cocal_study.planning.plan import available_methods, has_methods
 from cocal_study.planning.results import resamples_file
@@ -66,7 +66,7 @@ def _pairs(method: str, rivals: Sequence[str], *metrics: str, dataset: str = MAT
 
 _COMPARABLE = "CoCal ranks answers about as well as SelfConsis"
 HEADLINES = {
-    "Training improves accuracy, with a companion beside it": _pairs("token-probability", ["base-verbal"], "accuracy"),
+    TRAINED: _pairs("token-probability", ["base-verbal"], "accuracy"),
     "GRPO beats RLCR and DCPO in accuracy": _pairs("cocal-binary", _RIVALS, "accuracy"),
     STATED: _pairs("cocal-binary", _RIVALS, "ece", "auroc"),
     f"{CENTRAL}, binary target": _pairs("cocal-binary", ["postcal-binary"], "ece", "auroc"),

@@ -13,7 +13,7 @@ from cocal_study.config.study import load_study
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of
-from cocal_study.exhibits.typesetting.verdict import RANKED, STATED, answer, headlines, lines
+from cocal_study.exhibits.typesetting.verdict import RANKED, STATED, TRAINED, answer, headlines, lines
 from golden import assert_golden
 from headline_numbers import headline_numbers
 
@@ -44,9 +44,11 @@ def test_the_answer_says_how_companions_fare_against_stated_confidence_and_the_p
     numbers = headline_numbers()
     said = "CoCal's confidence beats that of RLCR and DCPO, which train policies to state one, and in ranking answers"
     assert said not in answer(numbers, "Qwen3-8B")
-    further = numbers.iloc[[0, 0]].assign(claim=[STATED, RANKED], word=["yes, but RLCR is at chance", "no"])
-    assert f" {said} loses to token probability, the policy's own. The central " in answer(
-        pd.concat([numbers, further]), "Qwen3-8B"
+    words = ["yes", "yes, but RLCR is at chance", "no"]
+    further = numbers.iloc[[0, 0, 0]].assign(claim=[TRAINED, STATED, RANKED], word=words)
+    assert (
+        f" Training improves accuracy, and {said} loses to token probability, the policy's own. The central "
+        in answer(pd.concat([numbers, further]), "Qwen3-8B")
     )
 
 

@@ -11,8 +11,9 @@ from cocal_study.exhibits.typesetting.wording import counted, listed, number
 
 CENTRAL = "CoCal beats PostCal"
 """Beginning of the headlines on which the paper rests: each companion of CoCal against PostCal's with its target."""
+TRAINED = "Training improves accuracy, with a companion beside it"
 STATED, RANKED = "CoCal's confidence beats RLCR's and DCPO's", "CoCal ranks answers better than token probability"
-"""Two headlines that are said in the answer."""
+"""Three headlines that are said in the answer."""
 BREAK = "<br>"
 """What separates the comparisons in a cell of the table in words."""
 READ = ("claim", "method", "rival", "metric", "paper", "value", "lower", "upper", "replicates", "positive")
@@ -34,9 +35,10 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
     spread = listed(list(map(_counted, counts, told)))
     said = [f"With {scale}, of {counted(len(first), 'headline claim')} of the paper {spread}."]
     if {STATED, RANKED} <= {*first.index}:
+        trained = "Training improves accuracy, and " if first.get(TRAINED) == YES else ""
         said.append(
-            f"CoCal's confidence {_BEATS[first[STATED]]} that of RLCR and DCPO, which train policies to state one, "
-            f"and in ranking answers {_RANKS[first[RANKED]]} token probability, the policy's own."
+            f"{trained}CoCal's confidence {_BEATS[first[STATED]]} that of RLCR and DCPO, which train policies to state "
+            f"one, and in ranking answers {_RANKS[first[RANKED]]} token probability, the policy's own."
         )
     central = first[first.index.str.startswith(CENTRAL)]
     words = [_CENTRAL[word] for word in central] or [_CENTRAL[UNDECIDED]]
