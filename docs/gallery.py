@@ -13,6 +13,7 @@ from PIL import Image
 from cocal.drawing.style import paper_style, save_figure
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import load_study
+from cocal_study.evidence import fits
 from cocal_study.evidence.predicates import FAVOUR
 from cocal_study.evidence.published import METRICS, read_published
 from cocal_study.evidence.regimes import PAIRS, margins, over_points
@@ -35,6 +36,7 @@ from cocal_study.exhibits.typesetting.landing import scale_of
 from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads
 from cocal_study.exhibits.typesetting.wording import number
 from cocal_study.provenance.owner import owner_of
+from cocal_study.store.numbers import read_numbers
 
 _OF_STUDY = ("claims", "overview", "training_dynamics", "budgets", "reliability", "cross_iteration")
 _WHERE_GATHERED = ("experience", "prefixes", "regimes")
@@ -260,6 +262,27 @@ def _of_splits(numbers: pd.DataFrame) -> pd.DataFrame:
     return numbers.drop(columns="split").groupby("rollouts", sort=False).mean()
 
 
+def limits(measured: pd.DataFrame) -> str:
+    """A sentence for each study on its other fits, with what they explain, by the columns of `cocal fits`."""
+    said = []
+    for study, rows in measured.groupby("study", sort=False):
+        both = rows[rows["pooling"].isin(["", "last+mean"])].set_index(["method", "scale", "updates"])["auroc"]
+        each = {
+            "the paper's fit": both["cocal-binary", fits.RAW, fits.FEW],
+            f"with {fits.PAPER_UPDATES:,} updates": both["cocal-binary", fits.RAW, fits.PAPER],
+            "standardised": both["cocal-binary", fits.STANDARDISED, fits.FEW],
+            "linear probe": both[fits.PROBE, fits.STANDARDISED, ""],
+            "token probability": both[fits.OWN, "", ""],
+        }
+        numbers = ", ".join(f"{name} {value:.3f}" for name, value in each.items())
+        said.append(
+            _filled(
+                f"* {study.capitalize()} study: {numbers}. {'; '.join(fits.explanations(rows)).capitalize()}.", "  "
+            )
+        )
+    return "\n".join(said)
+
+
 def what_holds(judged: pd.DataFrame) -> str:
     """What all claims come to, and below it a table of the claims that are decided.
 
@@ -317,6 +340,8 @@ def of_studies(root: Path) -> Iterator[tuple[str, str, str]]:
     curve = experience.prepare(layout_of(load_study(root / "config/config.yaml")), points, published)
     conditions = pd.read_csv(root / "studies/replicates/spread/tables/conditions.csv")
     compared = pd.read_csv(root / "studies/fits/recipes.csv")
+    measured = read_numbers(root / "studies/fits/fits.csv", fits.COLUMNS)
+    yield "docs/what-holds.md", "limits", limits(measured)
     yield "README.md", "experience", experience_said(curve, conditions, points)
     yield "README.md", "recipes", recipes_said(compared)
     yield "README.md", "bar", to_beat(gathered)
