@@ -130,7 +130,8 @@ def _twin(world: Path, path: str) -> str | None:
     one = world / path
     nearby = {*one.parent.glob(f"*{one.suffix}"), *one.parents[1].glob(f"*/{one.name}")}
     nearby |= {*one.parents[2].glob(f"*/*/{one.name}")}
-    others = sorted(other for other in nearby if other.is_file() and other.read_bytes() != one.read_bytes())
+    nearby = {other for other in nearby if other.is_relative_to(world) and other.is_file()}
+    others = sorted(other for other in nearby if other.read_bytes() != one.read_bytes())
     return str(others[0].relative_to(world)) if others and ".zarr/" not in path else None
 
 
