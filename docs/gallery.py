@@ -1,6 +1,6 @@
-"""Shrink figures of the embedded study for the pages, and write the verdict and the main numbers into README.md,
-the verdicts on all claims and the learning curve into docs/what-holds.md, and the laptop study's numbers into its page:
-`make gallery` after `make replicate`, `make experience`, `make laptop` and `make reproduce`."""
+"""Shrink figures of the embedded study for the pages, and write what studies have measured into the marked sections of
+README.md and of the pages: `make gallery` after `make reproduce` and whatever has renewed files in studies/ (`make
+replicate`, `central`, `experience`, `laptop`, `fits`)."""
 
 import re
 import textwrap
@@ -106,23 +106,30 @@ def _lead(metric: str, one: pd.Series, sign: int = 1) -> str:
     """
     value, *ends = (sign * one[key] for key in ("value", "lower", "upper"))
     low, high = sorted(ends)
-    if low * high <= 0:
-        return f"{metric} undecided ({_apart(value)}; {_apart(low)} to {_apart(high)})"
-    ends = "–".join(sorted(f"{abs(end):.3f}" for end in ends))
-    return f"{metric} {'yes' if low > 0 else 'no'} ({_apart(value)}; {ends})"
+    word = "undecided" if low * high <= 0 else "yes" if low > 0 else "no"
+    if one.get("p_holm", 0) >= 0.05 and word != "undecided":
+        word = "undecided when adjusted"
+    one_sided = "–".join(sorted(f"{abs(end):.3f}" for end in ends))
+    return f"{metric} {word} ({_apart(value)}; {one_sided if low * high > 0 else f'{_apart(low)} to {_apart(high)}'})"
 
 
 def _apart(lead: float) -> str:
-    return f"{abs(lead):.3f} {'better' if lead > 0 else 'worse'}"
+    size = f"{abs(lead):.3f}"
+    return f"{size} {'better' if lead > 0 else 'worse'}" if float(size) else size
 
 
 def to_beat(gathered: pd.DataFrame) -> str:
-    """A sentence on AUROC and ECE of a few methods; see `main_numbers`."""
-    of_methods = gathered[gathered["dataset"] == MATHEMATICS].pivot(index="method", columns="metric", values="mean")
-    named = ("self-consistency", "token-probability", "cocal-binary")
-    each = "; ".join(
-        "{} {:.2f}, {:.2f}".format(METHODS[name].label, *of_methods.loc[name, ["auroc", "ece"]]) for name in named
-    )
+    """A sentence on AUROC and ECE of a few methods, by the columns of the gathered tables/recalibrated.csv."""
+    of_rivals = gathered[(gathered["dataset"] == MATHEMATICS) & gathered["calibration"].isin(["raw", "platt-all"])]
+    means = of_rivals.pivot(index=["rival", "calibration"], columns="metric", values="mean")
+    named = {
+        "SelfConsis": ("self-consistency-loo", "raw"),
+        "TokenProb": ("token-probability", "raw"),
+        "recalibrated": ("token-probability", "platt-all"),
+        "linear probe": ("linear-binary", "raw"),
+        "CoCal (binary)": ("cocal-binary", "raw"),
+    }
+    each = "; ".join("{} {:.2f}, {:.2f}".format(name, *means.loc[key, ["auroc", "ece"]]) for name, key in named.items())
     return _filled(f"AUROC and ECE to beat on arithmetic (means of {_replicates(gathered)} replicates): {each}.")
 
 
@@ -268,7 +275,7 @@ def limits(measured: pd.DataFrame) -> str:
     for study, rows in measured.groupby("study", sort=False):
         both = rows[rows["pooling"].isin(["", "last+mean"])].set_index(["method", "scale", "updates"])["auroc"]
         each = {
-            "the paper's fit": both["cocal-binary", fits.RAW, fits.FEW],
+            "raw states": both["cocal-binary", fits.RAW, fits.FEW],
             f"with {fits.PAPER_UPDATES:,} updates": both["cocal-binary", fits.RAW, fits.PAPER],
             "standardised": both["cocal-binary", fits.STANDARDISED, fits.FEW],
             "linear probe": both[fits.PROBE, fits.STANDARDISED, ""],
@@ -344,7 +351,7 @@ def of_studies(root: Path) -> Iterator[tuple[str, str, str]]:
     yield "docs/what-holds.md", "limits", limits(measured)
     yield "README.md", "experience", experience_said(curve, conditions, points)
     yield "README.md", "recipes", recipes_said(compared)
-    yield "README.md", "bar", to_beat(gathered)
+    yield "README.md", "bar", to_beat(pd.read_csv(root / "studies/replicates/spread/tables/recalibrated.csv"))
     yield "docs/fitting.md", "recipes", recipes(compared)
     yield "docs/what-holds.md", "numbers", main_numbers(gathered, printed)
     yield "docs/what-holds.md", "learning curve", learning_curve(curve)

@@ -122,6 +122,13 @@ def planned(rule, *wildcards):
     return PLAN.rules[rule].job(**dict(wildcards))
 
 
+def printing(rule):
+    """How a job's lines get into its log. A loop variable in the text of a command would be read after the loop has
+    ended. Since the function takes the outputs, Snakemake does not count what it says among the parameters, and a change
+    of it reruns nothing."""
+    return lambda wildcards, output: "2>&1 | tee" if rule.shown else "&>"
+
+
 def inputs(rule):
     """A function from the wildcards to what a job of a rule of the plan waits for. Sources of questions have checksums,
     so their time stamps rerun nothing."""

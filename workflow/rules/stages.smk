@@ -24,7 +24,6 @@ for one in PLAN.rules.values():
         params:
             **params(one),
             start=list(one.start),
-            # the text of the command is read when a job starts, after the loop has ended
-            to="2>&1 | tee" if one.shown else "&>",
+            to=printing(one),
         shell:
             "{params.start:q} {params.words:q} {params.to} {log}"

@@ -41,14 +41,21 @@ def test_the_first_sentence_answers_by_both_targets_and_names_the_scale(words, s
 
 
 def test_the_answer_says_how_companions_fare_against_stated_confidence_and_the_policys_own_probabilities():
+    """Each by itself, of the rivals that a study has, and with what is at chance."""
     numbers = headline_numbers()
-    said = "CoCal's confidence beats that of RLCR and DCPO, which train policies to state one, and in ranking answers"
-    assert said not in answer(numbers, "Qwen3-8B")
-    words = ["yes", "yes, but RLCR is at chance", "no"]
-    further = numbers.iloc[[0, 0, 0]].assign(claim=[TRAINED, STATED, RANKED], word=words)
+    rlcr, dcpo = numbers.iloc[[1]], numbers.iloc[[2]]
+    stated = pd.concat([rlcr, dcpo]).assign(claim=STATED, word="yes")
+    ranked = rlcr.assign(claim=RANKED, word="no")
+    whole = answer(pd.concat([numbers, rlcr.assign(claim=TRAINED, word="yes"), stated, ranked]), "Qwen3-8B")
     assert (
-        f" Training improves accuracy, and {said} loses to token probability, the policy's own. The central "
-        in answer(pd.concat([numbers, further]), "Qwen3-8B")
+        "Training improves accuracy. CoCal's confidence beats that of RLCR and DCPO, which train policies to state "
+        "one. In ranking answers it loses to token probability, the policy's own. The central " in whole
+    )
+    alone = answer(pd.concat([numbers, stated[:1].assign(word="yes, but RLCR is at chance")]), "Qwen3-8B")
+    assert " beats that of RLCR, which train policies to state one (but RLCR is at chance). The central " in alone
+    assert "In ranking" not in alone
+    assert " undecided. In ranking answers it may or may not beat token" in answer(
+        pd.concat([numbers, ranked.assign(word="undecided")]), "Qwen3-8B"
     )
 
 

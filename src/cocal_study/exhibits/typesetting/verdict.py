@@ -1,5 +1,6 @@
 """The verdict on the paper in words: the headline claims, which README, a run's end and the report have in common."""
 
+import re
 from collections.abc import Sequence
 from itertools import chain
 
@@ -34,12 +35,18 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
     told = (("holds", "hold"), ("does not", "do not"), ("is undecided", "are undecided"))
     spread = listed(list(map(_counted, counts, told)))
     said = [f"With {scale}, of {counted(len(first), 'headline claim')} of the paper {spread}."]
-    if {STATED, RANKED} <= {*first.index}:
-        trained = "Training improves accuracy, and " if first.get(TRAINED) == YES else ""
+    if first.get(TRAINED) == YES:
+        said.append("Training improves accuracy.")
+    if STATED in first:
+        of_claim = numbers[numbers["claim"] == STATED]
+        rivals = listed([METHODS[name].label for name in of_claim["rival"].unique()])
+        doubt = re.search(r", (but .* chance)$", of_claim["word"].iloc[0])
         said.append(
-            f"{trained}CoCal's confidence {_BEATS[first[STATED]]} that of RLCR and DCPO, which train policies to state "
-            f"one, and in ranking answers {_RANKS[first[RANKED]]} token probability, the policy's own."
+            f"CoCal's confidence {_BEATS[first[STATED]]} that of {rivals}, which train policies to state one"
+            f"{f' ({doubt[1]})' if doubt else ''}."
         )
+    if RANKED in first:
+        said.append(f"In ranking answers it {_RANKS[first[RANKED]]} token probability, the policy's own.")
     central = first[first.index.str.startswith(CENTRAL)]
     words = [_CENTRAL[word] for word in central] or [_CENTRAL[UNDECIDED]]
     targets = central.index.str.removeprefix(f"{CENTRAL}, ")
