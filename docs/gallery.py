@@ -85,7 +85,7 @@ def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.
     fewer = conditions[(conditions["condition"] == "Responses kept") & (conditions["of"] == "PostCal, training")]
     paper = numbers.loc[numbers["source"] == experience.PAPER, "learnt"].max()
     said = _filled(
-        "Too little experience? The table's companions learnt from some "
+        "The table's companions learnt from some "
         f"{round(fewer['mean'].item(), -2):,.0f} responses (paper: {paper:,.0f}). With {own['ece']['learnt']:,.0f} "
         f"and harder training questions (binary target, {number(own['ece']['replicates'])} replicates), CoCal's lead is"
     )
@@ -329,7 +329,7 @@ def what_holds(judged: pd.DataFrame) -> str:
 
 def with_section(page: str, name: str, section: str) -> str:
     """A page with another text between the marks of a section."""
-    marks = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    marks = f"<!--{name}-->\n", f"<!--/{name}-->"
     new, count = re.subn(rf"(?<={marks[0]}).*?(?={marks[1]})", lambda _: f"{section}\n", page, flags=re.DOTALL)
     if count != 1:
         raise SystemExit(f"the marks of the section {name!r} are missing in a page; restore them from the repository")

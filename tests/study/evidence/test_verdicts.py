@@ -173,7 +173,7 @@ def gallery():
 
 def told(page: str) -> dict[str, str]:
     """The verdicts of the paper's numbers in the page's table, by the titles of the claims."""
-    section = page.partition("<!-- ledger -->")[2].partition("<!-- end of ledger -->")[0]
+    section = page.partition("<!--ledger-->")[2].partition("<!--/ledger-->")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
     return {title: paper for title, *_, paper in rows[1:]}
 
@@ -201,7 +201,7 @@ def test_the_pages_have_the_numbers_of_the_studies():
     }
     for file, name, section in made:
         page = (ROOT / file).read_text(encoding="utf-8")
-        assert f"<!-- {name} -->\n{section}\n<!-- end of {name} -->" in page, f"`make gallery` renews {file}"
+        assert f"<!--{name}-->\n{section}\n<!--/{name}-->" in page, f"`make gallery` renews {file}"
 
 
 def test_what_holds_leads_with_the_joint_verdicts_of_the_replicates(judged):
