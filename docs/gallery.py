@@ -54,10 +54,11 @@ _REPLICATE = "replicate_"
 
 
 def verdict(numbers: pd.DataFrame) -> str:
-    """The table of the headline claims, by the columns of tables/verdict.csv; a verdict's first word is in bold."""
+    """The table of the headline claims, by the columns of tables/verdict.csv, with a verdict's first word in bold and
+    without what it adds on the size of the paper's lead."""
     claim, word, _, ours, _ = heads(numbers)
     rows = [(claim, word, "Paper: Qwen3-8B", ours, "SmolLM2-135M, one run (not counted)"), ("---",) * 5]
-    rows += [(one, re.sub(r"^\w+", r"**\g<0>**", said), *cells) for one, said, *cells in headlines(numbers)]
+    rows += [(one, re.sub(r"^(\w+)([^;]*).*", r"**\1**\2", said), *cells) for one, said, *cells in headlines(numbers)]
     return "\n".join(f"|{'|'.join(row)}|" for row in rows)
 
 
@@ -84,21 +85,21 @@ def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.
     found = over_points(margins(points, "binary"), 0.95).set_index(["level", "metric"]).loc[int(own["ece"]["level"])]
     fewer = conditions[(conditions["condition"] == "Responses kept") & (conditions["of"] == "PostCal, training")]
     paper = numbers.loc[numbers["source"] == experience.PAPER, "learnt"].max()
-    said = _filled(
+    leads = (
+        f"token probability, {_lead('AUROC', own['auroc'])}",
+        f"recalibrated token probability, {_lead('ECE', own['ece'], -1)}",
+        f"PostCal, {_lead('ECE', found.loc['ece'])} and {_lead('AUROC', found.loc['auroc'])}",
+    )
+    return _filled(
         "The table's companions learnt from some "
         f"{round(fewer['mean'].item(), -2):,.0f} responses (paper: {paper:,.0f}). With {own['ece']['learnt']:,.0f} "
-        f"and harder training questions (binary target, {number(own['ece']['replicates'])} replicates), CoCal's lead is"
+        f"and harder training questions (`make experience`; binary target, {number(own['ece']['replicates'])} "
+        f"replicates), CoCal's lead is, over {'; over '.join(leads)}."
     )
-    leads = {
-        "token probability": _lead("AUROC", own["auroc"]),
-        "recalibrated token probability": _lead("ECE", own["ece"], -1),
-        "PostCal": f"{_lead('ECE', found.loc['ece'])}, {_lead('AUROC', found.loc['auroc'])}",
-    }
-    return "\n".join([said, "", *(f"* over {rival}: {lead}" for rival, lead in leads.items())])
 
 
 def _lead(metric: str, one: pd.Series, sign: int = 1) -> str:
-    """A lead in words, with what its interval says of it.
+    """A lead in words, with its interval.
 
     Args:
         one: A row with value, lower and upper.
@@ -106,11 +107,8 @@ def _lead(metric: str, one: pd.Series, sign: int = 1) -> str:
     """
     value, *ends = (sign * one[key] for key in ("value", "lower", "upper"))
     low, high = sorted(ends)
-    word = "undecided" if low * high <= 0 else "yes" if low > 0 else "no"
-    if one.get("p_holm", 0) >= 0.05 and word != "undecided":
-        word = "undecided when adjusted"
     one_sided = "–".join(sorted(f"{abs(end):.3f}" for end in ends))
-    return f"{metric} {word} ({_apart(value)}; {one_sided if low * high > 0 else f'{_apart(low)} to {_apart(high)}'})"
+    return f"{metric} {_apart(value)} ({one_sided if low * high > 0 else f'{_apart(low)} to {_apart(high)}'})"
 
 
 def _apart(lead: float) -> str:
@@ -122,15 +120,20 @@ def to_beat(gathered: pd.DataFrame) -> str:
     """A sentence on AUROC and ECE of a few methods, by the columns of the gathered tables/recalibrated.csv."""
     of_rivals = gathered[(gathered["dataset"] == MATHEMATICS) & gathered["calibration"].isin(["raw", "platt-all"])]
     means = of_rivals.pivot(index=["rival", "calibration"], columns="metric", values="mean")
-    named = {
-        "SelfConsis": ("self-consistency-loo", "raw"),
-        "TokenProb": ("token-probability", "raw"),
-        "recalibrated": ("token-probability", "platt-all"),
-        "linear probe": ("linear-binary", "raw"),
+    plain = {"SelfConsis": ("self-consistency-loo", "raw"), "TokenProb": ("token-probability", "raw")}
+    learnt = {
+        "recalibrated token probability": ("token-probability", "platt-all"),
+        "linear probe of states": ("linear-binary", "raw"),
         "CoCal (binary)": ("cocal-binary", "raw"),
     }
-    each = "; ".join("{} {:.2f}, {:.2f}".format(name, *means.loc[key, ["auroc", "ece"]]) for name, key in named.items())
-    return _filled(f"AUROC and ECE to beat on arithmetic (means of {_replicates(gathered)} replicates): {each}.")
+    without, learning = (
+        "; ".join("{} {:.2f}, {:.2f}".format(name, *means.loc[key, ["auroc", "ece"]]) for name, key in named.items())
+        for named in (plain, learnt)
+    )
+    return _filled(
+        f"To beat on arithmetic (AUROC, ECE; means of {number(_replicates(gathered))} seeds), without training: "
+        f"{without}. Learning from the same rollouts: {learning}."
+    )
 
 
 def traced(main: pd.DataFrame) -> str:
@@ -138,8 +141,8 @@ def traced(main: pd.DataFrame) -> str:
     asked = {"dataset": MATHEMATICS, "method": "cocal-binary", "metric": "ece"}
     found = main[(main[list(asked)] == pd.Series(asked)).all(axis=1)].squeeze()
     return _filled(
-        f"`cocal trace` prints {found['value']:.4f}. The table is `results/tables/verdict.html`, one seed's numbers "
-        "`results/tables/main.html`. [Every result](docs/embedded-study.md); [publish](docs/publishing.md)."
+        f"`cocal trace` prints {found['value']:.4f}, one seed's, as in `results/tables/main.html`. The table above is "
+        "`results/tables/verdict.html`. [Every result](docs/embedded-study.md); [publish](docs/publishing.md)."
     )
 
 
@@ -248,16 +251,17 @@ def recipes(numbers: pd.DataFrame) -> str:
 
 
 def recipes_said(numbers: pd.DataFrame) -> str:
-    """A sentence on the companions of `cocal fit` beside recalibrated token probability; see `recipes`."""
+    """Sentences on the companions of `cocal fit` beside recalibrated token probability; see `recipes`."""
+    columns = ["token probability, recalibrated", "best", "best, states alone"]
     each = [
-        f"{one['token probability, recalibrated']:.2f} and {one['best']:.2f} "
+        f"{', '.join(map('{:.2f}'.format, one[columns]))} "
         f"({_millions(one['parameters'])} million{' parameters' * (not place)}, {one['responses']:,.0f}"
         f"{' rollouts' * (not place)})"
         for place, (_, one) in enumerate(_of_splits(numbers).iterrows())
     ]
     return _filled(
-        "Brier score on new questions (lower is better) of recalibrated token probability and of this companion: "
-        f"{', '.join(each)}. Larger policies were not tried."
+        "Brier score on held-out questions of recalibrated token probability, of this companion, and "
+        f"of one of states alone, which `cocal serve` uses: {'; '.join(each)}."
     )
 
 

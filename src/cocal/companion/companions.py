@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from cocal.companion.model import MEAN, CompanionMLP
+from cocal.companion.model import MEAN, SCALE, CompanionMLP
 from cocal.companion.settings import CompanionSettings, Target
 from cocal.companion.spec import CompanionSpec, parse_spec
 from cocal.errors import ContractError
@@ -54,6 +54,18 @@ class Companions:
     def to(self, device: torch.device) -> "Companions":
         self.model.to(device)
         return self
+
+    def first(self, target: Target, seeds: int) -> "Companions":
+        """The members of one target with its first so many seeds. Raises a ConfigError if there is no such target."""
+        chosen, settings = self.spec.chosen(target)[:seeds], self.spec.settings
+        settings = settings.model_copy(update={"targets": (target,), "seeds": settings.seeds[:seeds]})
+        best = tuple(self.spec.best_pass[place] for place in chosen)
+        spec = self.spec.model_copy(update={"settings": settings, "best_pass": best})
+        common = MEAN, SCALE
+        weights = {name: of if name in common else of[chosen] for name, of in self.model.state_dict().items()}
+        model = build_model(settings, spec.inputs, standardised=MEAN in weights).eval()
+        model.load_state_dict(weights)
+        return Companions(spec, model)
 
     @torch.inference_mode()
     def predict(self, features: np.ndarray | Tensor) -> np.ndarray:

@@ -40,9 +40,10 @@ def save_companions(study: Study, given: Path, folder: Path) -> None:
             saved.write(folder / f"{backbone}-{experience}", *_companions(study, given, backbone, experience))
 
 
-def publish_companion(study: Study, given: Path, folder: Path, licence: str) -> None:
+def publish_companion(study: Study, given: Path, folder: Path, licence: str, seeds: int | None) -> None:
     """Save the main policy's companion with its confidences in the evaluated mathematical responses, on which its card
-    says how good it is, and with the last of the rollouts that it learnt from.
+    says how good it is, and with the last of the rollouts that it learnt from. With `seeds`, it has so many members of
+    the usual target alone.
 
     Raises:
         ContractError: if a file of the study is missing or damaged.
@@ -50,7 +51,9 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str) -> 
     backbone, step = study.main_backbone, study.policy.steps
     companions, about = _companions(study, given, backbone, "rollouts")
     target = companions.spec.usual_target
-    answered = _evaluated(study, given, f"cocal-{target}")
+    if seeds:
+        companions = companions.first(target, seeds)
+    answered = _evaluated(study, given, f"cocal-{target}", companions.spec.settings.seeds)
     shown = ["prompt_ids", "response_ids", "text", "step", "question_id", "sample", "truncated", "correct"]
     rollouts = read_frame(given / _within(results.rollouts_folder(backbone, "grpo")), RESPONSES, shown)
     notes = (
@@ -58,7 +61,8 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str) -> 
         f"{EVALUATION} has its confidence in each response that the study evaluated it on, without texts.",
         f"{ROLLOUTS} has the last rollouts that it learnt from, as `cocal score` and `cocal fit` take them.",
     )
-    update = {"held_out": _quality(answered, about.spec.settings.seeds, target), "notes": notes}
+    update = {"held_out": _quality(answered, companions.spec.settings.seeds, target), "notes": notes}
+    update["spec"] = companions.spec
     update["license"] = licence.rsplit("/", 1)[-1].lower()
     made = provenance(STAGE, {"licence": licence}, study=study.study)
     with atomic_path(folder) as being_made:
@@ -92,11 +96,12 @@ def _companions(study: Study, given: Path, backbone: str, experience: str) -> tu
     return companions, About(spec=companions.spec, states=study.features.dtype, base_model=base, notes=notes)
 
 
-def _evaluated(study: Study, given: Path, method: str) -> pd.DataFrame:
-    """The evaluated mathematical responses with the mean confidence of all seeds of a method."""
+def _evaluated(study: Study, given: Path, method: str, seeds: tuple[int, ...]) -> pd.DataFrame:
+    """The evaluated mathematical responses with the mean confidence of these seeds of a method."""
     place = results.predictions_file(study.main_backbone, "grpo", study.policy.steps)
     table = read_frame(given / _within(place), PREDICTIONS)
-    table = table[(table["method"] == method) & table["dataset"].isin(study.evaluation_sets("mathematics"))]
+    mathematical = table["dataset"].isin(study.evaluation_sets("mathematics"))
+    table = table[(table["method"] == method) & table["seed"].isin(seeds) & mathematical]
     keys = ["dataset", "question_id", "response_id", "correct", "truncated"]
     return table.groupby(keys, sort=False)["confidence"].mean().reset_index()
 

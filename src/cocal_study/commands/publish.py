@@ -34,7 +34,7 @@ def run_publish(options: argparse.Namespace) -> None:
     """Copy what others reuse into a folder, describe it, and list it; or the main companion with its data alone.
 
     Raises:
-        ConfigError: if the results are those of another study.
+        ConfigError: if the results are those of another study, or seeds are chosen for a whole bundle.
         ContractError: if a file is missing, since the study is not finished, or has changed since it was written.
     """
     repository = options.snakefile.absolute().parent
@@ -44,8 +44,10 @@ def run_publish(options: argparse.Namespace) -> None:
             f"{options.results}: holds the results of {owner or 'no study'}, but {options.study} is {study.study}; "
             "name the study's file by --study, and the folder of its results by --results"
         )
+    if options.seeds and not options.companion:
+        raise ConfigError("--seeds: chooses members of the companion that --companion writes, so give both")
     if options.companion:
-        publish_companion(study, options.results, options.folder, options.licence)
+        publish_companion(study, options.results, options.folder, options.licence, options.seeds)
         return
     registry = registry_of(study.question_sets.registered, repository / study.sources.registry)
     wrong = known_wrong(study.question_sets.registered, registry)

@@ -74,6 +74,24 @@ def test_the_main_companion_is_published_with_its_measured_quality_and_rollouts_
     assert main([*_words(results, folder, CONFIG), "--companion"]) == 2
 
 
+def test_a_companion_of_fewer_seeds_has_their_members_and_states_their_quality(smoke, tmp_path, capsys):
+    results, words = smoke / "results", ["--companion", "--seeds", "1"]
+    whole, small = tmp_path / "whole", tmp_path / "small"
+    assert main([*_words(results, whole, CONFIG), "--companion"]) == 0
+    assert main([*_words(results, small, CONFIG), *words]) == 0
+    companion, reference = Companion.from_pretrained(small), Companion.from_pretrained(whole)
+    seed = reference.about.spec.settings.seeds[0]
+    assert companion.about.spec.members == [("binary", seed)] != reference.about.spec.members
+    states = np.random.default_rng(5).normal(size=(7, companion.about.spec.inputs)).astype(np.float32)
+    np.testing.assert_array_equal(companion.score_states(states), reference.score_states(states, seed=seed))
+    evaluated = pd.read_parquet(small / "evaluation.parquet")
+    brier = next(one.value for one in companion.about.held_out.metrics if one.metric == "brier")
+    assert brier == pytest.approx(((evaluated["confidence"] - evaluated["correct"]) ** 2).mean())
+    assert not evaluated["confidence"].equals(pd.read_parquet(whole / "evaluation.parquet")["confidence"])
+    assert main([*_words(results, tmp_path / "bundle", CONFIG), "--seeds", "1"]) == 2
+    assert "so give both" in capsys.readouterr().err
+
+
 def _relist(folder):
     """Write the list of a bundle anew, as somebody would who has changed it on purpose."""
     stated = json.loads((folder / "provenance.json").read_text())

@@ -81,6 +81,12 @@ _PUBLISH = (
         "confidences, and some of its rollouts",
         action="store_true",
     ),
+    flag(
+        "--seeds",
+        "with --companion, the usual target's first N seeds alone, in a smaller folder (default: all of both targets)",
+        type=flags.COUNT,
+        metavar="N",
+    ),
 )
 _REANALYSE = (
     flag("bundle BUNDLE", "folder that `cocal publish` has written", type=Path),
