@@ -88,7 +88,7 @@ def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.
     leads = (
         f"token probability, {_lead('AUROC', own['auroc'])}",
         f"recalibrated token probability, {_lead('ECE', own['ece'], -1)}",
-        f"PostCal, {_lead('ECE', found.loc['ece'])} and {_lead('AUROC', found.loc['auroc'])}",
+        f"PostCal, {_lead('ECE', found.loc['ece'])}, {_lead('AUROC', found.loc['auroc'])}",
     )
     return _filled(
         "The table's companions learnt from some "
@@ -99,7 +99,7 @@ def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.
 
 
 def _lead(metric: str, one: pd.Series, sign: int = 1) -> str:
-    """A lead in words, with its interval.
+    """A lead in words, with what its interval says of it.
 
     Args:
         one: A row with value, lower and upper.
@@ -107,8 +107,9 @@ def _lead(metric: str, one: pd.Series, sign: int = 1) -> str:
     """
     value, *ends = (sign * one[key] for key in ("value", "lower", "upper"))
     low, high = sorted(ends)
+    word = "undecided" if low * high <= 0 else "yes" if low > 0 else "no"
     one_sided = "–".join(sorted(f"{abs(end):.3f}" for end in ends))
-    return f"{metric} {_apart(value)} ({one_sided if low * high > 0 else f'{_apart(low)} to {_apart(high)}'})"
+    return f"{metric} {word} ({_apart(value)}; {one_sided if low * high > 0 else f'{_apart(low)} to {_apart(high)}'})"
 
 
 def _apart(lead: float) -> str:
@@ -117,23 +118,26 @@ def _apart(lead: float) -> str:
 
 
 def to_beat(gathered: pd.DataFrame) -> str:
-    """A sentence on AUROC and ECE of a few methods, by the columns of the gathered tables/recalibrated.csv."""
+    """A table of AUROC and ECE on arithmetic, by the columns of the gathered tables/recalibrated.csv."""
     of_rivals = gathered[(gathered["dataset"] == MATHEMATICS) & gathered["calibration"].isin(["raw", "platt-all"])]
-    means = of_rivals.pivot(index=["rival", "calibration"], columns="metric", values="mean")
-    plain = {"SelfConsis": ("self-consistency-loo", "raw"), "TokenProb": ("token-probability", "raw")}
-    learnt = {
-        "recalibrated token probability": ("token-probability", "platt-all"),
+    found = of_rivals.pivot(index=["rival", "calibration"], columns="metric", values=["mean", "sd"])
+    named = {
+        "SelfConsis": ("self-consistency-loo", "raw"),
+        "semantic entropy": ("semantic-entropy", "raw"),
+        "TokenProb": ("token-probability", "raw"),
+        "TokenProb, recalibrated": ("token-probability", "platt-all"),
         "linear probe of states": ("linear-binary", "raw"),
         "CoCal (binary)": ("cocal-binary", "raw"),
+        "PostCal (binary)": ("postcal-binary", "raw"),
+        "DCPO": ("dcpo", "raw"),
+        "RLCR": ("rlcr", "raw"),
     }
-    without, learning = (
-        "; ".join("{} {:.2f}, {:.2f}".format(name, *means.loc[key, ["auroc", "ece"]]) for name, key in named.items())
-        for named in (plain, learnt)
-    )
-    return _filled(
-        f"To beat on arithmetic (AUROC, ECE; means of {number(_replicates(gathered))} seeds), without training: "
-        f"{without}. Learning from the same rollouts: {learning}."
-    )
+    lines = [f"|Arithmetic, {number(_replicates(gathered))} seeds (±SD)|AUROC|ECE|", "|---|---|---|"]
+    for name, key in named.items():
+        one = found.loc[key]
+        cells = (f"{one['mean', metric]:.2f}±{one['sd', metric]:.2f}" for metric in ("auroc", "ece"))
+        lines.append(f"|{name}|{'|'.join(cells)}|")
+    return "\n".join(lines)
 
 
 def traced(main: pd.DataFrame) -> str:
@@ -311,7 +315,7 @@ def what_holds(judged: pd.DataFrame) -> str:
     said = (
         f"Of {len(families)} families of claims that restate one another, {summary(families[REPLICATES])} by the "
         f"replicates together, and {summary(families[STUDY])} by the embedded study alone. A family is mixed whose "
-        "members differ, and not separable means that the 95 % interval of the difference holds zero.",
+        "members differ, and a claim is undecided where the 95 % interval of a difference holds zero.",
         f"The paper's own numbers contradict: {contradicted or 'nothing'}.",
     )
     lines = [

@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/architecture.md").read_text()
 BLOCKS = dict(re.findall(r"^```(?:python|yaml)\n# ([^\n]+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 """The blocks of code on the page, by their first lines."""
+EXAMPLES = [*(ROOT / "docs/methods").glob("*.py")]
+BLOCKS |= {f"src/cocal_study/methods/{file.name}": file.read_text() for file in EXAMPLES}
 ENGINES = "src/cocal_study/config/engine.py"
 
 

@@ -97,7 +97,14 @@ def _pip(words: list[str]) -> None:
     assert {*filter(None, re.fullmatch(r"\.(?:\[(.*)\])?", place).groups())} <= {*extras}
 
 
-RUNNERS = {"snakemake": _snakemake, "cocal": _cocal, "make": _make, "pip": _pip, "export": _shell, "source": _shell}
+def _copy(words: list[str]) -> None:
+    """`cp` of files of this checkout into one of its folders."""
+    *files, folder = words
+    assert (ROOT / folder).is_dir()
+    assert all([*ROOT.glob(file)] for file in files)
+
+
+RUNNERS = {"cp": _copy, "snakemake": _snakemake, "cocal": _cocal, "make": _make, "pip": _pip, "export": _shell, "source": _shell}
 
 
 @pytest.mark.parametrize("command", _commands(PAGES))

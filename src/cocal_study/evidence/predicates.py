@@ -23,7 +23,7 @@ from cocal_study.cubes.better import BETTER
 from cocal_study.evidence.comparisons import holm
 from cocal_study.evidence.estimates import Estimate
 
-HOLDS, FAILS, OPEN = "holds", "does not hold", "not separable"
+HOLDS, FAILS, OPEN = "holds", "does not hold", "undecided"
 OBSERVED, UNOBSERVED = "observed", "not observed"
 FAVOUR = {FAILS: 0, UNOBSERVED: 0, OPEN: 1, HOLDS: 2, OBSERVED: 2}
 """The verdicts, the less favourable first."""

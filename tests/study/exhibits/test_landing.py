@@ -37,7 +37,7 @@ from headline_numbers import headline_numbers
 def test_the_first_sentence_answers_by_both_targets_and_names_the_scale(words, said):
     found = answer(headline_numbers(words), "Qwen3-8B")
     assert found.startswith("With Qwen3-8B, of five headline claims of the paper ")
-    assert found.endswith(f" fresh answers (PostCal), {said}.")
+    assert found.endswith(f" as many fresh answers (PostCal), {said}.")
 
 
 def test_the_answer_says_how_companions_fare_against_stated_confidence_and_the_policys_own_probabilities():

@@ -53,7 +53,7 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
     each = [f"{word} for the {target}" for word, target in zip(words, targets, strict=False)]
     said.append(
         "The central claim, that a companion which learns while the policy trains (CoCal) beats the same one trained "
-        f"afterwards on fresh answers (PostCal), {words[0] if len({*words}) == 1 else listed(each)}."
+        f"afterwards on as many fresh answers (PostCal), {words[0] if len({*words}) == 1 else listed(each)}."
     )
     return " ".join(said)
 
