@@ -85,17 +85,18 @@ def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.
     found = over_points(margins(points, "binary"), 0.95).set_index(["level", "metric"]).loc[int(own["ece"]["level"])]
     fewer = conditions[(conditions["condition"] == "Responses kept") & (conditions["of"] == "PostCal, training")]
     paper = numbers.loc[numbers["source"] == experience.PAPER, "learnt"].max()
-    leads = (
-        f"token probability, {_lead('AUROC', own['auroc'])}",
-        f"recalibrated token probability, {_lead('ECE', own['ece'], -1)}",
-        f"PostCal, {_lead('ECE', found.loc['ece'])}, {_lead('AUROC', found.loc['auroc'])}",
-    )
-    return _filled(
+    said = _filled(
         "The table's companions learnt from some "
         f"{round(fewer['mean'].item(), -2):,.0f} responses (paper: {paper:,.0f}). With {own['ece']['learnt']:,.0f} "
         f"and harder training questions (`make experience`; binary target, {number(own['ece']['replicates'])} "
-        f"replicates), CoCal's lead is, over {'; over '.join(leads)}."
+        "replicates), CoCal beats"
     )
+    beaten = (
+        f"token probability in {_lead('AUROC', own['auroc'])}",
+        f"recalibrated token probability in {_lead('ECE', own['ece'], -1)}",
+        f"PostCal in {_lead('ECE', found.loc['ece'])}; in {_lead('AUROC', found.loc['auroc'])}",
+    )
+    return "\n".join([said, "", *(f"* {one}" for one in beaten)])
 
 
 def _lead(metric: str, one: pd.Series, sign: int = 1) -> str:
@@ -109,7 +110,7 @@ def _lead(metric: str, one: pd.Series, sign: int = 1) -> str:
     low, high = sorted(ends)
     word = "undecided" if low * high <= 0 else "yes" if low > 0 else "no"
     one_sided = "–".join(sorted(f"{abs(end):.3f}" for end in ends))
-    return f"{metric} {word} ({_apart(value)}; {one_sided if low * high > 0 else f'{_apart(low)} to {_apart(high)}'})"
+    return f"{metric}: {word} ({_apart(value)}; {one_sided if low * high > 0 else f'{_apart(low)} to {_apart(high)}'})"
 
 
 def _apart(lead: float) -> str:
@@ -255,18 +256,19 @@ def recipes(numbers: pd.DataFrame) -> str:
 
 
 def recipes_said(numbers: pd.DataFrame) -> str:
-    """Sentences on the companions of `cocal fit` beside recalibrated token probability; see `recipes`."""
-    columns = ["token probability, recalibrated", "best", "best, states alone"]
-    each = [
-        f"{', '.join(map('{:.2f}'.format, one[columns]))} "
-        f"({_millions(one['parameters'])} million{' parameters' * (not place)}, {one['responses']:,.0f}"
-        f"{' rollouts' * (not place)})"
-        for place, (_, one) in enumerate(_of_splits(numbers).iterrows())
-    ]
-    return _filled(
-        "Brier score on held-out questions of recalibrated token probability, of this companion, and "
-        f"of one of states alone, which `cocal serve` uses: {'; '.join(each)}."
+    """A table of the companions of `cocal fit` beside recalibrated token probability; see `recipes`."""
+    means = _of_splits(numbers)
+    sizes = (
+        f"{_millions(one['parameters'])}M parameters, {one['responses']:,.0f} rollouts" for _, one in means.iterrows()
     )
+    rows = {
+        "token probability, recalibrated": "token probability, recalibrated",
+        "`cocal score`": "best",
+        "`cocal serve`": "best, states alone",
+    }
+    lines = [("Brier score (lower is better)", *sizes), ("---",) * (1 + len(means))]
+    lines += [(name, *map("{:.2f}".format, means[column])) for name, column in rows.items()]
+    return "\n".join(f"|{'|'.join(line)}|" for line in lines)
 
 
 def _millions(count: float) -> str:

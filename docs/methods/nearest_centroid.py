@@ -9,16 +9,16 @@ RIVALS = (
     Rival(
         name="nearest-centroid",
         label="Nearest centroid",
-        position=95,
-        method="cocal-binary",
+        position=95,  # its row, between those of 90 and 100
+        method="cocal-binary",  # whose responses it scores; the target of its companion is what `learn` is given
         learn=f"{__name__}:learn",
-        ranks_only=True,
+        ranks_only=True,  # no probability, so that its ECE is shown after recalibration alone
     ),
 )
 
 
 class Centroids(Model):
-    """What was learnt."""
+    """What was learnt, in fields that JSON can hold: numbers, texts, tuples, and other such classes."""
 
     right: tuple[float, ...]
     wrong: tuple[float, ...]
@@ -32,7 +32,14 @@ class Centroids(Model):
 
 
 def learn(target, training, validation):
-    """The means of the states of right and of wrong rollouts; empty where there are none."""
+    """The means of the states of right and of wrong rollouts; empty where there are none.
+
+    Args:
+        target: What a companion would learn, "binary" or "group".
+        training: Rollouts with `states`, float32 (n, d), last token and mean of the last block side by side; `correct`,
+            bool (n,); and `group_accuracy`, float64 (n,).
+        validation: The same of other questions, for choices such as that of a penalty.
+    """
     parts = {"right": training.states[training.correct], "wrong": training.states[~training.correct]}
     means = {name: part.mean(axis=0, dtype="float64").tolist() if len(part) else () for name, part in parts.items()}
     return Centroids(**means)
