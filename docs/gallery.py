@@ -4,7 +4,7 @@ replicate`, `central`, `experience`, `laptop`, `fits`)."""
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -230,12 +230,32 @@ def against_postcal(points: pd.DataFrame) -> str:
     """
     ours = points[points["method"] == "cocal-binary"]
     learnt = ours.groupby("level")["learnt"].mean().sort_values()
-    heads, rows = ["responses learnt from"], [[f"{count:,.0f}"] for count in learnt]
+    labels = {level: [f"{count:,.0f}"] for level, count in learnt.items()}
+    return _margins(points, ["responses learnt from"], labels)
+
+
+def of_regimes(points: pd.DataFrame) -> str:
+    """A table of CoCal's margins over PostCal under conditions that are changed one at a time.
+
+    Args:
+        points: The measured points of `make regimes`, whose first level is the unchanged study.
+    """
+    points = points.assign(level=points["axis"].str.cat(points["level"], ": "))
+    distinct = points[~points.duplicated([name for name in points if name not in ("axis", "level")])]
+    bias = margins(distinct).groupby("level", sort=False)["bias"].mean()
+    labels = {level: [level, f"{one:+.3f}"] for level, one in bias.items()}
+    labels[bias.index[0]][0] = "nothing changed"
+    return _margins(distinct, ["condition", "PostCal's confidence less accuracy"], labels)
+
+
+def _margins(points: pd.DataFrame, heads: list[str], labels: Mapping[str, list[str]]) -> str:
+    """A table of CoCal's margins over PostCal at levels of measured points, each behind its labels."""
+    heads, rows = list(heads), list(labels.values())
     for target in PAIRS:
         found = over_points(margins(points, target), 0.95).set_index(["level", "metric"])
         for metric, title in _TITLES.items():
             heads.append(f"{title}, {target}")
-            for level, row in zip(learnt.index, rows, strict=True):
+            for level, row in zip(labels, rows, strict=True):
                 one = found.loc[(level, metric)]
                 star = "\\*" if one["p_holm"] < 0.05 else ""
                 row.append(
@@ -359,6 +379,7 @@ def of_studies(root: Path) -> Iterator[tuple[str, str, str]]:
     compared = pd.read_csv(root / "studies/fits/recipes.csv")
     measured = read_numbers(root / "studies/fits/fits.csv", fits.COLUMNS)
     yield "docs/what-holds.md", "limits", limits(measured)
+    yield "docs/what-holds.md", "regimes", of_regimes(pd.read_csv(root / "studies/regimes/gathered/points.csv"))
     yield "README.md", "experience", experience_said(curve, conditions, points)
     yield "README.md", "recipes", recipes_said(compared)
     yield "README.md", "bar", to_beat(pd.read_csv(root / "studies/replicates/spread/tables/recalibrated.csv"))

@@ -104,7 +104,15 @@ def _copy(words: list[str]) -> None:
     assert all([*ROOT.glob(file)] for file in files)
 
 
-RUNNERS = {"cp": _copy, "snakemake": _snakemake, "cocal": _cocal, "make": _make, "pip": _pip, "export": _shell, "source": _shell}
+RUNNERS = {
+    "cp": _copy,
+    "snakemake": _snakemake,
+    "cocal": _cocal,
+    "make": _make,
+    "pip": _pip,
+    "export": _shell,
+    "source": _shell,
+}
 
 
 @pytest.mark.parametrize("command", _commands(PAGES))

@@ -17,7 +17,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from cocal.errors import ConfigError, ContractError
-from cocal.integrations.sample import Sample
+from cocal.integrations.sample import Sample, verdict_of
+from cocal.integrations.unfit import MEDIA, media_beside
 from cocal.store.rows import entries, listed, reading
 
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -49,7 +50,7 @@ NEEDED = {
     "label": ("correct", "reward"),
 }
 """The things that a line may need, and the meanings any of which would do."""
-_INSTEAD = (("messages", "input", "prompt"), ("response_ids", "response"), ("correct", "reward"))
+_INSTEAD = (("messages", "input", "prompt"), ("correct", "reward"))
 """Meanings of which a line needs one; if it has several, the first one is read."""
 _WHOLE = ("AReaL's trajectories", "ROLL's columns", "SkyRL's evaluations", "verl's JSON lines")
 """Engines whose prompts are whole texts, where they are texts."""
@@ -136,9 +137,10 @@ class Fields:
     def __str__(self) -> str:
         """The fields in words."""
         taken = {meaning: name for meaning, name in self.taken.items() if meaning in FIELDS}
+        lost = [taken.pop(one) for several in _INSTEAD for one in [one for one in several if one in taken][1:]]
         same = [meaning for meaning, name in taken.items() if meaning == name]
         other = [f"{name} as {meaning}" for meaning, name in taken.items() if meaning != name]
-        left = f"; not read: {listed(self.unknown)}" if self.unknown else ""
+        left = f"; not read: {listed([*lost, *self.unknown])}" if lost or self.unknown else ""
         return f"{listed([*other, *same])}{left}"
 
     def part(self, entry: Mapping[str, Any], where: str, *meanings: str) -> Sample:
@@ -148,16 +150,19 @@ class Fields:
             for meaning in meanings
             if (found := [name for name in self.names.get(meaning, ()) if _given(entry.get(name), meaning)])
         }
-        other = names.get("reward", "")
         for several in _INSTEAD:
             for meaning in [meaning for meaning in several if meaning in names][1:]:
                 del names[meaning]
         names = {_SAME.get(meaning, meaning): name for meaning, name in names.items()}
         values = {meaning: entry[name] for meaning, name in names.items()}
         found = Sample.read(where, names, raw=self.raw, **values)
-        if found.correct is not None and entry.get(other) in (-1, 0, 1) and (entry[other] == 1) != (found.correct == 1):
-            read = f"{other!r} contradicts {names['correct']!r}, which is read (--field reward={other} reads the other)"
-            return found.model_copy(update={"doubt": read})
+        read = names.get("correct") or names.get("reward")
+        for meaning in NEEDED["label"] if found.label in (-1, 0, 1) else ():
+            for name in self.names.get(meaning, ()):
+                truth = verdict_of(entry.get(name))
+                if truth not in (None, found.label == 1):
+                    doubt = f"{name!r} contradicts {read!r}, which is read (--field {meaning}={name} reads the other)"
+                    return found.model_copy(update={"doubt": doubt})
         return found
 
     def sample(self, entry: Mapping[str, Any], where: str, learning: bool = False) -> Sample:
@@ -242,13 +247,13 @@ def rows(path: Path) -> Iterator[tuple[str, dict[str, Any], str | None]]:
             info = entry.get("request_info")  # open-instruct's
             called = isinstance(info, dict) and info.get("tool_calleds") is True
             several = "its session has several outputs" if len(session) > 1 else None
-            yield where, entry, several or ("it called a tool" if called else None)
+            yield where, entry, several or ("it called a tool" if called else MEDIA if media_beside(entry) else None)
 
 
 def _session(entry: Mapping[str, Any]) -> str | None:
     """The session of an output of verl's V1, which is named PROMPT_SESSION_OUTPUT; None of other engines."""
     found = re.fullmatch(r"(.+_\d+)_\d+", str(entry.get("uid")))
-    return found[1] if found and "output" in entry else None
+    return found[1] if found and kind_of(entry) == "verl's JSON lines" else None
 
 
 def _rows(where: str, entry: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -259,14 +264,9 @@ def _rows(where: str, entry: dict[str, Any]) -> Iterator[tuple[str, dict[str, An
         columns = {name: values for name, values in entry.items() if isinstance(values, list)}
         try:
             for place, values in enumerate(zip(*columns.values(), strict=True)):
-                row = dict(zip(columns, values, strict=True))
-                if isinstance(row.get("messages"), str):
-                    row["messages"] = json.loads(row["messages"])
-                yield f"{where}: response {place}", row
+                yield f"{where}: response {place}", entry | dict(zip(columns, values, strict=True))
         except ValueError:
-            raise ContractError(
-                f"{where}: its columns have several lengths, or its messages are not JSON; dump the step again"
-            ) from None
+            raise ContractError(f"{where}: its columns have several lengths; dump the step again") from None
     else:
         yield where, entry
 

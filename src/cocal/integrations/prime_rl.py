@@ -16,7 +16,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Strict, model_validator
 
 from cocal.errors import ContractError
-from cocal.integrations.sample import MEDIA, Name, Number, Sample, has_media
+from cocal.integrations.sample import Name, Number, Sample
+from cocal.integrations.unfit import MEDIA, has_media
 from cocal.store.rows import entries, listed, numbered, reading
 
 _FILE = "traces.jsonl"

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, field_validator
 
 from cocal.errors import ContractError
+from cocal.integrations.unfit import LISTS, no_response, other_words
 from cocal.store.rows import reading, shown
 
 LONGEST = 2**20
@@ -26,26 +27,19 @@ COMPLETE = ("stop", "stop_sequence", "stop_token", "eos", "eos_token", "end_turn
 """Finish reasons of a response that the policy ended itself."""
 CUT = ("length", "max_length", "max_tokens", "max_new_tokens", "max_output_tokens", "model_length", "truncated")
 """Finish reasons of a response that was cut at the length limit."""
-MEDIA = "its messages have images or other media"
-"""Why a companion of texts learns nothing from it."""
-_TURNS = re.compile(
-    r"<tool_response>|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|(?:user|observation)\|>"
-    r"|\[TOOL_RESULTS\]|<｜(?:User|tool▁outputs▁begin)｜>|<\|start\|>(?:user|functions)"
-)
-"""What templates write before the words of a tool or of a user."""
-_ROLES = re.compile(r"(?:user|tool|ipython|observation)\n.*?assistant\n", re.DOTALL)
-"""The same in texts without special tokens."""
+_CHAT = re.compile(r"\s*\[\s*\{")
+_SHOWN_CHAT = re.compile(r"\s*\[\{'(?:role|content)'")
+"""How chats begin that are given as texts."""
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _KEYS = ("role", "content", *_THOUGHTS, "tool_calls", "tool_call_id", "name")
 """What chat templates read of a message."""
 _WORDS = f"the words for it are {', '.join(LABELS)}"
-_LISTS = list, tuple, np.ndarray
 
 
 def _array(values: Any, problem: str) -> np.ndarray:
     """A list as an array (n,); lists of several lengths and numbers that no integer type holds are refused."""
     try:
-        found = np.asarray(values if isinstance(values, _LISTS) else None)
+        found = np.asarray(values if isinstance(values, LISTS) else None)
     except (ValueError, OverflowError):
         raise ValueError(problem) from None
     if found.ndim != 1:
@@ -100,33 +94,23 @@ def _mask(values: Any) -> np.ndarray:
     return found.astype(bool)
 
 
-def has_media(said: Any) -> bool:
-    """True if a chat has a message with parts that are no texts."""
-    messages = said if isinstance(said, _LISTS) else ()
-    contents = (message.get("content") for message in messages if isinstance(message, Mapping))
-    parts = (part for content in contents if isinstance(content, (list, tuple)) for part in content)
-    return any(isinstance(part, Mapping) and part.get("type", "text") != "text" for part in parts)
-
-
-def _no_response(prompt: Any = None, response: Any = None, response_ids: Any = None, **_: Any) -> str | None:
-    """Why there is no single text as the response to a prompt; None if there may be one."""
-    if has_media(prompt) or has_media(response):
-        return MEDIA
-    messages = response if isinstance(response, _LISTS) else []
-    if len(messages) > 1:
-        return "its response has several messages"
-    if len(messages) == 1 and isinstance(messages[0], Mapping):
-        if messages[0].get("tool_calls"):
-            return "its response calls a tool"
-        response = messages[0].get("content")
-    given = [said for said in (response, response_ids) if isinstance(said, (str, *_LISTS))]
-    return "its response is empty" if given and not any(map(len, given)) else None
+def _decoded(value: Any) -> Any:
+    """A chat that is given as the text of its JSON; anything else as it is."""
+    if not (isinstance(value, str) and _CHAT.match(value)):
+        return value
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return found if all(isinstance(message, Mapping) and "role" in message for message in found) else value
 
 
 def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
     if isinstance(value, str):
+        if _SHOWN_CHAT.match(value):
+            raise ValueError("is a chat as Python shows it; give its messages, or their JSON (json.dumps)")
         return _text(value)
-    if not isinstance(value, _LISTS) or not len(value):
+    if not isinstance(value, LISTS) or not len(value):
         raise ValueError("is neither a text nor a list of messages")
     return tuple(_message(place, message) for place, message in enumerate(value))
 
@@ -157,7 +141,7 @@ def _tools(value: Any) -> list[Any] | None:
         found = json.loads(value) if isinstance(value, str) else value
     except ValueError:
         return None
-    listed = isinstance(found, _LISTS) and all(isinstance(tool, Mapping) for tool in found)
+    listed = isinstance(found, LISTS) and all(isinstance(tool, Mapping) for tool in found)
     return [*found] or None if listed else None
 
 
@@ -185,6 +169,12 @@ def _truth(value: Any, words: Mapping[str, float]) -> float | None:
     return float(found) if isinstance(found, (Real, np.bool_)) and found in (0, 1) else None
 
 
+def verdict_of(value: Any) -> bool | None:
+    """What a field says of correctness, as a truth, a word or a reward of 1, 0 or -1; None if it is something else."""
+    found = _truth(value, LABELS)
+    return None if found is None and not (_is_number(value) and value == -1) else found == 1
+
+
 def _label(value: Any) -> float:
     if (found := _truth(value, LABELS)) is None:
         raise ValueError(
@@ -199,8 +189,14 @@ def _flag(value: Any) -> bool:
     return bool(found)
 
 
-def _reward(value: Any) -> float:
+def _reward(value: Any, info: ValidationInfo) -> float:
     if isinstance(value, list):  # of every token
+        ids, text = info.data.get("response_ids"), info.data.get("response") or ""
+        if len(value) < len(text.split()) or (ids is not None and len(value) != len(ids)):
+            raise ValueError(
+                f"is a list of {len(value):,} rewards, which are not those of the response's tokens; give the one that "
+                "means correct (--field reward=NAME)"
+            )
         return sum(map(_number, value))
     if not isinstance(value, str):
         return _number(value)
@@ -317,10 +313,15 @@ class Sample(BaseModel):
         Raises:
             ContractError: if a value has the wrong form; the message names file, row, field and remedy.
         """
-        if why := values.get("left_out") or _no_response(**values):
+        values |= {name: _decoded(values[name]) for name in ("prompt", "response") if name in values}
+        if why := values.get("left_out") or no_response(**values):
             return cls(where=where, left_out=why)
         with reading(where, names):
-            return cls(where=where, **values)._without_padding()._as_its_mask_says()
+            found = cls(where=where, **values)._without_padding()._as_its_mask_says()
+        if found.truncated is not None and found.finish_reason in (COMPLETE if found.truncated else CUT):
+            doubt = f"truncated={found.truncated} contradicts finish_reason={found.finish_reason!r}, which is not read"
+            return found.model_copy(update={"doubt": doubt})
+        return found
 
     def _without_padding(self) -> "Sample":
         """Without the ids that the attention mask leaves out."""
@@ -329,12 +330,14 @@ class Sample(BaseModel):
         if mask is None or not ids:
             return self
         fitting = ([*ids], *([name] for name in ids))
-        names = next((names for names in fitting if sum(len(ids[name]) for name in names) == len(mask)), None)
-        if names is None:
+        fitting = [names for names in fitting if sum(len(ids[name]) for name in names) == len(mask)]
+        if len(fitting) != 1 and not (fitting and mask.all()):
             counts = " and ".join(f"{len(found):,} {name}" for name, found in ids.items())
             raise ContractError(
-                f"{self.where}: attention_mask has {len(mask):,} values, but there are {counts}; correct or delete it"
+                f"{self.where}: attention_mask has {len(mask):,} values, but there are {counts}; give one of "
+                "prompt and response together, or delete it"
             )
+        names = fitting[0]
         parts = dict(zip(names, np.split(mask, [len(ids[names[0]])]), strict=False))
         new = {name: ids[name][kept] for name, kept in parts.items()}
         if "response_ids" in parts:
@@ -376,9 +379,7 @@ class Sample(BaseModel):
         reason, text = info.data.get("finish_reason"), info.data.get("response")
         if reason not in (None, *COMPLETE, *CUT):
             return f"it ended by {reason!r}"
-        if text and (_TURNS.search(text, 1) or (info.data.get("raw") and _ROLES.search(text))):
-            return "its response has several turns, such as the words of a tool"
-        return value
+        return (other_words(text) if text else None) or value
 
     @property
     def tells_cut(self) -> bool:

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Strict
 
 from cocal.errors import ContractError, first_line
-from cocal.integrations.sample import MEDIA, Name, Sample, TokenIds
+from cocal.integrations.sample import Name, Sample, TokenIds
+from cocal.integrations.unfit import MEDIA
 from cocal.store.rows import in_bytes, listed, numbered, reading, regular
 
 _MEDIA = "multimodal_inputs", "multimodal_train_inputs"
@@ -128,6 +129,7 @@ def _sample(entry: Any, where: str, reward_key: str, several: bool) -> Sample:
         prompt=found.prompt,
         question_id=found.metadata and found.metadata.question_id,
         prompt_ids=tokens[: len(tokens) - length],
+        response=entry["response"] if isinstance(entry.get("response"), str) else None,
         response_ids=tokens[len(tokens) - length :],
         truncated=status == "truncated",
         logprobs=entry.get("rollout_log_probs"),

@@ -1,8 +1,9 @@
 """Rollouts of anybody's training: the files that they lie in, and one chronological table of them (section 4.1)."""
 
+import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,8 +19,11 @@ from cocal.own_policy.questions import contradictions, same_question
 from cocal.own_policy.scored import NO_LABEL, correctness
 from cocal.own_policy.states import ORIGINS, Encoder
 from cocal.store.parquet import columns_of
+from cocal.store.provenance import file_digest
 from cocal.store.rows import entries, is_file
 
+_DATA = re.compile(r"\.(?:jsonl|ndjson|csv|parquet|pt)(?:\.(?:gz|zst|bz2|xz))?$", re.IGNORECASE)
+"""Endings of files that may hold rollouts."""
 _PRIME_RL, _SLIME = "prime-rl's traces", "slime's dumps"
 _STEP = re.compile(r"train_data_step(\d+)\.jsonl$|/global_step_(\d+)_evals/[^/]*$")
 """The step in the names of NeMo-RL's train_data_step1.jsonl, and of SkyRL's files in global_step_1_evals."""
@@ -57,7 +61,8 @@ class Found:
             named = _STEP.search(path.absolute().as_posix())
             step = int(named[1] or named[2]) if named else None
             for one in lines.samples(lines.rows(path), mapping, notes):
-                yield one if one.step is not None else _in_file(one.model_copy(update={"step": step}), path)
+                of_file = {"step": step, "group": f"{path} {'' if one.group is None else one.group}"}
+                yield one if one.step is not None else one.model_copy(update=of_file)
             return
         if wrong := [meaning for meaning in mapping if meaning != "reward"]:
             raise ConfigError(f"--field {wrong[0]}=...: {self.format} have fields of their own; only reward fits")
@@ -113,7 +118,29 @@ def find(places: Sequence[Path]) -> Found:
     files = Counter(path.resolve() for _, path, _ in found)
     if twice := [path for path, count in files.items() if count > 1]:
         raise ContractError(f"{twice[0]}: the file is named twice; name it, or the folder that holds it, once")
+    if copies := _copies(files):
+        raise ContractError(f"{copies[1]}: holds the same rollouts as {copies[0].name}; delete one of both files")
+    if not all(is_file(place) for place in places):
+        _say_what_is_passed_over(files)
     return Found(kinds[0], tuple((path, step) for _, path, step in found))
+
+
+def _copies(files: Collection[Path]) -> tuple[Path, Path] | None:
+    """Two files of one folder that have the same bytes; None if there are none."""
+    sizes = Counter((path.parent, path.stat().st_size) for path in files)
+    known: dict[tuple[Path, str], Path] = {}
+    for path in (path for path in files if sizes[path.parent, path.stat().st_size] > 1):
+        if (same := known.setdefault((path.parent, file_digest(path)), path)) != path:
+            return same, path
+    return None
+
+
+def _say_what_is_passed_over(files: Collection[Path]) -> None:
+    """Warn of files beside those that are read, whose names look like rollouts."""
+    beside = (path.resolve() for folder in {path.parent for path in files} for path in folder.iterdir())
+    left = sorted(path for path in beside if path not in files and _DATA.search(path.name) and is_file(path))
+    if left:
+        logging.warning("files beside the rollouts are not read: %d, such as %s", len(left), left[0])
 
 
 def _in(place: Path) -> list[tuple[str, Path, int | None]]:
@@ -226,6 +253,11 @@ def experience_of(
         for sample, encoded in zip(part, encoder.encode(part), strict=True):
             if sample.label is None:
                 raise ContractError(f"{sample.where}: {NO_LABEL}")
+            if sample.correct is not None and correct_above is not None and not 0 <= correct_above < 1:
+                raise ContractError(
+                    f"{sample.where}: has a verdict, and --correct-above {correct_above:g} is for rewards; leave "
+                    "the flag out, or name the field of the reward by --field reward=NAME"
+                )
             origins[encoded.origin, encoded.exact] += 1
             row = {name: getattr(sample, name) for name in ("where", "step", "question_id", "group", "label")}
             row |= {"prompt_ids": encoded.prompt, "response_ids": encoded.response, "truncated": encoded.truncated}

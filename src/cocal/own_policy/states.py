@@ -137,9 +137,12 @@ class Encoder:
 
     def _warn(self, samples: Sequence[Sample], found: Sequence[Encoded]) -> None:
         """Name the first row of each kind that was hardly meant so."""
-        repeated, strange, thought = [], [], []
+        repeated, headed, strange, thought = [], [], [], []
+        often = sum(map(_begins, samples)) > len(samples) / 2
         for sample, one in zip(samples, found, strict=True):
-            if _repeats(sample, one):
+            if header := next((text for text in self._headers if (sample.response or "").startswith(text)), None):
+                headed.append(f"{sample.where}: the response begins with {header!r}, which ends the prompt already")
+            if _repeats(sample, one) or (often and _begins(sample)):
                 repeated.append(f"{sample.where}: the whole prompt stands again in the response")
             if mark := self._strange(sample):
                 strange.append(
@@ -150,6 +153,7 @@ class Encoder:
                 thought.append(f"{sample.where}: the response thinks, but the prompt is rendered without thinking")
         for rows, advice in (
             (repeated, "give responses alone"),
+            (headed, "give what the policy wrote after it"),
             (strange, "do these texts come from this model?"),
             (thought, "fit the companion with --thinking"),
         ):
@@ -176,8 +180,8 @@ class Encoder:
         given, ended, truncated = sample.response_ids is not None, int(ids[-1]) in self._ends, sample.truncated
         told = sample.tells_cut or self._texts_end
         if truncated is None:
-            limit = self.max_response_length is not None and len(ids) >= self.max_response_length
-            truncated = not ended and (limit or told)
+            limit = self.max_response_length
+            truncated = not ended and (told if limit is None else len(ids) >= limit)
         if not (given or truncated or ended):
             ids = np.append(ids, self._end)
         check_tokens(sample.where, prompt, ids, self.policy.vocabulary)
@@ -200,6 +204,8 @@ class Encoder:
             ids = np.asarray(self._ids(text, whole=self.template == ""), dtype=np.int32)
             if not len(ids):
                 raise ContractError(f"{sample.where}: the prompt has no token; correct or delete the row")
+            if origin == "template":
+                ids = self._padding.prompt(ids, sample.where)
             self._known[key] = ids, origin
         return self._known[key]
 
@@ -273,6 +279,19 @@ class Encoder:
         found += [token for token in added if token.strip() and token in text.partition(_USER)[0]]
         return re.compile("|".join(map(re.escape, found))) if found else None
 
+    @cached_property
+    def _headers(self) -> list[str]:
+        """What the template writes last before a response, from each of its lines and markers on, with markers and
+        without; the longest first."""
+        if self.template == "":
+            return []
+        texts = (self._rendered(_messages(["user"], [_USER]), thinking) for thinking in (self.thinking, False))
+        whole = [text for one in texts for text in (one, self._plain(one))]
+        ends = [text.rpartition(_USER)[2] for text in whole]
+        starts = re.compile(f"^|{self._markers.pattern}" if self._markers else "^", re.MULTILINE)
+        found = {end[match.start() :] for end in ends for match in starts.finditer(end)}
+        return sorted((text for text in found if re.search(r"\w", text)), key=len, reverse=True)
+
     def _readings(self, messages: list[dict[str, str]], thinking: bool) -> Iterator[list[dict[str, str]]]:
         """The chats that a text without special tokens may come from: one with turns that were shown as examples, if
         the last message has what the template writes between turns, and else the messages."""
@@ -321,6 +340,11 @@ class Encoder:
 
 def _messages(roles: Sequence[str], contents: Sequence[str]) -> list[dict[str, str]]:
     return [{"role": role, "content": text} for role, text in zip(roles, contents, strict=True)]
+
+
+def _begins(sample: Sample) -> bool:
+    """True if a response begins with its prompt, which a policy may do now and then, but not mostly."""
+    return bool(sample.response and sample.asked and sample.response.startswith(sample.asked))
 
 
 def _repeats(sample: Sample, found: Encoded) -> bool:

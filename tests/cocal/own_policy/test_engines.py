@@ -76,6 +76,11 @@ def test_roll_s_columns_must_be_equally_long(tmp_path):
         noted(path)
 
 
+def test_what_is_said_once_beside_columns_is_of_all_rows(tmp_path):
+    path = lines(tmp_path / "1.jsonl", {"prompt": "p?", "step": 3, "responses": ["a", "b"], "scores": [1, 0]})
+    assert [(one.prompt, one.step, one.label) for one in noted(path)[0]] == [("p?", 3, 1.0), ("p?", 3, 0.0)]
+
+
 def test_files_about_the_run_are_no_rollouts(tmp_path):
     lines(tmp_path / "1.jsonl", row(), row(correct=False))
     for name in ("aggregated_results.jsonl", "run__1_metadata.jsonl"):
@@ -91,7 +96,15 @@ LLAMA = "import sympyipython\n\n5assistant\n\nIt is 5."
 USELESS = {
     "several messages": (row(response=MULTIPLE), "its response has several messages"),
     "a call": (row(response=[MULTIPLE[0] | {"tool_calls": [{"id": "1"}]}]), "its response calls a tool"),
-    "an image": (row(prompt=IMAGE), "its messages have images or other media"),
+    "a call as text": (row(response="<tool_call>\n{}\n</tool_call>"), "its response calls a tool"),
+    "turns beside ids": (
+        LINE | {"response": TEMPLATED},
+        "its response has several turns, such as the words of a tool",
+    ),
+    "own lines' turns": (row(response=PLAIN), "its response has several turns, such as the words of a tool"),
+    "several messages as JSON": (row(response=json.dumps(MULTIPLE)), "its response has several messages"),
+    "images beside": (row(images=["a.png"]), "it has images or other media"),
+    "an image": (row(prompt=IMAGE), "it has images or other media"),
     "a mask": (LINE | {"response_mask": [1, 0]}, "its mask excludes tokens that the policy did not write"),
     "a mask of both": (LINE | {"loss_mask": [0, 0, 0, 0, 1]}, "its mask excludes tokens that the policy did not write"),
     "a template's turns": (
@@ -118,6 +131,7 @@ def test_what_is_no_single_response_is_left_out_and_counted(tmp_path, name):
         "open": {"prompt_tokens": [5], "response_tokens": [6], "reward": 0.0, "request_info": {"tool_calleds": False}},
         "a ma": LINE | {"response_mask": [1, 1]},
         "no i": LINE,
+        "turn": LINE,
         "no t": verl(),
     }.get(name[:4], row())
     found, notes = noted(lines(tmp_path / "1.jsonl", useful, useless, useless, useful))
@@ -141,6 +155,86 @@ def test_labels_that_contradict_each_other_are_told(tmp_path):
     assert notes == ["in 3 of 8 rows 'score' contradicts 'acc', which is read (--field reward=score reads the other)"]
     found, notes = noted(path, reward="score")
     assert ([sample.label for sample in found], notes) == ([float(score) for _, score in pairs], [])
+
+
+def test_every_field_that_may_be_a_label_is_compared(tmp_path):
+    """Truths, words and rewards of 1, 0 and -1, also beside a label of the same meaning."""
+    given = [{"acc": 0}, {"is_correct": "Yes"}, {"reward": "0.0"}, {"score": -1}, {"acc": "maybe"}, {"reward": 0.5}]
+    found, notes = noted(lines(tmp_path / "1.jsonl", *(row(**one) for one in given)))
+    assert all(sample.label == 1.0 for sample in found)
+    assert sorted(note.split()[5] for note in notes) == ["'acc'", "'reward'", "'score'"]
+
+
+def test_a_chat_may_be_the_text_of_its_json(tmp_path):
+    chat = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "What is 2 + 3?"}]
+    given = row(prompt=json.dumps(chat)), row(messages=json.dumps(chat, indent=1)), row(prompt='[{"x": 1}] is what?')
+    found, _ = noted(lines(tmp_path / "1.jsonl", *given))
+    assert [sample.prompt for sample in found] == [tuple(chat), tuple(chat), '[{"x": 1}] is what?']
+    with pytest.raises(ContractError, match="field 'prompt' is a chat as Python shows it"):
+        noted(lines(tmp_path / "2.jsonl", row(prompt=str(chat))))
+
+
+def test_the_field_that_gives_way_is_named(tmp_path):
+    notes: Counter = Counter()
+    list(find([lines(tmp_path / "1.jsonl", row(input="2+3"))]).samples({}, notes))
+    assert "fields: input, response, correct, step; not read: prompt" in notes
+
+
+def test_a_reward_is_a_sum_over_tokens_alone(tmp_path):
+    """Where ids say how many there are, or the text has more words."""
+    shown = {name: value for name, value in LINE.items() if name != "correct"}
+    (one,), _ = noted(lines(tmp_path / "1.jsonl", shown | {"reward": [0.25, 0.75]}))
+    assert one.label == 1.0
+    for given in (shown | {"reward": [1.0, 0.0, 0.0]}, row(correct=None, reward=[1.0, 0.0])):
+        with pytest.raises(ContractError, match=r"field 'reward' is a list of [23] rewards, which are not those"):
+            noted(lines(tmp_path / "2.jsonl", given))
+
+
+def test_what_contradicts_the_reason_of_an_end_is_told(tmp_path):
+    pairs = [(False, "length"), (True, "stop"), (True, "length"), (False, "stop")]
+    given = (row(truncated=cut, finish_reason=reason) for cut, reason in pairs)
+    found, notes = noted(lines(tmp_path / "1.jsonl", *given))
+    assert [sample.truncated for sample in found] == [cut for cut, _ in pairs]
+    assert notes == [
+        "in 1 of 4 rows truncated=False contradicts finish_reason='length', which is not read",
+        "in 1 of 4 rows truncated=True contradicts finish_reason='stop', which is not read",
+    ]
+
+
+@pytest.mark.parametrize("mask", [[1, 1, 0], [0, 1, 1]])
+def test_a_mask_that_fits_prompt_and_response_is_of_neither(tmp_path, mask):
+    both = {"prompt_ids": [5, 6, 7], "response_ids": [8, 9, 4], "correct": True, "attention_mask": mask}
+    with pytest.raises(
+        ContractError, match=r"has 3 values, but there are 3 prompt_ids and 3 response_ids; give one of"
+    ):
+        noted(lines(tmp_path / "1.jsonl", both))
+
+
+def test_lines_without_steps_have_groups_of_their_file(tmp_path, own):
+    for number, labels in ((1, (True, False)), (2, (False, False, True))):
+        lines(tmp_path / f"{number}.jsonl", *(row(step=None, correct=label) for label in labels))
+    table = experience_of(iter(noted(tmp_path)[0]), Encoder(own.policy)).rows
+    np.testing.assert_allclose(table["group_accuracy"], [1 / 2, 1 / 2, 1 / 3, 1 / 3, 1 / 3])
+
+
+def test_a_file_that_is_there_twice_is_refused_and_what_is_passed_over_is_said(tmp_path, caplog):
+    lines(tmp_path / "1.jsonl", row(), row(correct=False))
+    for name in ("2.jsonl.gz", "3.ndjson", "4.CSV", "notes.txt"):
+        lines(tmp_path / name, row())
+    assert len(noted(tmp_path)[0]) == 2
+    assert f"files beside the rollouts are not read: 3, such as {tmp_path}/2.jsonl.gz" in caplog.text
+    caplog.clear()
+    assert (len(noted(tmp_path / "1.jsonl")[0]), caplog.text) == (2, "")
+    lines(tmp_path / "1 (copy).jsonl", row(), row(correct=False))
+    with pytest.raises(ContractError, match=r"1\.jsonl: holds the same rollouts as 1 \(copy\)\.jsonl; delete one"):
+        noted(tmp_path)
+
+
+def test_a_bound_of_rewards_is_none_of_verdicts(tmp_path, own):
+    found = noted(lines(tmp_path / "1.jsonl", row(), row(correct=False)))[0]
+    assert experience_of(iter(found), Encoder(own.policy), correct_above=0.5).rows["correct"].tolist() == [1, 0]
+    with pytest.raises(ContractError, match=r"line 1: has a verdict, and --correct-above 5 is for rewards"):
+        experience_of(iter(found), Encoder(own.policy), correct_above=5.0)
 
 
 def test_a_field_that_the_first_line_lacks_is_read_in_the_others(tmp_path):

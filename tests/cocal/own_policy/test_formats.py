@@ -138,7 +138,7 @@ def test_slime_s_samples_that_are_no_responses_are_left_out_and_counted(tmp_path
         "1 row left out: slime removed it from training (remove_sample)",
         "1 row left out: its response is empty",
         "2 rows left out: its rollout has several samples",
-        "1 row left out: its messages have images or other media",
+        "1 row left out: it has images or other media",
     ]
     dump(tmp_path, SLIME | gone | {"status": "aborted"})
     with pytest.raises(ContractError, match=r"no response to learn from .1 row left out: its status is 'aborted'"):

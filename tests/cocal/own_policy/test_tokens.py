@@ -352,6 +352,35 @@ def test_a_row_that_was_hardly_meant_so_is_warned_of(encoder, caplog, line, mess
     assert " 2 of 6 rows" in caplog.text
 
 
+@pytest.mark.parametrize("opening", ["<|im_start|>assistant\n<think>\n", "assistant\n<think>\n", "<think>\n"])
+def test_a_response_that_repeats_the_end_of_the_prompt_is_warned_of(spoken, caplog, opening):
+    template = "{{ '<|im_start|>user\\n' + messages[0].content + '<|im_end|>\\n<|im_start|>assistant\\n<think>\\n' }}"
+    vocabulary = spoken("Qwen", template=template, ends=["<|im_end|>"])
+    encoded(vocabulary, {"prompt": "4 + 9?", "response": "It is <think>\n 13."})
+    assert "begins with" not in caplog.text
+    encoded(vocabulary, {"prompt": "4 + 9?", "response": f"{opening}hm</think>It is 13."})
+    assert f"row 0: the response begins with {opening!r}, which ends the prompt already" in caplog.text
+
+
+def test_short_prompts_are_told_where_most_responses_repeat_them(encoder, caplog):
+    encoder.encode(rows(*({"prompt": f"{k}?", "response": f"{k}? It is {k}."} for k in range(3))))
+    assert "row 0: the whole prompt stands again in the response, as in 3 of 3 rows" in caplog.text
+
+
+def test_padding_in_the_text_of_a_prompt_is_no_part_of_it(spoken):
+    vocabulary = spoken("Qwen", ends=["<|im_end|>"])
+    whole = "<|im_start|>user\n4 + 9?<|im_end|>\n<|im_start|>assistant\n"
+    plain, padded = encoded(vocabulary, *({"prompt": p + whole, "response": "13"} for p in ("", "<|pad|><|pad|>")))
+    assert padded.prompt.tolist() == plain.prompt.tolist()
+
+
+@pytest.mark.parametrize(("limit", "cut"), [(None, True), (4, False), (3, True)])
+def test_a_limit_decides_what_was_cut_of_ids_without_an_end(spoken, limit, cut):
+    line = {"prompt_ids": [5, 6], "response_ids": [30, 31, 32]}
+    (one,) = encoded(spoken("Qwen"), line, max_response_length=limit)
+    assert (one.truncated, one.response.tolist()) == (cut, [30, 31, 32])
+
+
 def test_another_tokenizer_than_the_model_s_is_warned_of(own, caplog):
     for size, strange in ((384, False), (400, False), (383, True), (500, True)):
         caplog.clear()

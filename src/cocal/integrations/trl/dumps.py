@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from cocal.errors import ContractError
 from cocal.integrations.sample import Sample
+from cocal.integrations.unfit import MEDIA, MEDIA_FIELDS, media_beside
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.parquet import batches, columns_of
@@ -57,7 +58,8 @@ def read(path: Path, reward_key: str) -> list[Sample]:
             f"{path}: column {min(missing)!r} is missing; expected TRL's completions; a table of your own "
             "is read as JSON lines, or as a DataFrame by cocal.Companion.fit"
         )
-    return _completions(path, reward_key, [name for name in ("prompt", "completion", reward_key) if name in names])
+    columns = ("prompt", "completion", reward_key, *MEDIA_FIELDS)
+    return _completions(path, reward_key, [name for name in columns if name in names])
 
 
 def reward_of(path: Path) -> str | None:
@@ -124,6 +126,7 @@ def _completions(path: Path, reward_key: str, columns: list[str]) -> list[Sample
         reward, asked, said = row.get(reward_key), row["prompt"], row["completion"]
         texts = _has_text(asked) and (_has_text(said) or (isinstance(said, list) and len(said) > 1))
         why = useless or (None if texts else "its prompt or completion has no text")
+        why = why or (MEDIA if media_beside(row) else None)
         if why is None and asked != before:
             group, before = group + 1, asked
         if reward_key in row and (reward is None or (isinstance(reward, float) and math.isnan(reward))):

@@ -1,0 +1,59 @@
+"""What in a dump is no single response of the policy to a prompt, so that no companion learns from it."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+LISTS = list, tuple, np.ndarray
+"""What holds messages or ids."""
+MEDIA = "it has images or other media"
+"""Why a companion of texts learns nothing from it."""
+MEDIA_FIELDS = ("image", "images", "video", "videos", "audio", "audios", "multi_modal_data", "multi_modal_inputs")
+"""Fields that hold media beside the texts."""
+_TURNS = re.compile(
+    r"<tool_response>|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|(?:user|observation)\|>"
+    r"|\[TOOL_RESULTS\]|<｜(?:User|tool▁outputs▁begin)｜>|<\|start\|>(?:user|functions)"
+)
+"""What templates write before the words of a tool or of a user."""
+_ROLES = re.compile(r"(?:user|tool|ipython|observation)\n.*?assistant\n", re.DOTALL)
+"""The same in texts without special tokens."""
+_CALLS = re.compile(r"<tool_call>|<function_calls>|\[TOOL_CALLS\]|<\|python_tag\|>|<｜tool▁calls▁begin｜>")
+"""What policies write before they call a tool."""
+
+
+def has_media(said: Any) -> bool:
+    """True if a chat has a message with parts that are no texts."""
+    messages = said if isinstance(said, LISTS) else ()
+    contents = (message.get("content") for message in messages if isinstance(message, Mapping))
+    parts = (part for content in contents if isinstance(content, (list, tuple)) for part in content)
+    return any(isinstance(part, Mapping) and part.get("type", "text") != "text" for part in parts)
+
+
+def media_beside(entry: Mapping[str, Any]) -> bool:
+    """True if a row holds media in a field of its own."""
+    found = (entry.get(name) for name in MEDIA_FIELDS)
+    return any(value is not None and (not hasattr(value, "__len__") or len(value) > 0) for value in found)
+
+
+def no_response(prompt: Any = None, response: Any = None, response_ids: Any = None, **_: Any) -> str | None:
+    """Why there is no single text as the response to a prompt; None if there may be one."""
+    if has_media(prompt) or has_media(response):
+        return MEDIA
+    messages = response if isinstance(response, LISTS) else []
+    if len(messages) > 1:
+        return "its response has several messages"
+    if len(messages) == 1 and isinstance(messages[0], Mapping):
+        if messages[0].get("tool_calls"):
+            return "its response calls a tool"
+        response = messages[0].get("content")
+    given = [said for said in (response, response_ids) if isinstance(said, (str, *LISTS))]
+    return "its response is empty" if given and not any(map(len, given)) else None
+
+
+def other_words(text: str) -> str | None:
+    """Why a text is more than the policy's answer; None if it is not."""
+    if _TURNS.search(text, 1) or _ROLES.search(text):
+        return "its response has several turns, such as the words of a tool"
+    return "its response calls a tool" if _CALLS.search(text) else None
