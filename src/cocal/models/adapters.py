@@ -32,13 +32,19 @@ def check_base(adapter: Path, name: str, folder: Path) -> None:
         folder: Folder of the model's files.
 
     Raises:
-        ContractError: if the adapter's settings are not readable, or name another model.
+        ContractError: if the adapter's settings are not readable, name another model, or make it change nothing.
     """
     settings, weights = adapter_files(adapter)
     try:
-        base = json.loads(settings.read_text(encoding="utf-8")).get("base_model_name_or_path") or name
+        stated = json.loads(settings.read_text(encoding="utf-8"))
+        base, alpha = stated.get("base_model_name_or_path") or name, stated.get("lora_alpha")
     except (ValueError, AttributeError) as error:
         raise ContractError(f"{settings}: not settings of an adapter ({first_line(error)}); give another") from None
+    if alpha == 0:  # verl's model_merger does not know it, and writes 0
+        raise ContractError(
+            f"{settings}: lora_alpha is 0, with which the adapter changes nothing; put the value of the training there "
+            "(verl: actor_rollout_ref.model.lora_alpha)"
+        )
     there = Path(base)
     if base == name or there.name == Path(name).name or base.replace("/", "--") in str(folder.resolve()):
         return
@@ -64,13 +70,15 @@ def merged(model: "PreTrainedModel", adapter: Path) -> "PreTrainedModel":
 
     Raises:
         ConfigError: if PEFT is not installed.
-        ContractError: if the adapter does not fit the model, or is of a kind that cannot be merged.
+        ContractError: if the adapter does not fit the model, changes none of its weights, or is of a kind that cannot
+            be merged.
     """
     try:
         from peft import PeftConfig, PeftModel
     except ImportError:
         raise ConfigError("--adapter needs PEFT, which is not installed: pip install peft") from None
-    adapter_files(adapter)
+    _, weights = adapter_files(adapter)
+    before = _sums(model)
     try:
         settings = PeftConfig.from_pretrained(str(adapter))
         wrapped = PeftModel(model, settings)
@@ -86,4 +94,16 @@ def merged(model: "PreTrainedModel", adapter: Path) -> "PreTrainedModel":
             f"{adapter}: {len(lost):,} weights of the adapter and of this model do not go together, such as {lost[0]}; "
             "give the model that it was trained on"
         )
+    if _sums(found) == before:
+        raise ContractError(
+            f"{weights}: merging the adapter changes no weight of the model, as if it had never been trained (a lora_B "
+            "of zeros); give one that was trained, or the model without it"
+        )
     return found
+
+
+def _sums(model: "PreTrainedModel") -> dict[str, float]:
+    """The sum of each weight, by which a change is found without a second model in memory."""
+    import torch
+
+    return {name: one.sum(dtype=torch.float64).item() for name, one in model.named_parameters()}

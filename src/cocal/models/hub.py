@@ -20,6 +20,7 @@ FILES = (
     "added_tokens.json",
     "special_tokens_map.json",
     "chat_template.jinja",
+    "chat_template.json",
 )
 """Files of a checkpoint that are imported: safetensors weights, tokenizer and settings, but no code and no pickles."""
 
@@ -30,7 +31,7 @@ def may_be_on_hub(name: str) -> bool:
 
 
 def download(
-    name: str, revision: str | None = None, patterns: Sequence[str] = (*FILES, ADAPTER), **options: Any
+    name: str, revision: str | None = None, patterns: Sequence[str] = (*FILES, ADAPTER, f"*/{ADAPTER}"), **options: Any
 ) -> Path:
     """Folder of a hub repository in the hub's own cache, or a ContractError. An interrupted download resumes; a
     finished one is reused.

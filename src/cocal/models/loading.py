@@ -11,7 +11,7 @@ from cocal.errors import ContractError, first_line
 from cocal.models.text import template_fault, turn_end
 from cocal.models.weights import check_files, check_read, kind_of
 from cocal.runtime.numerics import half_precision
-from cocal.store import check_folder
+from cocal.store import check_folder, read_document
 from cocal.store.damage import remedy
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ def load_policy(
     plain: bool = False,
     sharded: bool = False,
     dtype: "torch.dtype | None" = None,
+    adapted: bool = False,
 ) -> Policy:
     """The policy in a Hugging Face checkpoint, in bfloat16 on a GPU and in studies with `numerics: bfloat16`, and in
     float32 elsewhere.
@@ -132,6 +133,7 @@ def load_policy(
         sharded: If true, accelerate will shard the weights, and makes them float32 when it does; until then they are in
             the format of the checkpoint on a GPU, because each GPU holds all of them beside vLLM.
         dtype: Another number format of the weights than these.
+        adapted: If true, an adapter will be merged into the weights, which may lie in a folder below.
 
     Raises:
         ContractError: if the folder lacks files, or a file is truncated, does not fit, or has changed since it was
@@ -152,13 +154,20 @@ def load_policy(
         usual = config.dtype or usual
     # straight onto the GPU, because otherwise every process of a node would hold a float32 model in its memory
     device = torch.device("cuda", torch.cuda.current_device()) if cuda else None
-    return Policy(open_model(path, config, dtype or usual, device).eval(), tokenizer)
+    return Policy(open_model(path, config, dtype or usual, device, adapted).eval(), tokenizer)
 
 
 def open_model(
-    path: str | Path, config: "PretrainedConfig", dtype: "torch.dtype", device: "torch.device | None"
+    path: str | Path,
+    config: "PretrainedConfig",
+    dtype: "torch.dtype",
+    device: "torch.device | None",
+    adapted: bool = False,
 ) -> "PreTrainedModel":
     """The model of a checkpoint, every weight of which was in its files; on the device "meta", none is kept in memory.
+
+    Args:
+        adapted: See `load_policy`.
 
     Raises:
         ContractError: if a file is missing or truncated, or a weight is missing, of no use or of another shape.
@@ -169,7 +178,7 @@ def open_model(
     with _complete(path):
         attention = _attention(path, config, torch.cuda.is_available())
         config._attn_implementation = attention  # config.json may name one, even code on the hub that would be run
-        check_files(Path(path), config)
+        check_files(Path(path), config, adapted)
         model, info = AutoModelForCausalLM.from_pretrained(
             path,
             config=config,
@@ -218,6 +227,9 @@ def load_tokenizer(path: str | Path, plain: bool = False) -> "PreTrainedTokenize
     check_folder(path, weights=False)
     with _complete(path):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        older = Path(path) / "chat_template.json"  # older processors write it, and no tokenizer reads it
+        if tokenizer.chat_template is None and older.exists():
+            tokenizer.chat_template = read_document(older).get("chat_template")
     _warn_of_code(path, "tokenizer", "auto_map" in tokenizer.init_kwargs)
     if tokenizer.chat_template is not None:
         if reason := template_fault(tokenizer):

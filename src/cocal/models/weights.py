@@ -53,11 +53,12 @@ _KINDS = (
 )
 """What folders without a whole model hold: patterns of files, the folder in words, and what to give."""
 _SPARE = re.compile(
-    r"(^|\.)((attn|attention)\.(masked_)?bias|rotary_emb\.\w+|position_ids|(v_head|value_head|score|mtp|visual|"
+    r"(^|\.)((attn|attention)\.(masked_)?bias|rotary_emb\.\w+|position_ids|(v_head|value_head|mtp|visual|"
     r"vision_tower|vision_model|audio_tower|multi_modal_projector)\..*)$"
 )
 """Names that a file may have beside the decoder's: constants of older versions, heads of values, layers that guess
 several tokens ahead, and what reads images and sounds."""
+_JUDGE = "that of a critic or reward model; give the policy's checkpoint, not the critic's or reward model's"
 _WRAPPED = "save the model without what wraps it (merge_and_unload of PEFT, model._orig_mod of torch.compile, "
 
 
@@ -75,12 +76,15 @@ def kind_of(folder: Path) -> str | None:
     return None
 
 
-def check_files(folder: Path, config: "PretrainedConfig") -> None:
+def check_files(folder: Path, config: "PretrainedConfig", adapted: bool = False) -> None:
     """Refuse weights that transformers would read for others than they are.
 
+    Args:
+        adapted: If true, an adapter was given, and one may lie in a folder below.
+
     Raises:
-        ContractError: if an adapter or a second set of weights lies beside them, or they are quantised in a way that is
-            not stated; the message says what to do.
+        ContractError: if they are a critic's or reward model's, an adapter or a second set of weights lies beside them,
+            or they are quantised in a way that is not stated; the message says what to do.
     """
     from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
@@ -88,6 +92,21 @@ def check_files(folder: Path, config: "PretrainedConfig") -> None:
         raise ContractError(
             f"{folder}: an adapter ({ADAPTER}) lies beside the model; move it to a folder of its own, which cocal fit "
             "and cocal score take as --adapter, or delete it if it was merged into this model"
+        )
+    if not adapted and (below := next(folder.glob(f"*/{ADAPTER}"), None)):
+        raise ContractError(
+            f"{folder}: an adapter lies below the model, and is not read with it (verl's model_merger saves them so); "
+            f"give it to cocal fit and cocal score (--adapter {below.parent}), or move it away if the model is enough"
+        )
+    if re.search("Classification|Reward|Critic|ValueModel", str(config.architectures)):
+        raise ContractError(f"{folder}: architectures in config.json is {config.architectures}, {_JUDGE}")
+    # an index names the shards that are read, and those of an older save may lie beside them
+    shards = () if (folder / INDEX).exists() else folder.glob("model-*-of-*.safetensors")
+    unread = [*folder.glob("adapter_model.safetensors"), *shards]
+    if unread and kind_of(folder) is None:
+        raise ContractError(
+            f"{folder}: {unread[0].name} would not be read beside {SINGLE}, since no {ADAPTER} or {INDEX} names it; "
+            "delete it, or give what it belongs to in a folder of its own"
         )
     names = [SINGLE]
     if (folder / INDEX).exists():
@@ -150,6 +169,8 @@ def check_read(folder: str | Path, config: "PretrainedConfig", info: Mapping[str
 
 
 def _remedy(lost: Sequence[str], others: Sequence[str], config: "PretrainedConfig") -> str:
+    if any(key.startswith("score.") for key in others):
+        return f"the score is {_JUDGE}"
     if any(".base_layer." in key or "lora_" in key for key in others):
         return "these are the weights of an adapter that was not merged: merge it (merge_and_unload of PEFT) and save"
     ends = [f".{name}" for name in (*lost[:1], *lost[-1:])]

@@ -60,7 +60,8 @@ class Checkpoint:
         import torch
 
         chosen = self.usual_precision() if precision == "auto" else precision
-        policy = load_policy(self.folder, plain=True, dtype=getattr(torch, chosen))
+        adapted = self.adapter is not None
+        policy = load_policy(self.folder, plain=True, dtype=getattr(torch, chosen), adapted=adapted)
         if self.adapter is None:
             return policy
         own = (self.adapter / "tokenizer_config.json").exists()

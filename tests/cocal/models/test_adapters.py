@@ -29,14 +29,14 @@ KINDS = {
 def trained(own, tmp_path):
     """Make an adapter of the micro policy; returns its folder and the model with it, as PEFT computes it."""
 
-    def train(settings, name="adapter"):
+    def train(settings, name="adapter", changed=0.2):
         torch.manual_seed(7)
         if not (tmp_path / "base").exists():
             own_copy(own.checkpoint, tmp_path / "base")
         model = peft.get_peft_model(load_policy(tmp_path / "base").model, settings)
         for weights in model.parameters():
             if weights.requires_grad:
-                weights.data += 0.2 * torch.randn(weights.shape)
+                weights.data += changed * torch.randn(weights.shape)
         model.save_pretrained(tmp_path / name)
         return tmp_path / name, model.eval()
 
@@ -74,6 +74,44 @@ def test_an_adapter_that_does_not_fit_is_refused_and_not_left_out(own, trained, 
     prompts, _ = trained(PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3), "prompts")
     with pytest.raises(ContractError, match="prompts: the adapter cannot be merged into this model"):
         merged(load_policy(own.checkpoint).model, prompts)
+
+
+UNTRAINED = {
+    "LoRA": LoraConfig(**KINDS["LoRA"]),
+    "DoRA": LoraConfig(**KINDS["DoRA"]),
+    "with a whole layer": LoraConfig(**KINDS["with a whole layer"]),
+    "factors": peft.IA3Config(target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"]),
+}
+
+
+@pytest.mark.parametrize("kind", UNTRAINED)
+def test_an_adapter_that_changes_nothing_is_refused(own, trained, kind):
+    folder, _ = trained(UNTRAINED[kind], changed=0)
+    with pytest.raises(ContractError, match=r"adapter_model.safetensors: merging the adapter changes no weight of the"):
+        merged(load_policy(own.checkpoint).model, folder)
+
+
+def test_the_folder_of_verl_s_merger_is_read_with_its_adapter_alone(own, trained, tmp_path, capsys):
+    """The base model's weights, and below them an adapter whose lora_alpha the merger does not know."""
+    trained(LoraConfig(**KINDS["LoRA"]), "base/lora_adapter")
+    base, below = tmp_path / "base", tmp_path / "base/lora_adapter"
+    file = below / "adapter_config.json"
+    settings = json.loads(file.read_text()) | {"base_model_name_or_path": None}
+    words = "fit", "--model", base, "--rollouts", own.verl, "--output", tmp_path / "companion", *SMALL
+    for alpha in (0, 0.0):
+        file.write_text(json.dumps(settings | {"lora_alpha": alpha}))
+        assert run(*words, "--adapter", below) == 2
+        said = "lora_alpha is 0, with which the adapter changes nothing; put the value of the training there"
+        assert f"{file}: {said}" in capsys.readouterr().err
+    file.write_text(json.dumps(settings))
+    assert run(*words) == 2
+    said = f"{base}: an adapter lies below the model, and is not read with it (verl's model_merger saves them so); "
+    assert f"{said}give it to cocal fit and cocal score (--adapter {below})" in capsys.readouterr().err
+    found = Checkpoint.find(str(base), adapter=below).load("float32").model
+    for one, other in zip(
+        found.parameters(), merged(load_policy(own.checkpoint).model, below).parameters(), strict=True
+    ):
+        assert torch.equal(one, other)
 
 
 def test_the_base_of_an_adapter_is_checked(own, trained, tmp_path, caplog):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from huggingface_hub.utils import filter_repo_objects
 from transformers import AutoModelForCausalLM
 
 from cocal import Companion
@@ -19,6 +20,7 @@ from cocal.errors import ContractError
 from cocal.features.extract import pooled_states
 from cocal.features.store import Layout
 from cocal.models import text as templates
+from cocal.models.hub import download
 from cocal.models.loading import decoder_of, load_policy, load_tokenizer
 from cocal.models.text import template_fault
 from cocal.own_policy.models import Checkpoint
@@ -252,6 +254,30 @@ def test_a_model_without_a_template_takes_plain_texts_or_a_template(own, made, t
     assert own.score(source, scored, model=folder, companion=tmp_path / "plain") == 2
     assert f"{source}: line 1: the prompt is a chat, but there is no chat template" in capsys.readouterr().err
     assert own.score(source, scored, model=folder, companion=tmp_path / "mine") == 0
+
+
+def test_the_template_of_an_older_processor_is_read_where_the_tokenizer_has_none(micro_checkpoint, tmp_path):
+    folder = own_copy(micro_checkpoint, tmp_path / "model")
+    usual = load_tokenizer(folder).chat_template
+    older = folder / "chat_template.json"
+    older.write_text(json.dumps({"chat_template": TEMPLATE}))
+    assert load_tokenizer(folder).chat_template == usual
+    (folder / "chat_template.jinja").unlink()
+    assert load_tokenizer(folder).chat_template == TEMPLATE
+    for content, message in (("{", f"{older}: not a readable JSON file"), ('{"chat_template": "{% for"}', "is broken")):
+        older.write_text(content)
+        with pytest.raises(ContractError, match=re.escape(message)):
+            load_tokenizer(folder)
+
+
+def test_a_download_has_the_older_template_and_the_adapters_below(monkeypatch):
+    files = ["chat_template.json", "lora_adapter/adapter_config.json", "own.py"]
+
+    def taken(*_, allow_patterns, **__):
+        return "+".join(filter_repo_objects(files, allow_patterns=allow_patterns))
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", taken)
+    assert str(download("owner/model")) == "+".join(files[:2])
 
 
 def test_a_template_that_is_lost_or_broken_is_named(own, made, tmp_path, capsys):

@@ -69,6 +69,7 @@ def _blocks(count):
 
 
 Q = "model.layers.0.self_attn.q_proj"
+SCORED = {"change": lambda one: one | {"score.weight": torch.ones(1, 24)}, "tie_word_embeddings": True}
 FAULTS = {
     "PEFT": ({"change": _prefixed("base_model.model.")}, "the names begin with base_model.model.: save the model"),
     "wrapped and tied": ({"change": _prefixed("actor."), "tie_word_embeddings": True}, "the names begin with actor.:"),
@@ -94,6 +95,22 @@ FAULTS = {
         "model.norm.weight has shape (12,), but config.json states (24,)"
         if V5
         else "model.norm.weight has another shape",
+    ),
+    "a reward model": (
+        {"settings": {"architectures": ["Qwen3ForSequenceClassification"]}, **SCORED},
+        "architectures in config.json is ['Qwen3ForSequenceClassification'], that of a critic or reward model; give",
+    ),
+    "a critic": (
+        {"settings": {"architectures": ["Qwen3ForTokenClassification"]}, **SCORED},
+        "['Qwen3ForTokenClassification'], that of a critic or reward model; give",
+    ),
+    "somebody's reward model": (
+        {"settings": {"architectures": ["Qwen3RewardModel"]}, "tie_word_embeddings": True},
+        "['Qwen3RewardModel'], that of a critic or reward model; give",
+    ),
+    "a critic by a policy's name": (
+        SCORED,
+        "such as score.weight; the score is that of a critic or reward model; give",
     ),
     "an expert": (
         {"change": _without("layers.1.mlp.experts.2."), "name": "Qwen3Moe", **EXPERTS},
@@ -156,6 +173,13 @@ def test_what_does_not_belong_to_the_decoder_may_lie_beside_it(model, tmp_path, 
     import_checkpoint(folder, tmp_path / "taken", depth=3, width=24, attributes={})
 
 
+@pytest.mark.parametrize("names", [None, ["LlavaForConditionalGeneration"], ["Qwen3Model"]])
+def test_a_policy_is_read_whatever_else_config_calls_it(model, names):
+    folder = model(settings={"architectures": names}, tie_word_embeddings=True)
+    found = load_policy(folder).model
+    assert torch.equal(found.lm_head.weight, load_file(folder / "model.safetensors")["model.embed_tokens.weight"])
+
+
 def test_names_and_constants_of_older_versions_are_read(model):
     """GPT-2's first files have no prefix, and hold masks."""
 
@@ -204,6 +228,22 @@ def test_two_sets_of_weights_are_refused(model, tmp_path):
         json.dumps({"weight_map": dict.fromkeys(load_file(tmp_path / "old"), "model.safetensors")})
     )
     load_policy(folder)  # an index of the one file
+
+
+@pytest.mark.parametrize("name", ["model-00001-of-00001.safetensors", "adapter_model.safetensors"])
+def test_weights_that_nothing_names_are_refused(model, name):
+    folder = model(tie_word_embeddings=True)
+    for other in ("consolidated", "model.fp16", "optimizer"):  # usual ones that are no others of the model
+        save_file({"weight": torch.ones(2)}, folder / f"{other}.safetensors")
+    load_policy(folder)
+    save_file({"weight": torch.ones(2)}, folder / name)
+    with pytest.raises(
+        ContractError, match=f"{name} would not be read beside model.safetensors, since no adapter_conf"
+    ):
+        load_policy(folder)
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    with pytest.raises(ContractError, match="holds weights in several files without their index"):
+        load_policy(folder)
 
 
 KINDS = {
