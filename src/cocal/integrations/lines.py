@@ -153,6 +153,8 @@ class Fields:
         for several in _INSTEAD:
             for meaning in [meaning for meaning in several if meaning in names][1:]:
                 del names[meaning]
+        if "response_ids" in names and not isinstance(entry.get(names.get("response", "")), str):
+            names.pop("response", None)  # only a text may say something that the ids do not
         names = {_SAME.get(meaning, meaning): name for meaning, name in names.items()}
         values = {meaning: entry[name] for meaning, name in names.items()}
         found = Sample.read(where, names, raw=self.raw, **values)

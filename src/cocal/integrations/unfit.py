@@ -17,8 +17,8 @@ _TURNS = re.compile(
     r"|\[TOOL_RESULTS\]|<｜(?:User|tool▁outputs▁begin)｜>|<\|start\|>(?:user|functions)"
 )
 """What templates write before the words of a tool or of a user."""
-_ROLES = re.compile(r"(?:user|tool|ipython|observation)\n.*?assistant\n", re.DOTALL)
-"""The same in texts without special tokens."""
+_ROLE, _REPLY = re.compile(r"(?:user|tool|ipython|observation)\n"), "assistant\n"
+"""The same in texts without special tokens, and what they write before the policy's next words."""
 _CALLS = re.compile(r"<tool_call>|<function_calls>|\[TOOL_CALLS\]|<\|python_tag\|>|<｜tool▁calls▁begin｜>")
 """What policies write before they call a tool."""
 
@@ -54,6 +54,7 @@ def no_response(prompt: Any = None, response: Any = None, response_ids: Any = No
 
 def other_words(text: str) -> str | None:
     """Why a text is more than the policy's answer; None if it is not."""
-    if _TURNS.search(text, 1) or _ROLES.search(text):
+    role = _ROLE.search(text)
+    if _TURNS.search(text, 1) or (role and _REPLY in text[role.end() :]):
         return "its response has several turns, such as the words of a tool"
     return "its response calls a tool" if _CALLS.search(text) else None

@@ -165,6 +165,14 @@ def test_every_field_that_may_be_a_label_is_compared(tmp_path):
     assert sorted(note.split()[5] for note in notes) == ["'acc'", "'reward'", "'score'"]
 
 
+def test_beside_ids_only_a_text_is_read(tmp_path):
+    given = [{"finish": 1}, [{"role": "assistant", "content": "5", "reasoning_content": "2 + 3"}], "It is 5.", None]
+    found, _ = noted(lines(tmp_path / "1.jsonl", *(LINE | {"response": response} for response in given)))
+    assert [(one.response, one.response_ids.tolist()) for one in found] == [
+        (text, LINE["response_ids"]) for text in (None, None, "It is 5.", None)
+    ]
+
+
 def test_a_chat_may_be_the_text_of_its_json(tmp_path):
     chat = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "What is 2 + 3?"}]
     given = row(prompt=json.dumps(chat)), row(messages=json.dumps(chat, indent=1)), row(prompt='[{"x": 1}] is what?')
