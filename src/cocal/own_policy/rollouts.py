@@ -16,7 +16,7 @@ from cocal.integrations import lines, prime_rl, slime
 from cocal.integrations.sample import Sample
 from cocal.integrations.trl import dumps as trl
 from cocal.own_policy.questions import contradictions, same_question
-from cocal.own_policy.scored import NO_LABEL, correctness
+from cocal.own_policy.scored import NO_LABEL, check_bound, correctness
 from cocal.own_policy.states import ORIGINS, Encoder
 from cocal.store.parquet import columns_of
 from cocal.store.provenance import file_digest
@@ -253,11 +253,7 @@ def experience_of(
         for sample, encoded in zip(part, encoder.encode(part), strict=True):
             if sample.label is None:
                 raise ContractError(f"{sample.where}: {NO_LABEL}")
-            if sample.correct is not None and correct_above is not None and not 0 <= correct_above < 1:
-                raise ContractError(
-                    f"{sample.where}: has a verdict, and --correct-above {correct_above:g} is for rewards; leave "
-                    "the flag out, or name the field of the reward by --field reward=NAME"
-                )
+            check_bound(sample, correct_above)
             origins[encoded.origin, encoded.exact] += 1
             row = {name: getattr(sample, name) for name in ("where", "step", "question_id", "group", "label")}
             row |= {"prompt_ids": encoded.prompt, "response_ids": encoded.response, "truncated": encoded.truncated}

@@ -15,6 +15,7 @@ from cocal.answers.judge import ExactMatch
 from cocal.answers.settings import VerifierSettings
 from cocal.errors import ContractError
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
+from cocal.integrations.sample import Sample
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
 from cocal.metrics.choices import best_of_n, candidates, certified, first, vote
 from cocal.metrics.settings import MetricSettings
@@ -115,6 +116,15 @@ def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float |
     return rewards == 1.0, f"1 means correct, {wrong:g} wrong"
 
 
+def check_bound(sample: Sample, above: float | None) -> None:
+    """Raise a ContractError if a response has a verdict, and a bound of rewards would turn it round."""
+    if sample.correct is not None and above is not None and not 0 <= above < 1:
+        raise ContractError(
+            f"{sample.where}: has a verdict, and --correct-above {above:g} is for rewards; leave the flag out, or name "
+            "the field of the reward by --field reward=NAME"
+        )
+
+
 def read_scored(
     source: Path, reading: Reading, needs: Sequence[str] = (), added: Sequence[str] = (), *, answers: bool = False
 ) -> Scored:
@@ -155,6 +165,7 @@ def read_scored(
         found = fields.part(entry, where, *read)
         if labelled and found.label is None:
             raise ContractError(f"{where}: {NO_LABEL}")
+        check_bound(found, reading.correct_above)
         wheres.append(where)
         questions.append(question)
         rows.append((found.confidence, found.label, found.answer if named else extract_answer(found.response or "")))
