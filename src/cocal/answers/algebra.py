@@ -43,8 +43,10 @@ def equal(gold: Read, answer: Read) -> bool:
 def _unwrapped(gold: Read, answer: Read) -> tuple[Read, Read]:
     """The two answers; of an equation with a name on its left, the right side alone if the other is no equation."""
     if (_in_set(gold) and not isinstance(answer, sympy.Eq)) or (_in_set(answer) and not isinstance(gold, sympy.Eq)):
-        return gold.rhs if _in_set(gold) else gold, answer.rhs if _in_set(answer) else answer
+        gold, answer = gold.rhs if _in_set(gold) else gold, answer.rhs if _in_set(answer) else answer
     first, second = _named(gold), _named(answer)
+    if None not in (first, second) and isinstance(gold, sympy.FiniteSet) != isinstance(answer, sympy.FiniteSet):
+        return first, second
     if first is not None and second is None and not relations_of(answer):
         return first, answer
     if second is not None and first is None and not relations_of(gold):
@@ -64,11 +66,20 @@ def _named(expression: Read) -> Read | None:
         return None
     if isinstance(expression, sympy.FiniteSet):
         names = {part.lhs for part in parts}
+        if _in_alphabet(names):
+            ordered = sorted(ordered, key=lambda part: part.lhs.name)
         rights = [part.rhs for part in ordered]
         return (
             sympy.FiniteSet(*rights) if len(names) == 1 else sympy.Tuple(*rights) if len(names) == len(parts) else None
         )
     return parts[-1].rhs if _is_name(parts[0].lhs) else None
+
+
+def _in_alphabet(names: set[Read]) -> bool:
+    """True for letters that follow one another in the alphabet; a pair has their values in this order."""
+    letters = sorted(name.name for name in names if isinstance(name, sympy.Symbol))
+    first = ord(letters[0][0]) if letters else 0
+    return len(letters) == len(names) and letters == [chr(first + place) for place in range(len(letters))]
 
 
 def _is_name(left: Read) -> bool:
@@ -204,7 +215,8 @@ def _equal_sets(gold: Read, answer: Read) -> bool:
 
 def _matched(ours: list[Read], theirs: list[Read]) -> bool:
     """True if each member of one list has an equal one in the other."""
-    ours, theirs = _distinct(ours), _distinct(theirs)
+    if len(ours) != len(theirs):
+        ours, theirs = _distinct(ours), _distinct(theirs)
     if len(ours) != len(theirs):
         return False
     for member in ours:

@@ -10,10 +10,12 @@ from decimal import Decimal
 
 _NUMBER = r"[+-]?(?:[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?|\.[0-9]+|[0-9]+/[0-9]+|\\frac\{[0-9]+\}\{[0-9]+\})"
 _GAP = r"(?:\s|\\[ ,;:]|~)"
-_LAYOUT = re.compile(
-    r"\\(?:text|textrm|mathrm|operatorname)\s*(?=\{)|(?<!\d)(?:\\[,;: ]|[\s~])|(?:\\[,;: ]|[\s~])(?!\d)|[{}$]"
-)
 _TEXT = re.compile(r"\\(?:text|textrm|mathrm)\s*\{([^{}]*)\}")
+_UPRIGHT = re.compile(r"\\(?:text|textrm|mathrm|operatorname)\s*\{([^{}]*)\}")
+_SPACE = re.compile(rf"(?<!\d){_GAP}|{_GAP}(?!\d)|\$")
+"""Typeset spaces, but for those between two digits, and dollar signs."""
+_SCRIPT = re.compile(r"([_^])\{(\\[A-Za-z]+|[^{}\\])\}")
+"""An index or exponent of one character or command, which needs no braces."""
 
 _BARE = re.compile(_NUMBER)
 _SYMBOLS = (
@@ -22,6 +24,10 @@ _SYMBOLS = (
 """Symbols of units that are no products of variables, as `mg`, `cd` and `mn` may be."""
 _ONES = r"[kmµ]?g|[kcmµ]?m|m?s|h|min|m?[lL]|[km]?[NJWVA]|K"
 """Symbols that may be variables, and are units after a typeset space or inside a text command."""
+_KNOWN = re.compile(
+    rf"{_SYMBOLS}|{_ONES}|[mckd]l|cL|dL|[kM][NJWVA]|[kMGT]?B|in|mi|pt|qt|cc|ha|s|d|yr|wk|mo|eV|dB|[FCT]"
+)
+"""Units of one or two letters in a text command; other letters there may be variables in an upright font."""
 _WORDED = r"[A-Za-z]{2,}(?:[ -][A-Za-z]{2,})*"
 _UNIT = re.compile(
     rf"(?P<value>.*[\w)}}\]|!]){_GAP}*"
@@ -33,10 +39,11 @@ _UNIT = re.compile(
 _ATTACHED = re.compile(rf"(?P<value>{_NUMBER})\s?(?P<symbol>{_ONES})")
 _MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
 _NO_UNIT = re.compile(
-    r"\b(?:(?:hundred|thousand|million|billion|trillion|dozen|time|power)s?|half|halves|(?:third|quarter)s?"
-    r"|(?:four|fif|six|seven|eigh|nin|ten|hundred|thousand)ths?|percent|squared|cubed|factorial|modulo|mod|remainder"
-    r"|plus|minus|over|divided|multiplied|negative|infinity|more|less|than|least|most|about|approximately|roughly"
-    r"|between|and|or|not|never|no|none|except|either|wrong|impossible|undefined|if|when|for|where|with|is|are|to"
+    r"\b(?:tens|(?:hundred|thousand|million|billion|trillion|dozen|time|power)s?|half|halves|(?:third|quarter)s?"
+    r"|(?:four|fif|six|seven|eigh|nin|ten|hundred|thousand|(?:m|b|tr)illion)ths?|percent|squared|cubed|factorial"
+    r"|modulo|mod|remainder|plus|minus|over|divided|multiplied|doubled|tripled|halved|negative|infinity|more|less|fewer"
+    r"|than|least|most|above|below|under|about|approximately|roughly|between|and|or|not|never|no|none|except|either"
+    r"|wrong|incorrect|false|invalid|impossible|undefined|maybe|perhaps|possibly|if|when|for|where|with|is|are|to"
     r"|all|every|each|even|odd|integers?|reals?|primes?|vs|pm|am"
     r"|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
     rf"|{_MONTHS})\b",
@@ -109,6 +116,8 @@ def _measured(text: str, beside: str) -> tuple[str, str | None]:
     if found is None or ("=" in text and "," in text):
         return text, None
     unit = next(filter(None, list(found.groups())[1:]), "")
+    if (len(unit) < 3 or _consecutive(unit.lower())) and not _KNOWN.fullmatch(unit):
+        return text, None
     if _NO_UNIT.search(unit) or _SEVERAL.search(text) or _TEXT.search(found["value"]):
         return text, None
     return found["value"], _unit_name(unit) + (found.groupdict().get("power") or "")
@@ -153,7 +162,7 @@ def decided(gold: str, answer: str) -> bool | None:
 
 
 def _letters(text: str) -> str:
-    return _LAYOUT.sub("", text)
+    return _SPACE.sub("", _SCRIPT.sub(r"\1\2", _UPRIGHT.sub(r"\1", text)))
 
 
 def _bases(gold: str, answer: str) -> bool | None:
@@ -163,11 +172,11 @@ def _bases(gold: str, answer: str) -> bool | None:
 
 def _based(text: str) -> tuple[str, str, str] | None:
     """Sign, digits and base of a number that is written with its base; None for any other text."""
-    found = _BASED.fullmatch(re.sub(r"[()]", "", _letters(text)))
+    found = _BASED.fullmatch(re.sub(r"[(){}]", "", _letters(text)))
     if not found:
         return None
     sign, digits, base = found[1].strip("+"), found[2].upper().lstrip("0"), _BASES.get(found[3].lower(), found[3])
-    is_number = re.search("[0-9]", found[2]) and base.lstrip("-").isdigit()
+    is_number = re.search("[0-9]", found[2]) and base.lstrip("-").isdigit() and abs(int(base)) > int(max(found[2]), 16)
     return (sign, digits, base) if is_number else None
 
 
@@ -213,7 +222,8 @@ def _words(gold: str, answer: str) -> bool | None:
         return None
     if all(word.islower() and _consecutive(word) for word in (first, second)):
         return None  # a product of letters, as abc and cba
-    return shapes[0].split() == shapes[1].split() and first.lower() == second.lower()
+    same = first == second or (first.lower() == second.lower() and not _consecutive(first.lower()))
+    return same and shapes[0].split() == shapes[1].split()
 
 
 def _consecutive(word: str) -> bool:
@@ -298,5 +308,5 @@ _MONTH = re.compile(rf"(\d{{1,2}}) ({_MONTHS})")
 
 def _sentence(text: str) -> str:
     """A text without case, typesetting and punctuation; a date has its month first."""
-    plain = " ".join(re.sub(r"\\[,;: ]|[~$.{}]", " ", _TEXT.sub(r" \1 ", text)).lower().split())
+    plain = " ".join(re.sub(r"\\[,;: ]|[~$.]", " ", _SCRIPT.sub(r"\1\2", _TEXT.sub(r" \1 ", text))).lower().split())
     return _MONTH.sub(r"\2 \1", re.sub(r"\s*([^\w\s]|_)\s*", r"\1", plain))

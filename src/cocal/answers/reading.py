@@ -33,6 +33,9 @@ _LETTERS = re.compile(r"\\(?:text|mathrm|begin|end|operatorname|mathbb)\s*\{[^{}
 _CONSTANTS = {"I": r"\text{I}", "E": r"\text{E}"}
 """Letters that the parser takes for the imaginary unit and for Euler's number; `i` is the former and `e` the latter."""
 _INDEX = re.compile(r"\\(?:sum|prod)|_\{?i")
+_TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
+_DEGREES = re.compile(r"(\d+(?:\.\d+)?[a-z]?|(?<![A-Za-z\\])[a-z])\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ)")
+"""An angle in degrees, which the parser reads as a bare number."""
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])")
 
 Read: TypeAlias = sympy.Basic | sympy.MatrixBase
@@ -64,6 +67,8 @@ def _joined(parts: list[str], join: Callable[[list[Read]], Read | None]) -> Read
 
 def _parsed(text: str) -> Read | None:
     """What math-verify's parser reads."""
+    if _TRIGONOMETRIC.search(text):
+        text = _DEGREES.sub(r"\\frac{\1\\pi}{180}", text)
     spelled = normalize_latex(_LETTERS.sub(lambda found: _CONSTANTS.get(found[0], found[0]), text), _SPELLING)
     try:
         found = latex2sympy(

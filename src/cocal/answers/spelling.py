@@ -78,6 +78,8 @@ _SMALL: Sequence[str] = _WORDS.split()
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|log|exp|max|min|gcd|lcm"
 _END = "(?![A-Za-z])"
+_TYPESET = r"\s*(?:\^?\s*\{?\s*(?:\\(?:text|mathrm)\s*\{)?)"
+"""What may precede the ending of an ordinal number."""
 _UPRIGHT = r"\\(?:text|mathrm|operatorname|mathbf|mathbb|rm)\s*\{{\s*({})\s*\}}"
 SIGNS = {
     "−﹣–—‐‑‒": "-", "‘’′": "'", "“”": '"', "，、": ",", "；": ";", "∣": "|", "ˋ": "`", "■□▪∎": " ", "√": r"\sqrt",
@@ -123,6 +125,7 @@ SPELLING = _rules(
      r"\(\s*\\?(?:text\s*\{\s*)?[bp]?mod\b\s*\}?\s*\{?(\w+)\}?\s*\)|\\[bp]?mod\s*\{?(\w+)\}?",
      lambda found: rf"\pmod{{{found[1] or found[2]}}}", "DeepScaleR"),
     (r"10{,}080, 10,\!080, 10'080, 10_080: 10080", r"(?<=\d)(?:,\\!\s*|\{,\}|\\,|'|_)(?=\d{3}(?!\d))", "", "MATH500"),
+    ("0{.}75: 0.75", r"(?<=\d)\{\.\}(?=\d)", ".", "MATH500"),
     (r"8\!:\!34: 8:34", r"\\!\s*", "", "DeepScaleR"),
     (r"\color{red}{5}: {5}", r"\\(?:text)?color\s*\{\w+\}", "", "Qwen2.5-Math #29"),
     (r"\phantom{0}5, \hspace{1cm}5: 5", r"\\(?:[hv]?phantom|[hv]space\*?)\s*\{[^{}]*\}", "", "Qwen2.5-Math #29"),
@@ -147,8 +150,10 @@ SPELLING = _rules(
     (r"1.6e-19: 1.6 \times 10^{-19}", r"(?<![\w.}])(\d+(?:\.\d+)?|\.\d+)[eE]([+-]?\d+)(?!\w)",
      lambda found: rf"{found[1]} \times 10^{{{int(found[2])}}}", "open-r1 #503"),
     (r"2.5 x 10^6: 2.5 \times 10^6", r"(?<=\d)\s*(?:[x*]|\\cdot)\s*(?=10\s*\^)", r" \\times ", "open-r1 #503"),
-    (r"12^{\mathrm{th}}, 3rd: 12, 3", r"(?<=\d)\s*(?:\^?\s*\{?\s*(?:\\(?:text|mathrm)\s*\{)?)(?:st|nd|rd|th)\b\}*", "",
-     "TinyV #243"),
+    ("10^-3: 10^{-3}", r"\^-(\d+)", r"^{-\1}", "open-r1 #503"),
+    (r"12^{\mathrm{th}}, 3rd: 12, 3",
+     rf"(?:(?<=\d){_TYPESET}th|(?<=1)(?<!11){_TYPESET}st|(?<=2)(?<!12){_TYPESET}nd|(?<=3)(?<!13){_TYPESET}rd)\b\}}*",
+     "", "TinyV #243"),
     (r"0.1\overline{6}: \frac{15}{90}", r"(?<![\d.])(\d+)\.(\d*)\\overline\s*\{(\d+)\}", _repeating, "DeepScaleR"),
     ("(1,2) (3,4): (1,2),(3,4)", r"(?<![\\A-Za-z])(\([^()]*,[^()]*\))\s*(?=\([^()]*,[^()]*\))", r"\1,", "DeepScaleR"),
     (r"28 percent: 28\%", r"(?<=[\d}])\s*(?:\\text\s*\{\s*)?(?:percent|per cent|pct)\b\s*\}?", r"\\%",
@@ -190,7 +195,7 @@ _ESCAPED = re.compile(r"\\[{}]")
 _TRAILING = re.compile(r"(?:\s|\\[,;:! ]|\\q?quad|\\\\|(?<![.\\])[.,;](?!\.)|(?<!\\)\\)+$")
 _LEADING = re.compile(r"^(?:\s|\\[,;:! ]|\\q?quad(?![A-Za-z]))+")
 _SPACED = re.compile(r"[+-]?[0-9]{1,3}(?:(?: |\\ )[0-9]{3})+(?:\.[0-9]+)?")
-_ARGUMENTS = re.compile(r"\\(frac|binom|sqrt)(?![a-z])")
+_ARGUMENTS = re.compile(r"\\(frac|binom|sqrt|vec|hat|bar|overline)(?![a-z])")
 _ONE = re.compile(r"\s*(\\[A-Za-z]+|[^\s\\{}])")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _ROUNDS = 4
@@ -254,7 +259,7 @@ def _with_braces(text: str) -> str:
     if found[1] == "sqrt" and rest.lstrip().startswith("["):
         degree, closing, rest = rest.lstrip().partition("]")
         read += degree + closing
-    for _ in range(1 if found[1] == "sqrt" else 2):
+    for _ in range(2 if found[1] in ("frac", "binom") else 1):
         if rest.lstrip().startswith("{"):
             argument, rest = _group(rest.lstrip())
             read += _with_braces(argument)
