@@ -27,7 +27,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-_BOX = re.compile(r"(?P<confidence>CONFIDENCE\s*[:：][\s*$]*+)?\\boxed\s*\{")
+_BOX = re.compile(r"(?P<confidence>CONFIDENCE[\s*]*+[:：](?:[\s*$]|\\[(\[])*+)?\\boxed\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _STATEMENT = re.compile(r"(?<![A-Za-z])CONFIDENCE[\s*]*+[:：]")
 _VALUE = re.compile(r"[\s*]*+(\d*\.\d+|\d+(?!\.))\**+\.?\**+[^\S\n]*+(?:\n|\Z)", re.ASCII)

@@ -11,13 +11,37 @@ import numpy as np
 LONGEST = 512
 """Largest number of characters of a factual answer; a longer one counts as no answer and matches nothing."""
 _COMMAND = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit)\s*\{([^{}]*)\}")
-_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
-_DASHES = {ord(dash): "-" for dash in "‐‑‒–—―−﹣－"} | {ord(quote): "'" for quote in "‘’ʼ′`´"}
+_ARTICLE = re.compile(r"\b(?:a|an|the)\b(?=\s+\S)")
+_DASHES = {ord(dash): "-" for dash in "‐‑‒–—―−﹣－"} | {ord(quote): "'" for quote in "‘’ʼʻ′`´"}
+_SIGNS = _DASHES | str.maketrans({"×": "x", "♯": "#", "\u2044": "/"})
+_LETTERS = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ß": "ss", "æ": "ae", "œ": "oe", "ı": "i"})
+"""Letters that are no others with an accent, as they are typed on a plain keyboard."""
+_RAISED = re.compile(r"(?<=\d)[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+_VULGAR = re.compile("(?<=\\d)(?=[¼-¾⅐-⅞])")
 _MARKS = re.compile(r"(?<=[a-zA-Z])[\u0300-\u036f]+")
-_GROUPS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_KEPT = r"(?<=\d)[^\w\s](?=\d)|(?<![\w)])-(?=[$€£]?\d)|(?<=[a-z])(?:\+\+|#)(?!\w)"
-"""Signs that tell values apart: between digits, a minus, and those of C++ and C#."""
-_SIGNS = re.compile(rf"({_KEPT})|[^\w\s]|_")
+_RESPELLED = tuple(
+    (re.compile(pattern), new)
+    for pattern, new in (
+        (r"\^\{([+-]?\d+)\}", r"^\1"),
+        (r"(?<=\d),(?=\d{3}(?!\d))", ""),  # groups of thousands
+        (r"(?<=\b[a-z]\.)\s+(?=[a-z]\.)", ""),  # initials
+        (r"(?<=\d)\s*-\s*(?=\d)", "-"),  # a range
+        (r",\s+(?:an?|the)$", ""),
+        (r"(?<![\w)])-\s+(?=[$€£¥₹]?\.?\d)", "-"),  # a minus and a space
+        (r"(?<![\w.])\.(?=\d)", "0."),
+        ("<=", "≤"),
+        (">=", "≥"),
+    )
+)
+"""Spellings of numbers, ranges and initials, and what takes their place."""
+_KEPT = (
+    r"(?<=\d)[^\w\s](?=\d)|(?<=\d)\^(?=-\d)|(?<![\w)])-(?=[$€£¥₹]?\d)|[<>≤≥±](?=\s*[$€£¥₹-]*\d)|[‰♭]"
+    r"|[$€£¥₹](?=\s*-?\d)|(?<=\d)[€£¥₹]|(?<=\d\s)[€£¥₹]|(?<=[a-z])(?:\+\+|\+|#|-(?!\s*\w))(?!\w)"
+)
+"""Signs that tell values apart: between digits, a power, a minus, relations, currencies, and behind letters those of
+C++, C#, A+ and A-."""
+_DROPPED = re.compile(rf"({_KEPT})|[^\w\s]|_")
+_CURRENCY = re.compile("[$€£¥₹]")
 _SPACES = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
 
 
@@ -67,15 +91,17 @@ class Judge(Protocol):
 
 
 class ExactMatch:
-    """Judges factual answers by exact match: they are equivalent if `normalise_text` makes them equal. An empty answer,
-    or one that is too long, equals nothing."""
+    """Judges factual answers by exact match: they are equivalent if `normalise_text` makes them equal, but for a
+    currency that only one of them states. An empty answer, or one that is too long, equals nothing."""
 
     def correct(
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
     ) -> Verdicts:
         """See `Judge.correct`."""
         verdicts = [
-            answer is not None and (form := exact_form(answer)) is not None and form in map(normalise_text, accepted)
+            answer is not None
+            and (form := exact_form(answer)) is not None
+            and any(_same(normalise_text(gold), form) for gold in accepted)
             for accepted, answer in zip(golds, answers, strict=True)
         ]
         return Verdicts(np.array(verdicts, dtype=bool), np.ones(len(verdicts), dtype=bool))
@@ -83,7 +109,7 @@ class ExactMatch:
     def classes(self, answers: Sequence[str | None], pools: Sequence[Hashable], questions: Sequence[str]) -> Verdicts:
         """See `Judge.classes`."""
         forms = forms_of(answers, exact_form)
-        labels = partition(forms, pools, lambda pairs: [False] * len(pairs))
+        labels = partition(forms, pools, lambda pairs: [_same(forms[first], forms[second]) for first, second in pairs])
         return Verdicts(labels, np.ones(len(labels), dtype=bool))
 
 
@@ -92,13 +118,18 @@ def normalise_text(text: str) -> str:
 
     SQuAD's exact match drops case, ASCII punctuation and articles. Beyond it, Unicode is folded first, so that
     `O’Brien`, `Röntgen` and `1990–91` equal what is typed on a plain keyboard; LaTeX text commands are unwrapped, and
-    words may be joined by a hyphen, a space or nothing. Signs between digits, a minus and the signs of `C++` and `C#`
-    stay, since `3.5`, `-5` and `9/11` are not 35, 5 and 911; commas may group thousands. White space stays between two
-    digits. A text of articles alone keeps its last word, and one of punctuation alone keeps it.
+    words may be joined by a hyphen, a space or nothing. Signs between digits, powers, a minus, relations, currencies
+    and the signs of `C++`, `C#` and `A+` stay, since `3.5`, `-5`, `9/11`, `10⁶` and `>5` are not 35, 5, 911, 106 and 5;
+    commas may group thousands. White space stays between two digits. An article has a word behind it, as the A of
+    `Vitamin A` has not, or stands behind a comma at the end. A text of punctuation alone keeps it.
     """
-    plain = unicodedata.normalize("NFKC", text.translate(_DASHES)).translate(_DASHES)
+    powers = _RAISED.sub(lambda found: "^" + found[0], _VULGAR.sub(" ", text)).translate(_DASHES)
+    plain = unicodedata.normalize("NFKC", powers).translate(_SIGNS)
     plain = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", _COMMAND.sub(r"\1", plain))))
-    words = _SIGNS.sub(lambda found: found[1] or (" " if found[0] in "-/" else ""), _GROUPS.sub("", plain.lower()))
+    words = plain.lower().translate(_LETTERS)
+    for pattern, new in _RESPELLED:
+        words = pattern.sub(new, words)
+    words = _DROPPED.sub(lambda found: found[1] or (" " if found[0] in "-/" else ""), words)
     bare = _ARTICLE.sub(" ", words).split() or words.split()[-1:] or plain.split()
     return _SPACES.sub("", " ".join(bare))
 
@@ -106,6 +137,14 @@ def normalise_text(text: str) -> str:
 def exact_form(answer: str) -> str | None:
     """The text form by which factual answers are compared; None for an answer that is empty or too long."""
     return (normalise_text(answer) or None) if len(answer) <= LONGEST else None
+
+
+def _same(first: Hashable, second: Hashable) -> bool:
+    """True if two text forms are equal, where a currency may be missing in one."""
+    if not (isinstance(first, str) and isinstance(second, str)):
+        return False
+    signs = [_CURRENCY.findall(form) for form in (first, second)]
+    return _CURRENCY.sub("", first) == _CURRENCY.sub("", second) and (signs[0] == signs[1] or [] in signs)
 
 
 Rows = tuple[int, int]

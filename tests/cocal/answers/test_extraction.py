@@ -40,6 +40,9 @@ def test_answer_is_the_last_balanced_box(text, answer):
         "\n<reason>cut \\boxed{9",
         "\nCONFIDENCE: \\boxed{0.9}",
         "\n**CONFIDENCE: $\\boxed{0.9}$**",
+        "\n**CONFIDENCE**: \\boxed{0.9}",
+        "\n**CONFIDENCE:** \\(\\boxed{0.9}\\)",
+        "\nCONFIDENCE: \\[ \\boxed{0.9} \\]",
     ],
 )
 def test_confidence_part_does_not_disturb_the_answer(tail):
@@ -57,6 +60,7 @@ def test_confidence_part_does_not_disturb_the_answer(tail):
         "CONFIDENCE:" + "*" * MEGABYTE + "x",
         "CONFIDENCE: 0." + "9" * MEGABYTE + "*" * MEGABYTE + "x",
         "CONFIDENCE" + " " * MEGABYTE,
+        "CONFIDENCE:" + "\\(" * MEGABYTE,
         "\\" * MEGABYTE,
     ],
 )

@@ -15,6 +15,14 @@ def test_factual_answers_match_an_alias_exactly_but_for_their_form():
     assert ExactMatch().correct(golds, answers, []).values.tolist() == [True, False, True, False, False]
 
 
+def test_a_currency_may_be_missing_but_two_currencies_differ():
+    golds = [["$5"], ["$5"], ["£5"], ["5 €"], ["-¥5"], ["-¥5"]]
+    answers = ["5", "€5", "$5", "€5", "¥5", "-5"]
+    assert ExactMatch().correct(golds, answers, []).values.tolist() == [True, False, False, True, False, True]
+    labels = ExactMatch().classes(["£5", "$5", "£5", "5", "x" * 600], [0] * 5, []).values
+    assert labels.tolist() == [0, 1, 0, 0, 2]
+
+
 def test_factual_classes():
     answers = ["The Nile", "nile.", "Amazon", None, "x" * 600, "x" * 600, "nile", ""]
     labels = ExactMatch().classes(answers, [0, 0, 0, 0, 0, 0, 1, 0], []).values
@@ -71,6 +79,33 @@ def test_an_open_pair_that_shares_a_class_is_settled():
         ("C++ and C#", "c++andc#"),
         ("12 000", "12 000"),
         ("が", "が"),
+        (".5", "0.5"),
+        ("-.5 V", "-0.5v"),
+        ("- 5", "-5"),
+        ("10⁶", "10^6"),
+        ("10^{-6}", "10^-6"),
+        ("10⁻⁶", "10^-6"),
+        ("2½", "2 1/2"),
+        ("½", "1/2"),
+        ("B+", "b+"),
+        ("Cl-", "cl-"),
+        ("G♯", "g#"),
+        ("E♭", "e♭"),
+        ("<= 7", "≤7"),
+        ("±7", "±7"),
+        ("7‰", "7‰"),
+        ("5 €", "5€"),
+        ("$Rome$", "rome"),
+        ("$42$", "$42"),
+        ("Vitamin A", "vitamina"),
+        ("Smiths, The", "smiths"),
+        ("A. E. van Vogt", "aevanvogt"),
+        ("1914 – 1918", "1914-1918"),
+        ("Łódź", "lodz"),
+        ("Straße", "strasse"),
+        ("Søren Æ.", "sorenae"),
+        ("Hawaiʻi", "hawaii"),
+        ("4×100", "4x100"),
         ("?!", "?!"),
         ("", ""),
     ],
