@@ -72,7 +72,11 @@ def _named(expression: Read) -> Read | None:
         return (
             sympy.FiniteSet(*rights) if len(names) == 1 else sympy.Tuple(*rights) if len(names) == len(parts) else None
         )
-    return parts[-1].rhs if _is_name(parts[0].lhs) else None
+    left, right = parts[0].lhs, parts[-1].rhs
+    is_defined = (
+        isinstance(left, AppliedUndef) or not left.free_symbols & right.free_symbols
+    )  # x=2x+1 does not define x
+    return right if _is_name(left) and is_defined else None
 
 
 def _in_alphabet(names: set[Read]) -> bool:
@@ -98,8 +102,10 @@ def _equal_relations(first: tuple[Read, ...], second: tuple[Read, ...]) -> bool:
 
 
 def _whole(relations: tuple[Read, ...]) -> tuple[Read, ...]:
-    """A chain of equations that begins with a name, as the equation of its two ends."""
-    if len(relations) > 1 and all(isinstance(part, sympy.Eq) for part in relations) and _is_name(relations[0].lhs):
+    """A chain of equations that begins with a name, as the equation of its two ends; but `a=b=c` says more."""
+    if len(relations) < 2 or not all(isinstance(part, sympy.Eq) for part in relations):
+        return relations
+    if _is_name(relations[0].lhs) and not any(part.rhs.is_Symbol for part in relations[:-1]):
         return (sympy.Eq(relations[0].lhs, relations[-1].rhs, evaluate=False),)
     return relations
 

@@ -55,6 +55,7 @@ _PRICE = re.compile(rf"{_MONEY}\s*({_NUMBER})|({_NUMBER})\s*{_MONEY}")
 _CLOCK = re.compile(rf"(\d{{1,2}}:\d\d){_GAP}*(?:\\text\s*\{{\s*)?[apAP]\.?{_GAP}*[mM]\.?\s*\}}?")
 _LABEL = re.compile(rf"(?:\\(?:text|mathrm)\s*\{{\s*)?\(([A-H])\)\s*\}}?{_GAP}*(?=\S)")
 _CHOICE = re.compile(r"(?:\\text\s*\{\s*)?([A-H])\.\s*\}?\s+\S.*|\(([A-H])\)")
+_CHOICES = re.compile(r"[A-H]\s+(and|or)\s+[A-H]")
 _FAMILY = re.compile(
     r"(?P<what>.*?)\s*[,;(]\s*(?:\\text\s*\{\s*)?(?:(?:where|for|with)\s+)?\}?\s*\$?[a-z](?:\s*,\s*[a-z])*\s*\\in\s*"
     r"\\?(?:mathbb\s*)?\{?[ZN]\}?\s*\$?\)?"
@@ -101,7 +102,7 @@ def aligned(gold: str, answer: str) -> tuple[str, str]:
     if _IMAGINARY.search(gold) and not _IMAGINARY.search(answer) and "j" not in gold:
         answer = _OTHER_IMAGINARY.sub("i", answer)
     (value, unit), (given, other) = _measured(gold, answer), _measured(answer, gold)
-    if unit == other or not (unit and other):
+    if unit == other or not ((unit and other) or "%" in gold[-1:] + answer[-1:]):
         return value, given
     return gold, answer
 
@@ -142,27 +143,39 @@ def decided(gold: str, answer: str) -> bool | None:
     r"""The verdict on two answers if their notation decides it, otherwise None.
 
     1. Two answers of the same letters and signs are equal, whatever spaces and text commands they have.
-    2. Two numbers with bases (`2516_8`, `2516_{\text{nine}}`) are equal if their digits and bases are. A number without
+    2. A percentage differs from a price and from what has another unit, and the choices `A and C` from `A or C`.
+    3. Two numbers with bases (`2516_8`, `2516_{\text{nine}}`) are equal if their digits and bases are. A number without
        a base equals one with it, because the question names the base; so a wrong base is accepted where it is not said.
-    3. Two decimals are equal if they are the same number, or if one is the other rounded to six or more places.
-    4. Numbers of statements, `(1)(4)`, are compared as a set.
-    5. Ratios of three and more parts are equal to nothing that is not one.
-    6. A bare word of three or more letters, or of two capitals, is compared by its letters; so are names of points.
-    7. A number is not equal to several numbers with words between them, nor to one with the letter of a choice.
-    8. Lists of counted things are compared number by number, with their words where both have them.
-    9. A list in parentheses or brackets, such as a pair or an interval, differs from one without and from a set.
-    10. Answers with words in sentences are compared as texts; a number found inside never stands for one.
+    4. Two decimals are equal if they are the same number, or if one is the other rounded to six or more places.
+    5. Numbers of statements, `(1)(4)`, are compared as a set.
+    6. Ratios of three and more parts are equal to nothing that is not one.
+    7. A bare word of three or more letters, or of two capitals, is compared by its letters; so are names of points.
+    8. A number is not equal to several numbers with words between them, nor to one with the letter of a choice.
+    9. Lists of counted things are compared number by number, with their words where both have them.
+    10. A list in parentheses or brackets, such as a pair or an interval, differs from one without and from a set.
+    11. Answers with words in sentences are compared as texts; a number found inside never stands for one.
     """
     if _letters(gold) == _letters(answer):
         return True
     rules: tuple[Callable[[str, str], bool | None], ...] = (
-        _bases, _decimals, _clocks, _statements, _ratios, _words, _number_and_several, _counts, _lists, _sentences,
+        _percentages, _conjunctions, _bases, _decimals, _clocks, _statements, _ratios, _words, _number_and_several,
+        _counts, _lists, _sentences,
     )  # fmt: skip
     return next((verdict for rule in rules if (verdict := rule(gold, answer)) is not None), None)
 
 
 def _letters(text: str) -> str:
     return _SPACE.sub("", _SCRIPT.sub(r"\1\2", _UPRIGHT.sub(r"\1", text)))
+
+
+def _percentages(gold: str, answer: str) -> bool | None:
+    quantities = ((gold, answer), (answer, gold))
+    return False if any(part.endswith("%") and _measured(other, part)[1] for part, other in quantities) else None
+
+
+def _conjunctions(gold: str, answer: str) -> bool | None:
+    first, second = (_CHOICES.fullmatch(_TEXT.sub(r"\1", text)) for text in (gold, answer))
+    return False if first and second and first[1] != second[1] else None
 
 
 def _bases(gold: str, answer: str) -> bool | None:
