@@ -73,10 +73,7 @@ def _named(expression: Read) -> Read | None:
             sympy.FiniteSet(*rights) if len(names) == 1 else sympy.Tuple(*rights) if len(names) == len(parts) else None
         )
     left, right = parts[0].lhs, parts[-1].rhs
-    is_defined = (
-        isinstance(left, AppliedUndef) or not left.free_symbols & right.free_symbols
-    )  # x=2x+1 does not define x
-    return right if _is_name(left) and is_defined else None
+    return right if _is_name(left) and left not in right.free_symbols else None  # x=2x+1 does not define x
 
 
 def _in_alphabet(names: set[Read]) -> bool:
@@ -126,6 +123,8 @@ def _equal_relation(gold: Relational, answer: Relational) -> bool:
     except TypeError:  # sides that are sets
         return False
     factor = _factor(ours, theirs)
+    if factor is None and isinstance(gold, (sympy.Eq, sympy.Ne)) and len(ours.free_symbols | theirs.free_symbols) > 1:
+        factor = _factor(*(sympy.fraction(sympy.together(side.doit()))[0] for side in (ours, theirs)))
     if isinstance(gold, (sympy.Eq, sympy.Ne)):
         return gold.func is answer.func and (
             factor is not None or (isinstance(gold, sympy.Eq) and _same_roots(ours, theirs))
@@ -288,7 +287,8 @@ def _exact(expression: sympy.Expr) -> sympy.Expr:
 
 
 def _equal_functions(gold: sympy.Expr, answer: sympy.Expr, names: set[sympy.Basic]) -> bool:
-    if gold.free_symbols != answer.free_symbols and sympy.expand(gold - answer) != 0:
+    both = gold.free_symbols and answer.free_symbols
+    if both and gold.free_symbols != answer.free_symbols and sympy.expand(gold - answer) != 0:
         return False
     compared = 0
     for point in _assignments(names):
@@ -323,7 +323,11 @@ def _value(expression: sympy.Expr, at: dict[sympy.Basic, sympy.Rational]) -> sym
 
 
 def _near(first: sympy.Expr, second: sympy.Expr) -> bool:
-    """True if two values agree to forty digits but for rounding, relative to their size."""
+    """True if two values agree to forty digits but for rounding, relative to their size; or if one is 0 and of the
+    other no digit is known, since its terms cancel each other."""
+    for zero, other in ((first, second), (second, first)):
+        if zero == 0 and getattr(other, "_prec", 0) == 1:
+            return True
     return bool(abs(first - second) <= max(abs(first), abs(second)) * sympy.Float(10, _DIGITS) ** (5 - _DIGITS))
 
 

@@ -78,6 +78,8 @@ _SMALL: Sequence[str] = _WORDS.split()
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|log|exp|max|min|gcd|lcm"
 _END = "(?![A-Za-z])"
+_NO_TIME = r"(?!(?:min|sec)(?:\s*\}?[\s,.;]*$|\s*\}?[\s,]+(?:and\b|\d)))"
+"""No minutes or seconds: these end the answer, or another quantity follows."""
 _TYPESET = r"\s*(?:\^?\s*\{?\s*(?:\\(?:text|mathrm)\s*\{)?)"
 """What may precede the ending of an ordinal number."""
 _UPRIGHT = r"\\(?:text|mathrm|operatorname|mathbf|mathbb|rm)\s*\{{\s*({})\s*\}}"
@@ -138,9 +140,11 @@ SPELLING = _rules(
     (r"\mathrm{e}, \imath: e, i", rf"{_UPRIGHT.format('[eij]')}|\\([ij])math{_END}", lambda found: found[1] or "i",
      "Math-Verify #69"),
     (r"\text{sin} x, sin(x): \sin x",
-     rf"{_UPRIGHT.format(_FUNCTIONS)}|(?<![A-Za-z\\])(?!(?<=\d)(?:min|sec))({_FUNCTIONS}){_END}",
+     _UPRIGHT.format(f"{_NO_TIME}(?:{_FUNCTIONS})")
+     + rf"|(?<![A-Za-z\\])(?!(?<=\d)(?:min|sec)){_NO_TIME}({_FUNCTIONS}){_END}",
      lambda found: rf"\{found[1] or found[2]} ", "Math-Verify #69"),
     (r"\log _{2}: \log_{2}", r"(\\[A-Za-z]+)\s+(?=[_^])", r"\1", "Math-Verify #69"),
+    (r"\log_2(8): \log_{2}(8)", r"\\log_(\w)(?=\s*\()", r"\\log_{\1}", "Math-Verify #69"),
     (r"\exp(2), \exp\{2\}: e^{2}", r"\\exp\s*(?:\\?\{([^{}]*?)\\?\}|\(([^()]*)\))",
      lambda found: f"e^{{{found[1] or found[2] or ''}}}", "Math-Verify #69"),
     (r"sqrt(3): \sqrt(3)", rf"(?<![A-Za-z\\])sqrt{_END}", r"\\sqrt", "Math-Verify #40"),
