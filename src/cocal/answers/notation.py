@@ -36,6 +36,8 @@ _UNIT = re.compile(
     rf"|(?<=[\d}}])(?:\\[ ,;:~]|~)\s*(?P<spaced>{_SYMBOLS}|{_ONES}))\.?"
     r"(?:\s*\^\s*\{?(?P<power>[23])\}?)?"
 )
+_MIXED = re.compile(r"[\d}]\s*[A-Za-z]{2,}[\s,]+\d")
+"""A number with its unit, before another number."""
 _ATTACHED = re.compile(rf"(?P<value>{_NUMBER})\s?(?P<symbol>{_ONES})")
 _MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
 _NO_UNIT = re.compile(
@@ -55,6 +57,10 @@ _PRICE = re.compile(rf"{_MONEY}\s*({_NUMBER})|({_NUMBER})\s*{_MONEY}")
 _CLOCK = re.compile(rf"(\d{{1,2}}:\d\d){_GAP}*(?:\\text\s*\{{\s*)?[apAP]\.?{_GAP}*[mM]\.?\s*\}}?")
 _LABEL = re.compile(rf"(?:\\(?:text|mathrm)\s*\{{\s*)?\(([A-H])\)\s*\}}?{_GAP}*(?=\S)")
 _CHOICE = re.compile(r"(?:\\text\s*\{\s*)?([A-H])\.\s*\}?\s+\S.*|\(([A-H])\)")
+_NAMED = re.compile(r"(?:\\text\s*\{[A-Za-z ]+\}|[A-Za-z]{3,}(?: [A-Za-z]+)*+)\s*=(?P<what>[^=]+)")
+"""A quantity with its name in words."""
+_TO = re.compile(r"^(\d+)\s*(?:\\text\s*\{\s*to\s*\}|to)\s*(\d+)$")
+"""A ratio in words."""
 _CHOICES = re.compile(r"[A-H]\s+(and|or)\s+[A-H]")
 _FAMILY = re.compile(
     r"(?P<what>.*?)\s*[,;(]\s*(?:\\text\s*\{\s*)?(?:(?:where|for|with)\s+)?\}?\s*\$?[a-z](?:\s*,\s*[a-z])*\s*\\in\s*"
@@ -99,6 +105,11 @@ def aligned(gold: str, answer: str) -> tuple[str, str]:
     families = [_FAMILY.fullmatch(text) for text in (gold, answer)]
     if families.count(None) == 1:
         gold, answer = (found["what"] if found else text for found, text in zip(families, (gold, answer), strict=True))
+    named = [_NAMED.fullmatch(text) for text in (gold, answer)]
+    if named.count(None) == 1 and not ("=" in gold and "=" in answer):
+        gold, answer = (found["what"] if found else text for found, text in zip(named, (gold, answer), strict=True))
+    if ":" in gold + answer:
+        gold, answer = _TO.sub(r"\1:\2", gold), _TO.sub(r"\1:\2", answer)
     if _IMAGINARY.search(gold) and not _IMAGINARY.search(answer) and "j" not in gold:
         answer = _OTHER_IMAGINARY.sub("i", answer)
     (value, unit), (given, other) = _measured(gold, answer), _measured(answer, gold)
@@ -119,7 +130,7 @@ def _measured(text: str, beside: str) -> tuple[str, str | None]:
     unit = next(filter(None, list(found.groups())[1:]), "")
     if (len(unit) < 3 or _consecutive(unit.lower())) and not _KNOWN.fullmatch(unit):
         return text, None
-    if _NO_UNIT.search(unit) or _SEVERAL.search(text) or _TEXT.search(found["value"]):
+    if _NO_UNIT.search(unit) or _SEVERAL.search(text) or _TEXT.search(found["value"]) or _MIXED.search(found["value"]):
         return text, None
     return found["value"], _unit_name(unit) + (found.groupdict().get("power") or "")
 
@@ -188,9 +199,11 @@ def _based(text: str) -> tuple[str, str, str] | None:
     found = _BASED.fullmatch(re.sub(r"[(){}]", "", _letters(text)))
     if not found:
         return None
-    sign, digits, base = found[1].strip("+"), found[2].upper().lstrip("0"), _BASES.get(found[3].lower(), found[3])
-    is_number = re.search("[0-9]", found[2]) and base.lstrip("-").isdigit() and abs(int(base)) > int(max(found[2]), 16)
-    return (sign, digits, base) if is_number else None
+    sign, digits, base = found[1].strip("+"), found[2].lstrip("0"), _BASES.get(found[3].lower(), found[3])
+    if not (re.search("[0-9]", found[2]) and base.lstrip("-").isdigit()):
+        return None
+    has_index = int(max(found[2]), 16) >= abs(int(base))  # 2a_1 is twice a letter
+    return sign, digits if has_index else digits.upper(), base
 
 
 def _decimals(gold: str, answer: str) -> bool | None:
@@ -260,10 +273,9 @@ def _counts(gold: str, answer: str) -> bool | None:
         or max(len(first), len(second)) == 1
     ):
         return None
-    if [number for number, _ in first] != [number for number, _ in second]:
-        return False
-    named = all(word for _, word in first) and all(word for _, word in second)
-    return first == second if named else True
+    if all(word for _, word in first + second):
+        return sorted(first) == sorted(second)
+    return [number for number, _ in first] == [number for number, _ in second]
 
 
 def _counted(text: str) -> list[tuple[str, str]] | None:

@@ -62,8 +62,10 @@ def _scaled(found: re.Match[str]) -> str:
 
 
 def _repeating(found: re.Match[str]) -> str:
-    whole, fixed, period = found.groups()
-    return rf"\frac{{{int(whole + fixed + period) - int(whole + fixed)}}}{{{'9' * len(period)}{'0' * len(fixed)}}}"
+    whole, fixed, period = found[1], found[2], found[3] or found[4]
+    return (
+        rf"\frac{{{int(whole + fixed + period) - int('0' + whole + fixed)}}}{{{'9' * len(period)}{'0' * len(fixed)}}}"
+    )
 
 
 def _system(found: re.Match[str]) -> str:
@@ -82,6 +84,9 @@ _NO_TIME = r"(?!(?:min|sec)(?:\s*\}?[\s,.;]*$|\s*\}?[\s,]+(?:and\b|\d)))"
 """No minutes or seconds: these end the answer, or another quantity follows."""
 _TYPESET = r"\s*(?:\^?\s*\{?\s*(?:\\(?:text|mathrm)\s*\{)?)"
 """What may precede the ending of an ordinal number."""
+_NESTED = r"(?:[^()]|\((?:[^()]|\([^()]*+\))*+\))*+"
+"""What parentheses enclose, with two more pairs of them inside."""
+_SCALES = "hundred|thousand|million|billion|trillion"
 _UPRIGHT = r"\\(?:text|mathrm|operatorname|mathbf|mathbb|rm)\s*\{{\s*({})\s*\}}"
 SIGNS = {
     "−﹣–—‐‑‒": "-", "‘’′": "'", "“”": '"', "，、": ",", "；": ";", "∣": "|", "ˋ": "`", "■□▪∎": " ", "√": r"\sqrt",
@@ -110,11 +115,24 @@ SPELLING = _rules(
     (r"\\frac: \frac", r"^(?!.*\\begin).*\\\\[A-Za-z].*$", lambda found: re.sub(r"\\\\(?=[A-Za-z])", r"\\", found[0]),
      "Math-Verify's tests"),
     ("$9$ miles: 9 miles", r"(?<!\\)\$([^$]+)(?<!\\)\$", r"\1", "Math-Verify's tests"),
+    (r"\left. 5 \right.: 5", r"\\(?:left|right)\s*\.", "", "DeepScaleR"),
     (r"\left(, \displaystyle: (", rf"\\(?:[bB]igg?[lrm]?|left|right|(?:display|text)style|(?:no)?limits){_END}\s*", "",
      "DeepScaleR"),
+    (r"\\[4pt]: \\", r"(\\\\)\s*\[[\d.]+\s*(?:pt|em|ex|[cm]m)\]", r"\1", "DeepScaleR"),
+    ("x&=1: x=1", r"&\s*(?==)|(?<==)\s*&", "", "DeepScaleR"),
     (r"\begin{cases}x=1\\y=2\end{cases}: x=1,y=2",
-     r"(?:\\\{\s*)?\\begin\{(cases|array|aligned)\}(?:\{[lcr|]+\})?([^&]*?)\\end\{\1\}", _system, "DeepScaleR"),
+     r"(?:\\\{\s*)?\\begin\{(cases|array|align\*?|aligned|gathered)\}(?:\{[lcr|]+\})?([^&]*?)\\end\{\1\}", _system,
+     "DeepScaleR"),
     (r"\dfrac, \dbinom: \frac, \binom", r"\\[dtc](frac|binom)", r"\\\1", "MATH500"),
+    (r"{5 \choose 2}, {1 \over 2}: \binom{5}{2}, \frac{1}{2}",
+     rf"(?:\{{|^)([^{{}}]*)\\(choose|over){_END}([^{{}}]*)(?:\}}|$)",
+     lambda found: rf"\{'binom' if found[2] == 'choose' else 'frac'}{{{found[1].strip()}}}{{{found[3].strip()}}}",
+     "DeepScaleR"),
+    (r"\lbrace 1\rbrace: \{1\}", rf"\\([lr])brace{_END}\s*", lambda found: r"\{" if found[1] == "l" else r"\}",
+     "DeepScaleR"),
+    (r"90\degree, 90^o: 90^\circ", rf"\^?\s*\\degrees?{_END}|(?<=\d)\s*\^\s*(?:\{{o\}}|o{_END})", r"^\\circ",
+     "DeepScaleR"),
+    ("x**3: x^3", r"(?<=[\w)}])\*\*(?=[\w({-])", "^", "Math-Verify #69"),
     (r"\leqslant, <=: \le", rf"\\leq(?:slant|q)?{_END}|<=", r"\\le ", "DeepScaleR"),
     (r"\geqslant, >=: \ge", rf"\\geq(?:slant|q)?{_END}|>=", r"\\ge ", "DeepScaleR"),
     (r"\neq, !=: \ne", rf"\\neq{_END}|!=", r"\\ne ", "DeepScaleR"),
@@ -130,13 +148,15 @@ SPELLING = _rules(
     ("0{.}75: 0.75", r"(?<=\d)\{\.\}(?=\d)", ".", "MATH500"),
     (r"8\!:\!34: 8:34", r"\\!\s*", "", "DeepScaleR"),
     (r"\color{red}{5}: {5}", r"\\(?:text)?color\s*\{\w+\}", "", "Qwen2.5-Math #29"),
-    (r"\phantom{0}5, \hspace{1cm}5: 5", r"\\(?:[hv]?phantom|[hv]space\*?)\s*\{[^{}]*\}", "", "Qwen2.5-Math #29"),
-    (r"\underline{5}, \mathbf{5}: {5}", r"\\(?:underline|mathbf|boldsymbol|bm|mathit)\s*(?=\{)", "",
+    (r"\phantom{0}5, \hspace{1cm}5: 5", r"\\(?:[hv]?phantom|[hv]space\*?|tag\*?|label)\s*\{[^{}]*\}", "",
      "Qwen2.5-Math #29"),
-    (r"\textbf{m}, \mbox{m}: \text{m}", r"\\(?:text(?:bf|it|rm|normal|sf|tt)|mbox)\s*(?=\{)", r"\\text",
+    (r"\underline{5}, \mathbf{5}: {5}", r"\\(?:underline|fbox|math(?:bf|it|sf|tt)|boldsymbol|bm)\s*(?=\{)", "",
      "Qwen2.5-Math #29"),
-    (r"\bf{5}, {\bf 5}: {5}", rf"\\(?:bf|it|rm|sf|tt){_END}\s*", "", "Qwen2.5-Math #29"),
-    (r"5 \blacksquare: 5", rf"\\(?:(?:black)?square|qed){_END}", "", "EuroEval #2167"),
+    (r"\textbf{m}, \mbox{m}: \text{m}", r"\\(?:text(?:bf|it|rm|normal|sf|tt|up|sc)|emph|mbox)\s*(?=\{)", r"\\text",
+     "Qwen2.5-Math #29"),
+    (r"\bf{5}, {\bf 5}: {5}", rf"\\(?:bf|it|rm|sf|tt|tiny|small|large|Large|LARGE|huge|Huge){_END}\s*", "",
+     "Qwen2.5-Math #29"),
+    (r"5 \blacksquare: 5", rf"\\(?:(?:black)?square|qed|checkmark){_END}|[✓✔]", "", "EuroEval #2167"),
     (r"\mathrm{e}, \imath: e, i", rf"{_UPRIGHT.format('[eij]')}|\\([ij])math{_END}", lambda found: found[1] or "i",
      "Math-Verify #69"),
     (r"\text{sin} x, sin(x): \sin x",
@@ -148,7 +168,8 @@ SPELLING = _rules(
     (r"\exp(2), \exp\{2\}: e^{2}", r"\\exp\s*(?:\\?\{([^{}]*?)\\?\}|\(([^()]*)\))",
      lambda found: f"e^{{{found[1] or found[2] or ''}}}", "Math-Verify #69"),
     (r"sqrt(3): \sqrt(3)", rf"(?<![A-Za-z\\])sqrt{_END}", r"\\sqrt", "Math-Verify #40"),
-    (r"4\sqrt(2): 4\sqrt{2}", r"(\\sqrt(?:\[\w+\])?)\s*\(([^()]*)\)", r"\1{\2}", "reasoning-from-scratch #133"),
+    (r"4\sqrt(2): 4\sqrt{2}", rf"(\\sqrt(?:\[\w+\])?)\s*\(({_NESTED})\)", r"\1{\2}",
+     "reasoning-from-scratch #133"),
     (r"5 \text{.}: 5", r"\\text\s*\{[\s.,;]*\}", "", "Math-Verify #76"),
     (r"5^{}: 5", r"[\^_]\{\s*\}", "", "Math-Verify #76"),
     (r"1.6e-19: 1.6 \times 10^{-19}", r"(?<![\w.}])(\d+(?:\.\d+)?|\.\d+)[eE]([+-]?\d+)(?!\w)",
@@ -158,7 +179,11 @@ SPELLING = _rules(
     (r"12^{\mathrm{th}}, 3rd: 12, 3",
      rf"(?:(?<=\d){_TYPESET}th|(?<=1)(?<!11){_TYPESET}st|(?<=2)(?<!12){_TYPESET}nd|(?<=3)(?<!13){_TYPESET}rd)\b\}}*",
      "", "TinyV #243"),
-    (r"0.1\overline{6}: \frac{15}{90}", r"(?<![\d.])(\d+)\.(\d*)\\overline\s*\{(\d+)\}", _repeating, "DeepScaleR"),
+    (r"0.\dot{1}2\dot{3}: 0.\overline{123}", r"(?<=\.)(\d*)\\dot\s*\{(\d)\}(\d*)\\dot\s*\{(\d)\}",
+     r"\1\\overline{\2\3\4}", "DeepScaleR"),
+    (r"0.1\overline{6}, 0.1(6): \frac{15}{90}",
+     r"(?<![\w.)}])(\d*)\.(\d*)(?:\\(?:overline|bar|dot)\s*\{(\d+)\}|\((\d+)\))", _repeating, "DeepScaleR"),
+    ("x=2,400: x=2400", r"^[^=,]*=\s*\d{1,3}(?:,\d{3})+$", lambda found: found[0].replace(",", ""), "DeepScaleR"),
     ("(1,2) (3,4): (1,2),(3,4)", r"(?<![\\A-Za-z])(\([^()]*,[^()]*\))\s*(?=\([^()]*,[^()]*\))", r"\1,", "DeepScaleR"),
     (r"28 percent: 28\%", r"(?<=[\d}])\s*(?:\\text\s*\{\s*)?(?:percent|per cent|pct)\b\s*\}?", r"\\%",
      "Math-Verify #82"),
@@ -167,22 +192,27 @@ SPELLING = _rules(
     (r"f': f_{prime}", r"(?<=[A-Za-z])('+)", lambda found: f"_{{{'prime' * len(found[1])}}}", "Math-Verify #76"),
 )  # fmt: skip
 """Spellings of LaTeX and of plain text, wherever they stand."""
+_SAID = "(?:the )?(?:final )?answer(?: is|:| is:)"
 PHRASES = _rules(
     ("$5 million: 5000000",
-     r"(?i)^[^\w.+-]*(\d+(?:,\d{3})*(?:\.\d+)?)\s*(hundred|thousand|million|billion|trillion)\W*$", _scaled,
-     "TinyV #191"),
+     rf"(?i)^[^\w.+\\-]*(\d+(?:,\d{{3}})*(?:\.\d+)?)\s*(?:\\text\s*\{{\s*)?({_SCALES})\W*$", _scaled, "TinyV #191"),
     ("twenty-one: 21",
-     rf"(?i)^(?:(?P<tens>{'|'.join(_TENS)})(?:[- ](?P<ones>{'|'.join(_SMALL[1:10])}))?|(?P<small>{'|'.join(_SMALL)}))$",
+     rf"(?i)^(?:(?P<tens>{'|'.join(_TENS)})(?:[- ](?P<ones>{'|'.join(_SMALL[1:10])}))?"
+     rf"|(?P<small>{'|'.join(_SMALL)}))(?=$| (?:{_SCALES})$)",
      _in_digits, "TinyV #132"),
+    ("minus 5, negative 5: -5",
+     r"(?i)^(?:\\text\s*\{\s*(?:minus|negative)\s*\}|(?:minus|negative)\s)\s*(?=[\d\\])", "-", "TinyV #132"),
+    (r"empty set: \emptyset", r"(?i)^(?:the )?empty set$", r"\\emptyset", "TinyV #153"),
+    ("DNE: does not exist", r"(?i)^(?:dne|(?:it|the limit) does not exist)$", "does not exist", "TinyV #153"),
     ("There are no solutions: no solution", r"(?i)^(?:there (?:is|are) )?no (?:real )?solutions?$", "no solution",
      "TinyV #153"),
     (r"all real numbers: \mathbb{R}", r"(?i)^(?:the set of )?all (?:the )?reals?(?: numbers)?$", r"\\mathbb{R}",
      "DeepScaleR"),
-    ("The answer is 5, Answer: 5, x: 5: 5", r"(?i)^(?:(?:the )?(?:final )?answer(?: is|:| is:)|[i-z]:(?!\d))\s*", "",
+    ("The answer is 5, Answer: 5, x: 5: 5", rf"(?i)^(?:{_SAID}|\\text\s*\{{\s*{_SAID}\s*\}}|[i-z]:(?!\d))\s*", "",
      "inspect_ai #4361"),
     ("5 (approx), 5 (correct): 5", r"(?i)\s*(?:\\text\s*\{\s*)?\((?:approx\.?|approximately|correct|units?)\)\}?$", "",
      "inspect_ai #4361"),
-    ("= 5, \approx 5: 5", r"^(?:=|\\approx(?![A-Za-z]))\s*", "", "Qwen2.5-Math #29"),
+    (r"= 5, \approx 5, \therefore 5: 5", rf"^(?:=|\\(?:approx|therefore|implies){_END})\s*", "", "Qwen2.5-Math #29"),
 )  # fmt: skip
 """What the whole answer says in words."""
 
@@ -199,7 +229,7 @@ _ESCAPED = re.compile(r"\\[{}]")
 _TRAILING = re.compile(r"(?:\s|\\[,;:! ]|\\q?quad|\\\\|(?<![.\\])[.,;](?!\.)|(?<!\\)\\)+$")
 _LEADING = re.compile(r"^(?:\s|\\[,;:! ]|\\q?quad(?![A-Za-z]))+")
 _SPACED = re.compile(r"[+-]?[0-9]{1,3}(?:(?: |\\ )[0-9]{3})+(?:\.[0-9]+)?")
-_ARGUMENTS = re.compile(r"\\(frac|binom|sqrt|vec|hat|bar|overline)(?![a-z])")
+_ARGUMENTS = re.compile(r"\\(frac|binom|sqrt|vec|hat|bar|dot|overline)(?![a-z])")
 _ONE = re.compile(r"\s*(\\[A-Za-z]+|[^\s\\{}])")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _ROUNDS = 4
