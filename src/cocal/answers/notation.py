@@ -19,7 +19,8 @@ _SCRIPT = re.compile(r"([_^])\{(\\[A-Za-z]+|[^{}\\])\}")
 
 _BARE = re.compile(_NUMBER)
 _SYMBOLS = (
-    "km|cm|mm|dm|nm|kg|lbs?|oz|min|hrs?|secs?|yd|ft|deg|sq|mph|km/h|kmh|kWh|kW|kJ|mL|ml|Hz|kHz|kPa|Pa|mol|USD|EUR"
+    "km|cm|mm|dm|nm|kg|lbs?|oz|min|hrs?|secs?|days?|yd|ft|deg|sq|mph|km/h|kmh|kph|kWh|kW|kJ|mL|ml|Hz|kHz|kPa|Pa|mol"
+    "|USD|EUR|GBP"
 )
 """Symbols of units that are no products of variables, as `mg`, `cd` and `mn` may be."""
 _ONES = r"[kmµ]?g|[kcmµ]?m|m?s|h|min|m?[lL]|[km]?[NJWVA]|K"
@@ -28,17 +29,18 @@ _KNOWN = re.compile(
     rf"{_SYMBOLS}|{_ONES}|[mckd]l|cL|dL|[kM][NJWVA]|[kMGT]?B|in|mi|pt|qt|cc|ha|s|d|yr|wk|mo|eV|dB|[FCT]"
 )
 """Units of one or two letters in a text command; other letters there may be variables in an upright font."""
+_POWER = r"(?:\s*\^\s*\{?(?P<power>[23])\}?)?"
 _WORDED = r"[A-Za-z]{2,}(?:[ -][A-Za-z]{2,})*"
 _UNIT = re.compile(
     rf"(?P<value>.*[\w)}}\]|!]){_GAP}*"
-    rf"(?:\\(?:text|textrm|mathrm)\s*\{{[\s~]*(?P<text>[A-Za-z]+(?:[ /-][A-Za-z]+)*)\.?\s*\}}"
-    rf"|(?<=[\d}}])(?P<symbol>{_SYMBOLS})|(?<=[\d}}])\s(?P<word>[A-Za-z]{{4,}}(?:[ -][A-Za-z]{{2,}})*|{_SYMBOLS})"
-    rf"|(?<=[\d}}])(?:\\[ ,;:~]|~)\s*(?P<spaced>{_SYMBOLS}|{_ONES}))\.?"
-    r"(?:\s*\^\s*\{?(?P<power>[23])\}?)?"
+    rf"(?:\\(?:text|textrm|mathrm)\s*\{{[\s~]*(?P<text>[A-Za-z]+(?:\.?[ /-][A-Za-z]+)*(?:\^?[23])?)\.?\s*\}}"
+    rf"|(?<=[\d}}])(?P<symbol>{_SYMBOLS})"
+    rf"|(?:(?<=[\d}}])|(?<=\\pi))\s(?P<word>(?:sq|cu)\.? [a-z]{{2,}}|[A-Za-z]{{4,}}(?:[ -][A-Za-z]{{2,}})*|{_SYMBOLS})"
+    rf"|(?<=[\d}}])(?:\\[ ,;:~]|~)\s*(?P<spaced>{_SYMBOLS}|{_ONES}))\.?" + _POWER
 )
 _MIXED = re.compile(r"[\d}]\s*[A-Za-z]{2,}[\s,]+\d")
 """A number with its unit, before another number."""
-_ATTACHED = re.compile(rf"(?P<value>{_NUMBER})\s?(?P<symbol>{_ONES})")
+_ATTACHED = re.compile(rf"(?P<value>{_NUMBER})\s?(?P<symbol>(?:{_ONES}|{_SYMBOLS})(?:/(?:{_ONES}))?){_POWER}")
 _MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
 _NO_UNIT = re.compile(
     r"\b(?:tens|(?:hundred|thousand|million|billion|trillion|dozen|time|power)s?|half|halves|(?:third|quarter)s?"
@@ -52,7 +54,7 @@ _NO_UNIT = re.compile(
     re.IGNORECASE,
 )
 """Words behind a value that are no unit, because they change it, add another one, limit it or withdraw it."""
-_MONEY = r"(?:US\s*\\?\$|\\?\$|[€£¥₹]|Rs\.?|\\(?:pounds|euro|texteuro)(?![A-Za-z]))"
+_MONEY = r"(?:US\s*\\?\$|\\?\$|[€£¥₹¢]|Rs\.?|USD|EUR|GBP)"
 _PRICE = re.compile(rf"{_MONEY}\s*({_NUMBER})|({_NUMBER})\s*{_MONEY}")
 _CLOCK = re.compile(rf"(\d{{1,2}}:\d\d){_GAP}*(?:\\text\s*\{{\s*)?[apAP]\.?{_GAP}*[mM]\.?\s*\}}?")
 _LABEL = re.compile(rf"(?:\\(?:text|mathrm)\s*\{{\s*)?\(([A-H])\)\s*\}}?{_GAP}*(?=\S)")
@@ -79,8 +81,10 @@ _BASES = {name: str(base) for base, name in enumerate(_BASE_NAMES, start=2)} | {
 
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 _STATEMENTS = re.compile(r"(?:\(\d{1,2}\)[\s,]*){2,}")
-_PART = re.compile(r"\s*(?:,|;|\\ldots|(?:,\s*)?(?:\\text\s*\{\s*)?\b(?:and|or)\b(?:\s*\})?)\s*")
-_COUNTED = re.compile(rf"\$?({_NUMBER}){_GAP}*(?:\\text\s*\{{\s*)?({_WORDED})\s*\}}?")
+_PART = re.compile(
+    r"\s*(?:,|;|\\ldots|(?:,\s*)?(?:\\text\s*\{\s*)?\b(?:and|or)\b(?:\s*\})?|(?<=[A-Za-z}])\s+(?=\d))\s*"
+)
+_COUNTED = re.compile(rf"\$?({_NUMBER}){_GAP}*(?:\\text\s*\{{\s*)?({_WORDED}|{_ONES})\s*\}}?")
 _SHAPE = re.compile(r"\\(?:angle|triangle|overline|overrightarrow|vec|widehat|odot|parallelogram)(?![A-Za-z])\s*")
 _WORD = re.compile(r"[A-Za-z]{3,}|[A-Z]{2}")
 _PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{4,}|(?<!\S)(?:if|is|not|for|all|the|of|to|by|no|am|pm|at|on|in|vs)(?!\S)")
@@ -121,14 +125,14 @@ def aligned(gold: str, answer: str) -> tuple[str, str]:
 def _measured(text: str, beside: str) -> tuple[str, str | None]:
     """The value of a quantity and its unit; the text itself and None where it has none."""
     if found := _PRICE.fullmatch(text):
-        return found[found.lastindex or 0], _unit_name(re.sub(rf"{_NUMBER}|[\s\\]|US", "", text))
+        return found[found.lastindex or 0], _unit_name(re.sub(rf"{_NUMBER}|[\s\\]|US(?!D)", "", text))
     found = _UNIT.fullmatch(text)
     if found is None and (with_unit := _UNIT.fullmatch(beside)) and (with_unit["text"] or with_unit["word"]):
         found = _ATTACHED.fullmatch(text)
     if found is None or ("=" in text and "," in text):
         return text, None
     unit = next(filter(None, list(found.groups())[1:]), "")
-    if (len(unit) < 3 or _consecutive(unit.lower())) and not _KNOWN.fullmatch(unit):
+    if unit.isalpha() and (len(unit) < 3 or _consecutive(unit.lower())) and not _KNOWN.fullmatch(unit):
         return text, None
     if _NO_UNIT.search(unit) or _SEVERAL.search(text) or _TEXT.search(found["value"]) or _MIXED.search(found["value"]):
         return text, None
@@ -137,17 +141,26 @@ def _measured(text: str, beside: str) -> tuple[str, str | None]:
 
 _ABBREVIATED = {
     "meter": "m", "metre": "m", "centimeter": "cm", "kilometer": "km", "millimeter": "mm", "hour": "h", "hr": "h",
-    "minute": "min", "second": "s", "sec": "s", "gram": "g", "kilogram": "kg", "pound": "lb", "degree": "deg",
-    "foot": "ft", "feet": "ft", "inche": "in", "liter": "l", "litre": "l", "dollar": "$", "usd": "$",
-    "euro": "€", "eur": "€", "texteuro": "€", "pounds": "£",
+    "minute": "min", "second": "s", "sec": "s", "gram": "g", "kilogram": "kg", "milligram": "mg", "pound": "lb",
+    "ounce": "oz", "degree": "deg", "foot": "ft", "feet": "ft", "inche": "in", "yard": "yd", "mile": "mi",
+    "mph": "mi/h", "kph": "km/h", "kmh": "km/h", "liter": "l", "litre": "l", "milliliter": "ml", "millilitre": "ml",
+    "dollar": "$", "usd": "$", "euro": "€", "eur": "€", "gbp": "£", "cent": "¢",
 }  # fmt: skip
 
 
 def _unit_name(unit: str) -> str:
-    """A unit in one spelling: without its plural, abbreviated where an abbreviation is common."""
-    name = " ".join(unit.lower().split())
-    name = name[:-1] if len(name) > 2 and name.endswith("s") else name
-    return _ABBREVIATED.get(name, name)
+    """A unit in one spelling: `square feet` as `ft2` and `miles per hour` as `mi/h`, without a plural."""
+    name = re.sub(r"\s*(?:/|\bper\b)\s*", "/", re.sub(r"[\^.]", "", " ".join(unit.lower().split())))
+    name = re.sub(r"\b(?:(sq(?:uare)?)|cu(?:bic)?) (\w+)", lambda found: found[2] + ("²" if found[1] else "³"), name)
+    return re.sub(r"[a-z]+", lambda found: _abbreviated(found[0]), name).translate(_POWERS)
+
+
+_POWERS = str.maketrans("²³", "23")
+
+
+def _abbreviated(word: str) -> str:
+    singular = word[:-1] if len(word) > 2 and word.endswith("s") else word
+    return _ABBREVIATED.get(singular, singular)
 
 
 def decided(gold: str, answer: str) -> bool | None:
@@ -202,7 +215,7 @@ def _based(text: str) -> tuple[str, str, str] | None:
     sign, digits, base = found[1].strip("+"), found[2].lstrip("0"), _BASES.get(found[3].lower(), found[3])
     if not (re.search("[0-9]", found[2]) and base.lstrip("-").isdigit()):
         return None
-    has_index = int(max(found[2]), 16) >= abs(int(base))  # 2a_1 is twice a letter
+    has_index = max(int(digit, 16) for digit in found[2]) >= abs(int(base))  # 2a_1 is twice a letter
     return sign, digits if has_index else digits.upper(), base
 
 
