@@ -16,10 +16,8 @@ from latex2sympy2_extended.latex2sympy2 import is_expr_of_only_symbols
 from sympy.core.function import AppliedUndef
 from sympy.core.relational import Relational
 
-from cocal.answers.reading import Ratio, Read, relations_of, solutions
+from cocal.answers.reading import HUNDREDTH, Ratio, Read, relations_of, solutions
 
-_HUNDREDTH = sympy.UnevaluatedExpr(sympy.Rational(1, 100))
-"""What the parser has for a percent sign."""
 _DIGITS = 40
 _DECIMALS = 6
 _POINTS = ("17/7", "-23/11", "31/13", "-5/9", "3/8", "19/6", "-37/15", "41/29", "7/16", "-11/4")
@@ -252,14 +250,14 @@ def _equal_expressions(gold: Read, answer: Read) -> bool:
         return False
     if gold == answer:
         return gold not in (sympy.zoo, sympy.nan)
-    if gold.has(_HUNDREDTH) != answer.has(_HUNDREDTH):
+    if gold.has(HUNDREDTH) != answer.has(HUNDREDTH):
         return _equal_values(gold, answer) or _equal_values(_times_100(gold), _times_100(answer))
     return _equal_values(gold, answer)
 
 
 def _times_100(expression: sympy.Expr) -> sympy.Expr:
     """A percentage as the number in front of the sign."""
-    return expression.xreplace({_HUNDREDTH: sympy.Integer(1)})
+    return expression.xreplace({HUNDREDTH: sympy.Integer(1)})
 
 
 def _equal_values(gold: sympy.Expr, answer: sympy.Expr) -> bool:

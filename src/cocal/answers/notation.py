@@ -65,8 +65,9 @@ _TO = re.compile(r"^(\d+)\s*(?:\\text\s*\{\s*to\s*\}|to)\s*(\d+)$")
 """A ratio in words."""
 _CHOICES = re.compile(r"[A-H]\s+(and|or)\s+[A-H]")
 _FAMILY = re.compile(
-    r"(?P<what>.*?)\s*[,;(]\s*(?:\\text\s*\{\s*)?(?:(?:where|for|with)\s+)?\}?\s*\$?[a-z](?:\s*,\s*[a-z])*\s*\\in\s*"
-    r"\\?(?:mathbb\s*)?\{?[ZN]\}?\s*\$?\)?"
+    r"(?P<what>.*?)\s*(?:[,;(]|(?=\\text\s*\{\s*,))\s*(?:\\text\s*\{[\s,]*)?(?:(?:where|for|with)\s+)?\}?\s*\$?"
+    r"(?P<letters>[a-z](?:\s*,\s*[a-z])*)\s*"
+    r"(?:\\in\s*\\?(?:mathbb\s*)?\{?(?P<of>[ZN])\}?\s*\$?|(?:\\text\s*\{\s*)?\s*is (?:an?|any) integer\s*\}?)\)?"
 )
 _IMAGINARY, _OTHER_IMAGINARY = re.compile(r"(?<![A-Za-z\\])i(?![A-Za-z])"), re.compile(r"(?<![A-Za-z\\])j(?![A-Za-z])")
 _SEVERAL = re.compile(r"\d\D*\b(?:and|or)\b\D*\d")
@@ -87,7 +88,9 @@ _PART = re.compile(
 _COUNTED = re.compile(rf"\$?({_NUMBER}){_GAP}*(?:\\text\s*\{{\s*)?({_WORDED}|{_ONES})\s*\}}?")
 _SHAPE = re.compile(r"\\(?:angle|triangle|overline|overrightarrow|vec|widehat|odot|parallelogram)(?![A-Za-z])\s*")
 _WORD = re.compile(r"[A-Za-z]{3,}|[A-Z]{2}")
-_PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{4,}|(?<!\S)(?:if|is|not|for|all|the|of|to|by|no|am|pm|at|on|in|vs)(?!\S)")
+_PROSE = re.compile(
+    r"(?<![\\A-Za-z])[A-Za-z]{4,}|(?<!\S)(?:if|is|not|for|all|the|of|to|by|no|am|pm|at|on|in|vs|[Mm]ay)(?!\S)"
+)
 _NAMES = re.compile(r"\\[A-Za-z]+|_\{[^{}]*\}|\b(?:and|or|prime|begin|end|[bpv]?matrix|array)\b|mathbb|infty")
 
 
@@ -106,9 +109,11 @@ def aligned(gold: str, answer: str) -> tuple[str, str]:
         return answer, answer
     if (label := _LABEL.match(gold)) and not _LABEL.match(answer):
         gold = gold[label.end() :]
-    families = [_FAMILY.fullmatch(text) for text in (gold, answer)]
-    if families.count(None) == 1:
-        gold, answer = (found["what"] if found else text for found, text in zip(families, (gold, answer), strict=True))
+    ours, theirs = (_FAMILY.fullmatch(text) for text in (gold, answer))
+    if ours and theirs and (ours["of"] or "Z") == (theirs["of"] or "Z"):
+        gold, answer = ours["what"], _renamed(ours, theirs)
+    elif not (ours and theirs):
+        gold, answer = ours["what"] if ours else gold, theirs["what"] if theirs else answer
     named = [_NAMED.fullmatch(text) for text in (gold, answer)]
     if named.count(None) == 1 and not ("=" in gold and "=" in answer):
         gold, answer = (found["what"] if found else text for found, text in zip(named, (gold, answer), strict=True))
@@ -120,6 +125,14 @@ def aligned(gold: str, answer: str) -> tuple[str, str]:
     if unit == other or not ((unit and other) or "%" in gold[-1:] + answer[-1:]):
         return value, given
     return gold, answer
+
+
+def _renamed(family: re.Match[str], other: re.Match[str]) -> str:
+    """What the other family says, with the letter for whole numbers that the first one has."""
+    ours, theirs, text = family["letters"], other["letters"], other["what"]
+    if len(ours) > 1 or len(theirs) > 1 or re.search(rf"(?<![A-Za-z\\]){ours}(?![A-Za-z])", text):
+        return text
+    return re.sub(rf"(?<![A-Za-z\\]){theirs}(?![A-Za-z])", ours, text)
 
 
 def _measured(text: str, beside: str) -> tuple[str, str | None]:
@@ -233,7 +246,8 @@ def _clocks(gold: str, answer: str) -> bool | None:
     if not any(times):
         return None
     first, second = (found[1] if found else text for found, text in zip(times, (gold, answer), strict=True))
-    return first == second and (None in times or _sentence(gold) == _sentence(answer))
+    halves = {re.sub(r"\\text|[^ap]", "", text.lower()) for text in (gold, answer)}
+    return first == second and (None in times or len(halves) == 1)
 
 
 def _statements(gold: str, answer: str) -> bool | None:
@@ -341,10 +355,11 @@ def _is_sentence(text: str) -> bool:
     return _PROSE.search(_NAMES.sub(" ", _TEXT.sub(r" \1 ", text))) is not None
 
 
+_YEAR = re.compile(rf"((?:{_MONTHS}) \d{{1,2}}),(?=\d{{4}})")
 _MONTH = re.compile(rf"(\d{{1,2}}) ({_MONTHS})")
 
 
 def _sentence(text: str) -> str:
     """A text without case, typesetting and punctuation; a date has its month first."""
     plain = " ".join(re.sub(r"\\[,;: ]|[~$.]", " ", _SCRIPT.sub(r"\1\2", _TEXT.sub(r" \1 ", text))).lower().split())
-    return _MONTH.sub(r"\2 \1", re.sub(r"\s*([^\w\s]|_)\s*", r"\1", plain))
+    return _YEAR.sub(r"\1 ", _MONTH.sub(r"\2 \1", re.sub(r"\s*([^\w\s]|_)\s*", r"\1", plain)))

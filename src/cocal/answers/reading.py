@@ -36,6 +36,10 @@ _INDEX = re.compile(r"\\(?:sum|prod)|_\{?i")
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?[a-z]?|(?<![A-Za-z\\])[a-z])\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ)")
 """An angle in degrees, which the parser reads as a bare number."""
+HUNDREDTH = sympy.UnevaluatedExpr(sympy.Rational(1, 100))
+"""What the parser has for a percent sign."""
+_PERCENT = re.compile(r"([+-]?(?:\([^()]*\)|\\frac\{[^{}]*\}\{[^{}]*\}))\s*\\%")
+"""A fraction or a sum as a percentage, which the parser cannot read."""
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])")
 
 Read: TypeAlias = sympy.Basic | sympy.MatrixBase
@@ -67,6 +71,9 @@ def _joined(parts: list[str], join: Callable[[list[Read]], Read | None]) -> Read
 
 def _parsed(text: str) -> Read | None:
     """What math-verify's parser reads."""
+    if percentage := _PERCENT.fullmatch(text):
+        value = _parsed(percentage[1])
+        return value * HUNDREDTH if isinstance(value, sympy.Expr) else None
     if _TRIGONOMETRIC.search(text):
         text = _DEGREES.sub(r"\\frac{\1\\pi}{180}", text)
     spelled = normalize_latex(_LETTERS.sub(lambda found: _CONSTANTS.get(found[0], found[0]), text), _SPELLING)

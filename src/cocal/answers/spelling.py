@@ -195,6 +195,12 @@ SPELLING = _rules(
     (r"28 percent: 28\%", r"(?<=[\d}])\s*(?:\\text\s*\{\s*)?(?:percent|per cent|pct)\b\s*\}?", r"\\%",
      "Math-Verify #82"),
     ("1 1/2: (1+1/2)", r"^([+-]?)([0-9]+) ([0-9]+)/([0-9]+)$", r"\1(\2+\3/\4)", "MATH500"),
+    (r"33\frac{1}{3}\%: (33+\frac{1}{3})\%", r"(?<![\w.}])(\d+)\s*(\\frac\{\d+\}\{\d+\})(?=\s*\\%)", r"(\1+\2)",
+     "DeepScaleR"),
+    (r"infinity, -oo: \infty, -\infty", rf"(?<![A-Za-z\\])(?:oo|infinity){_END}", r"\\infty ", "DeepScaleR"),
+    (r"A \backslash B: A \setminus B", rf"\\backslash{_END}", r"\\setminus ", "DeepScaleR"),
+    (r"]1,2], [1,2[: (1,2], [1,2)", r"^([\[\]])([^\[\]]*,[^\[\]]*)([\[\]])$",
+     lambda found: ("(" if found[1] == "]" else "[") + found[2] + (")" if found[3] == "[" else "]"), "DeepScaleR"),
     (r"pi: \pi", rf"(?<![A-Za-z\\])pi{_END}", r"\\pi", "MATH500"),
     (r"f': f_{prime}", r"(?<=[A-Za-z])('+)", lambda found: f"_{{{'prime' * len(found[1])}}}", "Math-Verify #76"),
 )  # fmt: skip
