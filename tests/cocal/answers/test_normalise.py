@@ -44,10 +44,10 @@ def rewritten(gold: str) -> dict[str, str]:
     }
     if r"\left" not in gold and not re.search(r"\\[\[\](){}]", gold):
         forms["left"] = re.sub(r"[)\]]", r"\\right\g<0>", re.sub(r"[(\[]", r"\\left\g<0>", gold))
-    # an equation or a letter is not said to be x, nor are numbers of statements, sentences and open lists
+    # an equation or a letter is not said to be x (or y beside an x), nor are numbers of statements, prose and lists
     unsaid = r"[=<>,%$]|equiv|overline|[ln]dots|\)\(|[a-z]{5} |\\[lg]eq?\b|\\in|text|\\\["
     if re.search(r"\d", gold) and not re.search(unsaid, gold):
-        forms["x = "] = f"x = {gold}"
+        forms["x = "] = f"{next(name for name in 'xyzwq' if name not in gold)} = {gold}"
     if NUMBER.fullmatch(gold):
         forms |= {f"unit {unit}": gold + unit for unit in UNITS}
         forms |= {"money": rf"\${gold}", "decimals": f"{gold}0" if "." in gold else f"{gold}.0"}
