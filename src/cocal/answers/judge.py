@@ -16,7 +16,7 @@ _DASHES = {ord(dash): "-" for dash in "‐‑‒–—―−﹣－"} | {ord(quot
 _SIGNS = _DASHES | str.maketrans({"×": "x", "♯": "#", "\u2044": "/"})
 _LETTERS = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ß": "ss", "æ": "ae", "œ": "oe", "ı": "i"})
 """Letters that are no others with an accent, as they are typed on a plain keyboard."""
-_RAISED = re.compile(r"(?<=\d)[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+_RAISED = re.compile(r"(?<=\d)(?<!\d{4})[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 _VULGAR = re.compile("(?<=\\d)(?=[¼-¾⅐-⅞])")
 _MARKS = re.compile(r"(?<=[a-zA-Z])[\u0300-\u036f]+")
 _RESPELLED = tuple(
@@ -36,7 +36,8 @@ _RESPELLED = tuple(
 """Spellings of numbers, ranges and initials, and what takes their place."""
 _KEPT = (
     r"(?<=\d)[^\w\s](?=\d)|(?<=\d)\^(?=-\d)|(?<![\w)])-(?=[$€£¥₹]?\d)|[<>≤≥±](?=\s*[$€£¥₹-]*\d)|[‰♭]"
-    r"|[$€£¥₹](?=\s*-?\d)|(?<=\d)[€£¥₹]|(?<=\d\s)[€£¥₹]|(?<=[a-z])(?:\+\+|\+|#|-(?!\s*\w))(?!\w)"
+    r"|[$€£¥₹](?=\s*-?\d)|(?<=\d)[€£¥₹]|(?<=\d\s)[€£¥₹]|(?<=[a-z])(?:\+\+|#)(?!\w)"
+    r"|(?:(?<=\b[a-z])|(?<=\b[a-z][a-z]))(?:\+|-(?!\s*\w))(?!\w)"
 )
 """Signs that tell values apart: between digits, a power, a minus, relations, currencies, and behind letters those of
 C++, C#, A+ and A-."""

@@ -27,6 +27,7 @@ _ONES = r"[kmµ]?g|[kcmµ]?m|m?s|h|min|m?[lL]|[km]?[NJWVA]|K"
 """Symbols that may be variables, and are units after a typeset space or inside a text command."""
 _KNOWN = re.compile(
     rf"{_SYMBOLS}|{_ONES}|[mckd]l|cL|dL|[kM][NJWVA]|[kMGT]?B|in|mi|pt|qt|cc|ha|s|d|yr|wk|mo|eV|dB|[FCT]"
+    r"|Nm|Js|[pnµ][gsFCmAVW]|m[HF]|ly|AU|ac|fm"
 )
 """Units of one or two letters in a text command; other letters there may be variables in an upright font."""
 _POWER = r"(?:\s*\^\s*\{?(?P<power>[23])\}?)?"
@@ -81,6 +82,10 @@ _BASE_NAMES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", 
 _BASES = {name: str(base) for base, name in enumerate(_BASE_NAMES, start=2)} | {"sixteen": "16"}
 
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
+_SHARES = "probability", "chance", "percentage point"
+"""Words behind a number that may be a percentage."""
+_ASSIGNED = re.compile(r"[^=,]*=\s*[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
+_ONE_NUMBER = re.compile(r"(?:[^=,]*=\s*)?[+-]?[0-9]+|[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
 _STATEMENTS = re.compile(r"(?:\(\d{1,2}\)[\s,]*){2,}")
 _PART = re.compile(
     r"\s*(?:,|;|\\ldots|(?:,\s*)?(?:\\text\s*\{\s*)?\b(?:and|or)\b(?:\s*\})?|(?<=[A-Za-z}])\s+(?=\d))\s*"
@@ -119,12 +124,18 @@ def aligned(gold: str, answer: str) -> tuple[str, str]:
         gold, answer = (found["what"] if found else text for found, text in zip(named, (gold, answer), strict=True))
     if ":" in gold + answer:
         gold, answer = _TO.sub(r"\1:\2", gold), _TO.sub(r"\1:\2", answer)
+    gold, answer = _ungrouped(gold, answer), _ungrouped(answer, gold)
     if _IMAGINARY.search(gold) and not _IMAGINARY.search(answer) and "j" not in gold:
         answer = _OTHER_IMAGINARY.sub("i", answer)
     (value, unit), (given, other) = _measured(gold, answer), _measured(answer, gold)
-    if unit == other or not ((unit and other) or "%" in gold[-1:] + answer[-1:]):
+    if unit == other or not ((unit and other) or ((unit or other) and "%" in gold[-1:] + answer[-1:])):
         return value, given
     return gold, answer
+
+
+def _ungrouped(text: str, beside: str) -> str:
+    """Of `x=2,400` beside one number, the number without its comma; beside anything else these may be two solutions."""
+    return text.replace(",", "") if _ASSIGNED.fullmatch(text) and _ONE_NUMBER.fullmatch(beside) else text
 
 
 def _renamed(family: re.Match[str], other: re.Match[str]) -> str:
@@ -149,7 +160,8 @@ def _measured(text: str, beside: str) -> tuple[str, str | None]:
         return text, None
     if _NO_UNIT.search(unit) or _SEVERAL.search(text) or _TEXT.search(found["value"]) or _MIXED.search(found["value"]):
         return text, None
-    return found["value"], _unit_name(unit) + (found.groupdict().get("power") or "")
+    name = _unit_name(unit) + (found.groupdict().get("power") or "")
+    return found["value"], None if name in _SHARES else name
 
 
 _ABBREVIATED = {

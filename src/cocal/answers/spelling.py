@@ -182,17 +182,17 @@ SPELLING = _rules(
     (r"1.6e-19: 1.6 \times 10^{-19}", r"(?<![\w.}])(\d+(?:\.\d+)?|\.\d+)[eE]([+-]?\d+)(?!\w)",
      lambda found: rf"{found[1]} \times 10^{{{int(found[2])}}}", "open-r1 #503"),
     (r"2.5 x 10^6: 2.5 \times 10^6", r"(?<=\d)\s*(?:[x*]|\\cdot)\s*(?=10\s*\^)", r" \\times ", "open-r1 #503"),
-    ("10^-3: 10^{-3}", r"\^-(\d+)", r"^{-\1}", "open-r1 #503"),
+    ("10^-3: 10^{-3}", r"\^-(\d+|\\[A-Za-z]+|[A-Za-z])", r"^{-\1}", "open-r1 #503"),
     (r"12^{\mathrm{th}}, 3rd: 12, 3",
      rf"(?:(?<=\d){_TYPESET}th|(?<=1)(?<!11){_TYPESET}st|(?<=2)(?<!12){_TYPESET}nd|(?<=3)(?<!13){_TYPESET}rd)\b\}}*",
      "", "TinyV #243"),
     (r"0.\dot{1}2\dot{3}: 0.\overline{123}", r"(?<=\.)(\d*)\\dot\s*\{(\d)\}(\d*)\\dot\s*\{(\d)\}",
      r"\1\\overline{\2\3\4}", "DeepScaleR"),
     (r"0.1\overline{6}, 0.1(6): \frac{15}{90}",
-     r"(?<![\w.)}])(\d*)\.(\d*)(?:\\(?:overline|bar|dot)\s*\{(\d+)\}|\((\d+)\))", _repeating, "DeepScaleR"),
-    ("x=2,400: x=2400", r"^[^=,]*=\s*\d{1,3}(?:,\d{3})+$", lambda found: found[0].replace(",", ""), "DeepScaleR"),
+     r"(?<![\w.)}])(\d*)\.(\d*)(?:\\(?:overline|bar|dot)\s*\{(\d+)\}|\((\d+)\)$)", _repeating, "DeepScaleR"),
     ("(1,2) (3,4): (1,2),(3,4)", r"(?<![\\A-Za-z])(\([^()]*,[^()]*\))\s*(?=\([^()]*,[^()]*\))", r"\1,", "DeepScaleR"),
-    (r"28 percent: 28\%", r"(?<=[\d}])\s*(?:\\text\s*\{\s*)?(?:percent|per cent|pct)\b\s*\}?", r"\\%",
+    (r"28 percent: 28\%",
+     r"(?<=[\d}])\s*(?:\\text\s*\{\s*(?:percent|per cent|pct)\s*\}|(?:percent|per cent|pct)\b)", r"\\%",
      "Math-Verify #82"),
     ("1 1/2: (1+1/2)", r"^([+-]?)([0-9]+) ([0-9]+)/([0-9]+)$", r"\1(\2+\3/\4)", "MATH500"),
     (r"33\frac{1}{3}\%: (33+\frac{1}{3})\%", r"(?<![\w.}])(\d+)\s*(\\frac\{\d+\}\{\d+\})(?=\s*\\%)", r"(\1+\2)",
@@ -231,7 +231,9 @@ PHRASES = _rules(
 
 _MATH = re.compile(r"\$\$?((?:[^$\\]|\\.)+)\$\$?|\\\(((?:(?!\\[()]).)+)\\\)|\\\[((?:(?!\\[\[\]]).)+)\\\]", re.DOTALL)
 _FONT = re.compile(
-    r"\\(?:mathbf|boldsymbol|bm|text|textbf|textit|textrm|mathrm|mbox)\s*\{(.+)\}|\{([^,]+)\}", re.DOTALL
+    r"\\(?:mathbf|boldsymbol|bm|text|textbf|textit|textrm|mathrm|mbox)\s*\{(.+)\}"
+    r"|\{([^,]+|\s*[(\[][^(){}\[\]]*[)\]]\s*|[+-]?\d{1,3}(?:,\d{3})+)\}",
+    re.DOTALL,
 )
 _MARKS = re.compile(
     r"(?:\*{1,3}|_{2,3}|`+|'|\")(?=\S)([^*`'\"]+?)(?<=\S)(?:\*{1,3}|_{2,3}|`+|'|\")|<([^<>]+)>", re.DOTALL
@@ -242,7 +244,7 @@ _ESCAPED = re.compile(r"\\[{}]")
 _TRAILING = re.compile(r"(?:\s|\\[,;:! ]|\\q?quad|\\\\|(?<![.\\])[.,;](?!\.)|(?<!\\)\\)+$")
 _LEADING = re.compile(r"^(?:\s|\\[,;:! ]|\\q?quad(?![A-Za-z]))+")
 _SPACED = re.compile(r"[+-]?[0-9]{1,3}(?:(?: |\\ )[0-9]{3})+(?:\.[0-9]+)?")
-_ARGUMENTS = re.compile(r"\\(frac|binom|sqrt|vec|hat|bar|dot|overline)(?![a-z])")
+_ARGUMENTS = re.compile(r"\\(frac|binom|sqrt|vec|hat|bar|dot|overline|mathbb|mathcal)(?![a-z])")
 _ONE = re.compile(r"\s*(\\[A-Za-z]+|[^\s\\{}])")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _ROUNDS = 4

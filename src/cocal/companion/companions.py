@@ -15,7 +15,7 @@ from torch import Tensor
 from cocal.companion.model import MEAN, SCALE, CompanionMLP
 from cocal.companion.settings import CompanionSettings, Target
 from cocal.companion.spec import CompanionSpec, parse_spec
-from cocal.errors import ContractError
+from cocal.errors import ConfigError, ContractError
 from cocal.store import atomic_path, write_document
 from cocal.store.atomic import usual_mode
 from cocal.store.damage import absent, remedy, unreadable
@@ -56,7 +56,10 @@ class Companions:
         return self
 
     def first(self, target: Target, seeds: int) -> "Companions":
-        """The members of one target with its first so many seeds. Raises a ConfigError if there is no such target."""
+        """The members of one target with its first so many seeds. Raises a ConfigError if there is no such target, or
+        there are fewer seeds."""
+        if seeds > len(self.spec.settings.seeds):
+            raise ConfigError(f"the companion has {len(self.spec.settings.seeds)} seeds, and not {seeds}; choose fewer")
         chosen, settings = self.spec.chosen(target)[:seeds], self.spec.settings
         settings = settings.model_copy(update={"targets": (target,), "seeds": settings.seeds[:seeds]})
         best = tuple(self.spec.best_pass[place] for place in chosen)

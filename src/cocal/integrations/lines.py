@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from cocal.errors import ConfigError, ContractError
 from cocal.integrations.sample import Sample, verdict_of
-from cocal.integrations.unfit import MEDIA, media_beside
+from cocal.integrations.unfit import MEDIA, media_beside, other_words
 from cocal.store.rows import entries, listed, reading
 
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -50,7 +50,7 @@ NEEDED = {
     "label": ("correct", "reward"),
 }
 """The things that a line may need, and the meanings any of which would do."""
-_INSTEAD = (("messages", "input", "prompt"), ("correct", "reward"))
+_INSTEAD = (("messages", "input", "prompt"), ("response_ids", "response"), ("correct", "reward"))
 """Meanings of which a line needs one; if it has several, the first one is read."""
 _WHOLE = ("AReaL's trajectories", "ROLL's columns", "SkyRL's evaluations", "verl's JSON lines")
 """Engines whose prompts are whole texts, where they are texts."""
@@ -137,11 +137,13 @@ class Fields:
     def __str__(self) -> str:
         """The fields in words."""
         taken = {meaning: name for meaning, name in self.taken.items() if meaning in FIELDS}
-        lost = [taken.pop(one) for several in _INSTEAD for one in [one for one in several if one in taken][1:]]
+        later = [one for several in _INSTEAD for one in [one for one in several if one in taken][1:]]
+        beside = [taken.pop(meaning) for meaning in later]
         same = [meaning for meaning, name in taken.items() if meaning == name]
         other = [f"{name} as {meaning}" for meaning, name in taken.items() if meaning != name]
-        left = f"; not read: {listed([*lost, *self.unknown])}" if lost or self.unknown else ""
-        return f"{listed([*other, *same])}{left}"
+        instead = f"; only where these are missing: {listed(beside)}" if beside else ""
+        left = f"; not read: {listed(self.unknown)}" if self.unknown else ""
+        return f"{listed([*other, *same])}{instead}{left}"
 
     def part(self, entry: Mapping[str, Any], where: str, *meanings: str) -> Sample:
         """The fields of a line that have these meanings, as a sample that lacks all else; see `Sample.read`."""
@@ -150,14 +152,15 @@ class Fields:
             for meaning in meanings
             if (found := [name for name in self.names.get(meaning, ()) if _given(entry.get(name), meaning)])
         }
+        text = entry.get(names.get("response", ""))
         for several in _INSTEAD:
             for meaning in [meaning for meaning in several if meaning in names][1:]:
                 del names[meaning]
-        if "response_ids" in names and not isinstance(entry.get(names.get("response", "")), str):
-            names.pop("response", None)  # only a text may say something that the ids do not
         names = {_SAME.get(meaning, meaning): name for meaning, name in names.items()}
         values = {meaning: entry[name] for meaning, name in names.items()}
         found = Sample.read(where, names, raw=self.raw, **values)
+        if found.left_out is None and isinstance(text, str) and (why := other_words(text, self.raw)):  # beside ids
+            return found.model_copy(update={"left_out": why})
         read = names.get("correct") or names.get("reward")
         for meaning in NEEDED["label"] if found.label in (-1, 0, 1) else ():
             for name in self.names.get(meaning, ()):

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, field_validator
 
 from cocal.errors import ContractError
+from cocal.integrations.chats import SHOWN_CHAT, decoded
 from cocal.integrations.unfit import LISTS, no_response, other_words
 from cocal.store.rows import reading, shown
 
@@ -27,9 +27,6 @@ COMPLETE = ("stop", "stop_sequence", "stop_token", "eos", "eos_token", "end_turn
 """Finish reasons of a response that the policy ended itself."""
 CUT = ("length", "max_length", "max_tokens", "max_new_tokens", "max_output_tokens", "model_length", "truncated")
 """Finish reasons of a response that was cut at the length limit."""
-_CHAT = re.compile(r"\s*\[\s*\{")
-_SHOWN_CHAT = re.compile(r"\s*\[\{'(?:role|content)'")
-"""How chats begin that are given as texts."""
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _KEYS = ("role", "content", *_THOUGHTS, "tool_calls", "tool_call_id", "name")
 """What chat templates read of a message."""
@@ -94,25 +91,18 @@ def _mask(values: Any) -> np.ndarray:
     return found.astype(bool)
 
 
-def _decoded(value: Any) -> Any:
-    """A chat that is given as the text of its JSON; anything else as it is."""
-    if not (isinstance(value, str) and _CHAT.match(value)):
-        return value
-    try:
-        found = json.loads(value)
-    except (ValueError, RecursionError):
-        return value
-    return found if all(isinstance(message, Mapping) and "role" in message for message in found) else value
-
-
 def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
     if isinstance(value, str):
-        if _SHOWN_CHAT.match(value):
-            raise ValueError("is a chat as Python shows it; give its messages, or their JSON (json.dumps)")
         return _text(value)
     if not isinstance(value, LISTS) or not len(value):
         raise ValueError("is neither a text nor a list of messages")
     return tuple(_message(place, message) for place, message in enumerate(value))
+
+
+def _asked(value: Any) -> str | tuple[Mapping[str, str], ...]:
+    if isinstance(value, str) and SHOWN_CHAT.fullmatch(value):
+        raise ValueError("is a chat as Python shows it; give its messages, or their JSON (json.dumps)")
+    return _said(value)
 
 
 def _message(place: int, message: Any) -> Mapping[str, Any]:
@@ -191,8 +181,9 @@ def _flag(value: Any) -> bool:
 
 def _reward(value: Any, info: ValidationInfo) -> float:
     if isinstance(value, list):  # of every token
-        ids, text = info.data.get("response_ids"), info.data.get("response") or ""
-        if len(value) < len(text.split()) or (ids is not None and len(value) != len(ids)):
+        ids, words = info.data.get("response_ids"), len((info.data.get("response") or "").split())
+        tokens = words if ids is None else len(ids)
+        if 1 < len(value) < tokens or (ids is not None and any(value[tokens:])):
             raise ValueError(
                 f"is a list of {len(value):,} rewards, which are not those of the response's tokens; give the one that "
                 "means correct (--field reward=NAME)"
@@ -243,7 +234,7 @@ def _finish_reason(value: Any) -> str | None:
 
 TokenIds = Annotated[np.ndarray, PlainValidator(_token_ids)]
 """At least one id, int64 (n,), from 0 to 2**31 - 1."""
-Said = Annotated[str | tuple[Mapping[str, str], ...], PlainValidator(_said)]
+Said = Annotated[str | tuple[Mapping[str, str], ...], PlainValidator(_asked)]
 """A text that can be encoded, or a chat: at least one message, each with `role` and `content`, and with what else chat
 templates read (`_KEYS`)."""
 Number = Annotated[float, PlainValidator(_number)]
@@ -257,6 +248,7 @@ class Sample(BaseModel):
 
     Attributes:
         where: File and place in it, for error messages.
+        file: File within which groups lie, of a dump that names no steps.
         group: Number or name of the group, equal for the responses to one question of the step.
         prompt: Text that holds the question, or a chat, whose messages have `role` and `content`.
         prompt_ids: Prompt tokens, int64 (n,).
@@ -280,6 +272,7 @@ class Sample(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
 
     where: str
+    file: str | None = None
     group: Name | None = None
     prompt: Said | None = None
     prompt_ids: TokenIds | None = None
@@ -313,7 +306,7 @@ class Sample(BaseModel):
         Raises:
             ContractError: if a value has the wrong form; the message names file, row, field and remedy.
         """
-        values |= {name: _decoded(values[name]) for name in ("prompt", "response") if name in values}
+        values |= {name: decoded(values[name]) for name in ("prompt", "response") if name in values}
         if why := values.get("left_out") or no_response(**values):
             return cls(where=where, left_out=why)
         with reading(where, names):
@@ -379,7 +372,7 @@ class Sample(BaseModel):
         reason, text = info.data.get("finish_reason"), info.data.get("response")
         if reason not in (None, *COMPLETE, *CUT):
             return f"it ended by {reason!r}"
-        return (other_words(text) if text else None) or value
+        return (other_words(text, info.data["raw"]) if text else None) or value
 
     @property
     def tells_cut(self) -> bool:

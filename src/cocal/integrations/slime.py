@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Strict
 
 from cocal.errors import ContractError, first_line
 from cocal.integrations.sample import Name, Sample, TokenIds
-from cocal.integrations.unfit import MEDIA
+from cocal.integrations.unfit import MEDIA, other_words
 from cocal.store.rows import in_bytes, listed, numbered, reading, regular
 
 _MEDIA = "multimodal_inputs", "multimodal_train_inputs"
@@ -122,6 +122,8 @@ def _sample(entry: Any, where: str, reward_key: str, several: bool) -> Sample:
         why = "slime removed it from training (remove_sample)"
     elif any(isinstance(entry.get(name), dict) and entry[name] for name in _MEDIA):
         why = MEDIA
+    elif isinstance(said := entry.get("response"), str):
+        why = why or other_words(said, raw=False)
     return Sample.read(
         where,
         {"logprobs": "rollout_log_probs", "mask": "loss_mask"},
@@ -129,7 +131,6 @@ def _sample(entry: Any, where: str, reward_key: str, several: bool) -> Sample:
         prompt=found.prompt,
         question_id=found.metadata and found.metadata.question_id,
         prompt_ids=tokens[: len(tokens) - length],
-        response=entry["response"] if isinstance(entry.get("response"), str) else None,
         response_ids=tokens[len(tokens) - length :],
         truncated=status == "truncated",
         logprobs=entry.get("rollout_log_probs"),

@@ -1,5 +1,6 @@
 """What in a dump is no single response of the policy to a prompt, so that no companion learns from it."""
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -17,10 +18,10 @@ _TURNS = re.compile(
     r"|\[TOOL_RESULTS\]|<｜(?:User|tool▁outputs▁begin)｜>|<\|start\|>(?:user|functions)"
 )
 """What templates write before the words of a tool or of a user."""
-_ROLE, _REPLY = re.compile(r"(?:user|tool|ipython|observation)\n"), "assistant\n"
-"""The same in texts without special tokens, and what they write before the policy's next words."""
-_CALLS = re.compile(r"<tool_call>|<function_calls>|\[TOOL_CALLS\]|<\|python_tag\|>|<｜tool▁calls▁begin｜>")
-"""What policies write before they call a tool."""
+_ROLE = re.compile(r"(?:user|tool|ipython|observation)\n")
+"""The same in texts without special tokens, which may stand behind other words; then comes the assistant again."""
+_LINE = re.compile(r"^(?:user|tool|ipython|observation)\n", re.MULTILINE)
+"""The same as a line of its own."""
 
 
 def has_media(said: Any) -> bool:
@@ -33,8 +34,13 @@ def has_media(said: Any) -> bool:
 
 def media_beside(entry: Mapping[str, Any]) -> bool:
     """True if a row holds media in a field of its own."""
-    found = (entry.get(name) for name in MEDIA_FIELDS)
-    return any(value is not None and (not hasattr(value, "__len__") or len(value) > 0) for value in found)
+    return any(_holds(entry.get(name)) for name in MEDIA_FIELDS)
+
+
+def _holds(value: Any) -> bool:
+    if isinstance(value, (*LISTS, Mapping)):
+        return any(map(_holds, value.values() if isinstance(value, Mapping) else value))
+    return bool(value) and not (isinstance(value, float) and math.isnan(value))
 
 
 def no_response(prompt: Any = None, response: Any = None, response_ids: Any = None, **_: Any) -> str | None:
@@ -52,9 +58,10 @@ def no_response(prompt: Any = None, response: Any = None, response_ids: Any = No
     return "its response is empty" if given and not any(map(len, given)) else None
 
 
-def other_words(text: str) -> str | None:
-    """Why a text is more than the policy's answer; None if it is not."""
-    role = _ROLE.search(text)
-    if _TURNS.search(text, 1) or (role and _REPLY in text[role.end() :]):
-        return "its response has several turns, such as the words of a tool"
-    return "its response calls a tool" if _CALLS.search(text) else None
+def other_words(text: str, raw: bool) -> str | None:
+    """Why a text is more than the policy's answer; None if it is not. The text of a `raw` prompt's response is known to
+    lack special tokens."""
+    role, reply = (_ROLE, "assistant\n") if raw else (_LINE, "\nassistant\n")
+    begun = role.search(text)
+    turns = _TURNS.search(text, 1) or (begun and reply in text[begun.end() - 1 :])
+    return "its response has several turns, such as the words of a tool" if turns else None

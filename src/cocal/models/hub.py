@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from cocal.errors import ContractError, first_line
-from cocal.models.weights import ADAPTER
+from cocal.models.weights import ADAPTER, BELOW
 
 FILES = (
     "config.json",
@@ -31,7 +31,7 @@ def may_be_on_hub(name: str) -> bool:
 
 
 def download(
-    name: str, revision: str | None = None, patterns: Sequence[str] = (*FILES, ADAPTER, f"*/{ADAPTER}"), **options: Any
+    name: str, revision: str | None = None, patterns: Sequence[str] = (*FILES, ADAPTER, BELOW), **options: Any
 ) -> Path:
     """Folder of a hub repository in the hub's own cache, or a ContractError. An interrupted download resumes; a
     finished one is reused.

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 SINGLE, INDEX, ADAPTER = "model.safetensors", "model.safetensors.index.json", "adapter_config.json"
 """Files of a checkpoint: the weights, the index of weights in several files, and the settings of an adapter (PEFT)."""
+BELOW = f"lora_adapter/{ADAPTER}"
+"""Where verl's model_merger puts an adapter whose base model it saves."""
 _MERGE_VERL = "python -m verl.model_merger merge --backend fsdp --local_dir {} --target_dir CHECKPOINT"
 _KINDS = (
     (
@@ -93,10 +95,11 @@ def check_files(folder: Path, config: "PretrainedConfig", adapted: bool = False)
             f"{folder}: an adapter ({ADAPTER}) lies beside the model; move it to a folder of its own, which cocal fit "
             "and cocal score take as --adapter, or delete it if it was merged into this model"
         )
-    if not adapted and (below := next(folder.glob(f"*/{ADAPTER}"), None)):
+    if not adapted and (folder / BELOW).exists():
         raise ContractError(
             f"{folder}: an adapter lies below the model, and is not read with it (verl's model_merger saves them so); "
-            f"give it to cocal fit and cocal score (--adapter {below.parent}), or move it away if the model is enough"
+            f"give it to cocal fit and cocal score (--adapter {(folder / BELOW).parent}), or move it away if the "
+            "model is enough"
         )
     if re.search("Classification|Reward|Critic|ValueModel", str(config.architectures)):
         raise ContractError(f"{folder}: architectures in config.json is {config.architectures}, {_JUDGE}")

@@ -61,8 +61,8 @@ class Found:
             named = _STEP.search(path.absolute().as_posix())
             step = int(named[1] or named[2]) if named else None
             for one in lines.samples(lines.rows(path), mapping, notes):
-                of_file = {"step": step, "group": f"{path} {'' if one.group is None else one.group}"}
-                yield one if one.step is not None else one.model_copy(update=of_file)
+                of_file = {"step": step, "file": str(path) if step is None else None}
+                yield one if one.step is not None else _in_file(one.model_copy(update=of_file), path)
             return
         if wrong := [meaning for meaning in mapping if meaning != "reward"]:
             raise ConfigError(f"--field {wrong[0]}=...: {self.format} have fields of their own; only reward fits")
@@ -255,7 +255,7 @@ def experience_of(
                 raise ContractError(f"{sample.where}: {NO_LABEL}")
             check_bound(sample, correct_above)
             origins[encoded.origin, encoded.exact] += 1
-            row = {name: getattr(sample, name) for name in ("where", "step", "question_id", "group", "label")}
+            row = {name: getattr(sample, name) for name in ("where", "file", "step", "question_id", "group", "label")}
             row |= {"prompt_ids": encoded.prompt, "response_ids": encoded.response, "truncated": encoded.truncated}
             row |= {"question": sample.asked, "tells_cut": encoded.told}
             gathered.append(row)
@@ -293,7 +293,7 @@ def experience_of(
             f"{rows['truncated'].sum():,}; the longest response has {longest:,}"
         )
     said.append(_sizes(groups.size()))
-    learnt = rows.drop(columns=["where", "group", "tells_cut", "label"])
+    learnt = rows.drop(columns=["where", "file", "group", "tells_cut", "label"])
     return Experience(learnt, (*notes, *said), as_given, has_steps, told or limit is not None)
 
 
@@ -316,6 +316,7 @@ def _ask(rows: pd.DataFrame) -> list[str]:
     elif mixed := int((sizes.drop_duplicates().groupby(["step", "group"]).size() > 1).sum()):
         said.append(f"{mixed:,} groups hold responses to several prompts, and are divided by them")
     rows["group"] = pd.Series(number, index=rows.index).astype(str) + ("" if given is None else " " + given.fillna(""))
+    rows["group"] += " " + rows["file"].fillna("")
     return said
 
 

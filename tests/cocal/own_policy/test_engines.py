@@ -96,7 +96,6 @@ LLAMA = "import sympyipython\n\n5assistant\n\nIt is 5."
 USELESS = {
     "several messages": (row(response=MULTIPLE), "its response has several messages"),
     "a call": (row(response=[MULTIPLE[0] | {"tool_calls": [{"id": "1"}]}]), "its response calls a tool"),
-    "a call as text": (row(response="<tool_call>\n{}\n</tool_call>"), "its response calls a tool"),
     "turns beside ids": (
         LINE | {"response": TEMPLATED},
         "its response has several turns, such as the words of a tool",
@@ -165,12 +164,10 @@ def test_every_field_that_may_be_a_label_is_compared(tmp_path):
     assert sorted(note.split()[5] for note in notes) == ["'acc'", "'reward'", "'score'"]
 
 
-def test_beside_ids_only_a_text_is_read(tmp_path):
+def test_what_stands_beside_ids_is_no_response(tmp_path):
     given = [{"finish": 1}, [{"role": "assistant", "content": "5", "reasoning_content": "2 + 3"}], "It is 5.", None]
     found, _ = noted(lines(tmp_path / "1.jsonl", *(LINE | {"response": response} for response in given)))
-    assert [(one.response, one.response_ids.tolist()) for one in found] == [
-        (text, LINE["response_ids"]) for text in (None, None, "It is 5.", None)
-    ]
+    assert [(one.response, one.response_ids.tolist()) for one in found] == [(None, LINE["response_ids"]) for _ in given]
 
 
 def test_a_chat_may_be_the_text_of_its_json(tmp_path):
@@ -185,15 +182,17 @@ def test_a_chat_may_be_the_text_of_its_json(tmp_path):
 def test_the_field_that_gives_way_is_named(tmp_path):
     notes: Counter = Counter()
     list(find([lines(tmp_path / "1.jsonl", row(input="2+3"))]).samples({}, notes))
-    assert "fields: input, response, correct, step; not read: prompt" in notes
+    assert "fields: input, response, correct, step; only where these are missing: prompt" in notes
 
 
 def test_a_reward_is_a_sum_over_tokens_alone(tmp_path):
     """Where ids say how many there are, or the text has more words."""
     shown = {name: value for name, value in LINE.items() if name != "correct"}
-    (one,), _ = noted(lines(tmp_path / "1.jsonl", shown | {"reward": [0.25, 0.75]}))
-    assert one.label == 1.0
-    for given in (shown | {"reward": [1.0, 0.0, 0.0]}, row(correct=None, reward=[1.0, 0.0])):
+    sums = [[0.25, 0.75], [0.0, 1.0, 0.0], [1.0]]  # of each token, with padding, and of the whole
+    assert [one.label for one in noted(lines(tmp_path / "1.jsonl", *(shown | {"reward": one} for one in sums)))[0]] == [
+        1.0
+    ] * 3
+    for given in (shown | {"reward": [1.0, 0.0, 0.5]}, row(correct=None, reward=[1.0, 0.0])):
         with pytest.raises(ContractError, match=r"field 'reward' is a list of [23] rewards, which are not those"):
             noted(lines(tmp_path / "2.jsonl", given))
 
@@ -207,6 +206,17 @@ def test_what_contradicts_the_reason_of_an_end_is_told(tmp_path):
         "in 1 of 4 rows truncated=False contradicts finish_reason='length', which is not read",
         "in 1 of 4 rows truncated=True contradicts finish_reason='stop', which is not read",
     ]
+
+
+def test_answers_that_look_like_chats_turns_or_media_are_answers(tmp_path):
+    said = [
+        '[{"role": "admin", "name": "Bob"}]',
+        "[{'role': 'x'}] is what Python prints",
+        "Greet the user\nand the assistant\n",
+    ]
+    given = [row(response=text) for text in said] + [row(image=False, images=[None], videos=[[]])]
+    found, notes = noted(lines(tmp_path / "1.jsonl", *given))
+    assert ([one.response for one in found], notes) == ([*said, row()["response"]], [])
 
 
 @pytest.mark.parametrize("mask", [[1, 1, 0], [0, 1, 1]])

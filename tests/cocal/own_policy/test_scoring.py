@@ -30,7 +30,7 @@ def test_verl_s_lines_become_a_companion_and_get_confidences(tmp_path, own, scor
     said = " ".join(about.notes)
     for words in (
         "3 files of verl's JSON lines",
-        "not read: score, gts, request_id",
+        "only where these are missing: score; not read: gts, request_id",
         "60 prompts are texts without chat markers, which were put back",
         "ids were made anew",
         "15 groups have 4 responses",

@@ -90,6 +90,7 @@ def test_a_companion_of_fewer_seeds_has_their_members_and_states_their_quality(s
     assert not evaluated["confidence"].equals(pd.read_parquet(whole / "evaluation.parquet")["confidence"])
     assert main([*_words(results, tmp_path / "bundle", CONFIG), "--seeds", "1"]) == 2
     assert "so give both" in capsys.readouterr().err
+    assert main([*_words(results, tmp_path / "more", CONFIG), "--companion", "--seeds", "9"]) == 2
 
 
 def _relist(folder):
