@@ -146,8 +146,8 @@ def traced(main: pd.DataFrame) -> str:
     asked = {"dataset": MATHEMATICS, "method": "cocal-binary", "metric": "ece"}
     found = main[(main[list(asked)] == pd.Series(asked)).all(axis=1)].squeeze()
     return _filled(
-        f"`cocal trace` prints {found['value']:.4f}, one seed's, as in `results/tables/main.html`. The table above is "
-        "`results/tables/verdict.html`. [Every result](docs/embedded-study.md); [publish](docs/publishing.md)."
+        f"`cocal trace` prints {found['value']:.4f}, one seed's, as in `results/tables/main.html`. "
+        "[Every result](docs/embedded-study.md); [publish](docs/publishing.md)."
     )
 
 
