@@ -4,7 +4,7 @@ replicate`, `central`, `experience`, `laptop`, `fits`)."""
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -59,7 +59,7 @@ def verdict(numbers: pd.DataFrame) -> str:
     claim, word, _, ours, _ = heads(numbers)
     rows = [(claim, word, "Paper: Qwen3-8B", ours, "SmolLM2-135M, one run (not counted)"), ("---",) * 5]
     rows += [(one, re.sub(r"^(\w+)([^;]*).*", r"**\1**\2", said), *cells) for one, said, *cells in headlines(numbers)]
-    return "\n".join(f"|{'|'.join(row)}|" for row in rows)
+    return _table(rows)
 
 
 def answered(numbers: pd.DataFrame, scale: str) -> str:
@@ -133,12 +133,12 @@ def to_beat(gathered: pd.DataFrame) -> str:
         "DCPO": ("dcpo", "raw"),
         "RLCR": ("rlcr", "raw"),
     }
-    lines = [f"|Arithmetic, {number(_replicates(gathered))} seeds (±SD)|AUROC|ECE|", "|---|---|---|"]
+    rows = [(f"Arithmetic, {number(_replicates(gathered))} seeds (±SD)", "AUROC", "ECE"), ("---",) * 3]
     for name, key in named.items():
         one = found.loc[key]
         cells = (f"{one['mean', metric]:.2f}±{one['sd', metric]:.2f}" for metric in ("auroc", "ece"))
-        lines.append(f"|{name}|{'|'.join(cells)}|")
-    return "\n".join(lines)
+        rows.append((name, *cells))
+    return _table(rows)
 
 
 def traced(main: pd.DataFrame) -> str:
@@ -219,7 +219,11 @@ def learning_curve(numbers: pd.DataFrame) -> str:
 
 def _of_numbers(heads: list[str], rows: list[list[str]]) -> str:
     """A table of numbers."""
-    return "\n".join(f"|{'|'.join(row)}|" for row in (heads, ["--:"] * len(heads), *rows))
+    return _table([heads, ["--:"] * len(heads), *rows])
+
+
+def _table(rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"|{'|'.join(row)}|" for row in rows)
 
 
 def against_postcal(points: pd.DataFrame) -> str:
@@ -288,7 +292,7 @@ def recipes_said(numbers: pd.DataFrame) -> str:
     }
     lines = [("Brier score (lower is better)", *sizes), ("---",) * (1 + len(means))]
     lines += [(name, *map("{:.2f}".format, means[column])) for name, column in rows.items()]
-    return "\n".join(f"|{'|'.join(line)}|" for line in lines)
+    return _table(lines)
 
 
 def _millions(count: float) -> str:

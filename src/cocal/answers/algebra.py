@@ -71,7 +71,7 @@ def _named(expression: Read) -> Read | None:
             sympy.FiniteSet(*rights) if len(names) == 1 else sympy.Tuple(*rights) if len(names) == len(parts) else None
         )
     left, right = parts[0].lhs, parts[-1].rhs
-    if not (parts[0].lhs.is_Number or any(part.free_symbols or part.has(AppliedUndef) for part in parts)):  # 2+3=5
+    if not (left.is_Number or any(part.free_symbols or part.has(AppliedUndef) for part in parts)):  # 2+3=5
         return right if all(equal(part.lhs, part.rhs) for part in parts) else None
     return right if _is_name(left) and left not in right.free_symbols else None  # x=2x+1 does not define x
 

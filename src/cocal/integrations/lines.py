@@ -159,8 +159,8 @@ class Fields:
         names = {_SAME.get(meaning, meaning): name for meaning, name in names.items()}
         values = {meaning: entry[name] for meaning, name in names.items()}
         found = Sample.read(where, names, raw=self.raw, **values)
-        if found.left_out is None and isinstance(text, str) and (why := other_words(text, self.raw)):  # beside ids
-            return found.model_copy(update={"left_out": why})
+        if found.left_out is None and found.response is None and isinstance(text, str):  # it stands beside ids
+            found = found.model_copy(update={"left_out": other_words(text, self.raw)})
         read = names.get("correct") or names.get("reward")
         for meaning in NEEDED["label"] if found.label in (-1, 0, 1) else ():
             for name in self.names.get(meaning, ()):

@@ -34,12 +34,16 @@ def has_media(said: Any) -> bool:
 
 def media_beside(entry: Mapping[str, Any]) -> bool:
     """True if a row holds media in a field of its own."""
-    return any(_holds(entry.get(name)) for name in MEDIA_FIELDS)
+    for value in (entry.get(name) for name in MEDIA_FIELDS):
+        parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, LISTS) else [value]
+        if any(map(_is_something, parts)):
+            return True
+    return False
 
 
-def _holds(value: Any) -> bool:
-    if isinstance(value, (*LISTS, Mapping)):
-        return any(map(_holds, value.values() if isinstance(value, Mapping) else value))
+def _is_something(value: Any) -> bool:
+    if hasattr(value, "__len__"):
+        return len(value) > 0
     return bool(value) and not (isinstance(value, float) and math.isnan(value))
 
 
