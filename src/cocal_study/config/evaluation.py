@@ -82,24 +82,28 @@ class GenerationSettings(Model):
     """Seed of the sampling."""
     temperature: Positive = 0.7
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.8
-    top_k: Count = 20
-    """Number of most likely tokens to sample from."""
+    top_k: Annotated[int, Field(ge=0)] = 20
+    """Number of most likely tokens to sample from; 0 means all tokens."""
     presence_penalty: float = 1.5
     """Number that is subtracted once from the logit of every token that the response already contains."""
     pool: Count = 10
     """Number of responses that self-consistency samples per question (M in appendix B.1)."""
 
 
-class PostCalSettings(Model):
-    """Resampling of the final policy for post-hoc calibration (appendix B.2). Questions, number of responses,
-    architecture, targets and selection are those of CoCal and have no keys here."""
+class SamplingSettings(Model):
+    """How responses are sampled beside the evaluation's own sampling; by default as rollouts are."""
 
     temperature: Positive = 1.0
-    """Temperature of the resampling. The paper does not state it; the default is that of the rollouts."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[int, Field(ge=0)] = 0
     """Number of most likely tokens to sample from; 0 means all tokens."""
     presence_penalty: float = 0.0
+
+
+class PostCalSettings(SamplingSettings):
+    """Resampling of the final policy for post-hoc calibration (appendix B.2). The paper does not state its temperature.
+    Questions, number of responses, architecture, targets and selection are those of CoCal and have no keys here."""
+
     seed: int = 42
     shuffle_seed: int = 42
     """Seed that shuffles the responses into batches."""

@@ -23,6 +23,7 @@ from cocal_study.config.evaluation import (
     PostCalSettings,
     QualitySettings,
     ReportSettings,
+    SamplingSettings,
     TimingSettings,
 )
 from cocal_study.config.features import FeatureSettings
@@ -103,6 +104,9 @@ class Study(Model):
     """Graphics cards by name, each with the settings that depend on its memory."""
     policy: PolicySettings
     generation: GenerationSettings = GenerationSettings()
+    second_sampling: SamplingSettings | None = None
+    """How the final policies of the main backbone, and the one before training, answer the evaluation questions once
+    more, for tables/sampling; `{}` means as rollouts are sampled. By default they do not."""
     features: FeatureSettings = FeatureSettings()
     companion: CompanionSettings = CompanionSettings()
     postcal: PostCalSettings = PostCalSettings()

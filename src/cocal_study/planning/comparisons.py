@@ -2,7 +2,7 @@
 metric cubes that are computed from them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,6 +14,8 @@ from cocal_study.planning.variants import ablation_folders
 
 RECALIBRATED = "-recalibrated"
 """Kind of the predictions of the recalibrated rivals, which `cocal recalibrate` makes."""
+SECOND = "-second"
+"""Kind of the predictions on responses of the second sampling, and end of the names of their folders."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,11 @@ class Comparison:
         """Path of the table."""
         return predictions_file(self.backbone, self.algorithm, self.step, self.kind)
 
+    @property
+    def sampling(self) -> str:
+        """End of the names of the folders of its responses and their features: "" or `SECOND`."""
+        return self.kind if self.kind == SECOND else ""
+
 
 class Cube(NamedTuple):
     """A metric cube of a backbone."""
@@ -57,10 +64,17 @@ CUBES = {
     # the coupled methods, and CoCal on their policies, on the same responses
     "-cross-policy": Cube({"common_responses": True}, "", algorithms=("rlcr", "dcpo")),
     RECALIBRATED: Cube({"scores": True}, RECALIBRATED),
+    SECOND: Cube({"scores": True}, SECOND),
 }
 """The metric cubes by the ends of their names."""
-KINDS = ("", "-sweep", "-budgets", "-ablations")
+KINDS = ("", SECOND, "-sweep", "-budgets", "-ablations")
 """Ends of the names of the tables that `cocal predictions` makes."""
+
+
+def has_second(study: Study, backbone: str, step: int) -> bool:
+    """True if a policy answers the evaluation questions under the second sampling, too: those of the main backbone before
+    and after training."""
+    return bool(study.second_sampling) and backbone == study.main_backbone and step in (0, study.policy.steps)
 
 
 def comparisons(study: Study, backbone: str) -> Iterator[Comparison]:
@@ -69,7 +83,7 @@ def comparisons(study: Study, backbone: str) -> Iterator[Comparison]:
     states."""
     for algorithm, step in plan.evaluated_cells(study, backbone):
         methods = plan.methods_of(study, backbone, algorithm, step)
-        yield Comparison(
+        found = Comparison(
             backbone=backbone,
             algorithm=algorithm,
             step=step,
@@ -79,6 +93,9 @@ def comparisons(study: Study, backbone: str) -> Iterator[Comparison]:
                 kind: plan.fitted(backbone, kind, plan.restricted(step)) for kind in plan.experiences_of(methods)
             },
         )
+        yield found
+        if has_second(study, backbone, step):
+            yield replace(found, kind=SECOND)
     of_grpo, final = partial(Comparison, backbone=backbone), study.policy.steps
     if backbone == study.main_backbone:
         if methods := plan.companion_methods(study, "rollouts"):
@@ -131,7 +148,7 @@ def cube_fields(study: Study, backbone: str, kind: str) -> dict[str, Any]:
     groups = plan.macro_averages(study, backbone)
     if kind == RECALIBRATED:
         return {**fields, "groups": groups, "predictions": recalibrated_files(study, backbone)}
-    if kind:
+    if kind not in ("", SECOND):
         groups = {"macro-mathematics": groups["macro-mathematics"]}
     predictions = [
         one.file

@@ -34,6 +34,8 @@ class Checks(Stage):
     """folders of fitted companions: rollouts=FOLDER (CoCal), resampled=FOLDER (PostCal), prompts=FOLDER,
     ablations=FOLDER and one-layer=FOLDER (on rollouts)"""
     predictions: tuple[In, ...]
+    second: tuple[In, ...] = ()
+    """predictions on responses of the second sampling"""
     output: Out
     """JSON report of what each check looked at"""
 
@@ -51,7 +53,7 @@ class Checks(Stage):
         given = [(kind, folder) for kind, folders in self.companions.items() for folder in folders]
         fits = [Fit.read(kind if kind in ORDERS else "rollouts", folder) for kind, folder in given]
         fits.sort(key=lambda fit: (fit.experience, fit.spec.prefix, fit.spec.layer, fit.spec.pooling))
-        predictions = {path: read_predictions(path, self.backbone) for path in self.predictions}
+        predictions = {path: read_predictions(path, self.backbone) for path in (*self.predictions, *self.second)}
         checks = self._protocol(tables, fits, predictions)
         traced = [product for _, product in trace(*predictions, *(fit.folder for fit in fits))]
         stages = Counter(one.facts.get("stage", "given") for one in traced)
@@ -93,5 +95,9 @@ class Checks(Stage):
             "truncated_responses_left_out": [training.check_truncation(*one) for one in given],
             "prediction_sources": {path: predicted.sources_of(table) for path, table in files.items()},
             "quality_of_responses": {p: predicted.check_quality(table, self.quality, p) for p, table in files.items()},
-            "same_fixed_responses": predicted.check_fixed_responses(list(files.values())),
+            "same_fixed_responses": [
+                one
+                for of_sampling in filter(None, (self.predictions, self.second))
+                for one in predicted.check_fixed_responses([predictions[path] for path in of_sampling])
+            ],
         }

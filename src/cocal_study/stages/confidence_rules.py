@@ -93,12 +93,13 @@ class ConfidenceRules(Rules):
             Predictions,
             settings=plan.estimator_settings(self.study, one.methods),
             samples=samples_of(self.study, one.domains),
-            **({} if comparison else {"pool": self.study.generation.pool}),  # companions compare no answers
+            # companions alone compare no answers
+            **({"pool": self.study.generation.pool} if comparison == one.sampling else {}),
             backbone=backbone,
             algorithm=algorithm,
             step=step,
-            responses={kind: results.responses_folder(*cell, kind) for kind in formats},
-            features={kind: results.features_folder(*cell, kind) for kind in read},
+            responses={kind: results.responses_folder(*cell, kind + one.sampling) for kind in formats},
+            features={kind: results.features_folder(*cell, kind + one.sampling) for kind in read},
             companions=one.companions,
             **made,
         )
@@ -188,7 +189,8 @@ class ConfidenceRules(Rules):
             rollouts=results.rollouts_folder(backbone, "grpo"),
             questions=self._training_set,
             companions=companions,
-            predictions=[one.file for one in compared],
+            predictions=[one.file for one in compared if not one.sampling],
+            second=[one.file for one in compared if one.sampling],
             beside=[results.OVERLAP],
             **more,
             **made,

@@ -21,11 +21,11 @@ class EvaluationRules(Rules):
         return self.study.judge.kind == "llm" and not self.study.judge.local
 
     def _evaluation_rules(self) -> list[Rule]:
-        rules, cell = [], ("{backbone}", "{algorithm}", "{step}", "{prompt_format}")
+        rules, cell = [], ("{backbone}", "{algorithm}", "{step}", "{prompt_format}{sampling}")
         for begin, domain in DOMAINS.items():
             if not (names := self._sets[domain]):
                 continue
-            job = f"{{algorithm}}-{{step}}-{{prompt_format}}-{domain}"
+            job = f"{{algorithm}}-{{step}}-{{prompt_format}}{{sampling}}-{domain}"
             places = {"output": results.responses_folder(*cell)}
             places["run_folder"] = results.run_folder("responses", "{backbone}", job)
             files = [results.responses_file(*cell, name) for name in names]
@@ -47,16 +47,21 @@ class EvaluationRules(Rules):
         judge = cast(LlmJudgeSettings, self.study.judge)
         return self._job(Hub, name=judge.checkpoint, revision=judge.revision, **made)
 
-    def _responses(self, domain: str, backbone: str, algorithm: str, step: str, prompt_format: str, **made: str) -> Job:
+    def _responses(
+        self, domain: str, backbone: str, algorithm: str, step: str, prompt_format: str, sampling: str, **made: str
+    ) -> Job:
         study, judged = self.study, domain == "factual"
         cell, read = (backbone, algorithm, int(step), prompt_format), {}
+        generation = study.generation
+        if sampling and study.second_sampling:
+            generation = generation.model_copy(update=dict(study.second_sampling))
         planned = plan.response_plan(study, *cell, self._sets[domain])
         if study.features.source == "engine" and plan.reads_states(study, *cell):
             read = {"features": plan.feature_settings(study, algorithm, int(step), domain), **self._read_parts(*cell)}
         texts = self._texts(*planned.formats(prompt_format), domain=domain)
         return self._job(
             Responses,
-            settings=study.generation,
+            settings=generation,
             verifier=study.verifier,
             # the judge of factual answers has no part in mathematics, so another one does not touch these files
             judge=study.judge if judged else {"kind": "exact-match"},
@@ -75,16 +80,20 @@ class EvaluationRules(Rules):
             **made,
         )
 
-    def _features(self, domain: str, backbone: str, algorithm: str, step: str, prompt_format: str, **made: str) -> Job:
+    def _features(
+        self, domain: str, backbone: str, algorithm: str, step: str, prompt_format: str, sampling: str, **made: str
+    ) -> Job:
         """Hidden states of responses: RLCR's end before its reason, and those whose prompt has a companion have its
         state, too."""
         study, cell = self.study, (backbone, algorithm, int(step), prompt_format)
-        kept = {"kept": results.kept_folder(*cell, domain)} if study.features.source == "engine" else {}
+        place = (*cell[:-1], prompt_format + sampling)
+        kept = {"kept": results.kept_folder(*place, domain)} if study.features.source == "engine" else {}
+        settings = plan.feature_settings(study, algorithm, int(step), domain)
         return self._job(
             Features,
-            settings=plan.feature_settings(study, algorithm, int(step), domain),
+            settings=settings.model_copy(update={"layers": "final"}) if sampling else settings,
             samples=samples_of(study, [domain]),
-            responses=results.responses_folder(*cell),
+            responses=results.responses_folder(*place),
             checkpoint=results.policy_folder(backbone, algorithm, step),
             **kept,
             **self._read_parts(*cell),

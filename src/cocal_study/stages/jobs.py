@@ -74,7 +74,7 @@ class Rule:
         """What tells its jobs apart, in the names of their logs and benchmarks; empty if there is only one job."""
         wildcards = dict.fromkeys(re.findall(r"\{(\w+)\}", self.paths[0]))
         label = "-".join(f"{{{name}}}" for name in wildcards) or self.name
-        return re.sub(r"-(?=\{(?:comparison|cube)\})", "", label)  # whose values begin with a hyphen
+        return re.sub(r"-(?=\{(?:comparison|cube|sampling)\})", "", label)  # whose values begin with a hyphen
 
     def job(self, **wildcards: str) -> Job:
         """The job of these values of the wildcards."""

@@ -5,7 +5,7 @@
 
 from functools import cached_property
 
-from cocal_study.planning.comparisons import CUBES, KINDS, RECALIBRATED
+from cocal_study.planning.comparisons import CUBES, KINDS, RECALIBRATED, SECOND
 from cocal_study.planning.variants import VARIANTS
 from cocal_study.stages.confidence_rules import ConfidenceRules
 from cocal_study.stages.evaluation_rules import EvaluationRules
@@ -32,6 +32,7 @@ class Plan(QuestionRules, PolicyRules, EvaluationRules, ConfidenceRules):
             "algorithm": either(["base", *self.study.policy.algorithms]),
             "step": r"\d+",
             "prompt_format": r"[a-z_]+",
+            "sampling": f"({SECOND})?" if self.study.second_sampling else "",
             "variant": either(VARIANTS),
             "comparison": either(KINDS),
             "cube": either(kind for kind in CUBES if kind != RECALIBRATED),
