@@ -71,6 +71,32 @@ def auroc(confidence: np.ndarray, correct: np.ndarray) -> float:
     return float((middle_rank[value[correct]].sum() - positives * (positives + 1) / 2) / pairs)
 
 
+def pairs_within(
+    question: np.ndarray, confidence: np.ndarray, correct: np.ndarray, questions: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Count the pairs of a correct and a wrong response to one question.
+
+    Args:
+        question: int64 [n], index of each response's question, below `questions`.
+        confidence: float64 [n] in [0, 1], valid confidences only.
+        correct: bool [n], whether each response is correct.
+        questions: Number of questions.
+
+    Returns:
+        Two float64 [questions]: the pairs in which the correct response has the higher confidence, where a tie counts
+        half, and all pairs.
+    """
+    order = np.lexsort((confidence, question))
+    question, confidence, correct = question[order], confidence[order], correct[order].astype(bool)
+    starts = np.flatnonzero(np.r_[True, (np.diff(question) > 0) | (np.diff(confidence) > 0)][: len(order)])
+    size = np.diff(starts, append=len(order))
+    number = np.bincount(question, minlength=questions)
+    positives = np.bincount(question[correct], minlength=questions)
+    rank = np.repeat(starts + (size - 1) / 2, size) - (np.cumsum(number) - number)[question]  # tied ones share the mean
+    ranks = np.bincount(question[correct], weights=rank[correct], minlength=questions)
+    return ranks - positives * (positives - 1) / 2, positives * (number - positives).astype(np.float64)
+
+
 def reliability_bins(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> pd.DataFrame:
     """Compute the numbers of a reliability diagram.
 

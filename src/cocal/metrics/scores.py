@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cocal.metrics.calibration import METRICS, bin_index
+from cocal.metrics.calibration import METRICS, bin_index, pairs_within
 from cocal.metrics.ordered import COVERAGES, Ordered
 
 CLIP = float(np.finfo(np.float32).eps)
@@ -149,12 +149,18 @@ SCORES = (
 valid confidence. A score is NaN without such a response, and the prediction rejection ratio of a single class, too."""
 ALL = (*METRICS, *SCORES)
 """Names of all metrics of a cube, in its order."""
+WITHIN = "auroc_within"
+"""Name of the AUROC within questions: the probability that, of a correct and a wrong response to one question, the
+correct one has the higher confidence, over all such pairs. It tells what a confidence knows beyond the difficulty of
+questions, and is NaN where no question has both."""
+WITH_QUESTIONS = (*ALL, WITHIN)
+"""Names of all metrics of responses whose questions are known."""
 PAIRED = (*METRICS, "brier", "log_loss")
 """The metrics that are kept of every resample, so that differences between methods can be tested: the paper's, and the
 proper scores beside its ECE."""
-LEAST = {name: -np.inf if name == "prr" else 0.0 for name in ALL}
+LEAST = {name: -np.inf if name == "prr" else 0.0 for name in WITH_QUESTIONS}
 """The least value of each metric."""
-MOST = {name: WORST_LOG_LOSS if name == "log_loss" else 1.0 for name in ALL}
+MOST = {name: WORST_LOG_LOSS if name == "log_loss" else 1.0 for name in WITH_QUESTIONS}
 """The greatest value of each metric."""
 
 
@@ -178,9 +184,10 @@ class Prepared:
     """The quantities of a sample that all resamples share.
 
     Attributes:
-        sums: float64 [6 + 3 bins, questions], for each question the numbers of responses, of correct responses and of
-            valid confidences, the sums of the valid confidences, of their squared errors and of their log losses, and
-            for each bin the number of valid confidences, of correct responses among them, and the sum of (correct -
+        sums: float64 [8 + 3 bins, questions], for each question the numbers of responses, of correct responses and of
+            valid confidences, the sums of the valid confidences, of their squared errors and of their log losses, the
+            numbers of pairs in which the correct response is more confident and of all pairs (`pairs_within`), and for
+            each bin the number of valid confidences, of correct responses among them, and the sum of (correct -
             confidence).
         ordered: The responses with a valid confidence in the order of their confidence, if there are any.
         smooth: The same responses for the smooth calibration error.
@@ -214,6 +221,7 @@ class Prepared:
             summed(question, confidence),
             summed(question, (confidence - correct) ** 2),
             summed(question, -np.log(np.where(correct, confidence, 1 - confidence).clip(CLIP, 1 - CLIP))),
+            *pairs_within(question, confidence, correct, questions),
             *(binned(), binned(correct), binned(gap)),
         ]
         ordered = Ordered.of(question, confidence, correct) if len(question) else None
@@ -225,9 +233,9 @@ class Prepared:
         Args:
             counts: float64 [resamples, questions], question counts.
             by_question: The same counts as int32 [questions, resamples].
-            names: `METRICS`, `PAIRED`, or `ALL`, which take several times as long.
+            names: `METRICS`, `PAIRED`, or `ALL` and `WITHIN`, which take several times as long.
         """
-        n, correct, valid, confidence, squared, logarithmic, *binned = self.sums @ counts.T
+        n, correct, valid, confidence, squared, logarithmic, won, pairs, *binned = self.sums @ counts.T
         number, right, gap = np.reshape(binned, (3, self.bins, len(counts)))
         found = {}
         with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 gives NaN for an undefined metric
@@ -238,6 +246,7 @@ class Prepared:
             if counted:
                 found["auroc"] = counted.auroc()
             found["brier"], found["log_loss"] = squared / valid, logarithmic / valid
+            found[WITHIN] = won / pairs
             if not set(names) <= set(PAIRED):
                 parts = ("brier_reliability", "brier_resolution", "brier_uncertainty")
                 found |= zip(parts, parts_of_brier(number, right, gap), strict=True)

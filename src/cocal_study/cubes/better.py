@@ -21,5 +21,6 @@ BETTER: dict[str, Better | None] = {
     "prr": "higher",
     "accuracy_at_80": "higher",
     "accuracy_at_50": "higher",
+    "auroc_within": "higher",
 }
 """Direction of each metric; mean confidence is neither good nor bad, and the uncertainty belongs to the responses."""

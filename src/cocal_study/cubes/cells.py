@@ -9,7 +9,7 @@ import xarray as xr
 
 from cocal.errors import ContractError
 from cocal.metrics.calibration import METRICS
-from cocal.metrics.scores import SCORES
+from cocal.metrics.scores import SCORES, WITHIN
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS
 
@@ -93,7 +93,7 @@ _CORRECTNESS, _CONFIDENCE = ("answered_rate", "decided_rate"), ("valid_rate", "p
 RESTS_ON: dict[str, tuple[str, ...]] = {
     "accuracy": _CORRECTNESS,
     "mean_confidence": _CONFIDENCE,
-    **dict.fromkeys(("ece", "auroc", *SCORES), (*_CONFIDENCE, *_CORRECTNESS)),
+    **dict.fromkeys(("ece", "auroc", *SCORES, WITHIN), (*_CONFIDENCE, *_CORRECTNESS)),
 }
 """The rates that each metric depends on: correctness needs answers and verdicts, confidence needs valid confidences."""
 

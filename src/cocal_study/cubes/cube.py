@@ -14,8 +14,8 @@ import xarray as xr
 
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
-from cocal.metrics.calibration import METRICS, evaluate
-from cocal.metrics.scores import LEAST, MOST, Sample, scores
+from cocal.metrics.calibration import METRICS, evaluate, pairs_within
+from cocal.metrics.scores import LEAST, MOST, WITHIN, Sample, scores
 from cocal.metrics.settings import MetricSettings
 from cocal.runtime.progress import Progress
 from cocal.store.provenance import digest
@@ -74,10 +74,16 @@ class _Evaluation:
     questions: str
 
     @classmethod
-    def average(cls, parts: Sequence["_Evaluation"]) -> "_Evaluation":
-        """The unweighted average over datasets, whose resamples are independent of each other."""
+    def average(cls, parts: Sequence["_Evaluation"], metrics: Sequence[str]) -> "_Evaluation":
+        """The unweighted average over datasets, whose resamples are independent of each other. The AUROC within
+        questions averages over those with several responses to a question."""
         averaged = ("values", "resampled", "rates")
         means = {name: np.mean([getattr(part, name) for part in parts], axis=0) for name in averaged}
+        if WITHIN in metrics:
+            at = metrics.index(WITHIN)
+            several = [part for part in parts if not np.isnan(part.values[:, at]).any()]
+            for name in ("values", "resampled") if several else ():
+                means[name][..., at] = np.mean([getattr(part, name)[..., at] for part in several], axis=0)
         n, n_valid = sum(part.n for part in parts), np.sum([part.n_valid for part in parts], axis=0)
         questions = digest([part.questions for part in parts])
         return cls(parts[0].seeds, n=n, n_valid=n_valid, questions=questions, **means)
@@ -198,7 +204,7 @@ def evaluate_cells(
         groups: The datasets of each macro average, by its label in the `dataset` dimension.
         seeds: Companion seeds that every method with seeds must have; by default all that occur.
         sweep: Dimensions among source_step, validation_step, layer and pooling in which a method's companions differ.
-        metrics: Names of the metrics: the paper's `METRICS`, or `ALL`, which take several times as long.
+        metrics: Names of the metrics: the paper's `METRICS`, or `WITH_QUESTIONS`, which take several times as long.
 
     Raises:
         ContractError: if the table breaks its contract, a method lacks seeds, the seeds of a method differ in their
@@ -227,7 +233,7 @@ def evaluate_cells(
         for cell in cells:
             parts = [evaluations[cell, member] for member in members if (cell, member) in evaluations]
             if len(parts) == len(members):
-                evaluations[cell, group] = _Evaluation.average(parts)
+                evaluations[cell, group] = _Evaluation.average(parts, metrics)
 
     known = list(METHODS)
     coordinates = {
@@ -320,6 +326,9 @@ def _values(table: pd.DataFrame, bins: int, metrics: Sequence[str]) -> list[floa
     found = evaluate(confidence, valid, correct, bins)
     if metrics != METRICS:
         found |= scores(np.where(valid, confidence, np.nan), correct, bins)
+        _, question = np.unique(table["question_id"].to_numpy(str)[valid], return_inverse=True)
+        won, pairs = pairs_within(question, confidence[valid], correct[valid], int(valid.sum()))
+        found[WITHIN] = won.sum() / pairs.sum() if pairs.any() else np.nan
     return [found[name] for name in metrics]
 
 

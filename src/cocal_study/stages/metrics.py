@@ -36,7 +36,7 @@ class Metrics(Stage):
         import pandas as pd
 
         from cocal.metrics.calibration import METRICS
-        from cocal.metrics.scores import ALL, PAIRED
+        from cocal.metrics.scores import PAIRED, WITH_QUESTIONS
         from cocal_study.cubes.cube import evaluate_cells, on_common_responses
         from cocal_study.cubes.resamples import resamples_of
         from cocal_study.store.contracts import PREDICTIONS
@@ -51,7 +51,7 @@ class Metrics(Stage):
         for group, members in groups.items():
             for name in sorted(set(members) - present):
                 logging.warning("no predictions on %s, so %s stays empty", name, group)
-        metrics, paired = (ALL, ALL) if self.scores else (METRICS, PAIRED)
+        metrics, paired = (WITH_QUESTIONS, WITH_QUESTIONS) if self.scores else (METRICS, PAIRED)
         evaluated = evaluate_cells(predictions, settings, groups, self.seeds, self.sweep, paired)
         depends_on = {"metrics": settings, "groups": groups, "seeds": self.seeds, "sweep": self.sweep}
         depends_on |= {"common_responses": self.common_responses, "scores": self.scores}
