@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from cocal_study.exhibits.typesetting.verdict import CENTRAL
+from cocal_study.evidence.headlines import CENTRAL
 
 
 def headline_numbers(words=("undecided", "undecided"), replicates=5, **changes):

@@ -72,8 +72,8 @@ KINDS = ("", SECOND, "-sweep", "-budgets", "-ablations")
 
 
 def has_second(study: Study, backbone: str, step: int) -> bool:
-    """True if a policy answers the evaluation questions under the second sampling, too: those of the main backbone before
-    and after training."""
+    """True if a policy answers the evaluation questions under the second sampling, too: those of the main backbone
+    before and after training."""
     return bool(study.second_sampling) and backbone == study.main_backbone and step in (0, study.policy.steps)
 
 

@@ -10,10 +10,11 @@ import pytest
 from cocal.cli import main
 from cocal.metrics.shown import csv_text
 from cocal_study.config.study import load_study
+from cocal_study.evidence.headlines import RANKED, STATED, TRAINED
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of
-from cocal_study.exhibits.typesetting.verdict import RANKED, STATED, TRAINED, answer, headlines, lines
+from cocal_study.exhibits.typesetting.verdict import answer, headlines, lines
 from golden import assert_golden
 from headline_numbers import headline_numbers
 

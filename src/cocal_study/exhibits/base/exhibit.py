@@ -142,8 +142,10 @@ Chapter = Literal["Claims", "Main results", "Transfer", "Analysis", "Cost", "Stu
 CHAPTERS: tuple[Chapter, ...] = get_args(Chapter)
 """Chapters of the report, the most important first."""
 
-OF_TABLES = ("replicates_main", "replicates_ood", "central_main", "language_model_main", "language_model_ood")
-"""The main table and that of factual questions in what replicates and a study of a language model have found."""
+OF_TABLES = ("replicates_main", "replicates_ood", "replicates_sampling", "central_main", "central_sampling")
+OF_TABLES += ("language_model_main", "language_model_ood")
+"""The main table, that of factual questions and that of both samplings in what replicates and a study of a language
+model have found."""
 GATHERED = ("replicates", "central", "regimes", "experience", "fits", "prefixes", "language_model", *OF_TABLES)
 """The kinds of input that were gathered elsewhere, which a study may go without."""
 OF_REPOSITORY = ("published", "ledger", *GATHERED)

@@ -32,8 +32,8 @@ CHOSEN_FROM = ("dataset", "question_id", "response_id", "step", "sample", "answe
 """Columns of the responses that exhibits read: all that a choice among them depends on."""
 
 READERS: dict[str, Callable[[Path], Any]] = {
-    "metrics": read_dataset,
-    "resamples": read_resamples,
+    **dict.fromkeys(("metrics", "second_metrics"), read_dataset),
+    **dict.fromkeys(("resamples", "second"), read_resamples),
     "predictions": partial(read_frame, contract=PREDICTIONS),
     "responses": partial(read_frame, contract=RESPONSES, columns=CHOSEN_FROM),
     "rollouts": partial(read_frame, contract=RESPONSES, columns=("question_id", "step", "truncated", "correct")),

@@ -40,6 +40,7 @@ HEADS = {
     "prr": "PRR↑",
     "accuracy_at_80": "Acc@80↑",
     "accuracy_at_50": "Acc@50↑",
+    "auroc_within": "W-AUROC↑",
 }
 """Column titles of the metrics. The arrow points to the better values."""
 _RATES = {

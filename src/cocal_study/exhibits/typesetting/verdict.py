@@ -8,20 +8,14 @@ import numpy as np
 import pandas as pd
 
 from cocal_study.config.methods import METHODS
+from cocal_study.evidence.headlines import CENTRAL, NAMES, NO, RANKED, STATED, TRAINED, UNDECIDED, YES
 from cocal_study.exhibits.typesetting.wording import counted, listed, number
 
-CENTRAL = "CoCal beats PostCal"
-"""Beginning of the headlines on which the paper rests: each companion of CoCal against PostCal's with its target."""
-TRAINED = "Training improves accuracy, with a companion beside it"
-STATED, RANKED = "CoCal's confidence beats RLCR's and DCPO's", "CoCal ranks answers better than token probability"
-"""Three headlines that are said in the answer."""
 BREAK = "<br>"
 """What separates the comparisons in a cell of the table in words."""
 READ = ("claim", "method", "rival", "metric", "paper", "value", "lower", "upper", "replicates", "positive")
 READ += ("language_model", "word")
 """The columns of tables/verdict.csv of which the words are made."""
-YES, NO, UNDECIDED = "yes", "no", "undecided"
-"""Beginnings of the words of headlines."""
 _CENTRAL = {YES: "holds", NO: "does not hold", UNDECIDED: "is undecided"}
 _BEATS = {YES: "beats", NO: "does not beat", UNDECIDED: "may or may not beat"}
 _RANKS = _BEATS | {NO: "loses to"}  # this headline has one comparison
@@ -40,10 +34,10 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
     if STATED in first:
         of_claim = numbers[numbers["claim"] == STATED]
         rivals = listed([METHODS[name].label for name in of_claim["rival"].unique()])
-        doubt = re.search(r", (but .* chance)$", of_claim["word"].iloc[0])
+        doubt = re.search(r", ((?:but|over) [^(;]*)", of_claim["word"].iloc[0])
         said.append(
             f"CoCal's confidence {_BEATS[first[STATED]]} that of {rivals}, which train policies to state one"
-            f"{f' ({doubt[1]})' if doubt else ''}."
+            f"{f' ({doubt[1].strip()})' if doubt else ''}."
         )
     if RANKED in first:
         said.append(f"In ranking answers it {_RANKS[first[RANKED]]} token probability, the policy's own.")
@@ -107,7 +101,7 @@ def _said(rows: Sequence, column: str) -> str:
         if np.isnan(value):
             continue
         # points are of accuracy, which such claims name
-        text = _apart(row, value) if row.metric == "accuracy" else f"{METRICS[row.metric]} {_apart(row, value)}"
+        text = _apart(row, value) if row.metric == "accuracy" else f"{NAMES[row.metric]} {_apart(row, value)}"
         if column == "value" and row.lower < row.upper:
             text += f" ({_range(row)}"
             text += ")" if np.isnan(row.replicates) else f"; {row.positive:.0f}/{row.replicates:.0f})"
@@ -122,10 +116,6 @@ def _range(row) -> str:
     if row.lower * row.upper <= 0:
         return f"{_apart(row, row.lower)} to {_apart(row, row.upper)}"
     return "–".join(_size(row, end) for end in sorted((row.lower, row.upper), key=abs))
-
-
-METRICS = {"accuracy": "accuracy", "ece": "ECE", "auroc": "AUROC"}
-"""Names of the metrics in words."""
 
 
 def _apart(row, value: float) -> str:

@@ -1,0 +1,267 @@
+"""The paper's headline claims, the comparisons that each rests on, and the words that the numbers give them.
+
+Every comparison is a difference of two numbers of the main table, or of its counterpart on factual questions, so that
+a reader can recompute it. The claims that the paper makes in words, with all of their margins, are those of
+tables/claims.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from cocal_study.config.methods import METHODS
+from cocal_study.cubes.better import BETTER
+from cocal_study.cubes.cells import degenerate
+from cocal_study.cubes.resamples import MAIN
+from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity, Reader
+from cocal_study.evidence.sources import PAPER_STAGES
+from cocal_study.evidence.verdicts import over_replicates
+
+MATHEMATICS, FACTUAL = "macro-mathematics", "macro-factual"
+"""Macro averages, as `cocal_study.planning.plan.macro_averages` names them."""
+CHANCE = ""
+"""The rival of a number that is compared with chance."""
+CENTRAL = "CoCal beats PostCal"
+"""Beginning of the headlines on which the paper rests: each companion of CoCal against PostCal's with its target."""
+TRAINED = "Training improves accuracy, with a companion beside it"
+STATED, RANKED = "CoCal's confidence beats RLCR's and DCPO's", "CoCal ranks answers better than token probability"
+_COMPARABLE = "CoCal ranks answers about as well as SelfConsis"
+YES, NO, UNDECIDED = "yes", "no", "undecided"
+"""Beginnings of the words of headlines."""
+NAMES = {"accuracy": "accuracy", "ece": "ECE", "auroc": "AUROC"}
+"""Names of the metrics in words."""
+NUMBERS = ("value", "lower", "upper", "replicates", "positive")
+"""What is told of a difference: its mean with the interval, how many replicates there are, and in how many it is
+positive; NaN where there are none."""
+KEYS = ["dataset", "method", "metric"]
+"""The columns that tell the rows of a main table apart."""
+SECOND = "second_"
+"""Beginning of the columns that tell the same of the second sampling."""
+_NEAR = 2 / 3
+"""A rival is nearer to chance than the paper's where its AUROC lies less than this share of the paper's distance above
+one half, the rule of the required conditions (tables/conditions)."""
+_RIVALS = ("rlcr", "dcpo")
+
+
+class Pair(NamedTuple):
+    """A method and what it is said to be better than, a rival or chance, in a metric."""
+
+    method: str
+    rival: str
+    metric: str
+    dataset: str = MATHEMATICS
+
+    @property
+    def case(self) -> Case:
+        """Where a study reads it."""
+        return Case("first", self.dataset, PAPER_STAGES[-1], None, MAIN)
+
+    @property
+    def confident(self) -> tuple[str, ...]:
+        """The methods whose confidence it compares; a comparison with chance says itself what is at chance."""
+        return () if self.metric == "accuracy" or self.rival == CHANCE else (self.method, self.rival)
+
+
+def _pairs(method: str, rivals: Sequence[str], *metrics: str, dataset: str = MATHEMATICS) -> tuple[Pair, ...]:
+    return tuple(Pair(method, rival, metric, dataset) for rival in rivals for metric in metrics)
+
+
+HEADLINES = {
+    TRAINED: _pairs("token-probability", ["base-verbal"], "accuracy"),
+    "GRPO beats RLCR and DCPO in accuracy": _pairs("cocal-binary", _RIVALS, "accuracy"),
+    STATED: _pairs("cocal-binary", _RIVALS, "ece", "auroc"),
+    f"{CENTRAL}, binary target": _pairs("cocal-binary", ["postcal-binary"], "ece", "auroc"),
+    f"{CENTRAL}, group target": _pairs("cocal-group", ["postcal-group"], "ece", "auroc"),
+    RANKED: _pairs("cocal-binary", ["token-probability"], "auroc"),
+    _COMPARABLE: _pairs("cocal-binary", ["self-consistency"], "auroc"),
+    "CoCal transfers to factual questions": _pairs("cocal-binary", [CHANCE], "auroc", dataset=FACTUAL),
+}
+"""The claims of the abstract and of section 6, in the paper's order, with the comparisons that each rests on, beside
+the two comparisons of table 1 that no sentence of it makes."""
+TOLERANCE = {_COMPARABLE: 0.02}
+"""How far a comparison may fall short; that of the claim `selfconsis-comparable-auroc` in config/paper/claims.yaml."""
+
+
+class Sampled(NamedTuple):
+    """What there is of one sampling of the evaluation: a study, and the tables that were gathered of its replicates, of
+    which the first one that has both rows of a comparison tells it."""
+
+    study: Reader
+    gathered: Sequence[pd.DataFrame] = ()
+
+
+def headline_rows(
+    methods: Sequence[str],
+    paper: Reader,
+    ours: Sampled,
+    second: Sampled | None = None,
+    other: Sequence[pd.DataFrame] = (),
+) -> pd.DataFrame:
+    """The differences behind every headline, positive where they speak for it.
+
+    Args:
+        methods: The methods of the study; comparisons with others are left out.
+        paper: The paper's numbers.
+        ours: The evaluation's own sampling.
+        second: Another sampling of the same policies.
+        other: Tables of a study of a language model (`values_of`).
+
+    Returns:
+        The columns claim, method, rival ("" for chance), metric, dataset; paper, language_model: the differences,
+        shares for accuracies; `NUMBERS`: over replicates the mean difference with the interval of Student's t, or
+        without replicates the study's own one with its paired bootstrap interval; at_chance: the methods of the
+        comparison whose confidence is at chance; rival_auroc and paper_rival_auroc, where confidences are compared;
+        word, the verdict on the whole claim; and, of a second sampling, the same `NUMBERS` and word with `SECOND`
+        before their names. NaN where there is no number.
+    """
+    rows = []
+    for title, pairs in HEADLINES.items():
+        tolerance = TOLERANCE.get(title, 0.0)
+        chosen = [one for one in pairs if {one.method, one.rival} - {CHANCE} <= {*methods}]
+        found = [_row(pair, paper, ours, tolerance) for pair in chosen]
+        for one, pair in zip(found, chosen, strict=True):
+            beside = difference(pair, other)
+            one["language_model"] = np.nan if beside is None else float(beside[0])
+        said = {"word": word_of(found, tolerance)}
+        if second:
+            again = [_row(pair, paper, second, tolerance) for pair in chosen]
+            said[f"{SECOND}word"] = word_of(again, tolerance)
+            for one, of_second in zip(found, again, strict=True):
+                one |= {f"{SECOND}{name}": of_second[name] for name in NUMBERS}
+        rows += [{"claim": title, **one, **said} for one in found]
+    return pd.DataFrame(rows)
+
+
+def _row(pair: Pair, paper: Reader, of: Sampled, tolerance: float) -> dict:
+    joint = difference(pair, of.gathered)
+    level = of.study.level
+    if joint is None:
+        numbers, chance = _alone(pair, of.study), [n for n in pair.confident if of.study.degenerate(n, pair.case)]
+    else:
+        numbers, chance = over(joint, level, tolerance), at_chance(pair, of.gathered, level)
+    row = {**pair._asdict(), "paper": _alone(pair, paper)[0], **dict(zip(NUMBERS, numbers, strict=True))}
+    aurocs = [np.nan, np.nan]
+    if pair.confident:
+        rival = rows_of(of.gathered, pair.dataset, (pair.rival, "auroc"))
+        own = _read(of.study, pair) if rival is None else float(rival[0].mean())
+        aurocs = [own, _read(paper, pair)]
+    return row | {"at_chance": ", ".join(chance)} | dict(zip(("rival_auroc", "paper_rival_auroc"), aurocs, strict=True))
+
+
+def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
+    """The verdict on a claim by the intervals of its differences.
+
+    It is "yes" if all of them lie above zero (or above what the claim tolerates), "no" if one lies below, and otherwise
+    "undecided". A "yes" over rivals at chance, or nearer to it than the paper's, says so. A word on each rival follows
+    where rivals fare differently, or else one on each metric. A claim that is undecided says in addition where the
+    intervals exclude a lead as large as the paper's.
+    """
+    if not all(one["lower"] < one["upper"] for one in found):
+        return f"{UNDECIDED}, without intervals"
+    word, chance, near = first_word(found, tolerance), _chance(found), _nearer(found)
+    if word == YES and chance:
+        return f"{YES}, but {' and '.join(chance)} {'is' if len(chance) == 1 else 'are'} at chance"
+    if word == YES and near:
+        return f"{YES}, over {'rivals' if len(near) > 1 else 'a rival'} nearer to chance than the paper's"
+    said = word
+    labels = {CHANCE: "chance", **{name: method.label for name, method in METHODS.items()}}
+    by_rival, by_metric = (_parts(found, key) for key in ("rival", "metric"))
+    for parts, names in ((by_rival, labels), (by_metric, NAMES)):
+        each = {name: _part_word(part, tolerance) for name, part in parts.items()}
+        if len({*each.values()}) > 1:
+            said += f" ({', '.join(f'{names[name]} {one}' for name, one in each.items())})"
+            break
+    excluded = {name: all(one["paper"] > one["upper"] for one in part) for name, part in by_metric.items()}
+    if word == UNDECIDED and any(excluded.values()):
+        smaller = [NAMES[name] for name, is_excluded in excluded.items() if is_excluded]
+        where = "" if all(excluded.values()) else f" in {' and '.join(smaller)}"
+        said += f"; the lead is smaller than the paper's{where}"
+    return said
+
+
+def _parts(found: Sequence[Mapping], key: str) -> dict[str, list[Mapping]]:
+    return {one[key]: [other for other in found if other[key] == one[key]] for one in found}
+
+
+def _chance(found: Sequence[Mapping]) -> list[str]:
+    """The labels of the methods whose confidence is at chance."""
+    names = dict.fromkeys(name for one in found for name in one["at_chance"].split(", ") if name)
+    return [METHODS[name].label for name in names]
+
+
+def _nearer(found: Sequence[Mapping]) -> set[str]:
+    """The rivals that are nearer to chance than the paper's."""
+    return {one["rival"] for one in found if one["rival_auroc"] - 0.5 < _NEAR * (one["paper_rival_auroc"] - 0.5)}
+
+
+def _part_word(found: Sequence[Mapping], tolerance: float) -> str:
+    word = first_word(found, tolerance)
+    return f"{word} but at chance" if word == YES and _chance(found) else word
+
+
+def first_word(found: Sequence[Mapping], tolerance: float) -> str:
+    """The word of the intervals alone: `YES`, `NO` or `UNDECIDED`."""
+    if any(one["upper"] < -tolerance for one in found):
+        return NO
+    return YES if all(one["lower"] > -tolerance for one in found) else UNDECIDED
+
+
+def values_of(frame: pd.DataFrame | None, prefix: str) -> pd.DataFrame:
+    """The values of a table by data set, method and metric, a column for each replicate; no rows if there is none."""
+    found = (pd.DataFrame(columns=KEYS) if frame is None else frame).set_index(KEYS)
+    return found[[name for name in found if name.startswith(prefix)]]
+
+
+def rows_of(frames: Sequence[pd.DataFrame], dataset: str, *rows: tuple[str, str]) -> list[np.ndarray] | None:
+    """The values of rows, which are a method and a metric, float64 [replicates], in the first table that has all."""
+    for frame in frames:
+        if all((dataset, *row) in frame.index for row in rows):
+            return [frame.loc[(dataset, *row)].to_numpy(np.float64) for row in rows]
+    return None
+
+
+def difference(pair: Pair, frames: Sequence[pd.DataFrame]) -> np.ndarray | None:
+    """The difference in every replicate, float64 [replicates], in the first table that has both of its rows."""
+    rivals = [] if pair.rival == CHANCE else [pair.rival]
+    found = rows_of(frames, pair.dataset, *((name, pair.metric) for name in (pair.method, *rivals)))
+    return None if found is None else _directed(found[0] - (found[1] if rivals else 0.5), pair.metric)
+
+
+def _directed(found, metric: str):
+    return -found if BETTER[metric] == "lower" else found
+
+
+def over(values: np.ndarray, level: float, tolerance: float = 0.0) -> tuple[float, float, float, int, int]:
+    """The `NUMBERS` of a difference in every replicate, float64 [replicates]."""
+    found = over_replicates(values, level, "")
+    return found.value, found.lower, found.upper, values.size, int((values > -tolerance).sum())
+
+
+def _read(reader: Reader, pair: Pair) -> float:
+    """The AUROC of the rival; NaN where the reader has none."""
+    try:
+        return reader.read(Quantity("auroc", pair.rival, pair.case)).value
+    except NotAssessableError:
+        return np.nan
+
+
+def _alone(pair: Pair, reader: Reader) -> tuple[float, ...]:
+    """The difference in one study, or in the paper, whose interval is the number itself."""
+    try:
+        if pair.rival == CHANCE:
+            found = reader.read(Quantity(pair.metric, pair.method, pair.case)) - 0.5
+        else:
+            found = reader.difference(pair.metric, pair.method, pair.rival, pair.case)
+    except NotAssessableError:
+        return (np.nan,) * len(NUMBERS)
+    found = _directed(found, pair.metric)
+    return found.value, *found.interval(reader.level), np.nan, np.nan
+
+
+def at_chance(pair: Pair, frames: Sequence[pd.DataFrame], level: float) -> list[str]:
+    """Methods whose AUROC over replicates has an interval that holds one half, or whose mean confidence has none."""
+    names = ("mean_confidence", "auroc")
+    found = {one: rows_of(frames, pair.dataset, *((one, name) for name in names)) for one in pair.confident}
+    return [name for name, both in found.items() if both and degenerate(*(over(one, level)[1:3] for one in both))]

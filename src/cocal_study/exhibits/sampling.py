@@ -1,0 +1,150 @@
+"""Every headline with the evaluation's own sampling, which is the paper's, and with a second one of the same policies,
+as rollouts are sampled (beyond the paper).
+
+At temperature 1 a policy slips where it knows better, which its own token probabilities see by construction; at the
+paper's temperature it answers nearly what it holds most likely.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from cocal.metrics.scores import WITHIN
+from cocal.settings.base import Name
+from cocal_study.config.study import Study
+from cocal_study.cubes.resamples import Resamples
+from cocal_study.evidence.headlines import SECOND
+from cocal_study.evidence.published import Published
+from cocal_study.exhibits.base.exhibit import Labelled, StepLayout, TableExhibit
+from cocal_study.exhibits.base.inputs import Cube, read_methods
+from cocal_study.exhibits.typesetting.grid import (
+    Block,
+    Grid,
+    Head,
+    group_of,
+    method_groups,
+    metric_block,
+    ranked_cells,
+)
+from cocal_study.exhibits.typesetting.wording import DOMAINS, said
+from cocal_study.exhibits.verdict import (
+    Layout as OfHeadlines,
+)
+from cocal_study.exhibits.verdict import (
+    cells_of,
+    claims_of,
+    head_of,
+    label_of,
+    verdict_inputs,
+    verdict_layout,
+)
+from cocal_study.exhibits.verdict import prepare as headlines
+from cocal_study.planning import comparisons
+from cocal_study.planning.plan import has_methods, macro_averages
+from cocal_study.planning.results import metrics_file
+
+METRICS = ("accuracy", "mean_confidence", "ece", "auroc", WITHIN)
+SAMPLINGS = {"own": "the evaluation's sampling", "second": "as rollouts are sampled"}
+"""The samplings in print, by their names in the column `sampling`."""
+
+
+class Layout(OfHeadlines, StepLayout):
+    """Layout of the table."""
+
+    domains: tuple[Name, ...]
+    """Macro averages that are shown."""
+
+    @property
+    def backbone_label(self) -> str:
+        """Name of the main backbone in print."""
+        return self.labels[0]
+
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
+    """The table, where the study has CoCal and samples twice."""
+    if study.second_sampling and has_methods(study, "cocal-binary"):
+        main = study.main_backbone
+        cubes = {"metrics": [metrics_file(main)], "second_metrics": [metrics_file(main, comparisons.SECOND)]}
+        yield TableExhibit(
+            title="Headlines by the sampling of the evaluation",
+            chapter="Claims",
+            position=0.7,
+            caption="The headline claims with the paper's sampling and with that of rollouts, of the same policies and "
+            "companions, and the numbers that they rest on.",
+            layout=Layout(
+                **verdict_layout(study).model_dump(),
+                backbone=main,
+                step=study.policy.steps,
+                domains=tuple(macro_averages(study, main)),
+            ),
+            inputs=verdict_inputs(study) | cubes,
+        )
+
+
+def prepare(
+    layout: Layout,
+    metrics: Cube,
+    second_metrics: Cube,
+    resamples: Resamples,
+    second: Resamples,
+    published: Published,
+    replicates_main: pd.DataFrame | None = None,
+    replicates_ood: pd.DataFrame | None = None,
+    replicates_sampling: pd.DataFrame | None = None,
+    central_main: pd.DataFrame | None = None,
+    central_sampling: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """The macro averages of the methods of the headlines under both samplings: the columns sampling ("own" or
+    "second"), dataset, method, and those of `cocal_study.cubes.cells.read_cell`. The headlines are set from what it is
+    given besides."""
+    cubes = {"own": metrics, "second": second_metrics}
+    read = {name: read_methods(cube, layout, layout.domains, layout.methods, METRICS) for name, cube in cubes.items()}
+    return pd.concat(read, names=["sampling"]).reset_index(level=0).reset_index(drop=True)
+
+
+def grid(
+    numbers: pd.DataFrame,
+    layout: Layout,
+    *,
+    metrics: Cube,
+    second_metrics: Cube,
+    resamples: Resamples,
+    second: Resamples,
+    published: Published,
+    **gathered: pd.DataFrame,
+) -> Grid:
+    """Set the table: the headlines under both samplings, and below them the numbers of this study."""
+    found = headlines(layout, resamples, published, second, **gathered)
+    rows = [
+        group_of([(label_of(one), (*cells_of(one), *cells_of(one, SECOND, paper=False))) for one in of_claim], claim)
+        for claim, _, of_claim in claims_of(found)
+    ]
+    columns = ("95 %", "For it")
+    heads = (
+        (Head(""), *(Head(name.capitalize(), 3) for name in SAMPLINGS.values())),
+        tuple(map(Head, ("Paper", head_of(found), *columns, head_of(found, SECOND), *columns))),
+    )
+    return Grid(
+        title="Headlines by the sampling of the evaluation",
+        caption=said(
+            f"The headline claims of the paper with {layout.backbone_label} after {layout.step} training steps, whose "
+            "policies answer the same questions twice.",
+            layout.caption,
+            "Differences are positive where they speak for the claim, in points for accuracies; over replicates they "
+            "are means with the interval of Student's t, and “for it” counts the replicates that bear the claim out.",
+            "The numbers below them are those of this study alone; W-AUROC is the AUROC within questions, over all "
+            "pairs of a right and a wrong response to one question.",
+        ),
+        blocks=(Block("Claim and comparison", heads, tuple(rows)), *_numbers(numbers, layout)),
+        size="footnotesize",
+    )
+
+
+def _numbers(numbers: pd.DataFrame, layout: Layout) -> Iterator[Block]:
+    """A block of each macro average, with the samplings side by side."""
+    cases = [Labelled(name=name, label=title.capitalize()) for name, title in SAMPLINGS.items()]
+    for domain in layout.domains:
+        shown = numbers[numbers["dataset"] == domain]
+        known = [name for name in METRICS if shown.loc[shown["metric"] == name, "value"].notna().any()]
+        cells = ranked_cells(shown, case="sampling")
+        yield metric_block(DOMAINS[domain], cases, known, method_groups(layout.methods), cells)
