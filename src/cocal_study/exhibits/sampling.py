@@ -72,7 +72,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             caption="The headline claims with the paper's sampling and with that of rollouts, of the same policies and "
             "companions, and the numbers that they rest on.",
             layout=Layout(
-                **verdict_layout(study).model_dump(),
+                **dict(verdict_layout(study)),
                 backbone=main,
                 step=study.policy.steps,
                 domains=tuple(macro_averages(study, main)),
