@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from cocal.metrics.scores import WITHIN
-from cocal.settings.base import Name
+from cocal.settings.base import Count, Name
 from cocal_study.config.study import Study
 from cocal_study.cubes.resamples import Resamples
 from cocal_study.evidence.headlines import SECOND
 from cocal_study.evidence.published import Published
-from cocal_study.exhibits.base.exhibit import Labelled, StepLayout, TableExhibit
+from cocal_study.exhibits.base.exhibit import Labelled, TableExhibit
 from cocal_study.exhibits.base.inputs import Cube, read_methods
 from cocal_study.exhibits.typesetting.grid import (
     Block,
@@ -48,16 +48,13 @@ SAMPLINGS = {"own": "the evaluation's sampling", "second": "as rollouts are samp
 """The samplings in print, by their names in the column `sampling`."""
 
 
-class Layout(OfHeadlines, StepLayout):
+class Layout(OfHeadlines):
     """Layout of the table."""
 
+    backbone: Name
+    step: Count
     domains: tuple[Name, ...]
     """Macro averages that are shown."""
-
-    @property
-    def backbone_label(self) -> str:
-        """Name of the main backbone in print."""
-        return self.labels[0]
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
