@@ -14,12 +14,12 @@ from cocal_study.store.numbers import read_numbers
 
 
 def run_fits(options: argparse.Namespace) -> None:
-    """Write the rows of the study into the output, beside those of other studies that it holds, and print which of the
-    three explanations hold."""
+    """Write the rows of the study into the output, beside those of other studies and replicates that it holds, and
+    print which explanations hold."""
     from cocal_study.evidence.fits import COLUMNS, explanations, measured
 
-    rows = measured(load_study(options.study), options.directory, options.seeds)
-    _write(rows, options.output, COLUMNS)
+    rows = measured(load_study(options.study), options.directory, options.seeds, options.number or 0)
+    _write(rows, options.output, COLUMNS, ["study", "replicate"])
     print(f"{rows['study'].iloc[0]}:", *explanations(rows), sep="\n")
 
 
@@ -27,13 +27,13 @@ def run_prefixes(options: argparse.Namespace) -> None:
     """Write the rows of the study into the output, beside those of other studies that it holds."""
     from cocal_study.evidence.prefixes import COLUMNS, measured
 
-    _write(measured(load_study(options.study), options.directory, options.every), options.output, COLUMNS)
+    _write(measured(load_study(options.study), options.directory, options.every), options.output, COLUMNS, ["study"])
 
 
-def _write(rows: pd.DataFrame, output: Path, columns: Sequence[str]) -> None:
-    every, study = [rows], rows["study"].iloc[0]
+def _write(rows: pd.DataFrame, output: Path, columns: Sequence[str], keys: list[str]) -> None:
+    every = [rows]
     if output.exists():
         before = read_numbers(output, columns)
-        every.insert(0, before[before["study"] != study])
+        every.insert(0, before[(before[keys] != rows[keys].iloc[0]).any(axis=1)])
     write_text(output, csv_text(pd.concat(every, ignore_index=True)))
-    logging.info("%d rows of the %s study in %s", len(rows), study, output)
+    logging.info("%d rows of the %s study in %s", len(rows), rows["study"].iloc[0], output)

@@ -2,7 +2,7 @@
 
 import argparse
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -11,16 +11,29 @@ from cocal.drawing.style import paper_style, save_figure
 from cocal.errors import ConfigError, ContractError
 from cocal.metrics.shown import csv_text
 from cocal.store import write_text
+from cocal_study.config.methods import METHODS
 from cocal_study.config.parse import parse_settings
+from cocal_study.config.study import Study, load_study
+from cocal_study.evidence.headlines import Sampled, Unread, headline_rows
+from cocal_study.evidence.kept import NUMBERS, keep, recomputed
+from cocal_study.evidence.published import read_published
 from cocal_study.evidence.regimes import measured, together
+from cocal_study.evidence.sources import PublishedSource
 from cocal_study.exhibits.base.exhibit import MATHEMATICS
 from cocal_study.exhibits.drawing.curves import draw_replicates
+from cocal_study.exhibits.typesetting.landing import scale_of
+from cocal_study.exhibits.typesetting.verdict import lines
 from cocal_study.planning.digests import maker_of
 from cocal_study.planning.replicates import Gathered, refusals, spread
 from cocal_study.provenance.owner import owner_of
 from cocal_study.store.numbers import read_numbers
 
-_GATHERED = "gathered.json"
+GATHERED = "gathered.json"
+"""The file of a folder of gathered replicates that says what it holds."""
+_KEPT = "kept"
+"""Folder of what is kept of each replicate, by its number (`cocal_study.evidence.kept`)."""
+_CLOSE = 2e-3
+"""Largest difference of a number from what was gathered that its rounded confidences may make."""
 
 
 def run_spread(options: argparse.Namespace) -> None:
@@ -44,7 +57,7 @@ def run_spread(options: argparse.Namespace) -> None:
             f"are {len(gathered.replicates)}{why and f' ({why})'}"
         )
     admitted = {number: folder for number, folder in folders.items() if number in gathered.replicates}
-    before = options.output if (options.output / _GATHERED).exists() else None
+    before = options.output if (options.output / GATHERED).exists() else None
     found = spread(admitted, before, gathered.replicates.keys() - folders.keys())
     if "tables/main.csv" in found:
         figure = options.output / "figures/replications.pdf"
@@ -52,6 +65,52 @@ def run_spread(options: argparse.Namespace) -> None:
             drawn = draw_replicates(found["tables/main.csv"], MATHEMATICS)
             save_figure(drawn, figure, {"study": gathered.study or ""})
     _write(found, gathered, options.output)
+    for number, results in folders.items():
+        if (file := results.parent / "study.yaml").is_file():
+            keep(load_study(file), results.parent, options.output / _KEPT / f"{number}.zip")
+
+
+def reanalyse(folders: Sequence[Path], study: Study, paper: Path) -> None:
+    """Compute the numbers of gathered replicates again from what is kept of them, compare them with the gathered
+    tables, and print the verdict that follows.
+
+    Raises:
+        ContractError: if a folder holds no kept replicate, or a number is another one than was gathered.
+    """
+    every: dict[int, pd.Series] = {}
+    for folder in folders:
+        gathered = parse_settings(Gathered, str(folder / GATHERED))
+        own = {one: _kept(folder / _KEPT / f"{one}.zip") for one in gathered.replicates}
+        _compare(folder, own)
+        for number, values in own.items():
+            every[number] = values.combine_first(every[number]) if number in every else values
+    table = pd.concat(every, axis=1).rename(columns="replicate_{}".format).rename_axis(NUMBERS)
+    of = {}
+    for sampling, rows in table.groupby("sampling"):
+        complete, rest = rows.droplevel("sampling").dropna(), rows.droplevel("sampling")
+        of[sampling] = Sampled(Unread(), [complete, rest.dropna(axis=1, thresh=len(rest)).dropna()])
+    temperature = study.second_sampling.temperature if study.second_sampling else None
+    published = PublishedSource(read_published(paper))
+    numbers = headline_rows(list(METHODS), published, of["own"], of.get("second"), temperature=temperature)
+    print("\n".join(lines(numbers.dropna(subset=["value"]), scale_of(study))))
+
+
+def _kept(path: Path) -> pd.Series:
+    return recomputed(path).set_index(NUMBERS)["value"]
+
+
+def _compare(folder: Path, kept: Mapping[int, pd.Series]) -> None:
+    """Compare what is kept with the gathered main table.
+
+    Raises:
+        ContractError: if a number is another one.
+    """
+    table = read_numbers(folder / "tables/main.csv").set_index(["dataset", "method", "metric"])
+    apart = {number: (table[f"replicate_{number}"] - values["own"]).abs().max() for number, values in kept.items()}
+    if (most := max(apart.values())) > _CLOSE:
+        number = max(apart, key=lambda one: apart[one])
+        raise ContractError(f"{folder}: replicate {number} differs by {most:.4f} from tables/main.csv; gather it again")
+    print(f"{folder}: {len(kept)} replicates, whose numbers are within {most:.4f} of tables/main.csv.")
 
 
 def run_gather(options: argparse.Namespace) -> None:
@@ -66,7 +125,7 @@ def run_gather(options: argparse.Namespace) -> None:
             raise ConfigError(f"{folder}: the folder of a replicate is called by its number")
     points = pd.concat([measured(options.regimes, int(one.name), one) for one in options.folders], ignore_index=True)
     gathered = _with_earlier({int(one.name): one / "base/results" for one in options.folders}, options.output)
-    if (options.output / _GATHERED).exists():
+    if (options.output / GATHERED).exists():
         points = together(points, read_numbers(options.output / "points.csv", dtype={"level": str}))
     _write({"points.csv": points}, gathered, options.output)
 
@@ -86,7 +145,7 @@ def _with_earlier(
     studies = {results: owner_of(results) for results in folders.values()}
     (first, study), *_ = studies.items()
     before = Gathered(study=study, replicates={})
-    if (file := output / _GATHERED).exists():
+    if (file := output / GATHERED).exists():
         before = parse_settings(Gathered, str(file))
         studies[output] = before.study
     for results, owner in studies.items():
@@ -106,5 +165,5 @@ def _with_earlier(
 def _write(tables: Mapping[str, pd.DataFrame], gathered: Gathered, output: Path) -> None:
     for name, table in tables.items():
         write_text(output / name, csv_text(table))
-    write_text(output / _GATHERED, gathered.model_dump_json(indent=1) + "\n")
+    write_text(output / GATHERED, gathered.model_dump_json(indent=1) + "\n")
     logging.info("%d table(s) of %d replicates gathered in %s", len(tables), len(gathered.replicates), output)

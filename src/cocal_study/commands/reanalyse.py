@@ -17,6 +17,7 @@ from cocal.runtime.numerics import environment, obstacle
 from cocal.store import atomic_path, label_folder, provenance
 from cocal.store.provenance import file_digest
 from cocal_study.commands.catalogue.stages import STAGES
+from cocal_study.commands.gather import GATHERED, reanalyse
 from cocal_study.config.study import load_study
 from cocal_study.exhibits.base.exhibit import Exhibit
 from cocal_study.exhibits.base.registry import exhibits_of
@@ -39,16 +40,22 @@ _APART = ("results/metrics/", "results/resamples/", "results/tables/", "results/
 
 
 def run_reanalyse(options: argparse.Namespace) -> None:
-    """Check the bundle, rebuild cubes and exhibits, and print which have the same bytes, and which are not rebuilt.
+    """Check the bundle, rebuild cubes and exhibits, and print which have the same bytes, and which are not rebuilt; or
+    compute the numbers of gathered replicates again from their confidences, and print the verdict.
 
     Other bytes are no error, as with `cocal digests`.
 
     Raises:
         ContractError: if a file of the bundle is missing or has changed.
     """
-    bundle = open_bundle(options.bundle)
+    if all((folder / GATHERED).exists() for folder in options.bundle):
+        return reanalyse(options.bundle, load_study(options.study), options.study.parent / "paper")
+    if len(options.bundle) > 1:
+        raise ConfigError(f"{options.bundle[1]}: a bundle is reanalysed alone; give several folders of replicates")
+    (source,) = options.bundle
+    bundle = open_bundle(source)
     if not bundle.holds(STUDY_FILE):
-        raise ContractError(f"{options.bundle / STUDY_FILE}: the bundle lists no study; get it again")
+        raise ContractError(f"{source / STUDY_FILE}: the bundle lists no study; get it again")
     made_in = atomic_path(options.output) if options.output else TemporaryDirectory(prefix="cocal-reanalyse-")
     with made_in as place_of_all:
         folder = Path(place_of_all)
@@ -57,7 +64,7 @@ def run_reanalyse(options: argparse.Namespace) -> None:
             if place != STUDY_FILE and ("/" not in place or place.startswith(_APART) or place == RECORD):
                 continue
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(options.bundle / place, folder / place)
+            shutil.copyfile(source / place, folder / place)
             if place.startswith("results/"):
                 check_parents(folder / place)
         study = load_study(folder / STUDY_FILE)
@@ -74,7 +81,7 @@ def run_reanalyse(options: argparse.Namespace) -> None:
         with ProcessPoolExecutor(count, get_context("spawn"), os.chdir, (folder.absolute(),)) as pool:
             for failure in pool.map(_made, jobs):
                 if failure:
-                    raise ContractError(f"{options.bundle}: {failure}")
+                    raise ContractError(f"{source}: {failure}")
             words = [[*one.arguments, "--output", one.outputs[0]] for one in rebuilt]
             for one, failure in zip(rebuilt, pool.map(_made, words), strict=True):
                 reasons[_name(one)] = failure

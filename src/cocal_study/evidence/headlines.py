@@ -15,6 +15,7 @@ from cocal_study.config.methods import METHODS
 from cocal_study.cubes.better import BETTER
 from cocal_study.cubes.cells import degenerate
 from cocal_study.cubes.resamples import MAIN
+from cocal_study.evidence.estimates import Estimate
 from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity, Reader
 from cocal_study.evidence.sources import PAPER_STAGES
 from cocal_study.evidence.verdicts import over_replicates
@@ -98,6 +99,7 @@ def headline_rows(
     ours: Sampled,
     second: Sampled | None = None,
     other: Sequence[pd.DataFrame] = (),
+    temperature: float | None = None,
 ) -> pd.DataFrame:
     """The differences behind every headline, positive where they speak for it.
 
@@ -107,14 +109,15 @@ def headline_rows(
         ours: The evaluation's own sampling.
         second: Another sampling of the same policies.
         other: Tables of a study of a language model (`values_of`).
+        temperature: Temperature of the other sampling.
 
     Returns:
         The columns claim, method, rival ("" for chance), metric, dataset; paper, language_model: the differences,
         shares for accuracies; `NUMBERS`: over replicates the mean difference with the interval of Student's t, or
         without replicates the study's own one with its paired bootstrap interval; at_chance: the methods of the
         comparison whose confidence is at chance; rival_auroc and paper_rival_auroc, where confidences are compared;
-        word, the verdict on the whole claim; and, of a second sampling, the same `NUMBERS` and word with `SECOND`
-        before their names. NaN where there is no number.
+        word, the verdict on the whole claim, which adds what a second sampling says where this is another word; and,
+        of the second sampling, the same `NUMBERS` with `SECOND` before their names. NaN where there is no number.
     """
     rows = []
     for title, pairs in HEADLINES.items():
@@ -124,13 +127,15 @@ def headline_rows(
         for one, pair in zip(found, chosen, strict=True):
             beside = difference(pair, other)
             one["language_model"] = np.nan if beside is None else float(beside[0])
-        said = {"word": word_of(found, tolerance)}
+        word = word_of(found, tolerance)
         if second:
             again = [_row(pair, paper, second, tolerance) for pair in chosen]
-            said[f"{SECOND}word"] = word_of(again, tolerance)
+            if (other_word := first_word(again, tolerance)) != first_word(found, tolerance):
+                first, semicolon, rest = word.partition(";")
+                word = f"{first} (at temperature {temperature:g}: {other_word}){semicolon}{rest}"
             for one, of_second in zip(found, again, strict=True):
                 one |= {f"{SECOND}{name}": of_second[name] for name in NUMBERS}
-        rows += [{"claim": title, **one, **said} for one in found]
+        rows += [{"claim": title, **one, "word": word} for one in found]
     return pd.DataFrame(rows)
 
 
@@ -265,3 +270,10 @@ def at_chance(pair: Pair, frames: Sequence[pd.DataFrame], level: float) -> list[
     names = ("mean_confidence", "auroc")
     found = {one: rows_of(frames, pair.dataset, *((one, name) for name in names)) for one in pair.confident}
     return [name for name, both in found.items() if both and degenerate(*(over(one, level)[1:3] for one in both))]
+
+
+class Unread(Reader):
+    """A source without numbers, beside what was gathered."""
+
+    def read(self, quantity: Quantity) -> Estimate:
+        raise NotAssessableError("nothing but replicates is read")

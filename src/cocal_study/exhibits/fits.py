@@ -1,19 +1,43 @@
-"""The paper's fit of companions beside others, on the same states (beyond the paper)."""
+"""What limits a companion: the paper's fit beside other learners of the same responses (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
 from cocal.metrics.shown import UNDEFINED, metric_text
+from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.evidence.fits import FEW, OWN, PAPER, PAPER_UPDATES, POOLINGS, PROBE, RAW, STANDARDISED
+from cocal_study.evidence.fits import (
+    BOTH,
+    LEARNERS,
+    LENGTH,
+    MEMBER,
+    OWN,
+    PAPER_UPDATES,
+    PROBE,
+    SCALED,
+    SCORES,
+    TOGETHER,
+    TOKENS,
+    UPDATED,
+)
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.regimes import Layout, layout_of
 from cocal_study.exhibits.typesetting.grid import HEADS, Block, Grid, Head, Line, group_of
 
-_SHOWN = ("auroc", "ece")
-_LABELS = {"cocal-binary": "CoCal (binary)", "postcal-binary": "PostCal (binary)", PROBE: "Linear probe"}
-_POOLED = {"last": "Last token", "mean": "Mean", "last+mean": "Both"}
+_LABELS = {
+    MEMBER: "The paper's fit, one seed",
+    TOGETHER: "Its seeds as one confidence",
+    UPDATED: f"One seed, {PAPER_UPDATES:,} updates",
+    SCALED: "One seed, standardised states",
+    PROBE: "Linear probe of the states",
+    TOKENS: "Four token features",
+    BOTH: "Linear probe of both",
+    OWN: "Token probability as it is",
+    LENGTH: "Length (shorter is surer)",
+}
+_SAMPLINGS = {"own": "The paper's sampling", "second": "As rollouts"}
+_SHOWN = {"own": SCORES[:3], "second": SCORES[:2]}
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -23,7 +47,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="What limits a companion",
             chapter="Analysis",
             position=66,
-            caption="AUROC and ECE of companions that are fitted otherwise on the same states, which tells what "
+            caption="AUROC and ECE of other learners of the responses that companions learn from, which tells what "
             "limits the paper's fit.",
             layout=layout_of(study),
             inputs={"fits": [study.reports.fits]},
@@ -31,44 +55,53 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout, fits: pd.DataFrame) -> pd.DataFrame:
-    """The scores of every fit, one per row. The result has the columns study, backbone, scale, pooling, updates,
-    method, metric, value, seeds, norm and deviation."""
-    place = ["study", "backbone", "scale", "pooling", "updates", "method"]
-    found = fits.melt([*place, "seeds", "norm", "deviation"], ["auroc", "ece", "brier"], "metric", "value")
-    return found[[*place, "metric", "value", "seeds", "norm", "deviation"]]
+    """The scores of every fit over the replicates of each study, one per row: the columns study, backbone, sampling,
+    learner, fit, metric, value (mean), sd and replicates."""
+    place = ["study", "backbone", "sampling", "learner", "fit"]
+    found = fits.melt([*place, "replicate"], list(SCORES), "metric", "value")
+    grouped = found.groupby([*place, "metric"], sort=False)["value"]
+    return grouped.agg(value="mean", sd="std", replicates="size").reset_index()
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
-    """Set the table, with a group of rows for each study and form of the states."""
-    values = numbers.set_index(["study", "scale", "updates", "method", "pooling", "metric"])["value"]
+    """Set the table, with a group of rows for each study and for the responses that are learnt from."""
+    values = numbers.set_index(["study", "learner", "fit", "sampling", "metric"])[["value", "sd"]]
 
-    def row(study: str, scale: str, updates: str, method: str) -> Line:
-        keys = [(study, scale, updates, method, pooling, metric) for pooling in POOLINGS for metric in _SHOWN]
-        cells = [metric_text(key[-1], values[key]) if key in values.index else UNDEFINED for key in keys]
-        return _LABELS[method] + (f", {updates} updates" if updates else ""), cells
+    def row(study: str, learner: str, fit: str) -> Line:
+        keys = [(study, learner, fit, sampling, metric) for sampling, shown in _SHOWN.items() for metric in shown]
+        return _LABELS[fit], [_cell(values, key) for key in keys]
 
     groups = []
-    for study in map(str, numbers["study"].unique()):
-        for scale in (RAW, STANDARDISED):
-            rows = [row(study, scale, updates, name) for name in list(_LABELS)[:2] for updates in (FEW, PAPER)]
-            rows += [row(study, scale, "", PROBE)] if scale == STANDARDISED else []
-            groups.append(group_of(rows, f"{study.capitalize()} study, {scale} states"))
-    own = numbers[numbers["method"] == OWN].set_index(["study", "metric"])["value"]
-    beside = "; ".join(
-        f"{study} study {metric_text('auroc', own[study, 'auroc'])} and {metric_text('ece', own[study, 'ece'])}"
-        for study in own.index.unique("study")
-    )
+    for study, of_study in numbers.groupby("study", sort=False):
+        count = of_study["replicates"].max()
+        about = (
+            f"{str(study).capitalize()} study, {count} replicates" if count > 1 else f"{str(study).capitalize()} study"
+        )
+        for learner in ("", *LEARNERS):
+            fits = of_study.loc[of_study["learner"] == learner, "fit"].unique()
+            title = (
+                f"learnt from {METHODS[learner].label.partition(' ')[0]}'s responses" if learner else "nothing learnt"
+            )
+            groups.append(group_of([row(str(study), learner, fit) for fit in fits], f"{about}: {title}"))
     heads = (
-        tuple(Head(title, len(_SHOWN)) for title in _POOLED.values()),
-        tuple(Head(HEADS[metric]) for _ in _POOLED for metric in _SHOWN),
+        tuple(Head(_SAMPLINGS[name], len(shown)) for name, shown in _SHOWN.items()),
+        tuple(Head(HEADS[metric]) for shown in _SHOWN.values() for metric in shown),
     )
     return Grid(
-        title="Other fits of the same companions",
-        caption="AUROC and ECE of companions with binary supervision that are fitted otherwise on the states of the "
-        f"finished studies, as means over seeds and mathematical sets: the study's updates, or the paper's "
-        f"{PAPER_UPDATES:,}. Raw states of both poolings are the paper's fit. A companion is under-trained if more "
-        "updates bring raw states to the linear probe, and unnormalised if standardised states get there without; its "
-        f"states hold too little if the probe itself stays below TokenProb ({beside}).",
-        blocks=(Block(corner="Fit", heads=heads, groups=tuple(groups)),),
+        title="Other learners of the same responses",
+        caption="AUROC, AUROC within questions (W-AUROC) and ECE of learners of correctness, as means over the "
+        "mathematical sets, over seeds and over replicates, with the SD over these. All learn from the responses that "
+        "were not cut. Probes are logistic regressions of standardised inputs, whose penalty five folds by question "
+        "choose; the token features are mean log-probability, mean probability and lowest log-probability of the "
+        "tokens, and the logarithm of their number.",
+        blocks=(Block(corner="Learner", heads=heads, groups=tuple(groups)),),
         size="footnotesize",
     )
+
+
+def _cell(values: pd.DataFrame, key: tuple[str, ...]) -> str:
+    if key not in values.index:
+        return UNDEFINED
+    value, sd = values.loc[key]
+    text = metric_text(key[-1], value)
+    return text if pd.isna(sd) or text == UNDEFINED else f"{text} ± {metric_text(key[-1], sd)}"

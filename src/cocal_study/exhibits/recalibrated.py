@@ -5,6 +5,7 @@ from itertools import groupby
 
 import pandas as pd
 
+from cocal.metrics.scores import WITHIN
 from cocal.metrics.shown import UNDEFINED
 from cocal.settings.base import Count, Name
 from cocal_study.config.evaluation import QualitySettings
@@ -76,7 +77,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
-    """Return ECE and AUROC of every set and of the macro averages; companions are averaged over their seeds. The result
+    """Return ECE and both AUROCs of every set and of the macro averages; companions are averaged over their seeds. The result
     has the columns dataset, method (name of the rival and of what was done to it), rival, calibration, and those of
     `cocal_study.cubes.cells.read_cell`, in the order of the domains, of which the macro average comes last, then of the
     calibrations and of the rivals. The ECE of a score that only ranks is NaN."""
@@ -87,7 +88,7 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
             cell = mean_cell(layout.backbone, RIVALS[rival].method, layout.step, dataset)
             cell["method"] = named(rival, calibration)
             cells[dataset, cell["method"], rival, calibration] = cell
-    numbers = read_cells(metrics, cells, ["dataset", "method", "rival", "calibration"], PAIR)
+    numbers = read_cells(metrics, cells, ["dataset", "method", "rival", "calibration"], (*PAIR, WITHIN))
     ranks = [name for name in layout.rivals["raw"] if RIVALS[name].ranks_only]
     meaningless = numbers["rival"].isin(ranks) & (numbers["calibration"] == "raw") & (numbers["metric"] == "ece")
     numbers.loc[meaningless, ["value", "lower", "upper", "seed_sd"]] = float("nan")
@@ -105,7 +106,8 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
             (_TITLES[how], {named(name, how): layout.labels[name] for name in layout.rivals[how]})
             for how in calibrations
         ]
-        return metric_block("Score", domains, PAIR, groups, ranked_cells(shown, short=short))
+        cells = ranked_cells(shown, short=short)
+        return metric_block("Score", domains, (*PAIR, WITHIN), groups, cells, optional=[WITHIN])
 
     parts = groupby(layout.rivals, lambda how: how.partition("-")[2])
     sets = " and ".join(counted(len(sets), "set") + f" of {SUBJECTS[name]}" for name, sets in layout.domains.items())
@@ -131,6 +133,8 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
             of_postcal if "platt-resampled" in layout.rivals else "",
             *layout.notes,
             averaged(seeds_of(metrics)) if any(one.reader for one in chosen) else "",
+            "W-AUROC is the AUROC within questions: over all pairs of a right and a wrong response to one question, it "
+            "tells what a score knows beyond the difficulty of questions.",
             of_coupled if any(METHODS[one.method].policy != "grpo" for one in chosen) else "",
             f"{listed(ranking)} only {only} ({UNDEFINED})." if ranking else "",
             BOLD_AND_UNDERLINED,

@@ -142,6 +142,5 @@ def _numbers(numbers: pd.DataFrame, layout: Layout) -> Iterator[Block]:
     cases = [Labelled(name=name, label=title.capitalize()) for name, title in SAMPLINGS.items()]
     for domain in layout.domains:
         shown = numbers[numbers["dataset"] == domain]
-        known = [name for name in METRICS if shown.loc[shown["metric"] == name, "value"].notna().any()]
         cells = ranked_cells(shown, case="sampling")
-        yield metric_block(DOMAINS[domain], cases, known, method_groups(layout.methods), cells)
+        yield metric_block(DOMAINS[domain], cases, METRICS, method_groups(layout.methods), cells, optional=[WITHIN])

@@ -13,7 +13,7 @@ from cocal.metrics.shown import UNDEFINED
 from cocal_study.config.methods import METHODS, MethodName
 from cocal_study.config.study import Study
 from cocal_study.cubes.resamples import Resamples
-from cocal_study.evidence.headlines import CHANCE, HEADLINES, KEYS, SECOND, Sampled, headline_rows, values_of
+from cocal_study.evidence.headlines import CHANCE, HEADLINES, KEYS, Sampled, headline_rows, values_of
 from cocal_study.evidence.published import Published
 from cocal_study.evidence.sources import StudyScope
 from cocal_study.evidence.verdicts import completed
@@ -88,8 +88,7 @@ def prepare(
     language_model_main: pd.DataFrame | None = None,
     language_model_ood: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """The columns of `headline_rows`, whose word says what the second sampling gives where its first word is another
-    one."""
+    """The columns of `cocal_study.evidence.headlines.headline_rows`."""
     paper, study = readers(layout, [resamples], published)
     tables = [_completed(central_main, replicates_main), replicates_main, replicates_ood]
     ours = Sampled(study, [values_of(frame, "replicate_") for frame in tables])
@@ -100,20 +99,7 @@ def prepare(
         _, reader = readers(layout, [second], published)
         again = Sampled(reader, [values_of(frame, "replicate_") for frame in tables])
     other = [values_of(frame, "value") for frame in (language_model_main, language_model_ood)]
-    found = headline_rows(layout.methods, paper, ours, again, other)
-    if again:
-        at = f" (at temperature {layout.temperature:g}: "
-        words = [str(one).partition(" ")[0].strip(",;") for one in found[f"{SECOND}word"]]
-        differs = [not word.startswith(other) for word, other in zip(found["word"], words, strict=True)]
-        beside = [at + word + ")" if differ else "" for word, differ in zip(words, differs, strict=True)]
-        found["word"] = [_with(word, said) for word, said in zip(found["word"], beside, strict=True)]
-    return found
-
-
-def _with(word: str, said: str) -> str:
-    """A word with what is said beside it, before what it adds on the size of the paper's lead."""
-    first, _, rest = word.partition("; ")
-    return f"{first}{said}; {rest}" if rest else first + said
+    return headline_rows(layout.methods, paper, ours, again, other, layout.temperature)
 
 
 def _completed(central: pd.DataFrame | None, whole: pd.DataFrame | None) -> pd.DataFrame | None:

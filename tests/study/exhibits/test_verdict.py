@@ -4,12 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cocal_study.exhibits.verdict import Pair, _at_chance, _difference, _over, _values, prepare, word_of
+from cocal_study.evidence.headlines import Pair, at_chance, difference, over, values_of, word_of
+from cocal_study.exhibits.verdict import prepare
 from meant_words import TABLES, inputs_of
 
 
-def one(lower, upper, paper=0.02, at_chance="", metric="ece", rival="postcal-binary"):
+def one(lower, upper, paper=0.02, at_chance="", metric="ece", rival="postcal-binary", aurocs=(0.8, 0.9)):
     place = {"rival": rival, "metric": metric, "at_chance": at_chance}
+    place |= {"rival_auroc": aurocs[0], "paper_rival_auroc": aurocs[1]}
     return place | {"lower": lower, "upper": upper, "paper": paper}
 
 
@@ -63,7 +65,7 @@ def table(values):
     """The columns of a gathered table: by method and metric, the value in each of three replicates."""
     rows = [("macro-mathematics", *key, *numbers) for key, numbers in values.items()]
     names = ["dataset", "method", "metric", "replicate_1", "replicate_2", "replicate_7"]
-    return _values(pd.DataFrame(rows, columns=names), "replicate_")
+    return values_of(pd.DataFrame(rows, columns=names), "replicate_")
 
 
 def test_a_difference_is_one_of_two_rows_of_the_first_table_that_has_both():
@@ -78,19 +80,19 @@ def test_a_difference_is_one_of_two_rows_of_the_first_table_that_has_both():
             ("cocal-binary", "mean_confidence"): (0.7, 0.7, 0.7),
         }
     )
-    found = _difference(Pair("cocal-binary", "postcal-binary", "ece"), [first, second])
+    found = difference(Pair("cocal-binary", "postcal-binary", "ece"), [first, second])
     assert found == pytest.approx([0.01, -0.03, 0.06])  # a lower ECE is better
-    assert _difference(Pair("cocal-binary", "postcal-binary", "auroc"), [second]) == pytest.approx([-0.04, 0.04, 0.03])
-    assert _difference(Pair("cocal-binary", "", "auroc"), [second]) == pytest.approx([0.01, 0.12, -0.03])
-    assert _difference(Pair("cocal-binary", "rlcr", "auroc"), [first, second]) is None
-    value, lower, upper, replicates, positive = _over(found, 0.95)
+    assert difference(Pair("cocal-binary", "postcal-binary", "auroc"), [second]) == pytest.approx([-0.04, 0.04, 0.03])
+    assert difference(Pair("cocal-binary", "", "auroc"), [second]) == pytest.approx([0.01, 0.12, -0.03])
+    assert difference(Pair("cocal-binary", "rlcr", "auroc"), [first, second]) is None
+    value, lower, upper, replicates, positive = over(found, 0.95)
     half = 4.302652729911275 * np.std(found, ddof=1) / 3**0.5  # the quantile of Student's t with two degrees
     assert (value, lower, upper) == pytest.approx((0.04 / 3, 0.04 / 3 - half, 0.04 / 3 + half))
     assert (replicates, positive) == (3, 2)
-    assert _over(found, 0.95, tolerance=0.04)[4] == 3
+    assert over(found, 0.95, tolerance=0.04)[4] == 3
     pair = Pair("cocal-binary", "postcal-binary", "auroc")
-    assert _at_chance(pair, [second], 0.95) == ["cocal-binary", "postcal-binary"]  # one is constant, too
-    assert _at_chance(Pair("cocal-binary", "postcal-binary", "accuracy"), [second], 0.95) == []
+    assert at_chance(pair, [second], 0.95) == ["cocal-binary", "postcal-binary"]  # one is constant, too
+    assert at_chance(Pair("cocal-binary", "postcal-binary", "accuracy"), [second], 0.95) == []
 
 
 def test_claims_about_methods_that_a_study_lacks_are_left_out():

@@ -89,7 +89,14 @@ _PUBLISH = (
     ),
 )
 _REANALYSE = (
-    flag("bundle BUNDLE", "folder that `cocal publish` has written", type=Path),
+    flag(
+        "bundle",
+        "folder that `cocal publish` has written, or folders of replicates that `cocal spread` has",
+        type=Path,
+        nargs="+",
+        metavar="BUNDLE",
+    ),
+    flag("--study", "study of the replicates", type=Path, default=Path("config/config.yaml")),
     output("--output", "folder to keep what is rebuilt, as results/ (default: nothing is kept)", _whole("reanalyse")),
     flag("--processes", "processes at a time (default: one for each processor)", type=flags.COUNT),
 )
@@ -143,7 +150,11 @@ _FINISHED = (
     output("--output", "CSV file of what is measured; rows of other studies stay in it", required=True),
     flags.OVERWRITE,
 )
-_FITS = (*_FINISHED, flag("--seeds", "number of companion seeds to fit with", type=flags.COUNT, default=3))
+_FITS = (
+    *_FINISHED,
+    flag("--seeds", "number of companion seeds to fit with", type=flags.COUNT, default=3),
+    flag("--number", "number of the replicate that the study is (default: it is none)", type=flags.COUNT),
+)
 _PREFIXES = (
     *_FINISHED,
     flag(
@@ -167,7 +178,10 @@ STUDY = {
         "write a bundle of a finished study that others reuse: predictions, companions, cubes, tables, figures",
         _PUBLISH,
     ),
-    "reanalyse": Command("rebuild tables and figures from a bundle's predictions, and compare the bytes", _REANALYSE),
+    "reanalyse": Command(
+        "rebuild tables and figures from a bundle's predictions, or the verdict from the confidences of replicates",
+        _REANALYSE,
+    ),
     "digests": Command(
         "list digests of a finished study's outputs, or compare them with those of another machine", _DIGESTS
     ),
@@ -181,7 +195,8 @@ STUDY = {
         "unless they are given again.",
     ),
     "fits": Command(
-        "fit companions otherwise on the states of a finished study: standardised, one pooling, more updates", _FITS
+        "fit companions otherwise on the responses of a finished study: all seeds, more updates, standardised, probes",
+        _FITS,
     ),
     "prefixes": Command(
         "measure confidence while responses of a finished study grow, and what stopping by it saves", _PREFIXES

@@ -1,6 +1,7 @@
 """A table as plain text with its arrangement and its marks, before it becomes LaTeX or a web page, and its usual
 blocks."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -206,11 +207,12 @@ def metric_block(
     corner: str,
     cases: Sequence[Labelled],
     metrics: Sequence[str],
-    groups: Iterable[tuple[str, Mapping[str, str]]],
+    groups: Sequence[tuple[str, Mapping[str, str]]],
     cells: Mapping[Place, Cell],
     *,
     titles: Mapping[str, str] = HEADS,
     highlight: str | None = None,
+    optional: Collection[str] = (),
     **style: Any,
 ) -> Block:
     """Return a block with a column for each metric of each case.
@@ -220,16 +222,27 @@ def metric_block(
         cells: The values; there may be more than the block shows.
         titles: Titles of the metrics.
         highlight: Name of the row whose label is bold.
+        optional: Metrics that are left out of cases in which no row has a value.
         style: Further fields of the block.
     """
-    columns = [(case.name, metric) for case in cases for metric in metrics]
+    names = [name for _, rows in groups for name in rows]
+    columns = [
+        (case.name, metric)
+        for case in cases
+        for metric in metrics
+        if metric not in optional or any(cells[case.name, name, metric].text != UNDEFINED for name in names)
+    ]
+    spans = Counter(case for case, _ in columns)
 
     def row(name: str, label: str) -> Row:
         return Row(label, tuple(cells[case, name, metric] for case, metric in columns), bold=name == highlight)
 
     return Block(
         corner,
-        (tuple(Head(case.label, len(metrics)) for case in cases), tuple(Head(titles[metric]) for _, metric in columns)),
+        (
+            tuple(Head(one.label, spans[one.name]) for one in cases),
+            tuple(Head(titles[metric]) for _, metric in columns),
+        ),
         tuple(Group(tuple(row(*one) for one in rows.items()), title) for title, rows in groups),
         **style,
     )

@@ -1,0 +1,167 @@
+"""What is kept of a replicate: every confidence in the responses of its policies before and after training, with
+labels, lengths and questions, under both samplings, in one small file from which its metrics are computed without any
+model.
+
+Confidences are kept in steps of 1/254, which moves a metric of a replicate by less than a thousandth.
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cocal.errors import ContractError
+from cocal.metrics.calibration import evaluate, pairs_within
+from cocal.metrics.scores import WITHIN
+from cocal.store import atomic_path, read_frame
+from cocal.store.contracts import RESPONSES
+from cocal_study.config.methods import METHODS
+from cocal_study.config.study import Study
+from cocal_study.cubes.cube import UNSEEDED
+from cocal_study.planning import plan
+from cocal_study.planning.comparisons import SECOND
+from cocal_study.planning.results import predictions_file, responses_file
+from cocal_study.store.contracts import PREDICTIONS
+
+SAMPLINGS = {"own": "", "second": SECOND}
+"""The samplings of the evaluation, by the ends of the names of their files."""
+LENGTH = "length"
+"""Name of the confidence that is less the longer a response is, which only ranks responses."""
+_STEPS, _INVALID = 254, 255
+_ABOUT = "about.json"
+_RESPONSE = ["dataset", "response_id"]
+
+
+def keep(study: Study, folder: Path, output: Path) -> None:
+    """Write what is kept of a finished study, whose results lie in a folder, for its main backbone.
+
+    Raises:
+        ContractError: if predictions or responses are missing or damaged.
+    """
+    about: dict[str, Any] = {"study": study.study, "bins": study.metrics.bins, "parts": {}}
+    about["groups"] = plan.macro_averages(study, study.main_backbone)
+    members = {}
+    for name, rows, confidences in _parts(study, folder):
+        names, methods = list(rows["dataset"].unique()), [f"{method} {seed}" for method, seed in confidences]
+        about["parts"][name] = {"datasets": names, "confidences": methods}
+        members |= {
+            f"{name}/dataset": rows["dataset"].map(names.index).to_numpy(np.uint8),
+            f"{name}/question": rows.groupby("dataset")["question_id"].transform(_codes).to_numpy(np.uint16),
+            f"{name}/length": rows["length"].to_numpy(np.uint32),
+            f"{name}/correct": rows["correct"].to_numpy(bool),
+            f"{name}/confidence": _coded(np.array(list(confidences.values()))),
+        }
+    with atomic_path(output) as partial, zipfile.ZipFile(partial, "w") as file:
+        _add(file, _ABOUT, json.dumps(about, indent=1).encode())
+        for name, array in members.items():
+            written = io.BytesIO()
+            np.save(written, array, allow_pickle=False)
+            _add(file, f"{name}.npy", written.getvalue())
+
+
+def recomputed(path: Path) -> pd.DataFrame:
+    """The metrics of what is kept in a file: the columns `NUMBERS` and value, as means over seeds, for every set and
+    macro average; a set has no AUROC within questions where each has one response.
+
+    Raises:
+        ContractError: if the file is none that `keep` has written.
+    """
+    try:
+        with zipfile.ZipFile(path) as file:
+            about = json.loads(file.read(_ABOUT))
+            parts = {name: _read(file, name) for name in about["parts"]}
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise ContractError(f"{path}: holds no kept replicate ({error}); get it from the repository again") from None
+    rows = []
+    for name, arrays in parts.items():
+        sampling, part = name.partition("/")[0], about["parts"][name]
+        confidences = _decoded(arrays["confidence"])
+        for place, dataset in enumerate(part["datasets"]):
+            of = arrays["dataset"] == place
+            question, correct = arrays["question"][of].astype(np.int64), arrays["correct"][of]
+            every = {label: values[of] for label, values in zip(part["confidences"], confidences, strict=True)}
+            every[f"{LENGTH} {UNSEEDED}"] = 1 / arrays["length"][of]
+            for label, values in every.items():
+                found = _metrics(values, correct, question, about["bins"])
+                rows += [(sampling, dataset, label.partition(" ")[0], metric, one) for metric, one in found.items()]
+    frame = pd.DataFrame(rows, columns=[*NUMBERS, "value"])
+    means = frame.groupby(NUMBERS, sort=False)["value"].mean().reset_index()
+    macros = [
+        means[means["dataset"].isin(sets)].assign(dataset=macro).groupby(NUMBERS, sort=False)["value"].mean()
+        for macro, sets in about["groups"].items()
+    ]
+    return pd.concat([means, *(one.reset_index() for one in macros)], ignore_index=True)
+
+
+NUMBERS = ["sampling", "dataset", "method", "metric"]
+"""The columns that tell the numbers of a replicate apart."""
+
+
+def _parts(study: Study, folder: Path) -> Iterator[tuple[str, pd.DataFrame, dict[tuple[str, int], np.ndarray]]]:
+    """The responses of a policy in one format under one sampling (columns dataset, response_id, question_id, length,
+    correct), with the name of this part and the confidences of each method and seed in them."""
+    backbone = study.main_backbone
+    final = [cell for cell in plan.evaluated_cells(study, backbone) if cell[1] in (0, study.policy.steps)]
+    for sampling, kind in SAMPLINGS.items() if study.second_sampling else [("own", "")]:
+        for algorithm, step in final:
+            predictions = read_frame(folder / predictions_file(backbone, algorithm, step, kind), PREDICTIONS)
+            formats = predictions["method"].map(lambda name: METHODS[name].prompt_format)
+            for prompt_format, of_format in predictions.groupby(formats, sort=False):
+                at = (backbone, algorithm, step, f"{prompt_format}{kind}")
+                lengths = pd.concat(
+                    read_frame(folder / responses_file(*at, dataset), RESPONSES, [*_RESPONSE, "length"])
+                    for dataset in of_format["dataset"].unique()
+                )
+                of_method = dict(iter(of_format.groupby(["method", "seed"], sort=False)))
+                rows = next(iter(of_method.values()))[[*_RESPONSE, "question_id", "correct"]]
+                rows = rows.merge(lengths, on=_RESPONSE, validate="1:1")
+                yield (
+                    f"{sampling}/{algorithm}/{prompt_format}",
+                    rows,
+                    {key: _in_order(one, rows) for key, one in of_method.items()},
+                )
+
+
+def _in_order(predictions: pd.DataFrame, rows: pd.DataFrame) -> np.ndarray:
+    indexed = predictions.set_index(_RESPONSE)["confidence"]
+    return indexed.loc[pd.MultiIndex.from_frame(rows[_RESPONSE])].to_numpy(np.float64)
+
+
+def _codes(questions: pd.Series) -> np.ndarray:
+    return questions.factorize()[0]
+
+
+def _coded(confidences: np.ndarray) -> np.ndarray:
+    """Confidences (confidences, n) in steps, uint8, with `_INVALID` for NaN. All but the first are kept as their
+    distance from the one before, which compresses better where members of one method follow one another."""
+    steps = np.where(np.isnan(confidences), _INVALID, np.rint(_STEPS * np.nan_to_num(confidences))).astype(np.uint8)
+    return np.concatenate([steps[:1], np.diff(steps, axis=0)])
+
+
+def _decoded(coded: np.ndarray) -> np.ndarray:
+    steps = np.cumsum(coded, axis=0, dtype=np.uint8)
+    return np.where(steps == _INVALID, np.nan, steps / _STEPS)
+
+
+def _read(file: zipfile.ZipFile, name: str) -> dict[str, np.ndarray]:
+    names = ("dataset", "question", "length", "correct", "confidence")
+    return {key: np.load(io.BytesIO(file.read(f"{name}/{key}.npy")), allow_pickle=False) for key in names}
+
+
+def _metrics(confidence: np.ndarray, correct: np.ndarray, question: np.ndarray, bins: int) -> dict[str, float]:
+    valid = ~np.isnan(confidence)
+    won, pairs = pairs_within(question[valid], confidence[valid], correct[valid], int(question.max()) + 1)
+    within = float(won.sum() / pairs.sum()) if pairs.any() else np.nan
+    return evaluate(confidence, valid, correct, bins) | {WITHIN: within}
+
+
+def _add(file: zipfile.ZipFile, name: str, content: bytes) -> None:
+    """Add a member without the time, so that equal contents are equal bytes."""
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_LZMA
+    file.writestr(entry, content)
