@@ -77,10 +77,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
-    """Return ECE and both AUROCs of every set and of the macro averages; companions are averaged over their seeds. The result
-    has the columns dataset, method (name of the rival and of what was done to it), rival, calibration, and those of
-    `cocal_study.cubes.cells.read_cell`, in the order of the domains, of which the macro average comes last, then of the
-    calibrations and of the rivals. The ECE of a score that only ranks is NaN."""
+    """Return ECE and both AUROCs of every set and of the macro averages; companions are averaged over their seeds. The
+    result has the columns dataset, method (name of the rival and of what was done to it), rival, calibration, and those
+    of `cocal_study.cubes.cells.read_cell`, in the order of the domains, of which the macro average comes last, then of
+    the calibrations and of the rivals. The ECE of a score that only ranks is NaN."""
     cells = {}
     rows = [(rival, calibration) for calibration, rivals in layout.rivals.items() for rival in rivals]
     for dataset in (dataset for domain, sets in layout.domains.items() for dataset in (*sets, domain)):
