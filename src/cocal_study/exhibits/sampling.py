@@ -43,6 +43,8 @@ from cocal_study.planning import comparisons
 from cocal_study.planning.plan import has_methods, macro_averages
 from cocal_study.planning.results import metrics_file
 
+_BESIDE = ("language_model_main", "language_model_ood")
+"""What the verdict shows beside, of a policy that answers once."""
 METRICS = ("accuracy", "mean_confidence", "ece", "auroc", WITHIN)
 SAMPLINGS = {"own": "the evaluation's sampling", "second": "as rollouts are sampled"}
 """The samplings in print, by their names in the column `sampling`."""
@@ -74,7 +76,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 step=study.policy.steps,
                 domains=tuple(macro_averages(study, main)),
             ),
-            inputs=verdict_inputs(study) | cubes,
+            inputs={kind: files for kind, files in (verdict_inputs(study) | cubes).items() if kind not in _BESIDE},
         )
 
 

@@ -32,7 +32,7 @@ class Plan(QuestionRules, PolicyRules, EvaluationRules, ConfidenceRules):
             "algorithm": either(["base", *self.study.policy.algorithms]),
             "step": r"\d+",
             "prompt_format": r"[a-z_]+",
-            "sampling": f"({SECOND})?" if self.study.second_sampling else "",
+            "sampling": f"({SECOND})?" if self.study.second_sampling else "()",
             "variant": either(VARIANTS),
             "comparison": either(KINDS),
             "cube": either(kind for kind in CUBES if kind != RECALIBRATED),
