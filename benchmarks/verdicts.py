@@ -5,9 +5,10 @@ All times are processor time. Ordinary answers are judged as the verifier does, 
 comparison, without its processes. The others are judged by the verifier, which keeps them from its processes.
 """
 
+from cocal.answers.alignment import aligned
 from cocal.answers.comparison import compare
 from cocal.answers.equivalence import Verifier
-from cocal.answers.notation import aligned, decided
+from cocal.answers.notation import decided
 from cocal.answers.settings import VerifierSettings
 from cocal.answers.spelling import plain_answer
 from timing import row, timed
@@ -22,7 +23,7 @@ KINDS = {
 HOSTILE = {
     "towers of exponents": lambda n: f"9^{{9^{{9^{{{n + 2}}}}}}}",
     "factorials": lambda n: f"{10**6 + n}!",
-    "factorials of factorials": lambda n: f"{n + 4}!!!!",
+    "factorials of factorials": lambda n: f"(({n + 4}!)!)!",
     "binomials": lambda n: rf"\binom{{10^{{9}}}}{{{10**8 + n}}}",
 }
 
@@ -44,7 +45,7 @@ def measure(quick: bool) -> list[dict]:
     ordinary = timed(lambda: [compare("1/2", rf"\frac{{{n}}}{{{2 * n + 1}}}") for n in range(1, many + 1)])
     for kind, answer in HOSTILE.items():
         answers = [answer(n) for n in range(many)]
-        seconds = timed(lambda answers=answers: undecided(answers))
+        seconds = timed(lambda answers=answers: refused(answers))
         rows.append(row("Hostile answers", f"{many} {kind}", seconds, f"{many} fractions by math-verify", ordinary))
     return rows
 
@@ -64,7 +65,7 @@ def peers(gold: str, answer: str) -> bool:
     return verify(expected, given, timeout_seconds=None)
 
 
-def undecided(answers: list[str]) -> None:
-    """The verifier decides none of these answers, and starts no process for them."""
-    with Verifier(VerifierSettings(max_timeouts=1.0)) as verifier:
-        assert not verifier.correct([["1/2"]] * len(answers), answers).decided.any()
+def refused(answers: list[str]) -> None:
+    """The verifier refuses all of these answers, and starts no process for them."""
+    with Verifier(VerifierSettings(max_timeouts=0.0)) as verifier:
+        assert not verifier.correct([["1/2"]] * len(answers), answers).values.any()

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cocal.answers import spelling
+from cocal.answers.alignment import ALIGNMENTS
 from cocal.answers.equivalence import Verifier
-from cocal.answers.notation import decided
+from cocal.answers.notation import DECISIONS, decided
 from cocal.answers.settings import VerifierSettings
 
 PAGE = Path(__file__).with_name("verifier.md")
@@ -68,7 +69,12 @@ def pairs(golds: list[str]) -> Iterator[tuple[str, str, str, bool]]:
 
 
 def rules() -> Iterator[str]:
-    """The table of spellings, in their order."""
+    """The tables of spellings, of what is taken away and of what notation decides, in their order."""
+    for title, table in (("What only one of two answers states", ALIGNMENTS), ("What notation decides", DECISIONS)):
+        yield f"{title}, in this order; the first rule that applies decides:" if table is DECISIONS else f"{title}:"
+        yield ""
+        yield from (f"{place}. {rule.says}" for place, rule in enumerate(table, 1))
+        yield ""
     yield "| what is rewritten | met in |"
     yield "|---|---|"
     for rule in (*spelling.CHARACTERS, *spelling.SPELLING, *spelling.PHRASES):

@@ -26,7 +26,7 @@ _POINTS = ("17/7", "-23/11", "31/13", "-5/9", "3/8", "19/6", "-37/15", "41/29", 
 
 def equal(gold: Read, answer: Read) -> bool:
     """True if two answers that were read are equal."""
-    gold, answer = _unwrapped(gold, answer)
+    gold, answer = _unwrapped(*(side.doit() if isinstance(side, sympy.MatrixExpr) else side for side in (gold, answer)))
     first, second = relations_of(gold), relations_of(answer)
     if first and second:
         return _equal_relations(first, second)
@@ -118,6 +118,8 @@ def _equal_relation(gold: Relational, answer: Relational) -> bool:
         if gold == answer or (
             (equal(gold.lhs, answer.lhs) and equal(gold.rhs, answer.rhs)) and gold.func is answer.func
         ):
+            return True
+        if _MIRRORED.get(gold.func) is answer.func and equal(gold.lhs, answer.rhs) and equal(gold.rhs, answer.lhs):
             return True
         ours, theirs = gold.lhs - gold.rhs, answer.lhs - answer.rhs
     except TypeError:  # sides that are sets

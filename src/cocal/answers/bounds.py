@@ -93,7 +93,8 @@ class _Reader:
         while (mark := self._next()) in ("^", "**", "!", "_") and mark:
             self._take()
             if mark == "!":
-                size = _bounded(math.lgamma(size.value + 1) / math.log(10), size.letters)
+                twice = self._next() == "!" and bool(self._take())  # a double factorial has half of the factors
+                size = _bounded(math.lgamma(size.value + 1) / math.log(10) / (1 + twice), size.letters)
             elif mark == "_":
                 self._operand()
             else:

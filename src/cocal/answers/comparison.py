@@ -36,12 +36,15 @@ def compare(gold: str, answer: str) -> bool | None:
     None if neither can be read, or if computer algebra fails on them: then only their texts could tell, which differ.
     """
     from cocal.answers.algebra import equal
-    from cocal.answers.reading import read
+    from cocal.answers.reading import alternatives, read
 
     first, second = read(gold), read(answer)
-    if first is None or second is None:
-        return None if first is second else False
     try:
+        forms = [read(piece) for piece in alternatives(gold)]
+        if len(forms) > 1 and None not in (*forms, second) and all(equal(forms[0], one) for one in forms[1:]):
+            return bool(equal(forms[0], second))
+        if first is None or second is None:
+            return None if first is second else False
         return bool(equal(first, second))
     except MemoryError:
         raise

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from cocal.answers.alignment import aligned
 from cocal.answers.bounds import too_large
 from cocal.answers.comparison import compare_all, prepare
 from cocal.answers.judge import Rows, Verdicts, decided_rows, forms_of, partition
-from cocal.answers.notation import aligned, decided
+from cocal.answers.notation import decided, decision
 from cocal.answers.settings import VerifierSettings
 from cocal.answers.spelling import canonical_integer, nesting, plain_answer
 from cocal.errors import ConfigError, ContractError
@@ -46,10 +47,11 @@ class Verifier:
     Two answers are equivalent if their texts differ only in typesetting (`cocal.answers.spelling`), two plain integers
     if they are the same number. `cocal.answers.notation` decides on units, bases, words and ordered lists. Computer
     algebra decides everything else (`cocal.answers.algebra`), in processes that are killed when a comparison takes too
-    much processor time or memory; such a comparison stays undecided and counts as not equivalent. So does a pair with a
-    number that is too large to evaluate (`cocal.answers.bounds`), unless its texts agree, and one of two answers that
-    computer algebra cannot read: a number found inside a text never stands for it. A pair with an answer beyond
-    `settings.max_answer_length` or `settings.max_nesting` is decided: it is not equivalent.
+    much processor time or memory; such a comparison stays undecided and counts as not equivalent. So does one of two
+    answers that computer algebra cannot read: a number found inside a text never stands for it. A pair with a number
+    that is too large to evaluate (`cocal.answers.bounds`), or with an answer beyond `settings.max_answer_length` or
+    `settings.max_nesting`, is decided at once and without a process, since the processes that would end it count as
+    time-outs: it is not equivalent, unless its texts agree.
 
     Comparisons are bounded by processor time, so that verdicts do not depend on other work on the machine. If a process
     ends for another reason or exceeds `settings.wall_timeout`, its comparison is tried once more. There are half as
@@ -67,8 +69,7 @@ class Verifier:
         self._exceeded: set[Pair] = set()
         self._bounds = (
             f"exceeded verifier.timeout = {settings.timeout:g} s of processor time or verifier.memory_mb = "
-            f"{settings.memory_mb}, or twice crashed or outlasted verifier.wall_timeout = {settings.wall_timeout:g} s, "
-            "or have numbers that are too large to evaluate"
+            f"{settings.memory_mb}, or twice crashed or outlasted verifier.wall_timeout = {settings.wall_timeout:g} s"
         )
 
     def __enter__(self) -> "Verifier":
@@ -110,6 +111,26 @@ class Verifier:
         np.logical_or.at(exceeded, at, [pair in self._exceeded for pair in pairs])
         self._count(answers, exceeded & ~right)
         return Verdicts(right, right | ~undecided)
+
+    def explained(self, gold: str, answer: str) -> "Explained":
+        """The verdict on one pair, with the rule that decided and what was compared.
+
+        Raises:
+            ConfigError: if no checking process can start within `settings.memory_mb`.
+        """
+        first, second = _compared(self._form(gold), self._form(answer))
+        verdict, rule = _obvious(first, second), "The spellings are the same, or two whole numbers."
+        if first is None or second is None:
+            bounds = f"{self._settings.max_answer_length} characters or {self._settings.max_nesting} nested brackets"
+            rule = f"An answer beyond {bounds} is not compared."
+        elif first != second and (found := decision(first, second)) and not _both_integers(first, second):
+            rule = found[0]
+        if verdict is None:
+            verdict = self._judge([(first, second)])[first, second]
+            rule = (
+                "Computer algebra compares them." if verdict is not None else "Neither is read, or it takes too long."
+            )
+        return Explained(bool(verdict), rule, first, second)
 
     def classes(
         self, answers: Sequence[str | None], pools: Sequence[Hashable] | None = None, questions: Sequence[str] = ()
@@ -165,8 +186,9 @@ class Verifier:
     def _judge(self, pairs: list[Pair]) -> dict[Pair, bool | None]:
         """The verdicts of computer algebra; None if neither answer can be read, or if the comparison was given up.
 
-        A pair with an answer that is too large to evaluate is given up at once. The pairs of a chunk that fails are
-        judged one by one with the full time for each. A pair that failed within its bounds is judged a second time.
+        A pair with an answer that is too large to evaluate is not equal, since its texts differ. The pairs of a chunk
+        that fails are judged one by one with the full time for each. A pair that failed within its bounds is judged a
+        second time.
         """
         large = {text for text in dict.fromkeys(text for pair in pairs for text in pair) if text and too_large(text)}
         compared = [pair for pair in pairs if large.isdisjoint(pair)]
@@ -175,8 +197,8 @@ class Verifier:
         singles = [[pair] for chunk in together.exhausted + together.lost for pair in chunk]
         alone = self._compare(singles, self._settings.timeout)
         again = self._compare(alone.lost, self._settings.timeout)
-        given_up = [pair for pair in pairs if not large.isdisjoint(pair)]
-        given_up += [pair for (pair,) in alone.exhausted + again.exhausted + again.lost]
+        beyond = dict.fromkeys((pair for pair in pairs if not large.isdisjoint(pair)), False)
+        given_up = [pair for (pair,) in alone.exhausted + again.exhausted + again.lost]
         self._exceeded |= set(given_up)
         if given_up:
             logger.warning(
@@ -185,7 +207,7 @@ class Verifier:
                 len(pairs),
                 self._bounds,
             )
-        return together.verdicts | alone.verdicts | again.verdicts | dict.fromkeys(given_up)
+        return together.verdicts | alone.verdicts | again.verdicts | beyond | dict.fromkeys(given_up)
 
     def _compare(self, chunks: list[list[Pair]], timeout: float) -> "_Outcome":
         """Compare chunks in processes that may spend `timeout` seconds of processor time on each chunk."""
@@ -223,6 +245,21 @@ class Verifier:
         return _Outcome(verdicts, exhausted, broken)
 
 
+class Explained(NamedTuple):
+    """A verdict on a gold answer and an answer.
+
+    Attributes:
+        correct: Whether they are equivalent; False where this stays undecided.
+        rule: The rule that decided, in words.
+        gold, answer: The forms that were compared; None for a text that is too long or nested too deeply.
+    """
+
+    correct: bool
+    rule: str
+    gold: str | None
+    answer: str | None
+
+
 class _Outcome(NamedTuple):
     """The verdicts of finished chunks, those that used up their time or memory, and those whose process ended
     otherwise."""
@@ -246,8 +283,11 @@ def _obvious(gold: str | None, answer: str | None) -> bool | None:
         return False
     if gold == answer:
         return True
-    both_integers = canonical_integer(gold) is not None and canonical_integer(answer) is not None
-    return False if both_integers else decided(gold, answer)
+    return False if _both_integers(gold, answer) else decided(gold, answer)
+
+
+def _both_integers(gold: str, answer: str) -> bool:
+    return canonical_integer(gold) is not None and canonical_integer(answer) is not None
 
 
 def _start(memory_mb: int, workers: int) -> "ProcessPool":
@@ -269,6 +309,7 @@ def _start(memory_mb: int, workers: int) -> "ProcessPool":
         pool.join()
         raise ConfigError(
             f"verifier: no checking process can start with memory_mb = {memory_mb}; its message is printed above. "
-            "Raise the bound, or repair the installation of math-verify"
+            "Raise the bound, or repair the installation of math-verify; a script needs `if __name__ == '__main__':` "
+            "around what it does, since each checking process imports it"
         ) from None
     return pool

@@ -24,6 +24,8 @@ _RESPELLED = tuple(
     for pattern, new in (
         (r"\^\{([+-]?\d+)\}", r"^\1"),
         (r"(?<=\d),(?=\d{3}(?!\d))", ""),  # groups of thousands
+        (r"(?<=\d)\s*(?:percent|per cent|pct)\b", "%"),
+        (r"(?<![\d.])(\d+\.\d*[1-9])0+(?![\d.])", r"\1"),  # 2.50
         (r"(?<=\b[a-z]\.)\s+(?=[a-z]\.)", ""),  # initials
         (r"(?<=\d)\s*-\s*(?=\d)", "-"),  # a range
         (r",\s+(?:an?|the)$", ""),

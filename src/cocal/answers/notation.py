@@ -1,96 +1,41 @@
-r"""What two answers state in different measure, and notation that computer algebra misreads.
+r"""Verdicts on two aligned answers by their notation alone, as a table of rules, in the order in which they apply
+(`DECISIONS`).
 
 Computer algebra drops the base of a number and the parentheses of a list, and reads words as products of letters. Such
-answers are aligned and decided here by their texts, in the order of the functions `aligned` and `decided`.
+answers are decided here by their texts.
 """
 
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from typing import NamedTuple
 
-_NUMBER = r"[+-]?(?:[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?|\.[0-9]+|[0-9]+/[0-9]+|\\frac\{[0-9]+\}\{[0-9]+\})"
-_GAP = r"(?:\s|\\[ ,;:]|~)"
-_TEXT = re.compile(r"\\(?:text|textrm|mathrm)\s*\{([^{}]*)\}")
+from cocal.answers.alignment import GAP, GROUPED, NUMBER, ONES, SEVERAL, TEXT, WORDED, consecutive, measured, unit_name
+
 _UPRIGHT = re.compile(r"\\(?:text|textrm|mathrm|operatorname)\s*\{([^{}]*)\}")
-_SPACE = re.compile(rf"(?<!\d){_GAP}|{_GAP}(?!\d)|\$")
+_SPACE = re.compile(rf"(?<!\d){GAP}|{GAP}(?!\d)|\$")
 """Typeset spaces, but for those between two digits, and dollar signs."""
 _SCRIPT = re.compile(r"([_^])\{(\\[A-Za-z]+|[^{}\\])\}")
 """An index or exponent of one character or command, which needs no braces."""
-
-_BARE = re.compile(_NUMBER)
-_SYMBOLS = (
-    "km|cm|mm|dm|nm|kg|lbs?|oz|min|hrs?|secs?|days?|yd|ft|deg|sq|mph|km/h|kmh|kph|kWh|kW|kJ|mL|ml|Hz|kHz|kPa|Pa|mol"
-    "|USD|EUR|GBP"
-)
-"""Symbols of units that are no products of variables, as `mg`, `cd` and `mn` may be."""
-_ONES = r"[kmµ]?g|[kcmµ]?m|m?s|h|min|m?[lL]|[km]?[NJWVA]|K"
-"""Symbols that may be variables, and are units after a typeset space or inside a text command."""
-_KNOWN = re.compile(
-    rf"{_SYMBOLS}|{_ONES}|[mckd]l|cL|dL|[kM][NJWVA]|[kMGT]?B|in|mi|pt|qt|cc|ha|s|d|yr|wk|mo|eV|dB|[FCT]"
-    r"|Nm|Js|[pnµ][gsFCmAVW]|m[HF]|ly|AU|ac|fm"
-)
-"""Units of one or two letters in a text command; other letters there may be variables in an upright font."""
-_POWER = r"(?:\s*\^\s*\{?(?P<power>[23])\}?)?"
-_WORDED = r"[A-Za-z]{2,}(?:[ -][A-Za-z]{2,})*"
-_UNIT = re.compile(
-    rf"(?P<value>.*[\w)}}\]|!]){_GAP}*"
-    rf"(?:\\(?:text|textrm|mathrm)\s*\{{[\s~]*(?P<text>[A-Za-z]+(?:\.?[ /-][A-Za-z]+)*(?:\^?[23])?)\.?\s*\}}"
-    rf"|(?<=[\d}}])(?P<symbol>{_SYMBOLS})"
-    rf"|(?:(?<=[\d}}])|(?<=\\pi))\s(?P<word>(?:sq|cu)\.? [a-z]{{2,}}|[A-Za-z]{{4,}}(?:[ -][A-Za-z]{{2,}})*|{_SYMBOLS})"
-    rf"|(?<=[\d}}])(?:\\[ ,;:~]|~)\s*(?P<spaced>{_SYMBOLS}|{_ONES}))\.?" + _POWER
-)
-_MIXED = re.compile(r"[\d}]\s*[A-Za-z]{2,}[\s,]+\d")
-"""A number with its unit, before another number."""
-_ATTACHED = re.compile(rf"(?P<value>{_NUMBER})\s?(?P<symbol>(?:{_ONES}|{_SYMBOLS})(?:/(?:{_ONES}))?){_POWER}")
+_BARE = re.compile(NUMBER)
 _MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
-_NO_UNIT = re.compile(
-    r"\b(?:tens|(?:hundred|thousand|million|billion|trillion|dozen|time|power)s?|half|halves|(?:third|quarter)s?"
-    r"|(?:four|fif|six|seven|eigh|nin|ten|hundred|thousand|(?:m|b|tr)illion)ths?|percent|squared|cubed|factorial"
-    r"|modulo|mod|remainder|plus|minus|over|divided|multiplied|doubled|tripled|halved|negative|infinity|more|less|fewer"
-    r"|than|least|most|above|below|under|about|approximately|roughly|between|and|or|not|never|no|none|except|either"
-    r"|wrong|incorrect|false|invalid|impossible|undefined|maybe|perhaps|possibly|if|when|for|where|with|is|are|to"
-    r"|all|every|each|even|odd|integers?|reals?|primes?|vs|pm|am"
-    r"|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
-    rf"|{_MONTHS})\b",
-    re.IGNORECASE,
-)
-"""Words behind a value that are no unit, because they change it, add another one, limit it or withdraw it."""
-_MONEY = r"(?:US\s*\\?\$|\\?\$|[€£¥₹¢]|Rs\.?|USD|EUR|GBP)"
-_PRICE = re.compile(rf"{_MONEY}\s*({_NUMBER})|({_NUMBER})\s*{_MONEY}")
-_CLOCK = re.compile(rf"(\d{{1,2}}:\d\d){_GAP}*(?:\\text\s*\{{\s*)?[apAP]\.?{_GAP}*[mM]\.?\s*\}}?")
-_LABEL = re.compile(rf"(?:\\(?:text|mathrm)\s*\{{\s*)?\(([A-H])\)\s*\}}?{_GAP}*(?=\S)")
-_CHOICE = re.compile(r"(?:\\text\s*\{\s*)?([A-H])\.\s*\}?\s+\S.*|\(([A-H])\)")
-_NAMED = re.compile(r"(?:\\text\s*\{[A-Za-z ]+\}|[A-Za-z]{3,}(?: [A-Za-z]+)*+)\s*=(?P<what>[^=]+)")
-"""A quantity with its name in words."""
-_TO = re.compile(r"^(\d+)\s*(?:\\text\s*\{\s*to\s*\}|to)\s*(\d+)$")
-"""A ratio in words."""
-_CHOICES = re.compile(r"[A-H]\s+(and|or)\s+[A-H]")
-_FAMILY = re.compile(
-    r"(?P<what>.*?)\s*(?:[,;(]|(?=\\text\s*\{\s*,))\s*(?:\\text\s*\{[\s,]*)?(?:(?:where|for|with)\s+)?\}?\s*\$?"
-    r"(?P<letters>[a-z](?:\s*,\s*[a-z])*)\s*"
-    r"(?:\\in\s*\\?(?:mathbb\s*)?\{?(?P<of>[ZN])\}?\s*\$?|(?:\\text\s*\{\s*)?\s*is (?:an?|any) integer\s*\}?)\)?"
-)
-_IMAGINARY, _OTHER_IMAGINARY = re.compile(r"(?<![A-Za-z\\])i(?![A-Za-z])"), re.compile(r"(?<![A-Za-z\\])j(?![A-Za-z])")
-_SEVERAL = re.compile(r"\d\D*\b(?:and|or)\b\D*\d")
-_LABELLED = re.compile(rf"\([A-Za-z]\)\s*{_NUMBER}")
-
+_CLOCK = re.compile(rf"(\d{{1,2}}:\d\d){GAP}*(?:\\text\s*\{{\s*)?[apAP]\.?{GAP}*[mM]\.?\s*\}}?")
+_CLOCKS = re.compile(r"\d{1,2}:\d\d(?:(?:\s*,|\s*(?:\\text\s*\{)?\s*\band\b\s*\}?)\s*\d{1,2}:\d\d)+")
+"""Several times of day."""
+_SYMBOLS_JOINED = re.compile(r"(?:[A-Za-z]|\\[A-Za-z]+)\s*\b(and|or)\b\s*(?:[A-Za-z]|\\[A-Za-z]+)")
+_RESIDUES = re.compile(r"(?P<numbers>-?\d+(?:\s*,\s*-?\d+)*)\s*\\pmod\{(?P<modulus>\d+)\}")
+_LABELLED = re.compile(rf"\([A-Za-z]\)\s*{NUMBER}")
 _DECIMAL = re.compile(r"[+-]?\d*\.\d+")
 _FEWEST_PLACES = 6
 """Decimal places from which on a decimal may be another one rounded."""
 _BASED = re.compile(r"([+-]?)([0-9A-F]+)(?:_|_?(?:in)?base-?)(-?[0-9]+|[a-z]+)", re.IGNORECASE)
 _BASE_NAMES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _BASES = {name: str(base) for base, name in enumerate(_BASE_NAMES, start=2)} | {"sixteen": "16"}
-
-_GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
-_SHARES = "probability", "chance", "percentage point"
-"""Words behind a number that may be a percentage."""
-_ASSIGNED = re.compile(r"[^=,]*=\s*[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
-_ONE_NUMBER = re.compile(r"(?:[^=,]*=\s*)?[+-]?[0-9]+|[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
 _STATEMENTS = re.compile(r"(?:\(\d{1,2}\)[\s,]*){2,}")
 _PART = re.compile(
     r"\s*(?:,|;|\\ldots|(?:,\s*)?(?:\\text\s*\{\s*)?\b(?:and|or)\b(?:\s*\})?|(?<=[A-Za-z}])\s+(?=\d))\s*"
 )
-_COUNTED = re.compile(rf"\$?({_NUMBER}){_GAP}*(?:\\text\s*\{{\s*)?({_WORDED}|{_ONES})\s*\}}?")
+_COUNTED = re.compile(rf"\$?({NUMBER}){GAP}*(?:\\text\s*\{{\s*)?({WORDED}|{ONES})\s*\}}?")
 _SHAPE = re.compile(r"\\(?:angle|triangle|overline|overrightarrow|vec|widehat|odot|parallelogram)(?![A-Za-z])\s*")
 _WORD = re.compile(r"[A-Za-z]{3,}|[A-Z]{2}")
 _PROSE = re.compile(
@@ -99,118 +44,32 @@ _PROSE = re.compile(
 _NAMES = re.compile(r"\\[A-Za-z]+|_\{[^{}]*\}|\b(?:and|or|prime|begin|end|[bpv]?matrix|array)\b|mathbb|infty")
 
 
-def aligned(gold: str, answer: str) -> tuple[str, str]:
-    r"""The two answers without what only one of them states.
+class Decision(NamedTuple):
+    """A rule that decides on two answers.
 
-    The question says what is counted, so `15` equals `15 sides`, `9 \text{ cm}^2` equals `9` and `77` equals `€77`; if
-    both have the same unit, both lose it, and with two different units both keep theirs, for `3 apples` differs from
-    `3 oranges`. Words that change a number (`5 million`) or add another one (`3 or four`) are not units, and letters
-    beside a number may be variables (`5t`, `3mg`). The time `8:34 p.m.` equals `8:34`, the choice `D. 7` the letter D,
-    a gold with a label, `(B) 12`, equals `12`, and `x=k\pi, k\in\mathbb{Z}` equals `x=k\pi`.
+    Attributes:
+        says: What it decides, as the page of the verifier shows it.
+        verdict: Function of gold and answer that returns the verdict, or None where it has none.
     """
-    if (choice := _CHOICE.fullmatch(answer)) and gold in choice.groups():
-        return gold, gold
-    if (choice := _CHOICE.fullmatch(gold)) and answer in choice.groups():
-        return answer, answer
-    if (label := _LABEL.match(gold)) and not _LABEL.match(answer):
-        gold = gold[label.end() :]
-    ours, theirs = (_FAMILY.fullmatch(text) for text in (gold, answer))
-    if ours and theirs and (ours["of"] or "Z") == (theirs["of"] or "Z"):
-        gold, answer = ours["what"], _renamed(ours, theirs)
-    elif not (ours and theirs):
-        gold, answer = ours["what"] if ours else gold, theirs["what"] if theirs else answer
-    named = [_NAMED.fullmatch(text) for text in (gold, answer)]
-    if named.count(None) == 1 and not ("=" in gold and "=" in answer):
-        gold, answer = (found["what"] if found else text for found, text in zip(named, (gold, answer), strict=True))
-    if ":" in gold + answer:
-        gold, answer = _TO.sub(r"\1:\2", gold), _TO.sub(r"\1:\2", answer)
-    gold, answer = _ungrouped(gold, answer), _ungrouped(answer, gold)
-    if _IMAGINARY.search(gold) and not _IMAGINARY.search(answer) and "j" not in gold:
-        answer = _OTHER_IMAGINARY.sub("i", answer)
-    (value, unit), (given, other) = _measured(gold, answer), _measured(answer, gold)
-    if unit == other or not ((unit and other) or ((unit or other) and "%" in gold[-1:] + answer[-1:])):
-        return value, given
-    return gold, answer
 
-
-def _ungrouped(text: str, beside: str) -> str:
-    """Of `x=2,400` beside one number, the number without its comma; beside anything else these may be two solutions."""
-    return text.replace(",", "") if _ASSIGNED.fullmatch(text) and _ONE_NUMBER.fullmatch(beside) else text
-
-
-def _renamed(family: re.Match[str], other: re.Match[str]) -> str:
-    """What the other family says, with the letter for whole numbers that the first one has."""
-    ours, theirs, text = family["letters"], other["letters"], other["what"]
-    if len(ours) > 1 or len(theirs) > 1 or re.search(rf"(?<![A-Za-z\\]){ours}(?![A-Za-z])", text):
-        return text
-    return re.sub(rf"(?<![A-Za-z\\]){theirs}(?![A-Za-z])", ours, text)
-
-
-def _measured(text: str, beside: str) -> tuple[str, str | None]:
-    """The value of a quantity and its unit; the text itself and None where it has none."""
-    if found := _PRICE.fullmatch(text):
-        return found[found.lastindex or 0], _unit_name(re.sub(rf"{_NUMBER}|[\s\\]|US(?!D)", "", text))
-    found = _UNIT.fullmatch(text)
-    if found is None and (with_unit := _UNIT.fullmatch(beside)) and (with_unit["text"] or with_unit["word"]):
-        found = _ATTACHED.fullmatch(text)
-    if found is None or ("=" in text and "," in text):
-        return text, None
-    unit = next(filter(None, list(found.groups())[1:]), "")
-    if unit.isalpha() and (len(unit) < 3 or _consecutive(unit.lower())) and not _KNOWN.fullmatch(unit):
-        return text, None
-    if _NO_UNIT.search(unit) or _SEVERAL.search(text) or _TEXT.search(found["value"]) or _MIXED.search(found["value"]):
-        return text, None
-    name = _unit_name(unit) + (found.groupdict().get("power") or "")
-    return found["value"], None if name in _SHARES else name
-
-
-_ABBREVIATED = {
-    "meter": "m", "metre": "m", "centimeter": "cm", "kilometer": "km", "millimeter": "mm", "hour": "h", "hr": "h",
-    "minute": "min", "second": "s", "sec": "s", "gram": "g", "kilogram": "kg", "milligram": "mg", "pound": "lb",
-    "ounce": "oz", "degree": "deg", "foot": "ft", "feet": "ft", "inche": "in", "yard": "yd", "mile": "mi",
-    "mph": "mi/h", "kph": "km/h", "kmh": "km/h", "liter": "l", "litre": "l", "milliliter": "ml", "millilitre": "ml",
-    "dollar": "$", "usd": "$", "euro": "€", "eur": "€", "gbp": "£", "cent": "¢",
-}  # fmt: skip
-
-
-def _unit_name(unit: str) -> str:
-    """A unit in one spelling: `square feet` as `ft2` and `miles per hour` as `mi/h`, without a plural."""
-    name = re.sub(r"\s*(?:/|\bper\b)\s*", "/", re.sub(r"[\^.]", "", " ".join(unit.lower().split())))
-    name = re.sub(r"\b(?:(sq(?:uare)?)|cu(?:bic)?) (\w+)", lambda found: found[2] + ("²" if found[1] else "³"), name)
-    return re.sub(r"[a-z]+", lambda found: _abbreviated(found[0]), name).translate(_POWERS)
-
-
-_POWERS = str.maketrans("²³", "23")
-
-
-def _abbreviated(word: str) -> str:
-    singular = word[:-1] if len(word) > 2 and word.endswith("s") else word
-    return _ABBREVIATED.get(singular, singular)
+    says: str
+    verdict: Callable[[str, str], bool | None]
 
 
 def decided(gold: str, answer: str) -> bool | None:
-    r"""The verdict on two answers if their notation decides it, otherwise None.
+    """The verdict on two answers if their notation decides it, otherwise None."""
+    found = decision(gold, answer)
+    return found and found[1]
 
-    1. Two answers of the same letters and signs are equal, whatever spaces and text commands they have.
-    2. A percentage differs from a price and from what has another unit, and the choices `A and C` from `A or C`.
-    3. Two numbers with bases (`2516_8`, `2516_{\text{nine}}`) are equal if their digits and bases are. A number without
-       a base equals one with it, because the question names the base; so a wrong base is accepted where it is not said.
-    4. Two decimals are equal if they are the same number, or if one is the other rounded to six or more places.
-    5. Numbers of statements, `(1)(4)`, are compared as a set.
-    6. Ratios of three and more parts are equal to nothing that is not one.
-    7. A bare word of three or more letters, or of two capitals, is compared by its letters; so are names of points.
-    8. A number is not equal to several numbers with words between them, nor to one with the letter of a choice.
-    9. Lists of counted things are compared number by number, with their words where both have them.
-    10. A list in parentheses or brackets, such as a pair or an interval, differs from one without and from a set.
-    11. Answers with words in sentences are compared as texts; a number found inside never stands for one.
-    """
-    if _letters(gold) == _letters(answer):
-        return True
-    rules: tuple[Callable[[str, str], bool | None], ...] = (
-        _percentages, _conjunctions, _bases, _decimals, _clocks, _statements, _ratios, _words, _number_and_several,
-        _counts, _lists, _sentences,
-    )  # fmt: skip
-    return next((verdict for rule in rules if (verdict := rule(gold, answer)) is not None), None)
+
+def decision(gold: str, answer: str) -> tuple[str, bool] | None:
+    """What the first rule that decides on two answers says, and its verdict; None if none does (`DECISIONS`)."""
+    verdicts = ((rule.says, rule.verdict(gold, answer)) for rule in DECISIONS)
+    return next(((says, verdict) for says, verdict in verdicts if verdict is not None), None)
+
+
+def _same_letters(gold: str, answer: str) -> bool | None:
+    return True if _letters(gold) == _letters(answer) else None
 
 
 def _letters(text: str) -> str:
@@ -219,11 +78,20 @@ def _letters(text: str) -> str:
 
 def _percentages(gold: str, answer: str) -> bool | None:
     quantities = ((gold, answer), (answer, gold))
-    return False if any(part.endswith("%") and _measured(other, part)[1] for part, other in quantities) else None
+    differ = (measured(other, part)[1] or r"\circ" in other for part, other in quantities if part.endswith("%"))
+    return False if any(differ) else None
+
+
+def _residues(gold: str, answer: str) -> bool | None:
+    both = [_RESIDUES.fullmatch(text) for text in (gold, answer)]
+    if None in both:
+        return None
+    sets = [{int(one) % int(found["modulus"]) for one in found["numbers"].split(",")} for found in both if found]
+    return sets[0] == sets[1] and len({found["modulus"] for found in both if found}) == 1
 
 
 def _conjunctions(gold: str, answer: str) -> bool | None:
-    first, second = (_CHOICES.fullmatch(_TEXT.sub(r"\1", text)) for text in (gold, answer))
+    first, second = (_SYMBOLS_JOINED.fullmatch(TEXT.sub(r"\1", text)) for text in (gold, answer))
     return False if first and second and first[1] != second[1] else None
 
 
@@ -254,6 +122,9 @@ def _decimals(gold: str, answer: str) -> bool | None:
 
 
 def _clocks(gold: str, answer: str) -> bool | None:
+    several = [sorted(re.findall(r"\d{1,2}:\d\d", text)) for text in (gold, answer) if _CLOCKS.fullmatch(text)]
+    if len(several) == 2:
+        return several[0] == several[1]
     times = [_CLOCK.fullmatch(text) for text in (gold, answer)]
     if not any(times):
         return None
@@ -282,23 +153,18 @@ def _parts(text: str) -> int:
 
 def _words(gold: str, answer: str) -> bool | None:
     shapes = [" ".join(_SHAPE.findall(text)) for text in (gold, answer)]
-    first, second = (_SHAPE.sub("", _TEXT.sub(r"\1", text)).strip("{} ") for text in (gold, answer))
+    first, second = (_SHAPE.sub("", TEXT.sub(r"\1", text)).strip("{} ") for text in (gold, answer))
     if not (_WORD.fullmatch(first) and _WORD.fullmatch(second)):
         return None
-    if all(word.islower() and _consecutive(word) for word in (first, second)):
+    if all(word.islower() and consecutive(word) for word in (first, second)):
         return None  # a product of letters, as abc and cba
-    same = first == second or (first.lower() == second.lower() and not _consecutive(first.lower()))
+    same = first == second or (first.lower() == second.lower() and not consecutive(first.lower()))
     return same and shapes[0].split() == shapes[1].split()
-
-
-def _consecutive(word: str) -> bool:
-    """True if the letters of a word follow one another in the alphabet."""
-    return ord(max(word)) - ord(min(word)) == len(word) - 1 == len(set(word)) - 1
 
 
 def _number_and_several(gold: str, answer: str) -> bool | None:
     for number, other in ((gold, answer), (answer, gold)):
-        if _BARE.fullmatch(number) and (_SEVERAL.search(other) or _LABELLED.fullmatch(other)):
+        if _BARE.fullmatch(number) and (SEVERAL.search(other) or _LABELLED.fullmatch(other)):
             return False
     return None
 
@@ -324,7 +190,7 @@ def _counted(text: str) -> list[tuple[str, str]] | None:
         if _BARE.fullmatch(part):
             found.append((part, ""))
         elif counted := _COUNTED.fullmatch(part):
-            found.append((counted[1], _unit_name(counted[2])))
+            found.append((counted[1], unit_name(counted[2])))
         else:
             return None
     return found
@@ -337,8 +203,8 @@ def _lists(gold: str, answer: str) -> bool | None:
 
 def _ordered(text: str) -> bool | None:
     """True if brackets around a list fix its order; None for a text that is not a list."""
-    plain = text.strip()
-    if _GROUPED.fullmatch(plain) or any(mark in plain for mark in ("=", r"\begin")):
+    plain = re.sub(r"^[a-z]\s*=(?=[^=]*$)", "", text).strip()
+    if GROUPED.fullmatch(plain) or any(mark in plain for mark in ("=", r"\begin")):
         return None
     depth, commas, closed = 0, set(), []
     for place, char in enumerate(plain):
@@ -364,7 +230,7 @@ def _sentences(gold: str, answer: str) -> bool | None:
 
 
 def _is_sentence(text: str) -> bool:
-    return _PROSE.search(_NAMES.sub(" ", _TEXT.sub(r" \1 ", text))) is not None
+    return _PROSE.search(_NAMES.sub(" ", TEXT.sub(r" \1 ", text))) is not None
 
 
 _YEAR = re.compile(rf"((?:{_MONTHS}) \d{{1,2}}),(?=\d{{4}})")
@@ -373,5 +239,46 @@ _MONTH = re.compile(rf"(\d{{1,2}}) ({_MONTHS})")
 
 def _sentence(text: str) -> str:
     """A text without case, typesetting and punctuation; a date has its month first."""
-    plain = " ".join(re.sub(r"\\[,;: ]|[~$.]", " ", _SCRIPT.sub(r"\1\2", _TEXT.sub(r" \1 ", text))).lower().split())
+    plain = " ".join(re.sub(r"\\[,;: ]|[~$.]", " ", _SCRIPT.sub(r"\1\2", TEXT.sub(r" \1 ", text))).lower().split())
     return _YEAR.sub(r"\1 ", _MONTH.sub(r"\2 \1", re.sub(r"\s*([^\w\s]|_)\s*", r"\1", plain)))
+
+
+DECISIONS = (
+    Decision(
+        "Answers of the same letters and signs are equal, whatever spaces and text commands they have.", _same_letters
+    ),
+    Decision("A percentage differs from a price, from an angle and from what has another unit.", _percentages),
+    Decision("Two letters joined by “and” differ from the same joined by “or”.", _conjunctions),
+    Decision("Residues of one modulus are equal as sets.", _residues),
+    Decision(
+        r"Numbers with bases (`2516_8`, `2516_{\text{nine}}`) are equal if their digits and bases are. A number "
+        "without a base equals one with it, because the question names the base; so a wrong base is accepted where it "
+        "is not said.",
+        _bases,
+    ),
+    Decision(
+        "Decimals are equal if they are the same number, or if one is the other rounded to six or more places.",
+        _decimals,
+    ),
+    Decision("The time `8:34 p.m.` equals `8:34`, and several times are equal in any order.", _clocks),
+    Decision("Numbers of statements, `(1)(4)`, are compared as a set.", _statements),
+    Decision("Ratios of three and more parts are equal to nothing that is not one.", _ratios),
+    Decision(
+        "A word of three or more letters, or of two capitals, is compared by its letters, and so are names of points.",
+        _words,
+    ),
+    Decision(
+        "A number differs from several numbers with words between them, and from one with the letter of a choice.",
+        _number_and_several,
+    ),
+    Decision("Lists of counted things are compared number by number, with their words where both have them.", _counts),
+    Decision(
+        "A list in parentheses or brackets, such as a pair or an interval, differs from one without, and from a set.",
+        _lists,
+    ),
+    Decision(
+        "Answers with words in sentences are compared as texts; a number found inside never stands for one.",
+        _sentences,
+    ),
+)
+"""The rules in their order."""

@@ -30,12 +30,21 @@ _BUILDER = re.compile(
 )
 _RELATION = re.compile(r"[<>=]|\\(?:le|ge|ne)(?![A-Za-z])")
 _LETTERS = re.compile(r"\\(?:text|mathrm|begin|end|operatorname|mathbb)\s*\{[^{}]*\}|\\[A-Za-z]+|[A-Za-z]")
-_CONSTANTS = {"I": r"\text{I}", "E": r"\text{E}"}
-"""Letters that the parser takes for the imaginary unit and for Euler's number; `i` is the former and `e` the latter."""
+_CONSTANTS = {"I": r"\text{I}", "E": r"\text{E}", r"\gamma": r"\text{g̃}", r"\Gamma": r"\text{G̃}"}
+"""Letters that the parser takes for the imaginary unit, Euler's number and Euler's constant; `i` is the first and `e`
+the second."""
+_PRODUCT = re.compile(
+    r"(?:(?<![\w^.\\])(\d+(?:\.\d+)?)|(?<=\\binom)(\{[^{}]*\}\{[^{}]*\}))(?:\s|\\[,;: ])*"
+    r"(?=\(|\[[^,\]]*\]|\\(?:binom|lfloor|lceil)(?![a-z]))"
+)
+"""A number, or a binomial, before what it multiplies; the parser takes both together for a mixed number."""
+_DOUBLE = re.compile(r"(?P<number>\d+)!!|\(?(?P<even>2\s*(?P<letter>[a-z]))(?P<odd>\s*-\s*1)?\)?!!")
+"""A double factorial, which the parser reads as the factorial of a factorial."""
 _INDEX = re.compile(r"\\(?:sum|prod)|_\{?i")
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?[a-z]?|(?<![A-Za-z\\])[a-z])\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ)")
 """An angle in degrees, which the parser reads as a bare number."""
+_LARGEST_DOUBLE = 1_000
 HUNDREDTH = sympy.UnevaluatedExpr(sympy.Rational(1, 100))
 """What the parser has for a percent sign."""
 _PERCENT = re.compile(r"([+-]?(?:\([^()]*\)|\\frac\{[^{}]*\}\{[^{}]*\}))\s*\\%")
@@ -56,12 +65,20 @@ def read(text: str) -> Read | None:
     if len(pieces) > 1 and all(map(_RELATION.search, pieces)) and not ("=" in pieces[0] and "," in pieces[0]):
         return _joined(pieces, _either)
     if _PLUS_MINUS.search(text):
-        text = ",".join(sign for part in _split(text, ",") for sign in _both_signs(part))
+        begin, end = (r"\{", r"\}") if text.startswith(r"\{") and text.endswith(r"\}") else ("", "")
+        parts = _split(text[len(begin) : len(text) - len(end)], ",")
+        text = begin + ",".join(sign for part in parts for sign in _both_signs(part)) + end
     if ":" in text and "=" in text:  # the name, or the terms, of a ratio that is given behind it
         return read(text.rpartition("=")[2])
     if "\\{" not in text and len(parts := _split(text, ":")) > 2:
         return _joined(parts, lambda read_parts: Ratio(*read_parts))
     return _parsed(text)
+
+
+def alternatives(text: str) -> list[str]:
+    """The forms of an answer that is written in several, such as `2a/5+1 or (2a+5)/5`; relations are no forms."""
+    pieces = _OR.split(text) if r"\cup" not in text else [text]
+    return [text] if any(map(_RELATION.search, pieces)) else pieces
 
 
 def _joined(parts: list[str], join: Callable[[list[Read]], Read | None]) -> Read | None:
@@ -74,6 +91,11 @@ def _parsed(text: str) -> Read | None:
     if percentage := _PERCENT.fullmatch(text):
         value = _parsed(percentage[1])
         return value * HUNDREDTH if isinstance(value, sympy.Expr) else None
+    if "!!" in text:
+        text = _DOUBLE.sub(_double_factorial, text)
+        if "!!" in text:
+            return None
+    text = _PRODUCT.sub(lambda found: rf"{found[1] or found[2]}\cdot ", text)
     if _TRIGONOMETRIC.search(text):
         text = _DEGREES.sub(r"\\frac{\1\\pi}{180}", text)
     spelled = normalize_latex(_LETTERS.sub(lambda found: _CONSTANTS.get(found[0], found[0]), text), _SPELLING)
@@ -97,6 +119,13 @@ def _with_imaginary_unit(found: Read) -> Read:
     if unit and isinstance(found, Relational):
         return found.func(*(side.xreplace(unit) for side in found.args), evaluate=False)
     return found.xreplace(unit) if unit else found
+
+
+def _double_factorial(found: re.Match[str]) -> str:
+    if number := found["number"]:
+        return str(sympy.factorial2(int(number))) if int(number) <= _LARGEST_DOUBLE else found[0]
+    letter, power = found["letter"], rf"2^{{{found['letter']}}} {found['letter']}!"
+    return rf"\frac{{(2{letter})!}}{{{power}}}" if found["odd"] else f"({power})"
 
 
 def _both_signs(text: str) -> list[str]:

@@ -6,11 +6,12 @@ for computer algebra (`cocal.answers.algebra`).
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import NamedTuple
 
 from cocal.answers.extraction import extract_answer
+from cocal.answers.numerals import SCALES, SPOKEN, spoken, ungrouped
 
 Replacement = str | Callable[[re.Match[str]], str]
 
@@ -49,12 +50,6 @@ def _greek(found: re.Match[str]) -> str:
     return f"\\{name.title() if size == 'CAPITAL' else name.lower()} "
 
 
-def _in_digits(found: re.Match[str]) -> str:
-    small, tens, ones = (found[name] or "" for name in ("small", "tens", "ones"))
-    number = _SMALL.index(small.lower()) if small else 10 * (2 + _TENS.index(tens.lower()))
-    return str(number + (_SMALL.index(ones.lower()) if ones else 0))
-
-
 def _scaled(found: re.Match[str]) -> str:
     whole, _, part = found[1].replace(",", "").partition(".")
     zeros = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}[found[2].lower()]
@@ -72,12 +67,6 @@ def _system(found: re.Match[str]) -> str:
     return ", ".join(line.strip(" ,;") for line in found[2].split(r"\\") if line.strip(" ,;"))
 
 
-_WORDS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
-)
-_SMALL: Sequence[str] = _WORDS.split()
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|log|exp|max|min|gcd|lcm"
 _END = "(?![A-Za-z])"
 _NO_TIME = r"(?!(?:min|sec)(?:\s*\}?[\s,.;]*$|\s*\}?[\s,]+(?:and\b|\d)))"
@@ -86,7 +75,8 @@ _TYPESET = r"\s*(?:\^?\s*\{?\s*(?:\\(?:text|mathrm)\s*\{)?)"
 """What may precede the ending of an ordinal number."""
 _NESTED = r"(?:[^()]|\((?:[^()]|\([^()]*+\))*+\))*+"
 """What parentheses enclose, with two more pairs of them inside."""
-_SCALES = "hundred|thousand|million|billion|trillion"
+_BLANK = r"(?: |\\[ ,;]|~)"
+"""A space between groups of digits."""
 _UPRIGHT = r"\\(?:text|mathrm|operatorname|mathbf|mathbb|rm)\s*\{{\s*({})\s*\}}"
 SIGNS = {
     "−﹣–—‐‑‒": "-", "‘’′": "'", "“”": '"', "，、": ",", "；": ";", "∣": "|", "ˋ": "`", "■□▪∎": " ", "√": r"\sqrt",
@@ -119,6 +109,9 @@ SPELLING = _rules(
     (r"\left(, \displaystyle: (", rf"\\(?:[bB]igg?[lrm]?|left|right|(?:display|text)style|(?:no)?limits){_END}\s*", "",
      "DeepScaleR"),
     (r"\\[4pt]: \\", r"(\\\\)\s*\[[\d.]+\s*(?:pt|em|ex|[cm]m)\]", r"\1", "DeepScaleR"),
+    (r"(\begin{array}{c}1\\2\end{array}): \begin{pmatrix}1\\2\end{pmatrix}",
+     r"[(\[]\s*\\begin\{array\}(?:\{[lcr|\s]+\})?(.*?)\\end\{array\}\s*[)\]]", r"\\begin{pmatrix}\1\\end{pmatrix}",
+     "DeepScaleR"),
     ("x&=1: x=1", r"&\s*(?==)|(?<==)\s*&", "", "DeepScaleR"),
     (r"\begin{cases}x=1\\y=2\end{cases}: x=1,y=2",
      r"(?:\\\{\s*)?\\begin\{(cases|array|align\*?|aligned|gathered)\}(?:\{[lcr|]+\})?([^&]*?)\\end\{\1\}", _system,
@@ -152,7 +145,14 @@ SPELLING = _rules(
      r"\(\s*\\?(?:text\s*\{\s*)?[bp]?mod\b\s*\}?\s*\{?(\w+)\}?\s*\)|\\[bp]?mod\s*\{?(\w+)\}?",
      lambda found: rf"\pmod{{{found[1] or found[2]}}}", "DeepScaleR"),
     (r"10{,}080, 10,\!080, 10'080, 10_080: 10080", r"(?<=\d)(?:,\\!\s*|\{,\}|\\,|'|_)(?=\d{3}(?!\d))", "", "MATH500"),
+    (r"5 000\pi, 10\,000: 5000\pi, 10000",
+     rf"(?<![\d.,^_])[1-9]\d{{0,2}}(?:{_BLANK}\d{{3}})+(?!{_BLANK}?\d|[.,]\d)",
+     lambda found: re.sub(_BLANK, "", found[0]), "DeepScaleR"),
+    (r"12,000x, \frac{1}{21,000}: 12000x, \frac{1}{21000}", r"^.*\d,\d{3}.*$", lambda found: ungrouped(found[0]),
+     "DeepScaleR"),
     ("0{.}75: 0.75", r"(?<=\d)\{\.\}(?=\d)", ".", "MATH500"),
+    (r"3\colon 2, 3{:}30, 7: 23: 3:2, 3:30, 7:23", rf"\{{:\}}|\\colon{_END}\s*|(?<=\d)\s*:\s*(?=\d)", ":",
+     "DeepScaleR"),
     (r"8\!:\!34: 8:34", r"\\!\s*", "", "DeepScaleR"),
     (r"\color{red}{5}: {5}", r"\\(?:text)?color\s*\{\w+\}", "", "Qwen2.5-Math #29"),
     (r"\phantom{0}5, \hspace{1cm}5: 5", r"\\(?:[hv]?phantom|[hv]space\*?|tag\*?|label)\s*\{[^{}]*\}", "",
@@ -182,6 +182,7 @@ SPELLING = _rules(
     (r"1.6e-19: 1.6 \times 10^{-19}", r"(?<![\w.}])(\d+(?:\.\d+)?|\.\d+)[eE]([+-]?\d+)(?!\w)",
      lambda found: rf"{found[1]} \times 10^{{{int(found[2])}}}", "open-r1 #503"),
     (r"2.5 x 10^6: 2.5 \times 10^6", r"(?<=\d)\s*(?:[x*]|\\cdot)\s*(?=10\s*\^)", r" \\times ", "open-r1 #503"),
+    ("e^e: e^{e}", rf"\^([A-Za-z]){_END}", r"^{\1}", "DeepScaleR"),
     ("10^-3: 10^{-3}", r"\^-(\d+|\\[A-Za-z]+|[A-Za-z])", r"^{-\1}", "open-r1 #503"),
     (r"12^{\mathrm{th}}, 3rd: 12, 3",
      rf"(?:(?<=\d){_TYPESET}th|(?<=1)(?<!11){_TYPESET}st|(?<=2)(?<!12){_TYPESET}nd|(?<=3)(?<!13){_TYPESET}rd)\b\}}*",
@@ -194,37 +195,44 @@ SPELLING = _rules(
     (r"28 percent: 28\%",
      r"(?<=[\d}])\s*(?:\\text\s*\{\s*(?:percent|per cent|pct)\s*\}|(?:percent|per cent|pct)\b)", r"\\%",
      "Math-Verify #82"),
-    ("1 1/2: (1+1/2)", r"^([+-]?)([0-9]+) ([0-9]+)/([0-9]+)$", r"\1(\2+\3/\4)", "MATH500"),
+    (r"1 1/2, 1\ 1/2, 1 and 1/2: (1+1/2)",
+     r"^([+-]?)([0-9]+)(?:(?:\s|\\[ ,;:]|~)+|\s*(?:\\text\s*\{)?\s*and\b\s*\}?\s*)([0-9]+)/([0-9]+)$",
+     r"\1(\2+\3/\4)", "MATH500"),
     (r"33\frac{1}{3}\%: (33+\frac{1}{3})\%", r"(?<![\w.}])(\d+)\s*(\\frac\{\d+\}\{\d+\})(?=\s*\\%)", r"(\1+\2)",
      "DeepScaleR"),
     (r"infinity, -oo: \infty, -\infty", rf"(?<![A-Za-z\\])(?:oo|infinity){_END}", r"\\infty ", "DeepScaleR"),
     (r"A \backslash B: A \setminus B", rf"\\backslash{_END}", r"\\setminus ", "DeepScaleR"),
     (r"]1,2], [1,2[: (1,2], [1,2)", r"^([\[\]])([^\[\]]*,[^\[\]]*)([\[\]])$",
      lambda found: ("(" if found[1] == "]" else "[") + found[2] + (")" if found[3] == "[" else "]"), "DeepScaleR"),
+    ("abs(x-3): |x-3|", r"(?<![A-Za-z\\])abs\(([^()]*)\)", r"|\1|", "Math-Verify #82"),
+    (r"f(x)\equiv x: f(x)=x", r"^(?!.*\\pmod)(.*?)\\equiv", r"\1=", "DeepScaleR"),
     (r"pi: \pi", rf"(?<![A-Za-z\\])pi{_END}", r"\\pi", "MATH500"),
     (r"f': f_{prime}", r"(?<=[A-Za-z])('+)", lambda found: f"_{{{'prime' * len(found[1])}}}", "Math-Verify #76"),
 )  # fmt: skip
 """Spellings of LaTeX and of plain text, wherever they stand."""
-_SAID = "(?:the )?(?:final )?answer(?: is|:| is:)"
+_SAID = (
+    r"(?:(?:(?:so|thus|hence|therefore),?\s+)?(?:the )?(?:final )?(?:answer|ans\.?|result|solution)"
+    r"(?: is:?|\s*[:=]| (?=\d))|(?:so|thus|hence|therefore)(?:,|\s+(?=[\d\\])))"
+)
 PHRASES = _rules(
     ("$5 million: 5000000",
-     rf"(?i)^[^\w.+\\-]*(\d+(?:,\d{{3}})*(?:\.\d+)?)\s*(?:\\text\s*\{{\s*)?({_SCALES})\W*$", _scaled, "TinyV #191"),
-    ("twenty-one: 21",
-     rf"(?i)^(?:(?P<tens>{'|'.join(_TENS)})(?:[- ](?P<ones>{'|'.join(_SMALL[1:10])}))?"
-     rf"|(?P<small>{'|'.join(_SMALL)}))(?=$| (?:{_SCALES})$)",
-     _in_digits, "TinyV #132"),
+     rf"(?i)^[^\w.+\\-]*(\d+(?:,\d{{3}})*(?:\.\d+)?)\s*(?:\\text\s*\{{\s*)?({SCALES})\W*$", _scaled, "TinyV #191"),
+    ("one hundred and five, two and a half, three quarters: 105, (2+1/2), 3/4",
+     rf"(?i)^(?:{SPOKEN})(?:[- ]+(?:{SPOKEN}))*$", lambda found: spoken(found[0]), "TinyV #132"),
     ("minus 5, negative 5: -5",
      r"(?i)^(?:\\text\s*\{\s*(?:minus|negative)\s*\}|(?:minus|negative)\s)\s*(?=[\d\\])", "-", "TinyV #132"),
-    (r"empty set: \emptyset", r"(?i)^(?:the )?empty set$", r"\\emptyset", "TinyV #153"),
-    ("DNE: does not exist", r"(?i)^(?:dne|(?:it|the limit) does not exist)$", "does not exist", "TinyV #153"),
-    ("There are no solutions: no solution", r"(?i)^(?:there (?:is|are) )?no (?:real )?solutions?$", "no solution",
+    (r"empty set, there are no solutions, no real roots: \emptyset",
+     r"(?i)^(?:(?:the )?empty set|(?:there (?:is|are) )?no (?:real )?(?:solution|root|zero)s?)$", r"\\emptyset",
      "TinyV #153"),
+    ("DNE: does not exist", r"(?i)^(?:dne|(?:it|the limit) does not exist)$", "does not exist", "TinyV #153"),
     (r"all real numbers: \mathbb{R}", r"(?i)^(?:the set of )?all (?:the )?reals?(?: numbers)?$", r"\\mathbb{R}",
      "DeepScaleR"),
     ("The answer is 5, Answer: 5, x: 5: 5", rf"(?i)^(?:{_SAID}|\\text\s*\{{\s*{_SAID}\s*\}}|[i-z]:(?!\d))\s*", "",
      "inspect_ai #4361"),
-    ("5 (approx), 5 (correct): 5", r"(?i)\s*(?:\\text\s*\{\s*)?\((?:approx\.?|approximately|correct|units?)\)\}?$", "",
+    ("5 (approx), 5 (exact): 5",
+     r"(?i)\s*(?:\\text\s*\{\s*)?\((?:approx\.?|approximately|correct|exact(?:ly)?|rounded|units?)\)\}?$", "",
      "inspect_ai #4361"),
+    ("a circle: circle", r"(?i)^(?:an?|the) (?!and\b)(?=[a-z]{3,}(?: [a-z]+)*$)", "", "TinyV #153"),
     (r"= 5, \approx 5, \therefore 5: 5", rf"^(?:=|\\(?:approx|therefore|implies){_END})\s*", "", "Qwen2.5-Math #29"),
 )  # fmt: skip
 """What the whole answer says in words."""
@@ -240,8 +248,9 @@ _MARKS = re.compile(
 )
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _ONE_DOLLAR = re.compile(r"(?:\bUS\s*)?(?<!\\)\$")
+_ONE_PRICE = re.compile(r"(?:US\s*)?\$\s*[\d,]*\.?\d+")
 _ESCAPED = re.compile(r"\\[{}]")
-_TRAILING = re.compile(r"(?:\s|\\[,;:! ]|\\q?quad|\\\\|(?<![.\\])[.,;](?!\.)|(?<!\\)\\)+$")
+_TRAILING = re.compile(r"(?:\s|\\[,;:! ]|\\q?quad|\\\\|(?<![.\\])[.,;](?!\.)|。|(?<!\\)\\)+$")
 _LEADING = re.compile(r"^(?:\s|\\[,;:! ]|\\q?quad(?![A-Za-z]))+")
 _SPACED = re.compile(r"[+-]?[0-9]{1,3}(?:(?: |\\ )[0-9]{3})+(?:\.[0-9]+)?")
 _ARGUMENTS = re.compile(r"\\(frac|binom|sqrt|vec|hat|bar|dot|overline|mathbb|mathcal)(?![a-z])")
@@ -261,7 +270,7 @@ def plain_answer(text: str) -> str:
     plain = " ".join((extract_answer(text) or text).split())
     plain += "}" * _depths(plain)[1]
     if len(_DOLLAR.findall(plain)) == 1:
-        plain = _ONE_DOLLAR.sub("", plain).strip()
+        plain = _ONE_DOLLAR.sub(r"\\$" if _ONE_PRICE.fullmatch(plain) else "", plain).strip()
     for _ in range(_ROUNDS):
         before, plain = plain, _respelled(plain)
         if plain == before:

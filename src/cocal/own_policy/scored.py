@@ -105,7 +105,7 @@ def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float |
     """
     if above is not None:
         return rewards > above, f"a reward above {above:g} means correct"
-    wrong = 0.0 if 0.0 in rewards else -1.0
+    wrong = -1.0 if -1.0 in rewards else 0.0
     odd = np.flatnonzero((rewards != wrong) & (rewards != 1.0))
     if len(odd):
         raise ContractError(

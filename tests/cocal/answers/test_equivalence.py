@@ -1,14 +1,17 @@
 """Equivalence of mathematical answers: what is equal, and what must not be."""
 
+import json
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from cocal.answers.alignment import aligned
 from cocal.answers.equivalence import Verifier
-from cocal.answers.notation import aligned, decided
+from cocal.answers.notation import decided
 from cocal.answers.settings import VerifierSettings
+from cocal.cli import main
 from verified import equivalent
 
 MEGABYTE = 1_000_000
@@ -75,3 +78,36 @@ def test_hostile_notation_takes_no_time(text):
         aligned(*pair)
         decided(*pair)
     assert time.perf_counter() - started < 0.5
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "correct", "rule"),
+    [
+        ("07", "7", True, "The spellings are the same"),
+        (r"x\in[4,9]", r"\{4,9\}", False, "A list in parentheses or brackets"),
+        ("31%", r"31^\circ", False, "A percentage differs"),
+        (r"2(\frac{1}{2})", "1", True, "Computer algebra compares them"),
+        ("7" * 600, "7", False, "An answer beyond 512 characters"),
+    ],
+)
+def test_a_verdict_names_its_rule(verifier, gold, answer, correct, rule):
+    found = verifier.explained(gold, answer)
+    assert found.correct is correct
+    assert found.rule.startswith(rule)
+
+
+def test_the_command_judges_a_pair_and_a_file(tmp_path, capsys):
+    assert main(["verify", r"x\in[4,9]", "[4,9]"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "right: The spellings are the same, or two whole numbers.", "  gold    [4,9]", "  answer  [4,9]"
+    ]  # fmt: skip
+    pairs = [{"gold": "5", "answer": "6", "id": 3}, {"gold": "1/2", "answer": "0.5", "id": 8}]
+    file, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in pairs))
+    assert main(["verify", "--file", str(file), "--output", str(output)]) == 0
+    found = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [(one["id"], one["correct"]) for one in found] == [(3, False), (8, True)]
+    assert main(["verify", "5"]) == 2
+    file.write_text('{"gold": "5"}\n')
+    assert main(["verify", "--file", str(file), "--output", str(output), "--overwrite"]) == 2
+    assert "line 1" in capsys.readouterr().err

@@ -42,6 +42,12 @@ _SCORED = (
     flag("--name FIELD", "field of the confidence", default="confidence"),
     _CORRECT_ABOVE,
 )
+_VERIFY = (
+    flag("pair", "gold answer and answer of a mathematical question", nargs="*"),
+    flag("--file FILE", "judge JSON lines with `gold` and `answer` instead, of which --output is a copy", type=Path),
+    output("--output OUT", "the lines of --file with `correct` and `rule`"),
+    flags.OVERWRITE,
+)
 _RESAMPLES = flag("--resamples", "resamples of the questions for intervals", type=flags.RESAMPLES, default=1000)
 _DECIDED = (
     flag("input scored.jsonl", "JSON lines, as `cocal score` writes them", type=Path),
@@ -252,6 +258,10 @@ OWN = {
         "answer. All other flags are those of `vllm serve`, such as --port 8000 or --max-model-len 4096.",
     ),
     "evaluate": Command("measure confidences against labels: numbers, plots, one page", _EVALUATE),
+    "verify": Command(
+        "say whether an answer equals a gold answer, by which rule, and in which form both were compared",
+        _VERIFY,
+    ),
     "monitor": Command(
         "measure a companion on a later checkpoint's rollouts; status 1 where it no longer holds",
         _MONITOR,

@@ -1,0 +1,242 @@
+r"""What only one of two answers states, as a table of rules, in the order in which they apply (`ALIGNMENTS`)."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+NUMBER = r"[+-]?(?:[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?|\.[0-9]+|[0-9]+/[0-9]+|\\frac\{[0-9]+\}\{[0-9]+\})"
+GAP = r"(?:\s|\\[ ,;:]|~)"
+TEXT = re.compile(r"\\(?:text|textrm|mathrm)\s*\{([^{}]*)\}")
+_SYMBOLS = (
+    "km|cm|mm|dm|nm|kg|lbs?|oz|min|hrs?|secs?|days?|yd|ft|deg|sq|mph|km/h|kmh|kph|kWh|kW|kJ|mL|ml|Hz|kHz|kPa|Pa|mol"
+    "|USD|EUR|GBP"
+)
+"""Symbols of units that are no products of variables, as `mg`, `cd` and `mn` may be."""
+ONES = r"[kmµ]?g|[kcmµ]?m|m?s|h|min|m?[lL]|[km]?[NJWVA]|K"
+"""Symbols that may be variables, and are units after a typeset space or inside a text command."""
+_KNOWN = re.compile(
+    rf"{_SYMBOLS}|{ONES}|[mckd]l|cL|dL|[kM][NJWVA]|[kMGT]?B|in|mi|pt|qt|cc|ha|s|d|yr|wk|mo|eV|dB|[FCT]"
+    r"|Nm|Js|[pnµ][gsFCmAVW]|m[HF]|ly|AU|ac|fm"
+)
+"""Units of one or two letters in a text command; other letters there may be variables in an upright font."""
+_POWER = r"(?:\s*\^\s*\{?(?P<power>[23])\}?)?"
+WORDED = r"[A-Za-z]{2,}(?:[ -][A-Za-z]{2,})*"
+_UNIT = re.compile(
+    rf"(?P<value>.*[\w)}}\]|!]){GAP}*"
+    rf"(?:\\(?:text|textrm|mathrm)\s*\{{[\s~]*(?P<text>[A-Za-z]+(?:\.?[ /-][A-Za-z]+)*(?:\^?[23])?)\.?\s*\}}"
+    rf"|(?<=[\d}}])(?P<symbol>{_SYMBOLS})"
+    rf"|(?:(?<=[\d}}])|(?<=\\pi))\s(?P<word>(?:sq|cu)\.? [a-z]{{2,}}|[A-Za-z]{{4,}}(?:[ -][A-Za-z]{{2,}})*|{_SYMBOLS})"
+    rf"|(?<=[\d}}])(?:\\[ ,;:~]|~)\s*(?P<spaced>{_SYMBOLS}|{ONES}))\.?" + _POWER
+)
+_MIXED = re.compile(r"[\d}]\s*[A-Za-z]{2,}[\s,]+\d")
+"""A number with its unit, before another number."""
+_ATTACHED = re.compile(rf"(?P<value>{NUMBER})\s?(?P<symbol>(?:{ONES}|{_SYMBOLS})(?:/(?:{ONES}))?){_POWER}")
+_WORDS = frozenset(
+    word
+    for line in (Path(__file__).parent / "units.txt").read_text(encoding="utf-8").splitlines()
+    if not line.startswith("#")
+    for word in line.split()
+)
+"""The words that may stand behind a number without changing it."""
+_MONEY = r"(?:US\s*\\?\$|\\?\$|[€£¥₹¢]|Rs\.?|USD|EUR|GBP)"
+_PRICE = re.compile(rf"{_MONEY}\s*({NUMBER})|({NUMBER})\s*{_MONEY}")
+_LABEL = re.compile(rf"(?:\\(?:text|mathrm)\s*\{{\s*)?\(([A-H])\)\s*\}}?{GAP}*(?=\S)")
+_CHOICE = re.compile(r"(?:\\text\s*\{\s*)?([A-H])\.\s*\}?\s+\S.*|\(([A-H])\)")
+_NAMED = re.compile(r"(?:\\text\s*\{[A-Za-z ]+\}|[A-Za-z]{3,}(?: [A-Za-z]+)*+)\s*=(?P<what>[^=]+)")
+"""A quantity with its name in words."""
+_TO = re.compile(r"^(\d+)\s*(?:\\text\s*\{\s*to\s*\}|to)\s*(\d+)$")
+"""A ratio in words."""
+_MEMBER = re.compile(r"(?P<name>[A-Za-z](?:_\{?\w\}?)?|\([a-z](?:\s*,\s*[a-z])*\))\s*(?:\\in|=)\s*(?=[\[(]|\\\{)")
+"""What names a set, an interval or a tuple, or says that a letter lies in it."""
+_OF_LETTER = re.compile(r"[a-z]\s*\\equiv\s*")
+_FAMILY = re.compile(
+    r"(?P<what>.*?)\s*(?:[,;(]|(?=\\text\s*\{\s*,))\s*(?:\\text\s*\{[\s,]*)?(?:(?:where|for|with)\s+)?\}?\s*\$?"
+    r"(?P<letters>[a-z](?:\s*,\s*[a-z])*)\s*"
+    r"(?:\\in\s*\\?(?:mathbb\s*)?\{?(?P<of>[ZN])\}?\s*\$?|(?:\\text\s*\{\s*)?\s*is (?:an?|any) integer\s*\}?)\)?"
+)
+_IMAGINARY, _OTHER_IMAGINARY = re.compile(r"(?<![A-Za-z\\])i(?![A-Za-z])"), re.compile(r"(?<![A-Za-z\\])j(?![A-Za-z])")
+SEVERAL = re.compile(r"\d\D*\b(?:and|or)\b\D*\d")
+GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
+_SHARES = "probability", "chance", "percentage point"
+"""Words behind a number that may be a percentage."""
+_ASSIGNED = re.compile(r"[^=,]*=\s*[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
+_ONE_NUMBER = re.compile(r"(?:[^=,]*=\s*)?[+-]?[0-9]+|[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
+
+Pair = tuple[str, str]
+
+
+class Alignment(NamedTuple):
+    """A rule that takes away what only one of two answers states.
+
+    Attributes:
+        says: What it makes equal, as the page of the verifier shows it.
+        apply: Function of gold and answer that returns both without it.
+    """
+
+    says: str
+    apply: Callable[[str, str], Pair]
+
+
+def aligned(gold: str, answer: str) -> Pair:
+    """The two answers without what only one of them states (`ALIGNMENTS`)."""
+    for rule in ALIGNMENTS:
+        gold, answer = rule.apply(gold, answer)
+    return gold, answer
+
+
+def _without(gold: str, answer: str, found: "list[re.Match[str] | None]") -> Pair:
+    """The two texts without the matches at their beginnings."""
+    first, second = (text[one.end() :] if one else text for one, text in zip(found, (gold, answer), strict=True))
+    return first, second
+
+
+def _choice(gold: str, answer: str) -> Pair:
+    for one, other in ((gold, answer), (answer, gold)):
+        if (choice := _CHOICE.fullmatch(other)) and one in choice.groups():
+            return one, one
+    return gold, answer
+
+
+def _label(gold: str, answer: str) -> Pair:
+    label = _LABEL.match(gold)
+    return _without(gold, answer, [label, None]) if label and not _LABEL.match(answer) else (gold, answer)
+
+
+def _family(gold: str, answer: str) -> Pair:
+    ours, theirs = (_FAMILY.fullmatch(text) for text in (gold, answer))
+    if ours and theirs:
+        return (
+            (ours["what"], _renamed(ours, theirs)) if (ours["of"] or "Z") == (theirs["of"] or "Z") else (gold, answer)
+        )
+    return ours["what"] if ours else gold, theirs["what"] if theirs else answer
+
+
+def _name(gold: str, answer: str) -> Pair:
+    named = [_NAMED.fullmatch(text) for text in (gold, answer)]
+    if named.count(None) != 1 or ("=" in gold and "=" in answer):
+        return gold, answer
+    first, second = (found["what"] if found else text for found, text in zip(named, (gold, answer), strict=True))
+    return first, second
+
+
+def _member(gold: str, answer: str) -> Pair:
+    found = [_MEMBER.match(text) for text in (gold, answer)]
+    names = {one["name"] for one in found if one}
+    return _without(gold, answer, found) if len(names) == 1 and (gold + answer).count("=") < 3 else (gold, answer)
+
+
+def _residue(gold: str, answer: str) -> Pair:
+    if r"\pmod" not in gold or r"\pmod" not in answer:
+        return gold, answer
+    return _without(gold, answer, [_OF_LETTER.match(text) for text in (gold, answer)])
+
+
+def _ratio(gold: str, answer: str) -> Pair:
+    return (_TO.sub(r"\1:\2", gold), _TO.sub(r"\1:\2", answer)) if ":" in gold + answer else (gold, answer)
+
+
+def _thousands(gold: str, answer: str) -> Pair:
+    return _ungrouped(gold, answer), _ungrouped(answer, gold)
+
+
+def _imaginary(gold: str, answer: str) -> Pair:
+    if _IMAGINARY.search(gold) and not _IMAGINARY.search(answer) and "j" not in gold:
+        return gold, _OTHER_IMAGINARY.sub("i", answer)
+    return gold, answer
+
+
+def _unit(gold: str, answer: str) -> Pair:
+    (value, unit), (given, other) = measured(gold, answer), measured(answer, gold)
+    if unit == other or not ((unit and other) or ((unit or other) and "%" in gold[-1:] + answer[-1:])):
+        return value, given
+    return gold, answer
+
+
+ALIGNMENTS = (
+    Alignment("The choice `D. 7` or `(D)` equals its letter `D`.", _choice),
+    Alignment("A gold with a label, `(B) 12`, equals `12`.", _label),
+    Alignment(r"`x=k\pi, k\in\mathbb{Z}` equals `x=k\pi`, and `n` may stand for `k`.", _family),
+    Alignment("A quantity with its name in words, `area = 12`, equals `12`.", _name),
+    Alignment(r"A set, an interval or a tuple loses its name: `x\in[1,2]` and `A=[1,2]` equal `[1,2]`.", _member),
+    Alignment(r"Residues lose their letter: `m\equiv 2 \pmod{5}` equals `2 \pmod{5}`.", _residue),
+    Alignment("Beside a ratio, `3 to 2` is one.", _ratio),
+    Alignment("Beside one number, `x=2,400` is one.", _thousands),
+    Alignment("Beside `i`, a lone `j` is the imaginary unit.", _imaginary),
+    Alignment(
+        "The question says what is counted, so `15` equals `15 sides`, `9 \\text{ cm}^2` equals `9` and `77` equals "
+        "`€77`; of the same unit both lose it, and with two different units both keep theirs. The words of units and "
+        "of what is counted are those of `units.txt`; letters beside a number may be variables (`5t`, `3mg`).",
+        _unit,
+    ),
+)
+"""The rules in their order."""
+
+
+def consecutive(word: str) -> bool:
+    """True if the letters of a word follow one another in the alphabet."""
+    return ord(max(word)) - ord(min(word)) == len(word) - 1 == len(set(word)) - 1
+
+
+def _ungrouped(text: str, beside: str) -> str:
+    """Of `x=2,400` beside one number, the number without its comma; beside anything else these may be two solutions."""
+    return text.replace(",", "") if _ASSIGNED.fullmatch(text) and _ONE_NUMBER.fullmatch(beside) else text
+
+
+def _renamed(family: re.Match[str], other: re.Match[str]) -> str:
+    """What the other family says, with the letter for whole numbers that the first one has."""
+    ours, theirs, text = family["letters"], other["letters"], other["what"]
+    if len(ours) > 1 or len(theirs) > 1 or re.search(rf"(?<![A-Za-z\\]){ours}(?![A-Za-z])", text):
+        return text
+    return re.sub(rf"(?<![A-Za-z\\]){theirs}(?![A-Za-z])", ours, text)
+
+
+def measured(text: str, beside: str) -> tuple[str, str | None]:
+    """The value of a quantity and its unit; the text itself and None where it has none."""
+    if found := _PRICE.fullmatch(text):
+        return found[found.lastindex or 0], unit_name(re.sub(rf"{NUMBER}|[\s\\]|US(?!D)", "", text))
+    found = _UNIT.fullmatch(text)
+    if found is None and (with_unit := _UNIT.fullmatch(beside)) and (with_unit["text"] or with_unit["word"]):
+        found = _ATTACHED.fullmatch(text)
+    if found is None or ("=" in text and "," in text):
+        return text, None
+    unit = next(filter(None, list(found.groups())[1:]), "")
+    if unit.isalpha() and (len(unit) < 3 or consecutive(unit.lower())) and not _KNOWN.fullmatch(unit):
+        return text, None
+    if not _admitted(unit) or SEVERAL.search(text) or TEXT.search(found["value"]) or _MIXED.search(found["value"]):
+        return text, None
+    name = unit_name(unit) + (found.groupdict().get("power") or "")
+    return found["value"], None if name in _SHARES else name
+
+
+def _admitted(unit: str) -> bool:
+    """True for symbols, and for words that only say what a number counts or measures."""
+    return bool(_KNOWN.fullmatch(unit)) or all(
+        _KNOWN.fullmatch(word)
+        or {word.lower(), word.lower().removesuffix("s"), word.lower().removesuffix("es")} & _WORDS
+        for word in re.findall("[A-Za-z]+", unit)
+    )
+
+
+_ABBREVIATED = {
+    "meter": "m", "metre": "m", "centimeter": "cm", "kilometer": "km", "millimeter": "mm", "hour": "h", "hr": "h",
+    "minute": "min", "second": "s", "sec": "s", "gram": "g", "kilogram": "kg", "milligram": "mg", "pound": "lb",
+    "ounce": "oz", "degree": "deg", "foot": "ft", "feet": "ft", "inche": "in", "yard": "yd", "mile": "mi",
+    "mph": "mi/h", "kph": "km/h", "kmh": "km/h", "liter": "l", "litre": "l", "milliliter": "ml", "millilitre": "ml",
+    "dollar": "$", "usd": "$", "euro": "€", "eur": "€", "gbp": "£", "cent": "¢",
+}  # fmt: skip
+
+
+def unit_name(unit: str) -> str:
+    """A unit in one spelling: `square feet` as `ft2` and `miles per hour` as `mi/h`, without a plural."""
+    name = re.sub(r"\s*(?:/|\bper\b)\s*", "/", re.sub(r"[\^.]", "", " ".join(unit.lower().split())))
+    name = re.sub(r"\b(?:(sq(?:uare)?)|cu(?:bic)?) (\w+)", lambda found: found[2] + ("²" if found[1] else "³"), name)
+    return re.sub(r"[a-z]+", lambda found: _abbreviated(found[0]), name).translate(_POWERS)
+
+
+_POWERS = str.maketrans("²³", "23")
+
+
+def _abbreviated(word: str) -> str:
+    singular = word[:-1] if len(word) > 2 and word.endswith("s") else word
+    return _ABBREVIATED.get(singular, singular)

@@ -1,0 +1,89 @@
+"""Numbers in words, and digits in groups of thousands."""
+
+import math
+import re
+from collections.abc import Sequence
+
+_WORDS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+)
+_SMALL: Sequence[str] = _WORDS.split()
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+SCALES = "hundred|thousand|million|billion|trillion"
+_HALVES = {"half": 2, "halves": 2, "third": 3, "quarter": 4, "fourth": 4}
+_HALVES |= {"fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10, "twelfth": 12}
+SPOKEN = "|".join([*_SMALL, *_TENS, SCALES, "an?|and|dozen", *(f"{part}s?" for part in _HALVES)])
+"""The words of numbers."""
+
+
+def spoken(text: str) -> str:
+    """A number in words in digits, such as 105 for "one hundred and five", and "(2+1/2)" for "two and a half"; the text
+    itself if its words make no number."""
+    words = text.lower().replace("-", " ").split()
+    if {*words} <= {"a", "an", "and"}:
+        return text
+    part = _HALVES.get(words[-1], _HALVES.get(words[-1].removesuffix("s")))
+    if part:
+        before = words[:-1]
+        whole, _, above = " ".join(before).rpartition("and") if "and" in before else ("", "", " ".join(before))
+        number = _whole(above.split() or ["one"])
+        if number is None or (whole and _whole(whole.split()) is None):
+            return text
+        return f"({_whole(whole.split())}+{number}/{part})" if whole else f"{number}/{part}"
+    number = _whole(words)
+    return text if number is None else str(number)
+
+
+def _whole(words: Sequence[str]) -> int | None:
+    """A whole number in words; None if they make none."""
+    total, current, last = 0, None, math.inf
+    for word in words:
+        if word in ("a", "an", "and"):
+            if word == "and" and current is None and not total:
+                return None
+            current = 1 if word != "and" and current is None else current
+        elif word in _SMALL or word in _TENS:
+            value = _SMALL.index(word) if word in _SMALL else 10 * (2 + _TENS.index(word))
+            if current and (current % 10 or (current % 100 and value > 9)):
+                return None
+            current = (current or 0) + value
+        else:
+            scale = {"dozen": 12, "hundred": 100}.get(word) or 1000 ** (1 + SCALES.split("|").index(word) - 1)
+            if current is None or scale >= last:
+                return None
+            current *= scale
+            if scale >= 1000:
+                total, current, last = total + current, None, scale
+    return total + (current or 0) if words[-1] != "and" else None
+
+
+def ungrouped(text: str) -> str:
+    """A text whose digits are not grouped by commas, unless it is a number or a list of such alone, or the commas
+    within a pair of brackets may stand between the members of a list."""
+    whole = re.fullmatch(r"(?:[^=,]*=\s*)?[+-]?[\d,.\s]+", text)
+    if whole and not re.search(r",\s", text):
+        return text
+    depths, stack = [], [text]
+    for found in re.finditer(r"\\[{}]|[()\[\]{}]", text):
+        if found[0][-1] in "([{":
+            stack.append(found[0])
+            depths.append(found.end())
+        elif len(stack) > 1:
+            opened = depths.pop()
+            if stack.pop() != "{" and not _spaced_list(text[opened : found.start()]):
+                return text
+    outside = re.sub(r"\\\{.*\\\}|[(\[].*[)\]]", "", text)
+    return _GROUPS.sub(lambda found: found[0].replace(",", ""), text) if _spaced_list(outside) else text
+
+
+_GROUPS = re.compile(r"(?<![\d,.])[1-9]\d{0,2}(?:,\d{3})+(?!\d|,\d)")
+
+
+def _spaced_list(text: str) -> bool:
+    """True if every comma that is not within a group of digits has a space behind it, and where all are within groups
+    the text is not the groups alone."""
+    rest = _GROUPS.sub("", text)
+    if "," in rest:
+        return not re.search(r",(?!\s|$)", rest)
+    return not re.search(r"\d,\d", text) or bool(re.search(r"[^\s,.\d]", text))
