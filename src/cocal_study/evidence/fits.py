@@ -47,11 +47,12 @@ PAPER_UPDATES = 5940
 SCORES = ("auroc", "auroc_within", "ece", "brier")
 COLUMNS = ("study", "backbone", "replicate", "sampling", "learner", "fit", "seeds", *SCORES)
 """Columns of what is measured: the study, its main backbone and the number of the replicate (0 for the study itself);
-the sampling of the evaluation ("own" or "second"); the method whose responses are learnt from, "" for what learns
+the sampling of the evaluation by its temperature; the method whose responses are learnt from, "" for what learns
 nothing; the fit, the number of its seeds, and as means over these and the mathematical sets, the scores of the
 confidences."""
 PENALTIES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
 """The penalties on the squared weights of a probe that are tried, per response."""
+_TEMPERATURE = "temperature {0.temperature:g}".format
 _FOLDS = 5
 _NEAR = 0.01
 """An AUROC that is lower by no more than this reaches another one."""
@@ -89,7 +90,8 @@ def measured(study: Study, folder: Path, seeds: int, replicate: int = 0) -> pd.D
     Raises:
         ContractError: if a file of the study is missing or damaged.
     """
-    samplings = {"own": "", **({"second": SECOND} if study.second_sampling else {})}
+    samplings = {_TEMPERATURE(study.generation): ""}
+    samplings |= {_TEMPERATURE(study.second_sampling): SECOND} if study.second_sampling else {}
     asked = {name: _asked(study, folder, kind) for name, kind in samplings.items()}
     rows = []
 
@@ -265,14 +267,18 @@ def scores_of(found: Sequence[Mapping[str, np.ndarray]], sets: Mapping[str, Aske
 
 
 def explanations(rows: pd.DataFrame) -> list[str]:
-    """Which explanations hold for CoCal with the evaluation's own sampling, as means over the replicates of one study,
-    by the rules that were written beforehand, each about AUROC.
+    """Which explanations hold for CoCal with the evaluation's own sampling, which comes first, as means over the
+    replicates of one study, by the rules that were written beforehand, each about AUROC.
 
     One member is too few if all seeds together reach the probe of the same states; a companion is under-trained if the
     paper's updates do, and unnormalised if standardised states do, where the member itself does not; the states hold
     too little if the probe stays below the policy's token probability.
     """
-    of = rows[(rows["sampling"] == "own") & rows["learner"].isin(["", "cocal-binary"])].groupby("fit")["auroc"].mean()
+    of = (
+        rows[(rows["sampling"] == rows["sampling"].iloc[0]) & rows["learner"].isin(["", "cocal-binary"])]
+        .groupby("fit")["auroc"]
+        .mean()
+    )
 
     def reaches(fit: str) -> bool:
         return bool(of[fit] >= of[PROBE] - _NEAR)

@@ -36,8 +36,7 @@ _LABELS = {
     OWN: "Token probability as it is",
     LENGTH: "Length (shorter is surer)",
 }
-_SAMPLINGS = {"own": "The paper's sampling", "second": "As rollouts"}
-_SHOWN = {"own": SCORES[:3], "second": SCORES[:2]}
+_SHOWN = SCORES[:3]
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -67,8 +66,10 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
     """Set the table, with a group of rows for each study and for the responses that are learnt from."""
     values = numbers.set_index(["study", "learner", "fit", "sampling", "metric"])[["value", "sd"]]
 
+    samplings = list(map(str, numbers["sampling"].unique()))
+
     def row(study: str, learner: str, fit: str) -> Line:
-        keys = [(study, learner, fit, sampling, metric) for sampling, shown in _SHOWN.items() for metric in shown]
+        keys = [(study, learner, fit, sampling, metric) for sampling in samplings for metric in _SHOWN]
         return _LABELS[fit], [_cell(values, key) for key in keys]
 
     groups = []
@@ -84,8 +85,8 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
             )
             groups.append(group_of([row(str(study), learner, fit) for fit in fits], f"{about}: {title}"))
     heads = (
-        tuple(Head(_SAMPLINGS[name], len(shown)) for name, shown in _SHOWN.items()),
-        tuple(Head(HEADS[metric]) for shown in _SHOWN.values() for metric in shown),
+        tuple(Head(name.capitalize(), len(_SHOWN)) for name in samplings),
+        tuple(Head(HEADS[metric]) for _ in samplings for metric in _SHOWN),
     )
     return Grid(
         title="Other learners of the same responses",

@@ -1,5 +1,5 @@
-"""Every headline with the evaluation's own sampling, which is the paper's, and with a second one of the same policies,
-as rollouts are sampled (beyond the paper).
+"""Every headline with the evaluation's own sampling and with a second one of the same policies: the paper's, and that
+of rollouts (beyond the paper).
 
 At temperature 1 a policy slips where it knows better, which its own token probabilities see by construction; at the
 paper's temperature it answers nearly what it holds most likely.
@@ -11,6 +11,7 @@ import pandas as pd
 
 from cocal.metrics.scores import WITHIN
 from cocal.settings.base import Count, Name
+from cocal_study.config.evaluation import GenerationSettings, SamplingSettings
 from cocal_study.config.study import Study
 from cocal_study.cubes.resamples import Resamples
 from cocal_study.evidence.headlines import SECOND
@@ -46,8 +47,8 @@ from cocal_study.planning.results import metrics_file
 _BESIDE = ("language_model_main", "language_model_ood")
 """What the verdict shows beside, of a policy that answers once."""
 METRICS = ("accuracy", "mean_confidence", "ece", "auroc", WITHIN)
-SAMPLINGS = {"own": "the evaluation's sampling", "second": "as rollouts are sampled"}
-"""The samplings in print, by their names in the column `sampling`."""
+_PAPER = GenerationSettings()
+"""The paper's sampling, which is the default."""
 
 
 class Layout(OfHeadlines):
@@ -57,6 +58,8 @@ class Layout(OfHeadlines):
     step: Count
     domains: tuple[Name, ...]
     """Macro averages that are shown."""
+    samplings: dict[Name, str]
+    """The samplings in print, by their names in the column `sampling`: "own" and "second"."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -75,9 +78,16 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 backbone=main,
                 step=study.policy.steps,
                 domains=tuple(macro_averages(study, main)),
+                samplings={"own": _label(study.generation), "second": _label(study.second_sampling)},
             ),
             inputs={kind: files for kind, files in (verdict_inputs(study) | cubes).items() if kind not in _BESIDE},
         )
+
+
+def _label(settings: GenerationSettings | SamplingSettings) -> str:
+    names = ("temperature", "top_p", "top_k", "presence_penalty")
+    of_paper = all(getattr(settings, name) == getattr(_PAPER, name) for name in names)
+    return f"Temperature {settings.temperature:g}{' (the paper)' if of_paper else ''}"
 
 
 def prepare(
@@ -120,7 +130,7 @@ def grid(
     ]
     columns = ("95 %", "For it")
     heads = (
-        (Head(""), *(Head(name.capitalize(), 3) for name in SAMPLINGS.values())),
+        (Head(""), *(Head(name, 3) for name in layout.samplings.values())),
         tuple(map(Head, ("Paper", head_of(found), *columns, head_of(found, SECOND), *columns))),
     )
     return Grid(
@@ -141,7 +151,7 @@ def grid(
 
 def _numbers(numbers: pd.DataFrame, layout: Layout) -> Iterator[Block]:
     """A block of each macro average, with the samplings side by side."""
-    cases = [Labelled(name=name, label=title.capitalize()) for name, title in SAMPLINGS.items()]
+    cases = [Labelled(name=name, label=title) for name, title in layout.samplings.items()]
     for domain in layout.domains:
         shown = numbers[numbers["dataset"] == domain]
         cells = ranked_cells(shown, case="sampling")
