@@ -266,7 +266,8 @@ def _server(words: Sequence, log: Path) -> Iterator[tuple[int, psutil.Process]]:
     }
     usual |= {} if GPU else {"TORCH_COMPILE_DISABLE": "1"}
     with log.open("w") as output:
-        command = [*map(str, words), "--port", str(port)]
+        share = ["--gpu-memory-utilization", "0.4"] if GPU else []  # two servers share a card
+        command = [*map(str, words), *share, "--port", str(port)]
         process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **usual})
     try:
         yield port, psutil.Process(process.pid)
