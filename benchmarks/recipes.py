@@ -1,8 +1,9 @@
-"""Recipes of `cocal fit` on held-out questions: `python benchmarks/recipes.py NAME=CHECKPOINT=ROLLOUTS ...`.
+"""Recipes of `cocal fit` and rivals on held-out questions: `python benchmarks/recipes.py NAME=CHECKPOINT=ROLLOUTS ...`.
 
 Each rollout set is divided into five parts by its questions; each part in turn is held out, and everything is fitted on
-the other four. Printed is the Brier score on all held-out responses, cut ones included: mean over splits, and
-each split. A probe and a recalibration by Platt scaling are fitted by scikit-learn, apart from the code of the recipes.
+the other four. All learn and are measured by the verifier's labels, and rivals also read whether a response was cut.
+Printed is the Brier score, the mean of (confidence - label)^2, on all held-out responses and on those that ended: mean
+over splits, and each split. Rivals are fitted by scikit-learn, apart from the code of the recipes.
 With `--rows 1088` only that many responses, the last ones, are used. With `--output FILE` the scores are written, too,
 beside those of other rollout sets that the file has, for `make gallery`.
 """
@@ -17,28 +18,27 @@ import pandas as pd
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.preprocessing import StandardScaler
 
-from cocal.companion.fit import fit_companions
 from cocal.companion.settings import CompanionSettings
-from cocal.companion.spec import Prefix
-from cocal.features.forward import RESPONSE_POOLINGS
-from cocal.features.store import NumberFormat, create_features, open_features
 from cocal.models.loading import Policy
 from cocal.own_policy import fitting
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.prefixes import Rows
 from cocal.own_policy.recipes import best, folds_of
+from cocal.own_policy.rivals import FLAG, GROUP, TOKENS, agreement
 from cocal.own_policy.states import Encoder
 
 SPLITS, FORMAT = 5, "bfloat16"
-KINDS = (
-    "best",
-    "best, states alone",
-    "paper",
-    "L2 probe by cross-validation",
-    "constant",
-    "token probability, recalibrated",
-)
+GRID = {"C": np.logspace(-3.5, -0.5, 7)}
+BEST, ALONE = "best", "best, states alone"
+PROBE, ALONE_PROBE = "logistic regression, states and tokens", "logistic regression, states"
+PROBES = {PROBE: True, ALONE_PROBE: False, f"{PROBE}, cut or not": True, f"{ALONE_PROBE}, cut or not": False}
+"""Those that read what `best` reads, without and with the flag, and whether they read token probabilities."""
+FEATURES = "logistic regression, four token features"
+"""Mean probability, mean and lowest log-probability, and the logarithm of the length."""
+KINDS = (BEST, ALONE, *PROBES, FEATURES, GROUP, TOKENS, FLAG, "constant")
+PARTS = ("all", "ended")
 
 
 def main() -> None:
@@ -46,25 +46,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sets", nargs="+", metavar="NAME=CHECKPOINT=ROLLOUTS")
     parser.add_argument("--rows", type=int, help="the last responses alone")
-    parser.add_argument("--paper-widths", type=int, nargs="+", default=[64, 32, 16, 8])
     parser.add_argument("--output", type=Path, metavar="FILE", help="CSV with the Brier score of every split")
     options = parser.parse_args()
     if options.output and options.rows:
         parser.error("--output is for all responses of a set; leave out --rows")
     print(f"| rollouts | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
+    whole = []
     for given in options.sets:
         name, checkpoint, rollouts = given.split("=")
-        found = []
-        policy = Checkpoint.find(checkpoint).load("float32")
-        sizes = {"parameters": policy.model.num_parameters()}
-        for split in splits(policy, Path(rollouts), options.rows):
-            sizes["responses"] = len(split[0])
-            found.append(briers(*split, options.paper_widths))
-            show(f"{name}, split {len(found)}", found[-1])
-        show(f"**{name}, mean of {SPLITS} splits**", np.mean(found, axis=0))
+        policy, found = Checkpoint.find(checkpoint).load("float32"), []
+        for rows, agreed, *split in splits(policy, Path(rollouts), options.rows):
+            briers = of_split(rows, agreed, *split)
+            sizes = {"parameters": policy.model.num_parameters(), "responses": len(rows)}
+            number = 1 + len(found) // len(PARTS)
+            found += [dict(rollouts=name, **sizes, part=part, split=number, **briers[part]) for part in PARTS]
+            for part in PARTS:
+                show(f"{name}, {part}, split {number}", [briers[part][kind] for kind in KINDS])
+        numbers = pd.DataFrame(found)
+        whole.append(numbers)
+        for part, some in numbers.groupby("part", sort=False):
+            show(f"**{name}, {part}, mean of {SPLITS} splits**", some[[*KINDS]].mean())
         if options.output:
-            numbers = pd.DataFrame(found, columns=KINDS).assign(rollouts=name, split=range(1, SPLITS + 1), **sizes)
-            write(options.output, numbers[["rollouts", *sizes, "split", *KINDS]])
+            write(options.output, numbers)
+    for part, some in pd.concat(whole).groupby("part", sort=False):
+        for rival, ours in {kind: BEST if also else ALONE for kind, also in PROBES.items()}.items():
+            less = some[rival] - some[ours]
+            print(f"{part}: {rival}, less {ours}: {less.mean():+.5f}, {(less > 0).sum()} of {len(less)} splits")
 
 
 def write(path: Path, numbers: pd.DataFrame) -> None:
@@ -81,74 +88,64 @@ def show(name: str, values: Sequence[float]) -> None:
 
 
 def splits(policy: Policy, rollouts: Path, count: int | None):
-    """Rollouts, states, token inputs, and which responses are held out, for each split."""
+    """Rollouts, agreement of groups, states, token inputs, and which responses are held out, for each split."""
     experience = fitting.read(rollouts, Encoder(policy), fitting.Reading())
     rows = experience.rows if count is None else experience.rows.iloc[-count:].reset_index(drop=True)
     rows = rows.assign(response_id=np.arange(len(rows)))
+    texts = policy.tokenizer.batch_decode(rows["response_ids"].tolist(), skip_special_tokens=True)
+    agreed = agreement([*zip(rows["step"], rows["group"], strict=True)], texts)
+    agreed = np.zeros(len(rows)) if agreed is None else agreed
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "states.zarr"
         store, tokens = fitting._states(policy, rows, policy.blocks - 1, FORMAT, 4096, path, None, True)
         states = Rows.of(rows["length"], None).inputs(store, policy.blocks - 1, None)
     for k in range(SPLITS):
-        yield rows, states, tokens, folds_of(rows["question"], 7) == k
+        yield rows, agreed, states, tokens, folds_of(rows["question"], 7) == k
 
 
-def briers(
-    rows: pd.DataFrame, states: np.ndarray, tokens: np.ndarray, held: np.ndarray, paper_widths: list[int]
-) -> list[float]:
-    """The Brier score of each kind, in the order of `KINDS`."""
-    known = rows[~held].reset_index(drop=True)
-    correct, cut = known["correct"].to_numpy(), known["truncated"].to_numpy()
-    step = known["step"].to_numpy()
-    last = step >= np.unique(step)[-max(1, len(np.unique(step)) // 10) :][0]
-    learnt = known.assign(correct=correct & ~cut, truncated=False)
-    found = []
-    inputs, width = np.concatenate([states, tokens], axis=1), states.shape[1]
-    for reads in ({width, inputs.shape[1]}, {width}):
-        settings, fold = CompanionSettings(targets=("binary",)), folds_of(known["question"], 42)
-        each = Rows.of(known["length"], None)
-        chosen = best(each, inputs[~held, : max(reads)], reads, width, learnt, fold, last, settings)
-        with torch.inference_mode():
-            given = torch.from_numpy(inputs[held, : len(chosen.model.input_mean)])
-            found.append(chosen.model(given).mean(dim=0).numpy())
-    found.append(by_paper(known, states[~held], states[held], paper_widths, FORMAT))
-    centre, scale = states[~held].mean(axis=0), states[~held].std(axis=0) + 1e-12
-    grid = {"C": np.logspace(-3.5, -0.5, 7)}
-    probe = GridSearchCV(
-        LogisticRegression(max_iter=1000, tol=1e-3), grid, cv=GroupKFold(5), scoring="neg_brier_score"
-    ).fit((states[~held] - centre) / scale, correct & ~cut, groups=known["question"])
-    found.append(probe.predict_proba((states[held] - centre) / scale)[:, 1])
-    found.append(np.full(held.sum(), correct.mean()))
-    platt = LogisticRegression(C=1e6).fit(tokens[~held, :1], correct)
-    found.append(platt.predict_proba(tokens[held, :1])[:, 1])
-    truth = rows["correct"].to_numpy()[held]
-    return [float(np.square(one - truth).mean()) for one in found]
+def of_split(
+    rows: pd.DataFrame, agreed: np.ndarray, states: np.ndarray, tokens: np.ndarray, held: np.ndarray
+) -> dict[str, dict[str, float]]:
+    """The Brier score of each kind on each of `PARTS`."""
+    known, correct = rows[~held].reset_index(drop=True), rows["correct"].to_numpy()
+    cut, groups = rows["truncated"].to_numpy(), rows["question"].to_numpy()[~held]
+    found = dict(zip((BEST, ALONE), by_recipe(known, states, tokens, held), strict=True))
+    features = np.column_stack([tokens, np.log(rows["length"])])
+    read = {kind: [states, tokens] if also else [states] for kind, also in PROBES.items()}
+    read |= {FEATURES: [features], GROUP: [agreed], TOKENS: [tokens[:, 0]], FLAG: []}
+    for kind, columns in read.items():
+        flag = [] if kind in (PROBE, ALONE_PROBE) else [cut]
+        inputs = np.column_stack([*columns, *flag]).astype(np.float64)
+        scaler = StandardScaler().fit(inputs[~held])
+        inputs = scaler.transform(inputs)
+        model = LogisticRegression(C=1e3, solver="newton-cholesky")
+        if kind in PROBES:
+            model = GridSearchCV(model, GRID, cv=GroupKFold(5), scoring="neg_brier_score")
+            model.fit(inputs[~held], correct[~held], groups=groups)
+        else:
+            model.fit(inputs[~held], correct[~held])
+        found[kind] = model.predict_proba(inputs[held])[:, 1]
+    found["constant"] = np.full(held.sum(), correct[~held].mean())
+    error = {kind: np.square(found[kind] - correct[held]) for kind in KINDS}
+    parts = {"all": np.ones(held.sum(), dtype=bool), "ended": ~cut[held]}
+    return {part: {kind: float(one[chosen].mean()) for kind, one in error.items()} for part, chosen in parts.items()}
 
 
-def by_paper(
-    known: pd.DataFrame, states: np.ndarray, others: np.ndarray, widths: list[int], number_format: NumberFormat
-) -> np.ndarray:
-    """Confidences of the paper's recipe, the mean of its five members."""
-    settings = CompanionSettings(targets=("binary",), widths=widths)
-    hidden = states.shape[1] // len(RESPONSE_POOLINGS)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "states.zarr"
-        writer = create_features(
-            path,
-            responses=len(known),
-            layers=(0,),
-            hidden=hidden,
-            rows_per_chunk=512,
-            dtype=number_format,
-            poolings=RESPONSE_POOLINGS,
+def by_recipe(
+    known: pd.DataFrame, states: np.ndarray, tokens: np.ndarray, held: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Confidences of the recipe best in held-out responses, and of the best of states alone."""
+    width, each = states.shape[1], Rows.of(known["length"], None)
+    inputs = np.concatenate([states, tokens], axis=1)
+    settings, fold = CompanionSettings(targets=("binary",)), folds_of(known["question"], 42)
+    learnt = known.assign(truncated=False)
+    chosen = best(each, inputs[~held], {width, inputs.shape[1]}, width, learnt, fold, settings)
+    with torch.inference_mode():
+        first, second = (
+            one.model(torch.from_numpy(inputs[held, : len(one.model.input_mean)])).mean(dim=0).numpy()
+            for one in (chosen, chosen.alone or chosen)
         )
-        known = known.assign(response_id=np.arange(len(known)))
-        for start in range(0, len(known), 512):
-            block = states[start : start + 512]
-            writer.write(start, known.iloc[start : start + 512], block.reshape(len(block), 1, -1, hidden))
-        prefix = Prefix(int(known["step"].max()), int(known["step"].max()))
-        ((companions, _),) = fit_companions(settings, open_features(path), known, [*known["question"]], [prefix])
-    return companions.predict(others).mean(axis=0)
+    return first, second
 
 
 if __name__ == "__main__":

@@ -272,35 +272,36 @@ def _margins(points: pd.DataFrame, heads: list[str], labels: Mapping[str, list[s
 def recipes(numbers: pd.DataFrame) -> str:
     """A table of the Brier scores of `benchmarks/recipes.py`, the means over the splits of each set of rollouts."""
     means = _of_splits(numbers)
-    shown = means.drop(columns=["parameters", "responses"])
-    rows = [
-        [f"{name}, {means.loc[name, 'responses']:,.0f}", *map("{:.4f}".format, shown.loc[name])] for name in shown.index
-    ]
-    return _of_numbers(["rollouts", *shown.columns], rows)
+    shown = means.drop(columns=["parameters", "responses"]).T
+    rows = [[name, *map("{:.4f}".format, shown.loc[name])] for name in shown.index]
+    return _of_numbers(["Brier score", *(f"{name}, {part}" for name, part in shown.columns)], rows)
 
 
 def recipes_said(numbers: pd.DataFrame) -> str:
-    """A table of the companions of `cocal fit` beside recalibrated token probability; see `recipes`."""
+    """A table of the companions of `cocal fit` beside their rivals, on all responses and on those that ended; see
+    `recipes`."""
     means = _of_splits(numbers)
-    sizes = (
-        f"{_millions(one['parameters'])}M parameters, {one['responses']:,.0f} rollouts" for _, one in means.iterrows()
-    )
     rows = {
+        "constant": "constant",
+        "was it cut?": "cut or not",
         "token probability, recalibrated": "token probability, recalibrated",
-        "`cocal score`": "best",
-        "`cocal serve`": "best, states alone",
+        "four token features, logistic regression": "logistic regression, four token features",
+        "states, logistic regression": "logistic regression, states, cut or not",
+        "**`cocal fit`, states alone**": "best, states alone",
+        "states and tokens, logistic regression": "logistic regression, states and tokens, cut or not",
+        "**`cocal fit`**": "best",
+        "agreement with seven more answers, recalibrated": "agreement of the group, recalibrated",
     }
-    lines = [("Brier score (lower is better)", *sizes), ("---",) * (1 + len(means))]
-    lines += [(name, *map("{:.2f}".format, means[column])) for name, column in rows.items()]
+    lines = [("Brier score: all (ended)", *dict.fromkeys(means.index.get_level_values(0)))]
+    lines.append(("---",) * len(lines[0]))
+    for title, column in rows.items():
+        both = means[column].unstack(sort=False)
+        lines.append((title, *(f"{one['all']:.3f} ({one['ended']:.3f})" for _, one in both.iterrows())))
     return _table(lines)
 
 
-def _millions(count: float) -> str:
-    return f"{count / 1e6:.1f}" if count < 1e7 else f"{count / 1e6:.0f}"
-
-
 def _of_splits(numbers: pd.DataFrame) -> pd.DataFrame:
-    return numbers.drop(columns="split").groupby("rollouts", sort=False).mean()
+    return numbers.drop(columns="split").groupby(["rollouts", "part"], sort=False).mean()
 
 
 def limits(measured: pd.DataFrame) -> str:

@@ -1,6 +1,7 @@
 """What a companion states of itself: its settings, the model that it was fitted for, its quality, its card."""
 
 from importlib.resources import files
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
 from cocal import __version__
@@ -18,8 +19,14 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 Recipe = Literal["best", "paper"]
-Cut = Literal["wrong", "leave-out"]
+Cut = Literal["as-labelled", "wrong", "leave-out"]
+_CUT = {"as-labelled": "keep the verifier's labels", "wrong": "count as wrong", "leave-out": "take no part"}
 _TOKENS = " It also reads what the model gave these tokens: mean probability, mean and lowest log-probability."
+_DEFINED = (
+    "The Brier score is the mean of (confidence - label)^2, with the labels that were learnt, over all responses of a "
+    "table, cut ones too; lower is better. Recalibrated confidences are logistic regressions out of the same folds, "
+    'which also read whether a response was cut; "cut or not" is that alone. Intervals come from resampled questions.'
+)
 _LAST_STAGE = (
     "The last stage is the last tenth of the steps that have held-out questions (of the responses, where they name no "
     "step). Answers of the finished policy are like these; early steps, whose errors are easier to tell, are pooled "
@@ -28,7 +35,7 @@ _LAST_STAGE = (
 
 
 class Tried(Model):
-    """A recipe that was tried, and its Brier score in the cross-validation that chose."""
+    """A recipe that was tried, and its Brier score in the cross-validation that chose, over all that is learnt from."""
 
     name: str
     brier: float
@@ -38,7 +45,7 @@ class BaseModelFacts(Model):
     """The language model whose hidden states a companion reads."""
 
     name: str
-    """Name on the hub, or path of its folder."""
+    """Name on the hub, or path of its folder; a card shows the folder's own name alone (`shown`)."""
     revision: str | None = None
     """Commit on the hub, if it comes from there."""
     step: int | None = None
@@ -54,6 +61,11 @@ class BaseModelFacts(Model):
     """Width of a hidden state."""
     blocks: Count
     vocabulary: Count
+
+    @property
+    def shown(self) -> str:
+        """The name for other people: that on the hub, or the last part of a path."""
+        return self.name if may_be_on_hub(self.name) else PurePath(self.name).name
 
     @classmethod
     def of(cls, config: "PretrainedConfig", name: str | None = None) -> "BaseModelFacts":
@@ -96,7 +108,7 @@ class About(Model):
     recipe: Recipe = "paper"
     """How the members were chosen and fitted (`cocal.own_policy.fitting.fit`)."""
     cut: Cut = "leave-out"
-    """Whether responses that were cut at the limit were learnt as wrong, or left out."""
+    """Whether responses that were cut at the limit kept the verifier's labels, counted as wrong, or were not learnt."""
     token_probability: bool = False
     """Whether the last `TOKEN_INPUTS` inputs say what the model gave the tokens."""
     prefixes: Count | None = None
@@ -200,11 +212,12 @@ class About(Model):
         for title, found in self._stages().items():
             basis, *table = found.table(others.get(title))
             lines += [f"{title}: {basis}", *table, ""]
-        return "\n".join([*lines, *self._outranked()]).rstrip()
+        return "\n".join([*lines, *self._doubts()]).rstrip()
 
     def recipes(self) -> list[str]:
         """A table of the recipes that were tried, the best first."""
-        return table_of([["recipe", "Brier score"], *([one.name, f"{one.brier:.4f}"] for one in self.tried)])
+        head = "Brier score by cross-validation"
+        return table_of([["recipe", head], *([one.name, f"{one.brier:.4f}"] for one in self.tried)])
 
     def _stages(self) -> dict[str, HeldOut]:
         """The quality on all responses, or first on the last stage; nothing where it was not measured."""
@@ -212,21 +225,25 @@ class About(Model):
         found |= {"All steps": self.held_out_all_steps}
         return {title: one for title, one in found.items() if one}
 
-    def _outranked(self) -> list[str]:
-        """A sentence where mean token probability alone ranks the held-out responses better."""
+    def _doubts(self) -> list[str]:
+        """Sentences where others predict the held-out responses better, or a constant does as well."""
         parts = {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
-        better = [f"{name} (AUROC {one.outranked})" for name, one in parts.items() if one and one.outranked]
-        if not better:
-            return []
-        told = "" if self.token_probability else "; `cocal fit --with token-probability` adds it to the states"
-        return [f"Mean token probability alone ranks {' and '.join(better)} better{told}."]
+        known = {name: one for name, one in parts.items() if one}
+        said = [
+            f"Better than the companion on {name}: {', '.join(o)}."
+            for name, one in known.items()
+            if (o := one.beaten())
+        ]
+        alike = [name for name, one in known.items() if one.like_a_constant]
+        said += [f"No better than a constant on {' and '.join(alike)}: more rollouts are needed."] if alike else []
+        return [" ".join(said)] if said else []
 
     def card(self) -> str:
         """The model card, in Markdown with the Hub's metadata."""
         spec, base, seeds = self.spec, self.base_model, self.spec.settings.seeds
         unsaid = (
             "Nobody has said under which licence this companion may be used (`cocal fit --license`); that of "
-            f"{base.name} may bind it."
+            f"{base.shown} may bind it."
         )
         text = files("cocal.own_policy").joinpath("card.md").read_text(encoding="utf-8")
         return text.format(
@@ -263,7 +280,7 @@ class About(Model):
     def _recipe(self) -> str:
         """How the members were fitted, with what was tried."""
         spec = self.spec
-        cut = f"responses that were cut at the limit {'count as wrong' if self.cut == 'wrong' else 'take no part'}."
+        cut = f"responses that were cut at the limit {_CUT[self.cut]}."
         if self.recipe == "paper":
             return (
                 f"{cut} {spec.settings.passes} passes; the one with the lowest validation error was kept (on "
@@ -271,7 +288,7 @@ class About(Model):
             )
         return (
             f"{cut} Inputs are standardised. These were tried, and the first was kept: it has the lowest Brier score "
-            "in a cross-validation whose folds hold whole questions, where half of the weight lies on the last stage."
+            "in a cross-validation whose folds hold whole questions, over all responses that are learnt from."
             "\n\n" + "".join(f"{line}\n" for line in self.recipes())
         )
 
@@ -289,7 +306,7 @@ class About(Model):
                 "Each response was scored by members that were neither fitted nor chosen on its question, truncated "
                 "responses included. They were found as the companion was, from fewer questions. "
             )
-        lines = [f"{how}Intervals come from resampling the questions.", "", *self._outranked(), ""]
+        lines = [f"{how}{_DEFINED}", "", *self._doubts(), ""]
         if self.held_out_all_steps:
             lines += [_LAST_STAGE, ""]
         sections: dict[str, HeldOut | None] = {**self._stages()}

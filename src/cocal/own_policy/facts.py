@@ -17,8 +17,7 @@ _LEAST_RESPONSES, _CUT = 20, 0.05
 """Two sets of responses are called different only from so many responses on, and only if their shares of cut responses
 differ by more than `_CUT`."""
 
-_SHOWN = {"accuracy": "accuracy (%)", "mean_confidence": "mean confidence", "ece": "ECE", "auroc": "AUROC"}
-_SHOWN |= {"brier": "Brier score"}
+_SHOWN = {"mean_confidence": "mean", "ece": "ECE", "auroc": "AUROC", "brier": "Brier score"}
 
 
 class Metric(Model):
@@ -59,8 +58,8 @@ class HeldOut(Model):
     """The reliability diagram."""
     constant: float | None = None
     """Brier score of the constant that is the share of correct ones of these responses, which no constant undercuts."""
-    token_probability: dict[str, float | None] | None = None
-    """ECE, AUROC and Brier score of the mean token probability; None where it is not known."""
+    others: dict[str, dict[str, float | None]] = {}
+    """The metrics of other confidences in the same responses (`cocal.own_policy.rivals`), by their names."""
 
     @classmethod
     def of(cls, found: "pd.DataFrame", **facts: Any) -> "HeldOut":
@@ -69,48 +68,57 @@ class HeldOut(Model):
         return cls(metrics=tuple(Metric(**row) for row in rows), **facts)
 
     def table(self, alone: "HeldOut | None" = None) -> list[str]:
-        """What it rests on, and a table of the metrics, with what others reach on the same responses beside them.
+        """What it rests on, and a table of the companion's metrics, and what others reach on the same responses.
 
         Args:
             alone: The quality of a companion of states alone.
         """
-        columns = {"metric": [name for name, _ in self._shown]}
-        columns["companion"] = [_text(m.metric, m.value) for _, m in self._shown]
+        rows = {"companion": [_text(name, self._value(name)) for name in _SHOWN]}
         if not self._doubt:
-            columns["95 % interval"] = [
-                " to ".join(_text(m.metric, n) for n in (m.lower, m.upper)) for _, m in self._shown
-            ]
-        others = {"states alone": {m.metric: m.value for _, m in alone._shown} if alone else {}}
-        others |= {"mean token probability": self.token_probability or {}}
-        others |= {"constant": {} if self.constant is None else {"brier": self.constant}}
-        for title, values in others.items():
-            if values:
-                columns[title] = [
-                    _text(m.metric, values[m.metric]) if m.metric in values else "" for _, m in self._shown
-                ]
-        return [f"{self._basis}{self._doubt}.", "", *table_of([[*columns], *zip(*columns.values(), strict=True)])]
+            found = {one.metric: one for one in self.metrics}
+            ends = ((name, found[name].lower, found[name].upper) for name in _SHOWN)
+            rows["its 95 % interval"] = [f"{_text(name, lower)} to {_text(name, upper)}" for name, lower, upper in ends]
+        others = {"states alone": {m.metric: m.value for m in alone.metrics}} if alone else {}
+        for title, values in (others | self.others).items():
+            rows[title] = [_text(name, values.get(name)) for name in _SHOWN]
+        if self.constant is not None:
+            rows["constant"] = [*[""] * (len(_SHOWN) - 1), _text("brier", self.constant)]
+        heads = ["confidence", *_SHOWN.values()]
+        return [f"{self._basis}{self._doubt}.", "", *table_of([heads, *([name, *row] for name, row in rows.items())])]
+
+    def beaten(self) -> list[str]:
+        """Phrases that name each of the others whose Brier score is lower than the companion's."""
+        own, others = self._value("brier"), {name: values.get("brier") for name, values in self.others.items()}
+        lower = {name: other for name, other in others.items() if None not in (own, other) and other < own}
+        return [f"{name} ({_text('brier', other)} against {_text('brier', own)})" for name, other in lower.items()]
 
     @property
-    def outranked(self) -> str | None:
-        """The AUROC of mean token probability and of the companion, where the former ranks these responses better."""
-        other = (self.token_probability or {}).get("auroc")
-        own = next((m.value for m in self.metrics if m.metric == "auroc"), None)
-        better = own is not None and other is not None and other > own
-        return f"{_text('auroc', other)} against {_text('auroc', own)}" if better else None
+    def like_a_constant(self) -> bool:
+        """Whether the companion's Brier score reaches that of the constant, by the upper end of its interval, or by
+        itself where there is no interval."""
+        found = next((m for m in self.metrics if m.metric == "brier" and m.value is not None), None)
+        worst = found and (found.value if found.upper is None else found.upper)
+        return worst is not None and self.constant is not None and worst >= self.constant
 
-    @property
-    def _shown(self) -> list[tuple[str, Metric]]:
-        return [(_SHOWN[m.metric], m) for m in self.metrics if m.metric in _SHOWN]
+    def _value(self, metric: str) -> float | None:
+        return next((m.value for m in self.metrics if m.metric == metric), None)
 
     @property
     def _basis(self) -> str:
-        """The responses, the questions, the share that was cut and the steps, in words."""
+        """The responses, the questions, the shares that were cut and right, and the steps, in words."""
         cut = "" if self.cut is None else f" ({_percent(self.cut)} of them cut at the limit)"
         counts = {"response": self.responses, "held-out question": self.questions}
         responses, questions = (f"{count:,} {what}{'s' * (count != 1)}" for what, count in counts.items())
         first, last = self.steps or (None, None)
         when = f" of step {last}" if first == last else f" of steps {first} to {last}"
-        return f"{responses}{cut} to {questions}{when if self.steps else ''}"
+        right = next((m for m in self.metrics if m.metric == "accuracy"), None)
+        between = (
+            ""
+            if right is None or right.lower is None
+            else f" ({_text('accuracy', right.lower)} to {_text('accuracy', right.upper)})"
+        )
+        share = "" if right is None else f"; {_text('accuracy', right.value)} % are right{between}"
+        return f"{responses}{cut} to {questions}{when if self.steps else ''}{share}"
 
     @property
     def _doubt(self) -> str:

@@ -32,6 +32,7 @@ from cocal.own_policy.facts import HeldOut, ResponseFacts
 from cocal.own_policy.prefixes import Rows, course, drawn, names
 from cocal.own_policy.quality import compared, measured
 from cocal.own_policy.recipes import Chosen, best, folds_of, spec_of
+from cocal.own_policy.rivals import rivals_of
 from cocal.own_policy.rollouts import Experience, experience_of, find, learnable
 from cocal.own_policy.states import BLOCK, Encoder
 from cocal.runtime.progress import Progress
@@ -91,8 +92,8 @@ def fit(
         model, tokenizer, rollouts: See `cocal.Companion.fit`; the model is in evaluation mode.
         recipe: "best" compares a linear probe and MLPs on standardised states by cross-validation over questions
             (`cocal.own_policy.recipes`), "paper" fits the paper's MLP; by default paper where settings are given.
-        cut: Whether responses that were cut at the limit are learnt as wrong, or left out as in the paper; by default
-            "wrong" for the recipe best and "leave-out" for the paper's.
+        cut: Whether responses that were cut at the limit keep the verifier's labels, count as wrong, or are left out of
+            what is learnt; by default "as-labelled" for the recipe best and "leave-out" for the paper's.
         token_probability: Whether the companion also reads what the model gave the tokens (`TOKEN_INPUTS` numbers from
             the same passes), for the recipe best; by default both are tried, unless `states` are given.
         prefixes: Number of tokens after each of which a growing response is learnt from, too, with the label of the
@@ -120,7 +121,7 @@ def fit(
         ContractError: if the rollouts are not usable; the message names file, row and remedy.
     """
     recipe = recipe or ("best" if settings is None else "paper")
-    cut = cut or ("wrong" if recipe == "best" else "leave-out")
+    cut = cut or ("as-labelled" if recipe == "best" else "leave-out")
     # the paper's main variant; group supervision is asked for by name
     settings, reading = settings or CompanionSettings(targets=("binary",)), reading or Reading()
     _check_wishes(recipe, settings, bool(token_probability or prefixes), given=states is not None)
@@ -128,23 +129,21 @@ def fit(
     if reading.template is None and tokenizer.chat_template is None:
         reading = replace(reading, template="")
     encoder = Encoder(policy, reading.template, reading.thinking, reading.max_response_length)
-    experience = read(rollouts, encoder, reading)
-    for note in experience.notes:
-        logging.info(note)
+    experience = _counted(read(rollouts, encoder, reading), cut)
     _check_read(experience, settings, given=states is not None)
-    rows, notes = experience.rows, list(experience.notes)
-    learnt = _as_learnt(rows, cut, notes)
+    rows = experience.rows
+    learnt = rows if cut == "leave-out" else rows.assign(truncated=False)
     texts = list(dict.fromkeys(rows["question"])) if questions is None else list(questions)
     held_out = np.ones(len(rows), dtype=bool)
     if recipe == "best":
         fold = folds_of(rows["question"], settings.split_seed)
     else:
         held_out = in_validation(rows["question"], texts, settings.validation_share, settings.split_seed)
+        fold = held_out.astype(np.int64)
     _check_learnable(recipe, learnt, held_out)
     at_layer = policy.blocks - 1 if layer is None else layer
     if not 0 <= at_layer < policy.blocks:
         raise ContractError(f"--layer {at_layer}: the model has blocks 0 to {policy.blocks - 1}")
-    width = len(RESPONSE_POOLINGS) * policy.hidden
     base = base_model if isinstance(base_model, BaseModelFacts) else BaseModelFacts.of(model.config, base_model)
     with tempfile.TemporaryDirectory(prefix="cocal-fit-") as temporary:
         ids = b"|".join(ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
@@ -154,38 +153,48 @@ def fit(
         store, tokens = _states(
             policy, rows, at_layer, number_format, batch_tokens, path, states, recipe == "best", grown
         )
+        others = rivals_of(experience, fold, None if tokens is None else tokens[:, 0], policy.tokenizer)
         facts: dict[str, Any] = {"states": number_format, "license": license, "base_model": base, "recipe": recipe}
-        facts |= {"cut": cut, "prefixes": prefixes or None, "notes": (*notes, *_doubts(tokens, base.vocabulary))}
+        facts |= {
+            "cut": cut,
+            "prefixes": prefixes or None,
+            "notes": (*experience.notes, *_doubts(tokens, base.vocabulary)),
+        }
         facts |= {"fields" if name == "mapping" else name: value for name, value in vars(reading).items()}
         if recipe == "paper":
-            steps = Prefix(int(rows["step"].max()), int(rows["step"].max()))
-            ((companions, _),) = fit_companions(settings, store, learnt, texts, [steps])
+            last = int(rows["step"].max())
+            ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])
             about, confidence = About(spec=companions.spec, **facts), np.full(len(rows), np.nan)
             found = decoded(store.take(np.flatnonzero(held_out), at_layer, RESPONSE_POOLINGS), store.dtype)
             confidence[held_out] = Companion(companions, about).score_states(found)
-            return companions, about.model_copy(update=_measured(about, experience, held_out, confidence, tokens)), None
-        each = Rows.of(rows["length"], grown)
+            return companions, about.model_copy(update=_measured(about, experience, held_out, confidence, others)), None
+        each, width = Rows.of(rows["length"], grown), len(RESPONSE_POOLINGS) * policy.hidden
         inputs = each.inputs(store, at_layer, None if token_probability is False else tokens)
         reads = {inputs.shape[1]} if token_probability else {width, inputs.shape[1]}
-        chosen = best(each, inputs, reads, width, learnt, fold, _last_stage(experience, held_out), settings)
+        chosen = best(each, inputs, reads, width, learnt, fold, settings)
 
     def described(one: Chosen) -> tuple[Companions, About]:
         spec = spec_of(one, learnt, at_layer)
         parts = course(each, rows, one.out_of_fold, tokens, prefixes) if prefixes else ()
         about = About(spec=spec, token_probability=spec.inputs > width, tried=one.tried, course=parts, **facts)
-        quality = _measured(about, experience, held_out, each.by_response(one.out_of_fold), tokens)
+        quality = _measured(about, experience, held_out, each.by_response(one.out_of_fold), others)
         return Companions(spec, one.model), about.model_copy(update=quality)
 
     return *described(chosen), chosen.alone and described(chosen.alone)
 
 
-def _as_learnt(rows: pd.DataFrame, cut: Cut, notes: list[str]) -> pd.DataFrame:
-    """The rows as they are learnt from: responses that were cut are truncated, and left out, or complete and wrong."""
-    if cut == "leave-out":
-        return rows
-    if right := int((rows["truncated"] & rows["correct"]).sum()):
-        notes.append(f"{right:,} responses that were cut at the limit are labelled correct, and are learnt as wrong")
-    return rows.assign(correct=rows["correct"] & ~rows["truncated"], truncated=False)
+def _counted(experience: Experience, cut: Cut) -> Experience:
+    """The rollouts with the labels that are both learnt and measured: the verifier's, or wrong for cut responses. What
+    was read is logged."""
+    rows = experience.rows
+    if count := int((right := rows["truncated"] & rows["correct"]).sum()):
+        kept = "count as wrong (--cut wrong)" if cut == "wrong" else "keep this label (--cut wrong changes it)"
+        note = f"{count:,} responses that were cut at the limit are labelled correct, and {kept}"
+        rows = rows.assign(correct=rows["correct"] & ~right) if cut == "wrong" else rows
+        experience = replace(experience, rows=rows, notes=(*experience.notes, note))
+    for said in experience.notes:
+        logging.info(said)
+    return experience
 
 
 def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: Encoder, reading: Reading) -> Experience:
@@ -348,11 +357,11 @@ def _last_stage(experience: Experience, held_out: np.ndarray) -> np.ndarray:
 
 
 def _measured(
-    about: About, experience: Experience, held_out: np.ndarray, confidence: np.ndarray, tokens: np.ndarray | None
+    about: About, experience: Experience, held_out: np.ndarray, confidence: np.ndarray, others: dict[str, np.ndarray]
 ) -> dict[str, HeldOut | ResponseFacts | None]:
     """The fields of `About` that tell the quality on the responses to held-out questions, truncated ones included.
 
-    `held_out` is bool (n,), `confidence` float64 (n,), and `tokens` float32 (n, `TOKEN_INPUTS`), or None if not known.
+    `held_out` is bool (n,), `confidence` float64 (n,), and `others` has further ones by their names.
     """
     settings, rows = about.spec.settings, experience.rows
     last, cut = _last_stage(experience, held_out), rows["truncated"].to_numpy()
@@ -370,7 +379,7 @@ def _measured(
             seeds=settings.seeds,
             target=about.spec.usual_target,
             constant=float(correct.var()),
-            token_probability=None if tokens is None else compared(tokens[chosen, 0].astype(np.float64), correct),
+            others={name: compared(one[chosen], correct) for name, one in others.items()},
         )
 
     stage, apart = rows[last], experience.tells_cut and 0 < cut[held_out].mean() < 1

@@ -144,6 +144,7 @@ def course(
         if len(rows):
             right = correct[each.response[rows]]
             other, own = compared(chance[rows], right)["auroc"], compared(confidence[rows], right)
+            del own["mean_confidence"]
             of_part: dict[str, Any] = {"constant": float(right.var()), "token_probability": other, **own}
             found.append(Part(name=name, responses=len(rows), **of_part))
     return tuple(found)

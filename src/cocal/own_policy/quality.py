@@ -13,10 +13,11 @@ from cocal.own_policy.facts import LEAST_QUESTIONS
 
 
 def compared(confidence: np.ndarray, correct: np.ndarray) -> dict[str, float | None]:
-    """ECE, AUROC and Brier score of another confidence, float64 (n,) in [0, 1]; None where one is undefined."""
+    """Mean, ECE, AUROC and Brier score of another confidence, float64 (n,) in [0, 1]; None where one is undefined."""
     found = evaluate(confidence, np.ones(len(correct), dtype=bool), correct, MetricSettings().bins)
     found |= scores(confidence, correct, MetricSettings().bins)
-    return {name: None if np.isnan(found[name]) else float(found[name]) for name in ("ece", "auroc", "brier")}
+    names = ("mean_confidence", "ece", "auroc", "brier")
+    return {name: None if np.isnan(found[name]) else float(found[name]) for name in names}
 
 
 def measured(

@@ -106,18 +106,15 @@ def best(
     width: int,
     learnt: pd.DataFrame,
     fold: np.ndarray,
-    last_stage: np.ndarray,
     settings: CompanionSettings,
 ) -> Chosen:
-    """What the recipe best chooses. Where recipes are compared, half of the weight lies on the last stage, and half on
-    all responses, as the card states both. The inputs of the rows are standardised in place; the first `width` are
-    states."""
+    """What the recipe best chooses. Recipes are compared by the Brier score on all responses that are learnt from, as
+    the card states it: the last stage alone would be a noisy judge. The inputs of the rows are standardised in place;
+    the first `width` are states."""
     emphasis = np.ones(inputs.shape[1], dtype=np.float32)
     emphasis[width:] = _EMPHASIS
     used = ~learnt["truncated"].to_numpy()
-    parts = (part * used / max((part & used).sum(), 1) for part in (last_stage, np.ones_like(used)))
-    weight = np.asarray(sum(parts))
-    weight = (weight / weight.sum())[each.response] * each.weight
+    weight = (used / used.sum())[each.response] * each.weight
     target, share = learnt["correct"].to_numpy(np.float32)[each.response], each.share * used[each.response]
     lesson = Lesson(inputs, target, share, weight, fold[each.response], emphasis, tuple(sorted(reads)))
     return choose(lesson, settings)

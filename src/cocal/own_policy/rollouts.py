@@ -214,8 +214,8 @@ class Experience:
 
     Attributes:
         rows: One row for each response, with the columns response_id (0 to n - 1), step, question_id, question (its
-            text), sample (place in its group), prompt_ids and response_ids (int32 arrays), length, truncated, correct
-            and group_accuracy (over the whole group, truncated responses included).
+            text), group (name of its group within its step), sample (place in it), prompt_ids and response_ids (int32
+            arrays), length, truncated, correct and group_accuracy (over the whole group, truncated responses included).
         notes: Sentences about what was read and assumed.
         as_given: Whether the rollouts were given in this order.
         has_steps: Whether the rollouts name their steps; otherwise all are of step 1, in the order of training.
@@ -293,7 +293,7 @@ def experience_of(
             f"{rows['truncated'].sum():,}; the longest response has {longest:,}"
         )
     said.append(_sizes(groups.size()))
-    learnt = rows.drop(columns=["where", "file", "group", "tells_cut", "label"])
+    learnt = rows.drop(columns=["where", "file", "tells_cut", "label"])
     return Experience(learnt, (*notes, *said), as_given, has_steps, told or limit is not None)
 
 

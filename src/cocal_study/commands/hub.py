@@ -12,7 +12,9 @@ from cocal.metrics.calibration import reliability_bins
 from cocal.own_policy import saved
 from cocal.own_policy.about import About, BaseModelFacts
 from cocal.own_policy.facts import HeldOut
-from cocal.own_policy.quality import measured
+from cocal.own_policy.quality import compared, measured
+from cocal.own_policy.recipes import folds_of
+from cocal.own_policy.rivals import rivals
 from cocal.store import atomic_path, label_folder, provenance, read_frame, write_text
 from cocal.store.contracts import RESPONSES
 from cocal.store.damage import absent
@@ -53,7 +55,9 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str, see
     target = companions.spec.usual_target
     if seeds:
         companions = companions.first(target, seeds)
-    answered = _evaluated(study, given, f"cocal-{target}", companions.spec.settings.seeds)
+    seeds_of = companions.spec.settings.seeds
+    answered = _evaluated(study, given, f"cocal-{target}", seeds_of)
+    others = {name: _evaluated(study, given, name)["confidence"] for name in ("token-probability", "self-consistency")}
     shown = ["prompt_ids", "response_ids", "text", "step", "question_id", "sample", "truncated", "correct"]
     rollouts = read_frame(given / _within(results.rollouts_folder(backbone, "grpo")), RESPONSES, shown)
     notes = (
@@ -61,7 +65,7 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str, see
         f"{EVALUATION} has its confidence in each response that the study evaluated it on, without texts.",
         f"{ROLLOUTS} has the last rollouts that it learnt from, as `cocal score` and `cocal fit` take them.",
     )
-    update = {"held_out": _quality(answered, companions.spec.settings.seeds, target), "notes": notes}
+    update = {"held_out": _quality(answered, others, seeds_of, target), "notes": notes}
     update["spec"] = companions.spec
     update["license"] = licence.rsplit("/", 1)[-1].lower()
     made = provenance(STAGE, {"licence": licence}, study=study.study)
@@ -96,8 +100,8 @@ def _companions(study: Study, given: Path, backbone: str, experience: str) -> tu
     return companions, About(spec=companions.spec, states=study.features.dtype, base_model=base, notes=notes)
 
 
-def _evaluated(study: Study, given: Path, method: str, seeds: tuple[int, ...]) -> pd.DataFrame:
-    """The evaluated mathematical responses with the mean confidence of these seeds of a method."""
+def _evaluated(study: Study, given: Path, method: str, seeds: tuple[int, ...] = (-1,)) -> pd.DataFrame:
+    """The evaluated mathematical responses with the mean confidence of these seeds of a method; -1 of one without."""
     place = results.predictions_file(study.main_backbone, "grpo", study.policy.steps)
     table = read_frame(given / _within(place), PREDICTIONS)
     mathematical = table["dataset"].isin(study.evaluation_sets("mathematics"))
@@ -106,11 +110,13 @@ def _evaluated(study: Study, given: Path, method: str, seeds: tuple[int, ...]) -
     return table.groupby(keys, sort=False)["confidence"].mean().reset_index()
 
 
-def _quality(answered: pd.DataFrame, seeds: tuple[int, ...], target: str) -> HeldOut:
-    """Quality on all of these responses together."""
+def _quality(answered: pd.DataFrame, others: dict[str, pd.Series], seeds: tuple[int, ...], target: str) -> HeldOut:
+    """Quality on all of these responses together, beside that of rivals."""
     confidence, correct = answered["confidence"].to_numpy(np.float64), answered["correct"].to_numpy(bool)
     questions = answered["dataset"] + "/" + answered["question_id"]
-    found = measured(questions, confidence, correct)
+    found, cut = measured(questions, confidence, correct), answered["truncated"].to_numpy(bool)
+    known = (one.fillna(0.0).to_numpy(np.float64) if len(one) == len(correct) else None for one in others.values())
+    beside = rivals(correct, folds_of(questions, 42), cut, *known)
     return HeldOut.of(
         found,
         bins=reliability_bins(confidence, correct, 10).query("count > 0").to_dict("records"),
@@ -121,4 +127,5 @@ def _quality(answered: pd.DataFrame, seeds: tuple[int, ...], target: str) -> Hel
         seeds=seeds,
         target=target,
         constant=float(correct.var()),
+        others={name: compared(one, correct) for name, one in beside.items()},
     )

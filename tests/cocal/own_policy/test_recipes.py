@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from cocal import Companion
@@ -15,7 +16,9 @@ from cocal.metrics.shown import metric_text
 from cocal.models.loading import Policy
 from cocal.models.text import batches_of_tokens
 from cocal.own_policy import fitting
+from cocal.own_policy.facts import Metric
 from cocal.own_policy.recipes import Lesson, choose, folds_of
+from cocal.own_policy.rivals import FLAG, GROUP, TOKENS, agreement, rivals
 from cocal.own_policy.saved import read_for_vllm
 from own_rollouts import run, write_lines
 
@@ -125,7 +128,7 @@ def both(tmp_path_factory, own, mine):
 
 def test_a_saved_companion_standardises_as_the_fitted_one(both, own, micro_policy):
     loaded = Companion.from_pretrained(both / "states")
-    assert (loaded.about.recipe, loaded.about.cut) == ("best", "wrong")
+    assert (loaded.about.recipe, loaded.about.cut) == ("best", "as-labelled")
     weights = loaded.companions.model.state_dict()
     assert {"input_mean", "input_scale"} <= {*weights}
     found = loaded.score(*micro_policy, own.rollouts["prompt_ids"], own.rollouts["response_ids"])
@@ -162,19 +165,20 @@ def tables(text: str) -> list[dict[str, dict[str, str]]]:
 
 def test_a_summary_has_a_companion_beside_all_that_is_known_of_the_same_responses(both):
     tokens, states = (Companion.from_pretrained(both / name).about for name in ("tokens", "states"))
-    names = {"ECE": "ece", "AUROC": "auroc", "Brier score": "brier"}
+    names = {"mean": "mean_confidence", "ECE": "ece", "AUROC": "auroc", "Brier score": "brier"}
     for stage, shown in zip(("held_out", "held_out_all_steps"), tables(tokens.summary(states)), strict=True):
-        ours, others = ({m.metric: m.value for m in getattr(one, stage).metrics} for one in (tokens, states))
-        assert ours["brier"] != others["brier"]
         given = getattr(tokens, stage)
-        beside = {"companion": ours, "states alone": others, "mean token probability": given.token_probability}
-        for head, values in beside.items():
-            assert {name: shown[head][name] for name in names} == {
-                name: metric_text(metric, np.nan if values[metric] is None else values[metric])
-                for name, metric in names.items()
+        ours, others = ({m.metric: m.value for m in one.metrics} for one in (given, getattr(states, stage)))
+        assert ours["brier"] != others["brier"]
+        beside = {"companion": ours, "states alone": others, **given.others}
+        assert {*given.others} == {FLAG, GROUP, TOKENS}
+        for row, values in beside.items():
+            assert {head: shown[head][row] for head in names} == {
+                head: metric_text(metric, np.nan if values[metric] is None else values[metric])
+                for head, metric in names.items()
             }
         constant = metric_text("brier", given.constant)
-        assert [shown["constant"][name] for name in names] == ["", "", constant]
+        assert [shown[head]["constant"] for head in names] == ["", "", "", constant]
     assert "states alone" not in tokens.summary()
 
 
@@ -185,13 +189,13 @@ def test_the_command_says_what_was_tried_and_what_it_reaches(tmp_path, own, mine
     recipes, *quality = tables(said)
     assert recipes == {
         "recipe": {one.name: one.name for one in companion.about.tried},
-        "Brier score": {one.name: f"{one.brier:.4f}" for one in companion.about.tried},
+        "Brier score by cross-validation": {one.name: f"{one.brier:.4f}" for one in companion.about.tried},
     }
     assert quality == tables(companion.summary())
     assert repr(companion).partition("\n\n")[2] in said
 
 
-def test_the_card_compares_with_a_constant_and_with_token_probability(both, own):
+def test_the_card_compares_with_a_constant(both, own):
     about = Companion.from_pretrained(both / "states").about
     rows = own.rollouts
     assert about.held_out_all_steps.constant == pytest.approx(rows["correct"].to_numpy().var())
@@ -203,37 +207,64 @@ def test_the_card_compares_with_a_constant_and_with_token_probability(both, own)
     assert "### Responses that were cut, of all steps" in card
     cells = [tuple(cell.strip() for cell in line.split("|")) for line in card.splitlines()]
     parts = (about.held_out, about.held_out_all_steps, about.held_out_uncut, about.held_out_cut)
-    constants = [row[-2] for row in cells if row[:2] == ("", "Brier score")]
+    constants = [row[-2] for row in cells if row[:2] == ("", "constant")]
     assert constants == [metric_text("brier", one.constant) for one in parts]
     assert all(("", one.name, f"{one.brier:.4f}", "") in cells for one in about.tried)
-    assert "were cut at the limit count as wrong" in card
+    assert "were cut at the limit keep the verifier's labels" in card
 
 
-def test_token_probability_that_ranks_better_is_told(both):
+def test_what_is_better_and_a_companion_like_a_constant_are_told(both):
     about = Companion.from_pretrained(both / "states").about
-    worse = about.held_out_all_steps.model_copy(update={"token_probability": {"ece": 0.2, "auroc": 0.99, "brier": 0.1}})
-    better = worse.model_copy(update={"token_probability": {"ece": 0.2, "auroc": 0.01, "brier": 0.1}})
-    sentence = "Mean token probability alone ranks all of these (AUROC 0.990 against"
-    for quality, said in ((worse, True), (better, False)):
-        one = about.model_copy(update={"held_out_all_steps": quality, "held_out_uncut": None})
-        assert (sentence in one.summary()) is said
-        assert (sentence in one.card()) is said
-    with_tokens = one.model_copy(update={"held_out_all_steps": worse, "token_probability": True})
-    assert "--with token-probability" not in with_tokens.summary()
+    metrics = [Metric(metric="brier", value=0.2, lower=0.1, upper=0.24)]
+    given = about.held_out_all_steps.model_copy(update={"metrics": metrics})
+    names = {TOKENS: 0.19, GROUP: 0.21, FLAG: None}
+    others = {name: {"mean_confidence": None, "ece": 0.2, "auroc": 0.9, "brier": one} for name, one in names.items()}
+    for constant, upper, said in ((0.25, 0.24, False), (0.24, 0.24, True), (0.21, None, False), (0.19, None, True)):
+        one = given.model_copy(update={"others": others, "constant": constant})
+        one.metrics[0] = metrics[0].model_copy(update={"upper": upper})
+        for held in (one.model_copy(update={"others": {}}), one):
+            (found,) = about.model_copy(update={"held_out_all_steps": held, "held_out_uncut": None})._doubts() or ("",)
+            better = f"Better than the companion on all of these: {TOKENS} (0.190 against 0.200)."
+            alike = "No better than a constant on all of these: more rollouts are needed."
+            assert found == " ".join([better] * bool(held.others) + [alike] * said)
+
+
+def test_rivals_are_logistic_regressions_out_of_fold():
+    """A second computation by scikit-learn; the flag is read beside each, and alone."""
+    draw = np.random.default_rng(4)
+    correct, fold = draw.random(300) < 0.4, draw.integers(0, 4, 300)
+    cut = draw.random(300) < np.where(correct, 0.1, 0.5)
+    chance, agreed = (draw.random(300) + weight * correct for weight in (0.5, 1.5))
+    found = rivals(correct, fold, cut, chance, agreed)
+    columns = {TOKENS: [chance, cut], GROUP: [agreed, cut], FLAG: [cut]}
+    assert {*found} == {*columns}
+    for name, some in columns.items():
+        for k in range(4):
+            numbers, train = np.stack(some, axis=1).astype(float), fold != k
+            inputs = (numbers - numbers[train].mean(axis=0)) / numbers[train].std(axis=0)
+            expected = LogisticRegression(tol=1e-8).fit(inputs[train], correct[train]).predict_proba(inputs)[:, 1]
+            np.testing.assert_allclose(found[name][~train], expected[~train], atol=1e-4)
+    assert {*rivals(correct, fold, None, chance, None)} == {TOKENS}
+
+
+def test_agreement_is_the_share_of_the_others_with_the_same_answer():
+    texts = [rf"it is \boxed{{{one}}}" for one in ("7", "07", "8", "7")] + ["no answer", r"\boxed{7}", r"\boxed{7}"]
+    assert agreement([1, 1, 1, 1, 1, 2, 1], texts).tolist() == [3 / 5, 3 / 5, 0, 3 / 5, 0, 0, 3 / 5]
+    assert agreement([1, 2, 3], texts[:3]) is None
+    assert agreement([1, 1], ["none", "neither"]) is None
 
 
 def test_the_metrics_of_the_card_are_those_of_the_out_of_fold_confidences(micro_policy, table):
-    """Recomputed from the recipe itself on the states that the fit has read."""
-    draw = np.random.default_rng(5)
+    """Recomputed from the recipe itself on the states that the fit has read; cut responses have their labels."""
+    draw, table = np.random.default_rng(5), table.copy()
     states = draw.normal(size=(len(table), 64)).astype(np.float32)
     states[:, 3] += 2 * table["correct"].to_numpy()
+    table.loc[table["truncated"].to_numpy().nonzero()[0][::3], "correct"] = True
     found = Companion.fit(*micro_policy, table, states=states, number_format="float32").about
-    correct, cut = table["correct"].to_numpy(), table["truncated"].to_numpy()
-    last = table["step"].to_numpy() == table["step"].max()
-    weight = 0.5 / len(table) + 0.5 * last / last.sum()
+    correct, weight = table["correct"].to_numpy(), np.full(len(table), 1 / len(table))
     given = Lesson(
         states.copy(),
-        (correct & ~cut).astype(np.float32),
+        correct.astype(np.float32),
         np.ones(len(table), dtype=bool),
         weight,
         folds_of(table["question"], 42),
@@ -246,15 +277,24 @@ def test_the_metrics_of_the_card_are_those_of_the_out_of_fold_confidences(micro_
     assert shown["auroc"] == pytest.approx(roc_auc_score(correct, expected), abs=1e-6)
 
 
-def test_cut_responses_are_learnt_as_wrong_or_left_out(tmp_path, own, mine):
-    words = ("--model", own.checkpoint, "--rollouts", mine, "--seeds", 42, "--passes", 2)
-    rows = own.rollouts
-    for cut, count in (("wrong", len(rows)), ("leave-out", int((~rows["truncated"]).sum()))):
+def test_cut_responses_keep_their_labels_or_count_as_wrong_or_are_left_out(micro_policy, table):
+    """One column is learnt and measured; what is left out is measured by the verifier's labels, too."""
+    table, cut = table.copy(), table["truncated"].to_numpy()
+    table.loc[np.flatnonzero(cut)[::3], "correct"] = True
+    correct = table["correct"].to_numpy()
+    shares = {"as-labelled": correct, "wrong": correct & ~cut, "leave-out": correct[~cut]}
+    settings = CompanionSettings(targets=("binary",), widths=(8,), dropout=(), passes=2, seeds=(42,))
+    for name, labels in shares.items():
         for recipe in ("best", "paper"):
-            more = ("--recipe", recipe, "--cut", cut, "--widths", 8)
-            assert run("fit", *words, *more, "--output", tmp_path / f"{cut}-{recipe}") == 0
-            spec = Companion.from_pretrained(tmp_path / f"{cut}-{recipe}").about.spec
-            assert spec.training_responses + spec.validation_responses == count
+            about = Companion.fit(*micro_policy, table, recipe=recipe, cut=name, settings=settings).about
+            assert about.spec.training_responses + about.spec.validation_responses == len(labels)
+            if recipe == "best":
+                measured = correct & ~cut if name == "wrong" else correct
+                assert about.spec.training_error_share == pytest.approx(1 - labels.mean())
+                shown = {one.metric: one.value for one in about.held_out_all_steps.metrics}
+                assert shown["accuracy"] == pytest.approx(measured.mean())
+    assert len({labels.mean() for labels in shares.values()}) == 3
+    assert Companion.fit(*micro_policy, table, recipe="best", settings=settings).about.cut == "as-labelled"
 
 
 def test_wishes_that_do_not_go_together_are_refused(micro_policy, own, mine):

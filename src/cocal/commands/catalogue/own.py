@@ -126,7 +126,7 @@ _FIT = (
     ),
     flag(
         "--max-response-length TOKENS",
-        "responses of so many tokens count as cut and take no part, where the rollouts do not say which were cut",
+        "responses of so many tokens count as cut (see --cut), where the rollouts do not say which were cut",
         type=flags.COUNT,
     ),
     flag(
@@ -156,9 +156,9 @@ _FIT = (
     ),
     flag(
         "--cut",
-        "responses that were cut at the limit are learnt as wrong, or left out as in the paper (default: wrong with "
-        "the recipe best, leave-out with the paper's)",
-        choices=["wrong", "leave-out"],
+        "responses that were cut at the limit keep the verifier's labels, count as wrong, or are not learnt, as in the "
+        "paper (default: as-labelled with the recipe best, leave-out with the paper's)",
+        choices=["as-labelled", "wrong", "leave-out"],
     ),
     flag(
         "--with",
