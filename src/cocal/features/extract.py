@@ -1,6 +1,6 @@
 """Hidden states of responses, from teacher-forced passes over their exact token ids."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,17 +46,30 @@ def states_and_tokens(
     responses: Sequence[Tokens],
     batch_tokens: int,
     prefixes: Prefixes | None = None,
+    read: Callable[[float], None] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The pooled states of n responses (`pooled_states`), and what the model gave their tokens, from the same passes.
+
+    Args:
+        read: Called with the number of tokens after each pass.
 
     Returns:
         float32 (n, layers, poolings, hidden), and float32 (n, `TOKEN_INPUTS`), see `token_inputs`.
     """
-    batches = batches_of_tokens([len(p) + len(r) for p, r in zip(prompts, responses, strict=True)], batch_tokens)
+    lengths = np.array([len(p) + len(r) for p, r in zip(prompts, responses, strict=True)])
+    batches = batches_of_tokens(lengths, batch_tokens)
+    if read is not None:
+        batches = _told(batches, lengths, read)
     plain = output_is_plain(policy.model, [*prompts[0], *responses[0]])
     options = {"layers": layout.layers, "pad": policy.pad, "poolings": layout.poolings, "prefixes": prefixes}
     found = score(policy.model, prompts, responses, batches, logprobs="sliced" if plain else True, **options)
     return found.features, np.concatenate([token_inputs(one, np.array([len(one)])) for one in found.logprobs or ()])
+
+
+def _told(batches: Iterable[np.ndarray], lengths: np.ndarray, read: Callable[[float], None]) -> Iterator[np.ndarray]:
+    for batch in batches:
+        yield batch
+        read(float(lengths[batch].sum()))
 
 
 def token_inputs(logprobs: np.ndarray, until: np.ndarray) -> np.ndarray:

@@ -4,9 +4,9 @@ import hashlib
 import logging
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, log
+from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,15 +23,12 @@ from cocal.features.extract import TOKEN_INPUTS, pooled_states, states_and_token
 from cocal.features.forward import RESPONSE_POOLINGS, Prefixes
 from cocal.features.store import FeatureReader, NumberFormat, create_features, decoded, open_features
 from cocal.integrations.lines import samples
-from cocal.metrics.calibration import reliability_bins
-from cocal.metrics.settings import MetricSettings
 from cocal.models.loading import Policy
 from cocal.own_policy.about import About, BaseModelFacts, Cut, Recipe
 from cocal.own_policy.companion import Companion
-from cocal.own_policy.facts import HeldOut, ResponseFacts
+from cocal.own_policy.measuring import measured_fields
 from cocal.own_policy.prefixes import Rows, course, drawn, names
-from cocal.own_policy.quality import compared, measured
-from cocal.own_policy.recipes import Chosen, best, folds_of, spec_of
+from cocal.own_policy.recipes import Chosen, best, folds_of, spec_of, work
 from cocal.own_policy.rivals import rivals_of
 from cocal.own_policy.rollouts import Experience, experience_of, find, learnable
 from cocal.own_policy.states import BLOCK, Encoder
@@ -39,9 +36,6 @@ from cocal.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-LAST_STAGE = 10
-"""The last stage is the last of so many parts of the steps: its responses are like what the finished policy answers."""
 
 
 @dataclass(frozen=True)
@@ -134,9 +128,8 @@ def fit(
     rows = experience.rows
     learnt = rows if cut == "leave-out" else rows.assign(truncated=False)
     texts = list(dict.fromkeys(rows["question"])) if questions is None else list(questions)
-    held_out = np.ones(len(rows), dtype=bool)
     if recipe == "best":
-        fold = folds_of(rows["question"], settings.split_seed)
+        held_out, fold = np.ones(len(rows), dtype=bool), folds_of(rows["question"], settings.split_seed)
     else:
         held_out = in_validation(rows["question"], texts, settings.validation_share, settings.split_seed)
         fold = held_out.astype(np.int64)
@@ -146,19 +139,18 @@ def fit(
         raise ContractError(f"--layer {at_layer}: the model has blocks 0 to {policy.blocks - 1}")
     base = base_model if isinstance(base_model, BaseModelFacts) else BaseModelFacts.of(model.config, base_model)
     with tempfile.TemporaryDirectory(prefix="cocal-fit-") as temporary:
-        ids = b"|".join(ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
-        of_responses = hashlib.sha256(ids).hexdigest()[:16]  # kept states are of these alone
-        path = (run or Path(temporary)) / f"read-{of_responses}{prefixes or ''}.zarr"
+        path = (run or Path(temporary)) / f"read-{_digest(rows)}{prefixes or ''}.zarr"
         grown = drawn(rows["length"], prefixes, policy.hidden) if prefixes else None
+        width, each = len(RESPONSE_POOLINGS) * policy.hidden, Rows.of(rows["length"], grown)
+        cost = _tokens(rows) * policy.model.num_parameters()
+        progress = Progress("", cost + (work(len(each.response), width, settings) if recipe == "best" else 0))
         store, tokens = _states(
-            policy, rows, at_layer, number_format, batch_tokens, path, states, recipe == "best", grown
+            policy, rows, at_layer, number_format, batch_tokens, path, states, recipe == "best", grown, progress
         )
         others = rivals_of(experience, fold, None if tokens is None else tokens[:, 0], policy.tokenizer)
-        facts: dict[str, Any] = {"states": number_format, "license": license, "base_model": base, "recipe": recipe}
-        facts |= {
-            "cut": cut,
-            "prefixes": prefixes or None,
-            "notes": (*experience.notes, *_doubts(tokens, base.vocabulary)),
+        facts: dict[str, Any] = {
+            **{"states": number_format, "license": license, "base_model": base, "recipe": recipe, "cut": cut},
+            **{"prefixes": prefixes or None, "notes": (*experience.notes, *_doubts(tokens, base.vocabulary))},
         }
         facts |= {"fields" if name == "mapping" else name: value for name, value in vars(reading).items()}
         if recipe == "paper":
@@ -167,17 +159,17 @@ def fit(
             about, confidence = About(spec=companions.spec, **facts), np.full(len(rows), np.nan)
             found = decoded(store.take(np.flatnonzero(held_out), at_layer, RESPONSE_POOLINGS), store.dtype)
             confidence[held_out] = Companion(companions, about).score_states(found)
-            return companions, about.model_copy(update=_measured(about, experience, held_out, confidence, others)), None
-        each, width = Rows.of(rows["length"], grown), len(RESPONSE_POOLINGS) * policy.hidden
+            quality = measured_fields(about, experience, held_out, confidence, others)
+            return companions, about.model_copy(update=quality), None
         inputs = each.inputs(store, at_layer, None if token_probability is False else tokens)
         reads = {inputs.shape[1]} if token_probability else {width, inputs.shape[1]}
-        chosen = best(each, inputs, reads, width, learnt, fold, settings)
+        chosen = best(each, inputs, reads, width, learnt, fold, settings, progress)
 
     def described(one: Chosen) -> tuple[Companions, About]:
         spec = spec_of(one, learnt, at_layer)
         parts = course(each, rows, one.out_of_fold, tokens, prefixes) if prefixes else ()
         about = About(spec=spec, token_probability=spec.inputs > width, tried=one.tried, course=parts, **facts)
-        quality = _measured(about, experience, held_out, each.by_response(one.out_of_fold), others)
+        quality = measured_fields(about, experience, held_out, each.by_response(one.out_of_fold), others)
         return Companions(spec, one.model), about.model_copy(update=quality)
 
     return *described(chosen), chosen.alone and described(chosen.alone)
@@ -218,6 +210,16 @@ def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: En
     return experience_of(found, encoder, correct_above=reading.correct_above, notes=notes)
 
 
+def _digest(rows: pd.DataFrame) -> str:
+    """Digest of the ids, since kept states are of these responses alone."""
+    ids = b"|".join(ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
+    return hashlib.sha256(ids).hexdigest()[:16]
+
+
+def _tokens(rows: pd.DataFrame) -> int:
+    return sum(map(len, (*rows["prompt_ids"], *rows["response_ids"])))
+
+
 def _states(
     policy: Policy,
     rows: pd.DataFrame,
@@ -228,6 +230,7 @@ def _states(
     given: np.ndarray | None,
     with_tokens: bool,
     grown: Sequence[np.ndarray] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[FeatureReader, np.ndarray | Any]:
     """The states of all rollouts, computed or given; finished blocks of a killed run are kept.
 
@@ -264,11 +267,16 @@ def _states(
         tokens = np.load(kept, mmap_mode="r+")
         done &= np.isfinite(tokens).all(axis=1)
     of_wholes = replace(writer.layout, poolings=RESPONSE_POOLINGS)
-    progress = Progress("states of response", count, done=int(done.sum()))
+    if done.any():
+        logging.info("going on with what was kept: the states of %s of %s responses", f"{done.sum():,}", f"{count:,}")
+    each = policy.model.num_parameters()
+    progress = progress or Progress("", each * _tokens(rows))
     for start in range(0, count, block_size):
         span = slice(start, start + block_size)
         block = rows.iloc[span]
+        cost = each * _tokens(block)
         if done[span].all():
+            progress.skip(cost)
             continue
         passed = of_wholes, block["prompt_ids"].tolist(), block["response_ids"].tolist(), batch_tokens
         if given is not None:
@@ -276,15 +284,22 @@ def _states(
         elif tokens is None:
             found = pooled_states(policy, *passed)
         else:
-            found, tokens[span] = _with_prefixes(policy, passed, grown and grown[span], longest)
+            found, tokens[span] = _with_prefixes(
+                policy, passed, grown and grown[span], longest, lambda read: progress.add(each * read, "reading states")
+            )
             tokens.flush()
         writer.write(start, block, found)
-        progress.add(len(block))
+        if tokens is None:
+            progress.add(cost, "reading states")
     return open_features(path), None if tokens is None else np.array(tokens)
 
 
 def _with_prefixes(
-    policy: Policy, passed: tuple[Any, list, list, int], lengths: Sequence[np.ndarray] | Any, longest: int
+    policy: Policy,
+    passed: tuple[Any, list, list, int],
+    lengths: Sequence[np.ndarray] | Any,
+    longest: int,
+    read: Callable[[float], None],
 ) -> tuple[np.ndarray, np.ndarray]:
     """States and token probabilities of a block as `_states` stores them."""
     count, pooled = len(passed[1]), len(RESPONSE_POOLINGS)
@@ -296,7 +311,7 @@ def _with_prefixes(
         tokens[row, TOKEN_INPUTS:][: TOKEN_INPUTS * len(states)] = token_inputs(logprobs, lengths[row]).ravel()
 
     grown = None if lengths is None else Prefixes(lengths, take)
-    found[:, :, :pooled], tokens[:, :TOKEN_INPUTS] = states_and_tokens(policy, *passed, grown)
+    found[:, :, :pooled], tokens[:, :TOKEN_INPUTS] = states_and_tokens(policy, *passed, grown, read)
     return found, tokens
 
 
@@ -346,47 +361,3 @@ def _check_learnable(recipe: Recipe, learnt: pd.DataFrame, held_out: np.ndarray)
             f"learnt from, and {lacking}: give more rollouts (--rollouts), or another limit if these were not cut "
             "(--max-response-length)"
         )
-
-
-def _last_stage(experience: Experience, held_out: np.ndarray) -> np.ndarray:
-    """The responses of the last stage, bool (n,): of the last steps with held-out responses; where the rollouts name no
-    steps, the last of these responses and all between them."""
-    moment = experience.rows["step" if experience.has_steps else "response_id"].to_numpy()
-    moments = np.unique(moment[held_out])
-    return moment >= moments[-ceil(len(moments) / LAST_STAGE)]
-
-
-def _measured(
-    about: About, experience: Experience, held_out: np.ndarray, confidence: np.ndarray, others: dict[str, np.ndarray]
-) -> dict[str, HeldOut | ResponseFacts | None]:
-    """The fields of `About` that tell the quality on the responses to held-out questions, truncated ones included.
-
-    `held_out` is bool (n,), `confidence` float64 (n,), and `others` has further ones by their names.
-    """
-    settings, rows = about.spec.settings, experience.rows
-    last, cut = _last_stage(experience, held_out), rows["truncated"].to_numpy()
-
-    def quality(chosen: np.ndarray) -> HeldOut:
-        held, correct = rows[chosen], rows["correct"].to_numpy()[chosen]
-        bins = reliability_bins(confidence[chosen], correct, MetricSettings().bins).query("count > 0")
-        return HeldOut.of(
-            measured(held["question"], confidence[chosen], correct),
-            bins=bins.to_dict("records"),
-            steps=(int(held["step"].min()), int(held["step"].max())) if experience.has_steps else None,
-            responses=len(held),
-            questions=held["question"].nunique(),
-            cut=float(held["truncated"].mean()) if experience.tells_cut else None,
-            seeds=settings.seeds,
-            target=about.spec.usual_target,
-            constant=float(correct.var()),
-            others={name: compared(one[chosen], correct) for name, one in others.items()},
-        )
-
-    stage, apart = rows[last], experience.tells_cut and 0 < cut[held_out].mean() < 1
-    return {
-        "held_out": quality(held_out & last),
-        "held_out_all_steps": None if last[held_out].all() else quality(held_out),
-        "held_out_uncut": quality(held_out & ~cut) if apart else None,
-        "held_out_cut": quality(held_out & cut) if apart else None,
-        "rollouts": ResponseFacts.of(stage["length"], stage["truncated"] if experience.tells_cut else None),
-    }

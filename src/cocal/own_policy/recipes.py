@@ -7,6 +7,7 @@ the members that choose for it are fitted without two folds, it and the one on w
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -107,6 +108,7 @@ def best(
     learnt: pd.DataFrame,
     fold: np.ndarray,
     settings: CompanionSettings,
+    progress: Progress | None = None,
 ) -> Chosen:
     """What the recipe best chooses. Recipes are compared by the Brier score on all responses that are learnt from, as
     the card states it: the last stage alone would be a noisy judge. The inputs of the rows are standardised in place;
@@ -117,7 +119,22 @@ def best(
     weight = (used / used.sum())[each.response] * each.weight
     target, share = learnt["correct"].to_numpy(np.float32)[each.response], each.share * used[each.response]
     lesson = Lesson(inputs, target, share, weight, fold[each.response], emphasis, tuple(sorted(reads)))
-    return choose(lesson, settings)
+    return choose(lesson, settings, progress)
+
+
+def work(rows: int, width: int, settings: CompanionSettings) -> float:
+    """Multiplications of `choose` about, where states alone and with token probabilities are tried, for estimates of
+    the time that is left; the bound of the passes is taken for their number."""
+    sizes, passes = _sizes(settings)
+    weights = sum(a * b for widths, _ in sizes for a, b in pairwise((width, *widths, 1)))
+    return 2 * (2 * FOLDS + 1) * rows * (2 * _STEPS * len(STRENGTHS) * width + 3 * passes * weights)
+
+
+def _sizes(settings: CompanionSettings) -> tuple[Sequence[tuple[tuple[int, ...], tuple[float, ...]]], int]:
+    """The hidden layers of the MLPs with their dropout rates, and the bound of their passes."""
+    given = settings.model_fields_set
+    sizes = [(settings.widths, settings.dropout)] if "widths" in given else [(one, DROPOUT) for one in WIDTHS]
+    return sizes, settings.passes if "passes" in given else PASSES
 
 
 def spec_of(chosen: Chosen, learnt: pd.DataFrame, layer: int) -> CompanionSpec:
@@ -139,7 +156,7 @@ def spec_of(chosen: Chosen, learnt: pd.DataFrame, layer: int) -> CompanionSpec:
     )
 
 
-def choose(lesson: Lesson, settings: CompanionSettings) -> Chosen:
+def choose(lesson: Lesson, settings: CompanionSettings, progress: Progress | None = None) -> Chosen:
     """Fit what is tried, compare it by cross-validation, and fit the best on everything.
 
     Means and scales of the inputs are those of all responses; no label takes part in them.
@@ -148,19 +165,19 @@ def choose(lesson: Lesson, settings: CompanionSettings) -> Chosen:
         lesson: What is learnt.
         settings: Seeds of the members, and batch size of MLPs. Widths and a learning rate that were given replace
             `WIDTHS` and `RATE`, and passes that were given the bound `PASSES`.
+        progress: Counts the multiplications, those of `work` in all.
     """
     mean, scale = _standardise(lesson.inputs, lesson.emphasis)
-    given = settings.model_fields_set
-    bound = settings.passes if "passes" in given else PASSES
-    sizes = [(settings.widths, settings.dropout)] if "widths" in given else [(one, DROPOUT) for one in WIDTHS]
+    given, (sizes, bound) = settings.model_fields_set, _sizes(settings)
+    progress = progress or Progress("", work(len(lesson.fold), min(lesson.reads), settings))
     folds = range(lesson.fold.max() + 1)
     parts = [*((k, (k + 1) % len(folds)) for k in folds), *((k,) for k in folds), ()]
-    kinds: list[_Kind] = [_Probe(lesson, parts, reads) for reads in lesson.reads]
+    kinds: list[_Kind] = [_Probe(lesson, parts, reads, progress) for reads in lesson.reads]
     for widths, dropout in sizes:
         own = {"widths": widths, "dropout": dropout, "passes": bound}
         own |= {} if "learning_rate" in given else {"learning_rate": RATE}
         own = settings.model_copy(update=own)
-        kinds += [_Mlp(lesson, parts, reads, own) for reads in lesson.reads]
+        kinds += [_Mlp(lesson, parts, reads, own, progress) for reads in lesson.reads]
     chosen = _best_of(kinds, lesson, mean, scale, settings.seeds)
     of_states = [kind for kind in kinds if kind.inputs.shape[1] == min(lesson.reads)]
     if len(chosen.model.input_mean) > min(lesson.reads):
@@ -207,8 +224,9 @@ class _Kind:
     fitted: Callable[[int, tuple[int, ...]], CompanionMLP]
     name: Callable[[int], str]
 
-    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], reads: int):
+    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], reads: int, progress: Progress):
         self.lesson, self.parts, self.inputs = lesson, parts, lesson.inputs[:, :reads]
+        self.progress = progress
         left_out = np.array([np.isin(lesson.fold, part) for part in parts])
         self.train = np.where(left_out, np.float32(0), lesson.learnt)
         self._folds = lesson.fold.max() + 1
@@ -247,10 +265,10 @@ class _Kind:
 class _Probe(_Kind):
     """Logistic regressions, as companions without a hidden layer."""
 
-    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], reads: int):
+    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], reads: int, progress: Progress):
         self.settings = CompanionSettings(widths=(), dropout=(), targets=("binary",))
         self._weights: list[tuple[Tensor, Tensor]] = []
-        super().__init__(lesson, parts, reads)
+        super().__init__(lesson, parts, reads, progress)
 
     def predictions(self) -> Iterator[np.ndarray]:
         for weights, bias in self._all():
@@ -292,6 +310,7 @@ class _Probe(_Kind):
             following = (1 + (1 + 4 * rate.square()).sqrt()) / 2
             at = after + torch.where(uphill, 0.0, (rate - 1) / following) * (after - before)
             before, rate = after, following
+            self.progress.add(2.0 * len(STRENGTHS) * parts * self.inputs.size, "comparing recipes")
         return [(one[:, :-1], one[:, -1]) for one in before.split(parts)]
 
     def _blocks(self, device: torch.device) -> Iterator[Tensor]:
@@ -310,9 +329,19 @@ class _Probe(_Kind):
 class _Mlp(_Kind):
     """MLPs of some widths, each pass of which is a recipe."""
 
-    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], reads: int, settings: CompanionSettings):
+    def __init__(
+        self,
+        lesson: Lesson,
+        parts: Sequence[tuple[int, ...]],
+        reads: int,
+        settings: CompanionSettings,
+        progress: Progress,
+    ):
         self.settings = settings
-        super().__init__(lesson, parts, reads)
+        weights = sum(a * b for a, b in pairwise((reads, *settings.widths, 1)))
+        self._cost = 3.0 * len(parts) * len(lesson.inputs) * weights
+        super().__init__(lesson, parts, reads, progress)
+        progress.skip((settings.passes - len(self.scores)) * self._cost)
 
     def ended(self, scores: np.ndarray) -> bool:
         return bool((scores.argmin(axis=0) < len(scores) - PATIENCE).all())
@@ -321,6 +350,7 @@ class _Mlp(_Kind):
         for model in self._trained(self.train, self.settings.seeds[:1], self.settings.passes):
             with torch.inference_mode():
                 parts = [model(rows.to(model.device)).cpu() for rows in torch.from_numpy(self.inputs).split(_ROWS)]
+            self.progress.add(self._cost, "comparing recipes")
             yield torch.cat(parts, dim=1).numpy()
 
     def fitted(self, place: int, seeds: tuple[int, ...]) -> CompanionMLP:
@@ -342,14 +372,12 @@ class _Mlp(_Kind):
         used = np.flatnonzero(train.any(axis=0))
         taken = torch.from_numpy(train[:, used]).to(device)
         target = torch.from_numpy(self.lesson.target[used].astype(np.float32)).to(device)
-        progress = Progress(f"pass of the MLP {settings.widths[0]}", passes)
         for _ in range(passes):
             with matmul_precision(settings.matmul):
                 for start in range(0, len(used), settings.batch_size):
                     span = slice(start, start + settings.batch_size)
                     rows = torch.from_numpy(self.inputs[used[span]]).to(device)
                     training.step(rows, target[span], taken[:, None, span])
-            progress.add()
             yield model
 
 

@@ -13,17 +13,18 @@ import pandas as pd
 
 from cocal.answers.extraction import extract_answer
 from cocal.answers.spelling import canonical_integer, plain_answer
-from cocal.own_policy.rollouts import Experience
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+    from cocal.own_policy.rollouts import Experience
 
 FLAG, TOKENS, GROUP = "cut or not", "token probability, recalibrated", "agreement of the group, recalibrated"
 """Names of the rivals, on cards as in the published comparison."""
 
 
 def rivals_of(
-    experience: Experience, fold: np.ndarray, tokens: np.ndarray | None, tokenizer: "PreTrainedTokenizerBase"
+    experience: "Experience", fold: np.ndarray, tokens: np.ndarray | None, tokenizer: "PreTrainedTokenizerBase"
 ) -> dict[str, np.ndarray]:
     """`rivals` in all rollouts; see there."""
     rows, agreed = experience.rows, None

@@ -88,6 +88,11 @@ class Progress:
         self._first = self._done = done
         self._started = self._shown = time.monotonic()
 
+    def skip(self, items: float) -> None:
+        """Count `items` as done by an earlier run, which say nothing about the speed of this one."""
+        self._first += items
+        self._done += items
+
     def add(self, items: float = 1, detail: str = "") -> None:
         """Count `items` more as done, with a few numbers about them for the line. If the last items have some, their
         line is always logged."""
