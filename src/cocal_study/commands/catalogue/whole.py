@@ -9,7 +9,7 @@ _MODULES = {
     "fits": ("fits", "prefixes"),
     "gather": ("gather", "spread"),
     "study": ("plan", "trace", "digests", "replicate", "regimes", "schema", "stages", "slurm"),
-} | {name: (name,) for name in ("compare", "publish", "reanalyse")}
+} | {name: (name,) for name in ("compare", "publish", "reanalyse", "unpack")}
 """The commands of each module. Those of one module load the same libraries."""
 _WORK = {name: f"{module}:run_{name}" for module, names in _MODULES.items() for name in names}
 WORK = {
