@@ -56,10 +56,10 @@ def states_and_tokens(
     Returns:
         float32 (n, layers, poolings, hidden), and float32 (n, `TOKEN_INPUTS`), see `token_inputs`.
     """
-    lengths = np.array([len(p) + len(r) for p, r in zip(prompts, responses, strict=True)])
+    lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
     batches = batches_of_tokens(lengths, batch_tokens)
     if read is not None:
-        batches = _told(batches, lengths, read)
+        batches = _told(batches, np.array(lengths), read)
     plain = output_is_plain(policy.model, [*prompts[0], *responses[0]])
     options = {"layers": layout.layers, "pad": policy.pad, "poolings": layout.poolings, "prefixes": prefixes}
     found = score(policy.model, prompts, responses, batches, logprobs="sliced" if plain else True, **options)

@@ -89,7 +89,7 @@ class HeldOut(Model):
     def beaten(self) -> list[str]:
         """Phrases that name each of the others whose Brier score is lower than the companion's."""
         own, others = self._value("brier"), {name: values.get("brier") for name, values in self.others.items()}
-        lower = {name: other for name, other in others.items() if None not in (own, other) and other < own}
+        lower = {name: b for name, b in others.items() if own is not None and b is not None and b < own}
         return [f"{name} ({_text('brier', other)} against {_text('brier', own)})" for name, other in lower.items()]
 
     @property

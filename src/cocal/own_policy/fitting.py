@@ -147,7 +147,7 @@ def fit(
         store, tokens = _states(
             policy, rows, at_layer, number_format, batch_tokens, path, states, recipe == "best", grown, progress
         )
-        others = rivals_of(experience, fold, None if tokens is None else tokens[:, 0], policy.tokenizer)
+        others = rivals_of(experience, fold, tokens, policy.tokenizer)
         facts: dict[str, Any] = {
             **{"states": number_format, "license": license, "base_model": base, "recipe": recipe, "cut": cut},
             **{"prefixes": prefixes or None, "notes": (*experience.notes, *_doubts(tokens, base.vocabulary))},

@@ -26,13 +26,13 @@ FLAG, TOKENS, GROUP = "cut or not", "token probability, recalibrated", "agreemen
 def rivals_of(
     experience: "Experience", fold: np.ndarray, tokens: np.ndarray | None, tokenizer: "PreTrainedTokenizerBase"
 ) -> dict[str, np.ndarray]:
-    """`rivals` in all rollouts; see there."""
+    """`rivals` in all rollouts, given their `token_inputs` (`cocal.features.extract`), or None."""
     rows, agreed = experience.rows, None
     if rows["sample"].max() > 0:
         texts = tokenizer.batch_decode(rows["response_ids"].tolist(), skip_special_tokens=True)
         agreed = agreement([*zip(rows["step"], rows["group"], strict=True)], texts)
     cut = rows["truncated"].to_numpy() if experience.tells_cut else None
-    return rivals(rows["correct"].to_numpy(), fold, cut, tokens, agreed)
+    return rivals(rows["correct"].to_numpy(), fold, cut, None if tokens is None else tokens[:, 0], agreed)
 
 
 def rivals(
