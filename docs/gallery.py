@@ -282,21 +282,19 @@ def recipes_said(numbers: pd.DataFrame) -> str:
     `recipes`."""
     means = _of_splits(numbers)
     rows = {
-        "constant": "constant",
-        "was it cut?": "cut or not",
-        "token probability, recalibrated": "token probability, recalibrated",
-        "four token features, logistic regression": "logistic regression, four token features",
-        "states, logistic regression": "logistic regression, states, cut or not",
-        "**`cocal fit`, states alone**": "best, states alone",
-        "states and tokens, logistic regression": "logistic regression, states and tokens, cut or not",
-        "**`cocal fit`**": "best",
-        "agreement with seven more answers, recalibrated": "agreement of the group, recalibrated",
+        "cut or not": "cut or not",
+        "token probability": "token probability, recalibrated",
+        "states, regression": "logistic regression, states, cut or not",
+        "**states, `cocal fit`**": "best, states alone",
+        "both, regression": "logistic regression, states and tokens, cut or not",
+        "**both, `cocal fit`**": "best",
+        "agreement": "agreement of the group, recalibrated",
     }
-    lines = [("Brier score: all (ended)", *dict.fromkeys(means.index.get_level_values(0)))]
+    lines = [("all/ended", *dict.fromkeys(means.index.get_level_values(0)))]
     lines.append(("---",) * len(lines[0]))
     for title, column in rows.items():
         both = means[column].unstack(sort=False)
-        lines.append((title, *(f"{one['all']:.3f} ({one['ended']:.3f})" for _, one in both.iterrows())))
+        lines.append((title, *(f"{one['all']:.3f}/{one['ended']:.3f}" for _, one in both.iterrows())))
     return _table(lines)
 
 
