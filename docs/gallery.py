@@ -286,8 +286,8 @@ def recipes_said(numbers: pd.DataFrame) -> str:
         "token probability": "token probability, recalibrated",
         "states, regression": "logistic regression, states, cut or not",
         "**states, `cocal fit`**": "best, states alone",
-        "both, regression": "logistic regression, states and tokens, cut or not",
-        "**both, `cocal fit`**": "best",
+        "states+tokens, regression": "logistic regression, states and tokens, cut or not",
+        "**states+tokens, `cocal fit`**": "best",
         "agreement": "agreement of the group, recalibrated",
     }
     lines = [("all/ended", *dict.fromkeys(means.index.get_level_values(0)))]
