@@ -1,5 +1,7 @@
 """Inputs of exhibits in which no two numbers are equal, so that a number tells where it comes from."""
 
+from hashlib import blake2b
+
 import numpy as np
 import pandas as pd
 import xarray as xr
@@ -20,25 +22,36 @@ POLICIES = {"base-verbal": "base", "rlcr": "rlcr", "cocal-on-rlcr": "rlcr", "dcp
 """The algorithm on whose policy a method is evaluated; GRPO for all others."""
 
 
+def hashed(*labels) -> int:
+    """A whole number below 2^64 that is these labels' own, whatever other labels there are."""
+    return int.from_bytes(blake2b(repr(labels).encode(), digest_size=8).digest(), "little")
+
+
+def shares(kind: str, **coordinates) -> np.ndarray:
+    """A number between 0 and 1 in every cell, which depends on the labels of the cell alone."""
+    mixed = np.zeros((), np.uint64)
+    for name, labels in coordinates.items():
+        own = np.array([hashed(kind, name, label) for label in labels], np.uint64)
+        mixed = mixed[..., None] * np.uint64(0x9E3779B97F4A7C15) + own
+        mixed ^= mixed >> np.uint64(29)
+    return (mixed >> np.uint64(11)) / 2.0**53
+
+
 def coded_cube(backbone: str, methods, metrics=METRICS, **dimensions) -> xr.Dataset:
     """A metric cube with a number of its own in every cell; policies of all stages, and sweeps as `dimensions`."""
     coordinates = {"backbone": [backbone], "algorithm": ["base", "dcpo", "grpo", "rlcr"], "step": [0, 40, 60, 80, 120]}
     coordinates |= {name: list(labels) for name, labels in dimensions.items()}
     coordinates |= {"dataset": SETS, "method": list(methods), "seed": list(SEEDS), "metric": list(metrics)}
     names = [*coordinates]
-    draw = np.random.default_rng(len(backbone) + len(methods))
 
-    def numbers(*without: str, least=0.0, most=1.0):
+    def numbers(kind, *without: str, least=0.0, most=1.0):
         dims = [name for name in names if name not in without]
-        shape = [len(coordinates[name]) for name in dims]
-        apart = (draw.permutation(np.prod(shape)) + 0.5) / np.prod(shape)
-        return dims, (least + (most - least) * apart).reshape(shape)
+        return dims, least + (most - least) * shares(kind, **{name: coordinates[name] for name in dims})
 
-    cube = xr.Dataset({"value": numbers(), "seed_sd": numbers("seed", most=0.01)}, coords=coordinates)
-    cube = cube.assign(
-        n=numbers("metric", least=50, most=90), **{name: numbers("metric", least=0.85) for name in RATES}
-    )
-    low, high = (0.1 * xr.DataArray(numbers()[1], dims=names) for _ in range(2))
+    cube = xr.Dataset({"value": numbers("value"), "seed_sd": numbers("sd", "seed", most=0.01)}, coords=coordinates)
+    rates = {name: numbers(name, "metric", least=0.85) for name in RATES}
+    cube = cube.assign(n=numbers("n", "metric", least=50, most=90), **rates)
+    low, high = (0.1 * xr.DataArray(numbers(kind)[1], dims=names) for kind in ("low", "high"))
     return cube.assign(n=cube["n"].astype(int), lower=cube["value"] - low, upper=cube["value"] + high)
 
 
@@ -55,13 +68,14 @@ def coded_resamples(backbone: str, methods, keys=None, comparison="main", spread
         for method in methods
         for dataset in SETS
     ]
-    draw = np.random.default_rng(len(keys))
-    value = (draw.permutation(4 * len(keys)).reshape(-1, 4) + 0.5) / (4 * len(keys))
+    draws = [np.random.default_rng(hashed(backbone, *vars(key).values())) for key in keys]
+    value = np.stack([draw.random(4) for draw in draws])
+    noise = np.stack([draw.normal(0, spread, (4, 99)) for draw in draws])
     labels = {name: ("cell", [getattr(key, name) for key in keys]) for name in Key.__dataclass_fields__}
     data = {
         "value": (("cell", "metric"), value),
-        "by_seed": (("cell", "seed", "metric"), value[:, None] + draw.normal(0, spread / 5, (len(keys), 3, 4))),
-        "resampled": (("cell", "metric", "resample"), value[..., None] + draw.normal(0, spread, (len(keys), 4, 99))),
+        "by_seed": (("cell", "seed", "metric"), value[:, None] + np.stack([draw.normal(0, spread / 5, (3, 4)) for draw in draws])),
+        "resampled": (("cell", "metric", "resample"), value[..., None] + noise),
         "backbone": ("cell", [backbone] * len(keys)),
         "questions": ("cell", [key.dataset for key in keys]),
     }
