@@ -303,23 +303,29 @@ def _of_splits(numbers: pd.DataFrame) -> pd.DataFrame:
 
 
 def limits(measured: pd.DataFrame) -> str:
-    """A sentence for each study on its other fits, with what they explain, by the columns of `cocal fits`."""
+    """A sentence for each study on other learners of the same responses, with what they explain, by the columns of
+    `cocal fits`."""
     said = []
+    names = {
+        fits.MEMBER: "the paper's fit",
+        fits.TOGETHER: "its seeds as one confidence",
+        fits.UPDATED: f"one seed with {fits.PAPER_UPDATES:,} updates",
+        fits.SCALED: "standardised states",
+        fits.PROBE: "linear probe",
+        fits.TOKENS: "four token features",
+        fits.BOTH: "states with these",
+        fits.OWN: "token probability",
+        fits.LENGTH: "length",
+    }
     for study, rows in measured.groupby("study", sort=False):
-        both = rows[rows["pooling"].isin(["", "last+mean"])].set_index(["method", "scale", "updates"])["auroc"]
-        each = {
-            "raw states": both["cocal-binary", fits.RAW, fits.FEW],
-            f"with {fits.PAPER_UPDATES:,} updates": both["cocal-binary", fits.RAW, fits.PAPER],
-            "standardised": both["cocal-binary", fits.STANDARDISED, fits.FEW],
-            "linear probe": both[fits.PROBE, fits.STANDARDISED, ""],
-            "token probability": both[fits.OWN, "", ""],
-        }
-        numbers = ", ".join(f"{name} {value:.3f}" for name, value in each.items())
-        said.append(
-            _filled(
-                f"* {study.capitalize()} study: {numbers}. {'; '.join(fits.explanations(rows)).capitalize()}.", "  "
-            )
+        of = rows[rows["learner"].isin(["", "cocal-binary"])].groupby(["fit", "sampling"], sort=False)["auroc"].mean()
+        samplings = list(rows["sampling"].unique())
+        each = (
+            f"{name} {' and '.join(f'{of[fit, sampling]:.3f}' for sampling in samplings)}"
+            for fit, name in names.items()
         )
+        told = f"* {str(study).capitalize()} study, AUROC at {' and at '.join(samplings)}: {', '.join(each)}. "
+        said.append(_filled(f"{told}{'; '.join(fits.explanations(rows)).capitalize()}.", "  "))
     return "\n".join(said)
 
 

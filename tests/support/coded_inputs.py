@@ -74,7 +74,10 @@ def coded_resamples(backbone: str, methods, keys=None, comparison="main", spread
     labels = {name: ("cell", [getattr(key, name) for key in keys]) for name in Key.__dataclass_fields__}
     data = {
         "value": (("cell", "metric"), value),
-        "by_seed": (("cell", "seed", "metric"), value[:, None] + np.stack([draw.normal(0, spread / 5, (3, 4)) for draw in draws])),
+        "by_seed": (
+            ("cell", "seed", "metric"),
+            value[:, None] + np.stack([draw.normal(0, spread / 5, (3, 4)) for draw in draws]),
+        ),
         "resampled": (("cell", "metric", "resample"), value[..., None] + noise),
         "backbone": ("cell", [backbone] * len(keys)),
         "questions": ("cell", [key.dataset for key in keys]),

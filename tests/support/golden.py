@@ -21,7 +21,9 @@ def assert_golden(path: Path, lines: Iterable[str]) -> None:
     text = "".join(f"{line}\n" for line in lines)
     if os.environ.get("COCAL_RENEW"):
         path.write_text(text, encoding="utf-8")
-        raise AssertionError(f"{path} is written anew (COCAL_RENEW); read its diff, and run the test without the variable")
+        raise AssertionError(
+            f"{path} is written anew (COCAL_RENEW); read its diff, and run the test without the variable"
+        )
     known = path.read_text(encoding="utf-8") if path.exists() else ""
     if text != known:
         changes = list(unified_diff(known.splitlines(), text.splitlines(), path.name, "now", lineterm="", n=0))

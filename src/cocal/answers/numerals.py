@@ -10,7 +10,7 @@ _WORDS = (
 )
 _SMALL: Sequence[str] = _WORDS.split()
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-SCALES = "hundred|thousand|million|billion|trillion"
+SCALES: str = "hundred|thousand|million|billion|trillion"
 _HALVES = {"half": 2, "halves": 2, "third": 3, "quarter": 4, "fourth": 4}
 _HALVES |= {"fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10, "twelfth": 12}
 SPOKEN = "|".join([*_SMALL, *_TENS, SCALES, "an?|and|dozen", *(f"{part}s?" for part in _HALVES)])

@@ -13,11 +13,12 @@ from cocal.metrics.scores import WITHIN
 from cocal.settings.base import Count, Name
 from cocal_study.config.evaluation import GenerationSettings, SamplingSettings
 from cocal_study.config.study import Study
+from cocal_study.cubes.cells import read_cells
 from cocal_study.cubes.resamples import Resamples
 from cocal_study.evidence.headlines import SECOND
 from cocal_study.evidence.published import Published
 from cocal_study.exhibits.base.exhibit import Labelled, TableExhibit
-from cocal_study.exhibits.base.inputs import Cube, read_methods
+from cocal_study.exhibits.base.inputs import Cube, mean_cell
 from cocal_study.exhibits.typesetting.grid import (
     Block,
     Grid,
@@ -107,7 +108,12 @@ def prepare(
     "second"), dataset, method, and those of `cocal_study.cubes.cells.read_cell`. The headlines are set from what it is
     given besides."""
     cubes = {"own": metrics, "second": second_metrics}
-    read = {name: read_methods(cube, layout, layout.domains, layout.methods, METRICS) for name, cube in cubes.items()}
+    cells = {
+        (dataset, method): mean_cell(layout.backbone, method, layout.step, dataset)
+        for dataset in layout.domains
+        for method in layout.methods
+    }
+    read = {name: read_cells(cube, cells, ["dataset", "method"], METRICS) for name, cube in cubes.items()}
     return pd.concat(read, names=["sampling"]).reset_index(level=0).reset_index(drop=True)
 
 

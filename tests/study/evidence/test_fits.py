@@ -1,6 +1,5 @@
-"""Other fits on the states of a finished study: what is measured, which explanation follows, and the table."""
+"""Other learners of the responses of a finished study: what is measured, which explanation follows, and the table."""
 
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -11,16 +10,20 @@ from cocal import cli
 from cocal_study.config.study import load_study
 from cocal_study.evidence import fits
 from cocal_study.evidence.fits import (
+    BOTH,
     COLUMNS,
-    FEW,
-    METHODS,
+    LEARNERS,
+    LENGTH,
+    MEMBER,
     OWN,
-    PAPER,
-    POOLINGS,
     PROBE,
-    RAW,
-    STANDARDISED,
+    SCALED,
+    TOGETHER,
+    TOKENS,
+    UPDATED,
     explanations,
+    probed,
+    token_features,
 )
 from cocal_study.exhibits import fits as table
 from cocal_study.exhibits.regimes import layout_of
@@ -28,63 +31,98 @@ from cocal_study.exhibits.typesetting.latex import latex
 
 ROOT = Path(__file__).parents[3]
 STUDY = load_study(ROOT / "config/config.yaml")
+FITS = (MEMBER, TOGETHER, UPDATED, SCALED, PROBE, TOKENS, BOTH)
 
 
-def rows(cocal=(0.6, 0.7, 0.72, 0.73), probe=0.75, own=0.8, study="embedded"):
-    """Every arm with an AUROC of its own; those of CoCal with both poolings are given, raw ones first."""
-    head, scores = (study, "tiny"), lambda auroc: (auroc, 0.9 - auroc, 0.31)
-    found = [(*head, "", "", "", OWN, 0, np.nan, np.nan, *scores(own))]
-    for place, pooling in enumerate(POOLINGS):
-        found.append((*head, STANDARDISED, pooling, "", PROBE, 1, 23.0, 7.0, *scores(probe - 0.01 * (2 - place))))
-        for method in METHODS:
-            for number, (scale, updates) in enumerate(product((RAW, STANDARDISED), (FEW, PAPER))):
-                auroc = cocal[number] - 0.013 * (2 - place) - 0.004 * (method == "postcal-binary")
-                found.append((*head, scale, pooling, updates, method, 3, 23.0, 7.0, *scores(auroc)))
+def rows(cocal=(0.6, 0.61, 0.7, 0.72), probe=0.75, own=0.8, study="embedded", replicate=0):
+    """Every fit with an AUROC of its own; CoCal's member, its seeds together, with more updates, and standardised."""
+    found = []
+    for place, sampling in enumerate(("temperature 1", "temperature 0.7")):
+
+        def add(learner, fit, auroc, sampling=sampling, place=place):
+            auroc += 0.02 * place + 0.004 * replicate
+            found.append((study, "tiny", replicate, sampling, learner, fit, 3, auroc, auroc - 0.2, 0.9 - auroc, 0.31))
+
+        add("", OWN, own)
+        add("", LENGTH, 0.55)
+        for number, learner in enumerate(LEARNERS):
+            for fit, auroc in zip(FITS, (*cocal, probe, 0.83, 0.87), strict=True):
+                add(learner, fit, auroc - 0.003 * number)
     return pd.DataFrame(found, columns=list(COLUMNS))
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, ("no", "no", "yes")),
-        ({"cocal": (0.6, 0.745, 0.72, 0.73)}, ("yes", "no", "yes")),
-        ({"cocal": (0.6, 0.7, 0.741, 0.73), "own": 0.7}, ("no", "yes", "no")),
-        ({"cocal": (0.741, 0.76, 0.76, 0.76)}, ("no", "no", "yes")),
-        ({"cocal": (0.6, 0.741, 0.739, 0.73)}, ("yes", "no", "yes")),
+        ({}, "no no no yes"),
+        ({"cocal": (0.6, 0.745, 0.7, 0.72)}, "yes no no yes"),
+        ({"cocal": (0.6, 0.61, 0.745, 0.72)}, "no yes no yes"),
+        ({"cocal": (0.6, 0.61, 0.7, 0.741), "own": 0.7}, "no no yes no"),
+        ({"cocal": (0.741, 0.76, 0.77, 0.78)}, "no no no yes"),
+        ({"cocal": (0.6, 0.739, 0.741, 0.73)}, "no yes no yes"),
     ],
 )
 def test_the_explanation_follows_from_the_rule(given, said):
-    assert [line.rpartition(": ")[2] for line in explanations(rows(**given))] == list(said)
+    assert [line.rpartition(": ")[2] for line in explanations(rows(**given))] == said.split()
 
 
 def test_the_table_has_every_fit_in_its_place():
-    both = pd.concat([rows(), rows(cocal=(0.65, 0.66, 0.67, 0.68), own=0.55, study="laptop")])
+    both = pd.concat([rows(), rows(replicate=3), rows(cocal=(0.65, 0.66, 0.67, 0.68), own=0.55, study="laptop")])
     numbers = table.prepare(layout_of(STUDY), both)
     made = table.grid(numbers, layout_of(STUDY))
     (block,) = made.blocks
-    assert [len(group.rows) for group in block.groups] == [4, 5, 4, 5]
+    assert [len(group.rows) for group in block.groups] == [2, 7, 7, 2, 7, 7]
     printed = {
         (group.title, row.label): [cell.text for cell in row.cells] for group in block.groups for row in group.rows
     }
-    cells = printed["Laptop study, raw states", "CoCal (binary), the paper's updates"]
-    assert cells == ["0.634", "0.266", "0.647", "0.253", "0.660", "0.240"]
-    assert printed["Embedded study, standardised states", "Linear probe"][-2:] == ["0.750", "0.150"]
-    assert "embedded study 0.800 and 0.100; laptop study 0.550 and 0.350" in made.caption
-    assert latex(made).count("Linear probe") == 2
+    name = "Embedded study, 2 replicates: learnt from PostCal's responses"
+    cells = printed[name, "One seed, standardised states"]
+    assert cells == [
+        "0.723 ± 0.008",
+        "0.523 ± 0.008",
+        "0.177 ± 0.008",
+        "0.743 ± 0.008",
+        "0.543 ± 0.008",
+        "0.157 ± 0.008",
+    ]
+    assert printed["Laptop study: nothing learnt", "Token probability as it is"][:3] == ["0.550", "0.350", "0.350"]
+    assert latex(made).count("Linear probe of both") == 4
+
+
+def test_token_features_are_those_of_the_log_probabilities():
+    given = pd.DataFrame({"logprobs": [np.log([0.5, 0.25]), np.log([0.9, 0.1, 0.3])], "length": [2, 3]})
+    expected = [
+        [np.log(0.125) / 2, 0.375, np.log(0.25), np.log(2)],
+        [np.log(0.027) / 3, 1.3 / 3, np.log(0.1), np.log(3)],
+    ]
+    np.testing.assert_allclose(token_features(given), expected)
+
+
+def test_a_probe_finds_what_its_inputs_tell():
+    draw = np.random.default_rng(5)
+    inputs, question = draw.normal(size=(600, 4)), np.repeat(np.arange(100), 6)
+    correct = draw.random(600) < 1 / (1 + np.exp(-3 * inputs[:, 2]))
+    found = probed(inputs, correct, question)(np.array([[0.0, 0, 1, 0], [0, 0, -1, 0], [2, 0, 0, 0]]))
+    assert found[0] > 0.9
+    assert found[1] < 0.1
+    assert abs(found[2] - 0.5) < 0.2
 
 
 @pytest.mark.slow
-def test_the_study_s_own_fit_is_found_again_on_its_states(smoke, tmp_path, monkeypatch):
-    """Of the arm that is the study's own: the companion of `fit.py` and the plain one agree; and files keep others."""
+def test_the_stored_members_have_the_numbers_of_the_study(smoke, tmp_path, monkeypatch):
+    """The member's numbers are those of the study's own cube; and files keep the rows of other replicates."""
     monkeypatch.setattr(fits, "PAPER_UPDATES", 3)
     file = tmp_path / "fits.csv"
     words = ["fits", "--study", ROOT / "config/smoke.yaml", "--directory", smoke, "--seeds", 1, "--output", file]
     assert cli.main([*map(str, words)]) == 0
     once = pd.read_csv(file, keep_default_na=False)
-    assert len(once) == 1 + 3 + 2 * 3 * 4
-    own = once[(once["scale"] == RAW) & (once["pooling"] == "last+mean") & (once["updates"] == FEW)]
-    assert set(own["method"]) == set(METHODS)
-    assert (once.loc[once["method"] != OWN, "deviation"].astype(float) > 0).all()
-    pd.concat([once.assign(study="other"), once.head(2)]).to_csv(file, index=False)
-    assert cli.main([*map(str, words), "--overwrite"]) == 0
-    assert pd.read_csv(file)["study"].value_counts().to_dict() == {"other": 28, "smoke": 28}
+    assert len(once) == 2 * (2 + 2 * len(FITS))
+    main = pd.read_csv(smoke / "results/tables/main.csv").set_index(["dataset", "method", "metric"])["value"]
+    own = once[once["sampling"] == "temperature 0.7"].set_index(["learner", "fit"])
+    for learner in LEARNERS:
+        for metric in ("auroc", "ece"):
+            expected = main["macro-mathematics", learner, metric]
+            assert float(own.loc[(learner, MEMBER), metric]) == pytest.approx(expected, abs=1e-9)
+    words = [*words, "--number", 4, "--overwrite"]
+    assert cli.main([*map(str, words)]) == 0
+    assert pd.read_csv(file)["replicate"].value_counts().to_dict() == {0: len(once), 4: len(once)}

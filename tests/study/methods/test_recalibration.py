@@ -230,7 +230,9 @@ def test_every_confidence_is_that_of_its_name_and_of_a_fit_on_its_part(done):
     found = done.predictions().pivot(index=["method", "seed"], columns="response_id", values="confidence")
     if os.environ.get("COCAL_RENEW"):
         found.to_csv(CONFIDENCES, float_format="%.4f")
-        pytest.fail(f"{CONFIDENCES} is written anew (COCAL_RENEW); read its diff, and run the test without the variable")
+        pytest.fail(
+            f"{CONFIDENCES} is written anew (COCAL_RENEW); read its diff, and run the test without the variable"
+        )
     expected = pd.read_csv(CONFIDENCES, index_col=["method", "seed"])
     assert found.index.tolist() == expected.index.tolist()
     np.testing.assert_allclose(found, expected, atol=1e-3)
