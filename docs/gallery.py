@@ -128,6 +128,7 @@ def to_beat(gathered: pd.DataFrame) -> str:
         "TokenProb": ("token-probability", "raw"),
         "TokenProb, recalibrated": ("token-probability", "platt-all"),
         "linear probe of states": ("linear-binary", "raw"),
+        "length (shorter is surer)": ("length", "raw"),
         "CoCal (binary)": ("cocal-binary", "raw"),
         "PostCal (binary)": ("postcal-binary", "raw"),
         "DCPO": ("dcpo", "raw"),
@@ -137,7 +138,7 @@ def to_beat(gathered: pd.DataFrame) -> str:
     for name, key in named.items():
         one = found.loc[key]
         cells = (f"{one['mean', metric]:.2f}±{one['sd', metric]:.2f}" for metric in ("auroc", "ece"))
-        rows.append((name, *cells))
+        rows.append((name, *(cell.replace("nan±nan", "–") for cell in cells)))
     return _table(rows)
 
 

@@ -13,6 +13,7 @@ from cocal.metrics.calibration import (
     bin_index,
     evaluate,
     expected_calibration_error,
+    pairs_within,
     reliability_bins,
 )
 from drawn_responses import random_responses
@@ -104,3 +105,21 @@ def test_what_no_response_defines_is_nan():
     unstated = evaluate(np.array([np.nan, np.nan]), np.array([False, False]), np.array([True, False]))
     assert unstated.pop("accuracy") == 0.5
     assert np.isnan(list(unstated.values())).all()
+
+
+def test_pairs_within_questions_are_counted_question_by_question():
+    """Compared with a loop over all pairs; ties count half, and a question of one class has no pair."""
+    draw = np.random.default_rng(11)
+    question, correct = draw.integers(7, size=80), draw.random(80) < 0.4
+    correct[question == 3] = True
+    confidence = np.round(draw.random(80), 1)
+    won, pairs = np.zeros(9), np.zeros(9)
+    for right in np.flatnonzero(correct):
+        for wrong in np.flatnonzero(~correct & (question == question[right])):
+            pairs[question[right]] += 1
+            won[question[right]] += (confidence[right] > confidence[wrong]) + 0.5 * (
+                confidence[right] == confidence[wrong]
+            )
+    found = pairs_within(question, confidence, correct, 9)
+    assert pairs[3] == pairs[8] == 0 < pairs[0]
+    assert [one.tolist() for one in found] == [won.tolist(), pairs.tolist()]

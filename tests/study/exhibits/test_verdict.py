@@ -1,5 +1,7 @@
 """tables/verdict: the headline claims, by differences of two rows of the main table."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -48,6 +50,32 @@ CHANCE = [one(0.01, 0.03, at_chance="rlcr"), one(0.002, 0.004, at_chance="rlcr")
 )
 def test_the_word_follows_from_the_intervals(found, tolerance, word):
     assert word_of(found, tolerance) == word
+
+
+def test_a_lead_over_rivals_that_are_nearer_to_chance_says_so():
+    """Two thirds of the paper's distance from one half: 0.5 + 2/3 * 0.36 = 0.74."""
+    near, far = one(0.01, 0.03, rival="rlcr", aurocs=(0.73, 0.86)), one(0.02, 0.04, rival="dcpo", aurocs=(0.75, 0.86))
+    assert word_of([near, far]) == "yes, over a rival nearer to chance than the paper's"
+    both = one(0.02, 0.04, rival="dcpo", aurocs=(0.6, 0.81))
+    assert word_of([near, both]) == "yes, over rivals nearer to chance than the paper's"
+    assert word_of([far]) == "yes"
+    assert word_of([near, one(-0.03, 0.04, rival="dcpo")]) == "undecided (RLCR yes, DCPO undecided)"
+
+
+def test_the_word_of_another_sampling_stands_beside_where_it_differs():
+    table = TABLES["verdict"]
+    given = inputs_of(table)
+    again = given["resamples"]
+    layout = table.layout.model_copy(update={"temperature": 0.7})
+    same = prepare(layout, **given, second=again)
+    assert not same["word"].str.contains("temperature").any()
+    turned = again.data.assign(value=1 - again.data["value"], resampled=1 - again.data["resampled"])
+    found = prepare(layout, **given, second=replace(again, data=turned))
+    differ = found["word"].str.contains(r"\(at temperature 0\.7: (?:yes|no|undecided)\)")
+    assert differ.any()
+    pairs = found["metric"] == "auroc"
+    np.testing.assert_allclose(found.loc[pairs & (found["rival"] != ""), "second_value"],
+                               -found.loc[pairs & (found["rival"] != ""), "value"])  # fmt: skip
 
 
 def test_rivals_that_fare_differently_have_a_word_each_after_the_worst():
