@@ -42,8 +42,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "either from this step alone, so that no states are kept, or from the last few steps again. Replayed "
             "companions (section 4.1, practical implementation) learn in several passes from all states, which are "
             "kept, and stand at the steps at which the study has fitted them. Thin lines and marks are single steps, "
-            f"whose few responses raise every ECE; bold lines average over the last {SMOOTHED} steps. All values are "
-            "means over the seeds.",
+            f"whose few responses raise every ECE; bold lines average over the last {SMOOTHED} of them, from where there "
+            "are as many. All end where no further step asks a new question. All values are means over the "
+            "seeds.",
             layout=Layout(
                 **of_backbone(study, study.main_backbone),
                 methods=(_METHOD,),
@@ -70,6 +71,8 @@ def prepare(layout: Layout, scores: pd.DataFrame) -> pd.DataFrame:
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
+    from matplotlib.ticker import MaxNLocator
+
     kept = numbers.groupby("window")["kept_bytes"].max()
     looks = dict(zip(layout.windows, _COLOURS, strict=False))
     names = {window: "online" if window == 1 else f"online, last {window} steps" for window in looks}
@@ -80,19 +83,24 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     mark = {"color": METHODS[_METHOD].colour, "marker": METHODS[_METHOD].marker, "linestyle": "none", "markersize": 4}
     if 0 in kept:
         handles.append(entry(f"replayed ({_size(kept[0])} kept)", **mark))
-    counts = sorted(numbers["responses"].unique())
+    scored = numbers[numbers["responses"] > 0]
+    counts, last = sorted(scored["responses"].unique()) or [0], scored["source_step"].max()
     responses = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    over = SMOOTHED if last >= 2 * SMOOTHED else 1
+    said = f"; bold: mean of {over} steps" if over > 1 else ""
+    said += f"\nno step after {last + 1} of {layout.steps} asks a new question" if last + 1 < layout.steps else ""
 
     def plot(ax: Axes, panel: pd.DataFrame) -> None:
         by_window = {window: rows.set_index("source_step")["value"] for window, rows in panel.groupby("window")}
         for window, colour in looks.items():
-            curve = by_window[window]
+            curve = by_window[window].dropna()
             ax.plot(curve, color=colour, linewidth=0.4, alpha=0.45)
-            ax.plot(curve.rolling(SMOOTHED, min_periods=1).mean(), color=colour, linewidth=1.3, zorder=3)
+            ax.plot(curve.rolling(over).mean(), color=colour, linewidth=1.3, zorder=3)
         if 0 in by_window:
             ax.plot(by_window[0], markeredgecolor="white", markeredgewidth=0.4, zorder=4, **mark)
         value_axis(ax, panel)
-        ax.set_xlim(0, 1.03 * layout.steps)
+        ax.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10], integer=True))
+        ax.set_xlim(0, 1.03 * (last if len(scored) else layout.steps))
 
     figure = metric_row(
         numbers,
@@ -100,8 +108,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
         height=1.6,
         label="Rollout steps learnt from",
         handles=handles,
-        source=f"{layout.study} study, {layout.backbone_label}; {responses} rollouts of the step after; "
-        f"bold: mean of {SMOOTHED} steps",
+        source=f"{layout.study} study, {layout.backbone_label}; {responses} rollouts of the step after{said}",
     )
     figure.axes[1].axhline(0.5, color=INK, linewidth=0.5, linestyle=(0, (4, 2.5)), zorder=0)
     return figure
