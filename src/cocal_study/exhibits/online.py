@@ -42,9 +42,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "either from this step alone, so that no states are kept, or from the last few steps again. Replayed "
             "companions (section 4.1, practical implementation) learn in several passes from all states, which are "
             "kept, and stand at the steps at which the study has fitted them. Thin lines and marks are single steps, "
-            f"whose few responses raise every ECE; bold lines average over the last {SMOOTHED} of them, from where there "
-            "are as many. All end where no further step asks a new question. All values are means over the "
-            "seeds.",
+            f"whose few responses raise every ECE; bold lines average over the last {SMOOTHED} of them, once there "
+            "are as many. All end where no further step asks a new question. All values are means over the seeds.",
             layout=Layout(
                 **of_backbone(study, study.main_backbone),
                 methods=(_METHOD,),
