@@ -26,6 +26,8 @@ from cocal_study.planning.results import metrics_file
 _METHOD = "cocal-binary"
 BACKBONE_COLOURS = ("#5b3a1e", "#b98b4e")
 """Colours of the first and the second backbone: brown, which no method is, and dark and light in greyscale."""
+_FEWEST = 3
+"""Number of layers from which on there is a curve to see."""
 _LEVEL = {"linestyle": "none", "marker": "o", "markersize": 2.9, "markerfacecolor": "white", "markeredgewidth": 0.7}
 _FINAL = {"linestyle": "none", "marker": "D", "markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.4}
 _CURVE = {"linewidth": 1.1, "marker": ".", "markersize": 2.5}
@@ -50,8 +52,10 @@ class Layout(BackbonesLayout):
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
-    """The figure of all backbones, where the study has CoCal with binary supervision."""
-    if has_methods(study, _METHOD):
+    """The figure of all backbones of three layers or more, where the study has CoCal with binary supervision."""
+    layers = {name: tuple(layers_of(study, name)) for name in study.backbones}
+    deep = [name for name, found in layers.items() if len(found) >= _FEWEST]
+    if deep and has_methods(study, _METHOD):
         yield FigureExhibit(
             title="Extraction layers",
             chapter="Analysis",
@@ -63,12 +67,11 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             layout=Layout(
                 **origin(study),
                 backbones=tuple(
-                    LayeredBackbone(name=name, label=backbone.label, layers=tuple(layers_of(study, name)))
-                    for name, backbone in study.backbones.items()
+                    LayeredBackbone(name=name, label=study.backbones[name].label, layers=layers[name]) for name in deep
                 ),
                 step=study.policy.steps,
             ),
-            inputs={"metrics": [metrics_file(name, "-ablations") for name in study.backbones]},
+            inputs={"metrics": [metrics_file(name, "-ablations") for name in deep]},
         )
 
 

@@ -1,13 +1,17 @@
 """Confidence quality by extraction layer: cubes of several backbones, the best and the final layer, what is refused."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import xarray as xr
 
 from cocal.errors import ContractError
+from cocal_study.config.study import load_study
 from cocal_study.exhibits import layers
 from coded_inputs import coded_cube
 
+ROOT = Path(__file__).resolve().parents[3]
 DEPTHS = {"tiny-a": 3, "tiny-b": 5}
 
 
@@ -65,6 +69,14 @@ def test_without_intervals_no_layer_is_told_apart_and_without_values_none_is_mar
 def test_absent_backbones_and_layers_are_named(cubes, places, chosen, message):
     with pytest.raises(ContractError, match=message):
         layers.prepare(layout(**chosen), [cubes[place] for place in places])
+
+
+def test_a_backbone_of_two_layers_is_left_out():
+    """Of the smoke study's two backbones the second has three; the embedded study has none."""
+    (one,) = layers.of_study(load_study(ROOT / "config/smoke.yaml"), {})
+    assert [(backbone.name, backbone.layers) for backbone in one.layout.backbones] == [("smoke-deep", (0, 1, 2))]
+    assert one.inputs == {"metrics": ["results/metrics/smoke-deep-ablations.nc"]}
+    assert [*layers.of_study(load_study(ROOT / "config/config.yaml"), {})] == []
 
 
 def test_a_third_backbone_has_no_colour():
