@@ -29,6 +29,12 @@ def test_variants_of_equal_accuracy_stand_beside_each_other(stages):
     group, binary = (box.lines[0] for box in ax.containers[-2:])
     on_paper = [line.get_transform().transform(line.get_xydata()) for line in (group, binary)]
     assert on_paper[1] - on_paper[0] == pytest.approx(np.array([[2.0, 0.0]] * 2))  # points
+    bands = [line for line in ax.lines if len({*line.get_xdata()}) == 1 and line.get_linewidth() > 5]
+    assert [band.get_xdata()[0] for band in bands] == [20, 60]
+    for band, step in zip(bands, range(2), strict=True):
+        middle = ax.transData.transform((band.get_xdata()[0], 0))[0]
+        marks = [box.lines[0].get_transform().transform(box.lines[0].get_xydata())[step, 0] for box in ax.containers]
+        assert max(abs(mark - middle) for mark in marks) < band.get_linewidth() / 2, "a mark leaves its band"
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.07, 0.52), (0.02, 0.06), (0.16, 0.39), (0.5, 0.5)])

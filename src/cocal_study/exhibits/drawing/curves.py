@@ -30,6 +30,8 @@ QUESTION_WHISKERS = "whiskers: bootstrap interval over the questions"
 
 _APART = 2.0
 """Distance in points between the markers of two methods at one step, so that their error bars do not overlap."""
+_BESIDE = "#ececec"
+"""Colour of the band behind the markers of one stage, which stand beside each other and are not of other steps."""
 HALF_WIDTH = 0.48 * TEXT_WIDTH
 """Width in inches of a figure that shares the text's width with another one."""
 PAGE_HEIGHT = 8.6
@@ -68,9 +70,14 @@ def prepare_curves(layout: CurvesLayout, metrics: Cube) -> pd.DataFrame:
 
 
 def plot_stages(ax: Axes, panel: pd.DataFrame) -> None:
-    """Draw the rows of `read_curves` for one metric over the stages, with its interval as whiskers."""
+    """Draw the rows of `read_curves` for one metric over the stages, with its interval as whiskers, and a band behind
+    the markers of each stage."""
     scale = 100.0 if panel["metric"].iloc[0] == "accuracy" else 1.0
     plot_curves(ax, panel.rename(columns={"lower": "low", "upper": "high"}), steps="step", scale=scale)
+    for step in panel["step"].unique():
+        ax.axvline(step, color=_BESIDE, linewidth=_APART * panel["method"].nunique() + 5, zorder=0)
+    ax.margins(x=0.2)
+    ax.tick_params(axis="x", length=0)
 
 
 def plot_sweep(ax: Axes, panel: pd.DataFrame, scale: float = 1.0) -> None:
@@ -100,7 +107,7 @@ def draw_prefixes(label: str, numbers: pd.DataFrame, layout: CurvesLayout) -> Fi
 def draw_stages(numbers: pd.DataFrame, layout: CurvesLayout, *, about: str = "; ", **row: Any) -> Figure:
     """Draw a panel for each metric of `read_curves` over the stages; the small print says between the place of the
     numbers and the meaning of the whiskers what they are `about`, and `row` has sizes for `panel_row`."""
-    source = f"{macro_source(layout)}{about}{QUESTION_WHISKERS}"
+    source = f"{macro_source(layout)}{about}{QUESTION_WHISKERS}\nmarks in a band are of one step, side by side"
     handles = method_handles(layout.methods)
     return metric_row(numbers, plot_stages, label="Training step", handles=handles, source=source, **row)
 
