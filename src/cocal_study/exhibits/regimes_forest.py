@@ -6,20 +6,26 @@ from typing import Any
 
 import pandas as pd
 
-from cocal.drawing.style import INK, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
+from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
 from cocal_study.config.study import Study
 from cocal_study.cubes.better import BETTER
 from cocal_study.evidence.published import METRICS, Published
 from cocal_study.evidence.regimes import PAIRS, SCORES, margins, over_points
 from cocal_study.exhibits.base.exhibit import FigureExhibit
+from cocal_study.exhibits.drawing.curves import entry
 from cocal_study.exhibits.regimes import TARGET, Layout, layout_of
 
+Looks = Mapping[str, tuple[str, str]]
+"""Colour and mark of every condition."""
 PAPER = "the paper"
 """The axis of the paper's own point."""
-_COLOURS = ("#1b6e53", "#b3401f", "#4a5fa5", "#8a6d3b", "#7a4fa3", "#2f7f9d")
+_LOOKS = (("#1b6e53", "o"), ("#a0701f", "s"), ("#4a5fa5", "^"), ("#7a4fa3", "v"), ("#2f7f9d", "P"), ("#5b3a1e", "X"))
+"""Colour and mark of each condition; none is the red of a method."""
+_OWN = {"color": "#6a6a6a", "markerfacecolor": "white", "markeredgewidth": 0.8}
+"""The study's own values, which stand on every axis and are drawn once by PostCal's bias."""
 _TITLES = {"ece": "ECE", "brier": "Brier score", "auroc": "AUROC"}
 _PAPER = {"color": INK, "marker": "D", "markersize": 4.5, "linestyle": "none", "markeredgewidth": 0, "zorder": 4}
-_LABELS, _RIGHT, _BETWEEN, _ROW, _TOP, _AXIS, _SCATTER, _BELOW = 1.55, 0.08, 0.3, 0.15, 0.24, 0.3, 1.1, 0.6
+_LABELS, _RIGHT, _BETWEEN, _ROW, _TOP, _AXIS, _SCATTER, _BELOW = 1.55, 0.08, 0.3, 0.15, 0.24, 0.15, 1.1, 0.95
 """Sizes in inches: the names of levels, the margin, the space between panels, the height of a row, of a title, of the
 tick labels of the forest, of the panels below it, and of what stands below these."""
 
@@ -34,9 +40,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             position=3,
             caption="Margins of CoCal over PostCal in ECE, Brier score and AUROC, positive where CoCal is better, both "
             "with binary supervision. Above, conditions that are changed one at a time, with the mean over replicates "
-            "and the interval of Student's t, and a dot for every replicate; the study's own values are hollow and "
-            "stand on every axis. Below, the same margins by the bias of PostCal, its mean confidence less the "
-            "accuracy: to the right of zero it is over-confident. A diamond is the paper's own point.",
+            "and the interval of Student's t, and a small dot for every replicate; the study's own values are hollow "
+            "and stand on every axis. Below, the replicates' margins by the bias of PostCal, its mean confidence less "
+            "the accuracy: to the right of zero it is over-confident. A diamond is the paper's own point.",
             layout=layout_of(study),
             inputs={"regimes": [f"{study.reports.regimes}/points.csv"], "published": ["config/paper"]},
         )
@@ -80,24 +86,29 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     forest = _ROW * (max(rows.values()) + 1)
     height = _TOP + forest + _AXIS + _TOP + _SCATTER + _BELOW
     width = (TEXT_WIDTH - _LABELS - _RIGHT - (len(SCORES) - 1) * _BETWEEN) / len(SCORES)
-    colours = dict(zip(measured["axis"].unique(), _COLOURS, strict=False))
+    looks = dict(zip(measured["axis"].unique(), _LOOKS, strict=False))
     figure = Figure(figsize=(TEXT_WIDTH, height))
     for place, metric in enumerate(SCORES):
         left = (_LABELS + place * (width + _BETWEEN)) / TEXT_WIDTH
         bottom = _BELOW + _SCATTER + _TOP + _AXIS
         above = figure.add_axes((left, bottom / height, width / TEXT_WIDTH, forest / height))
         below = figure.add_axes((left, _BELOW / height, width / TEXT_WIDTH, _SCATTER / height))
-        _forest(above, measured[measured["metric"] == metric], rows, colours, named=place == 0)
+        _forest(above, measured[measured["metric"] == metric], rows, looks, named=place == 0)
         above.set_title(_TITLES[metric], pad=4)
-        _by_bias(below, numbers[numbers["metric"] == metric], colours)
+        _by_bias(below, numbers[numbers["metric"] == metric], looks)
         if place == 0:
             below.set_ylabel("Margin")
         if place == len(SCORES) // 2:
             below.set_xlabel("Bias of PostCal: mean confidence less accuracy")
+    dots = {"linestyle": "none", "markersize": 3.4}
+    handles = [
+        entry(axis, color=colour, marker=mark, markeredgewidth=0, **dots) for axis, (colour, mark) in looks.items()
+    ]
+    handles += [entry("the study's own values", marker="o", **_OWN, **dots), entry("the paper", **_PAPER)]
+    figure.legend(handles=handles, loc="lower center", ncols=3, bbox_to_anchor=(0.5, 0.32 / height), **LEGEND)
     source = (
-        "Positive: CoCal is better. Dots: replicates; circles and bars: their mean and its interval; hollow: the\n"
-        f"study's own values; diamond: the paper. Regimes of the {layout.study} study, {layout.backbone_label}, macro "
-        "average of mathematics."
+        "Positive: CoCal is better. Small dots above: replicates; large marks and bars: their mean and its interval.\n"
+        f"Regimes of the {layout.study} study, {layout.backbone_label}, macro average of mathematics."
     )
     figure.text(0.5, 0.03 / height, source, ha="center", va="bottom", linespacing=1.1, **SMALL_PRINT)
     return figure
@@ -115,32 +126,33 @@ def _rows(measured: pd.DataFrame) -> dict[tuple[str, str], float]:
     return rows
 
 
-def _forest(
-    ax: Axes, panel: pd.DataFrame, rows: Mapping[tuple[str, str], float], colours: Mapping[str, str], named: bool
-) -> None:
+def _forest(ax: Axes, panel: pd.DataFrame, rows: Mapping[tuple[str, str], float], looks: Looks, named: bool) -> None:
     for (axis, level), part in panel.groupby(["axis", "level"], sort=False):
-        at, colour = rows[axis, level], colours[axis]
+        at, (colour, mark) = rows[axis, level], looks[axis]
         mean = part[part["replicate"] == 0].iloc[0]
         single = part[part["replicate"] > 0]["value"]
         ax.plot(single, [at + 0.32] * len(single), ".", color=colour, markersize=3.4, markeredgewidth=0, alpha=0.7)
         ax.plot([mean["lower"], mean["upper"]], [at, at], color=colour, linewidth=0.9)
         face = "white" if mean["own"] else colour
-        ax.plot(mean["value"], at, "o", color=colour, markersize=3.6, markerfacecolor=face, markeredgewidth=0.8)
+        ax.plot(mean["value"], at, mark, color=colour, markersize=3.6, markerfacecolor=face, markeredgewidth=0.8)
     ax.axvline(0, color=INK, linewidth=0.5)
     ax.set_ylim(max(rows.values()) + 0.7, -0.7)
     ax.set_yticks(list(rows.values()), [level or axis for axis, level in rows] if named else [])
     if named:
         for label, (axis, level) in zip(ax.get_yticklabels(), rows, strict=True):
-            label.set(color=INK if level else colours[axis], fontweight="normal" if level else "bold", fontsize=6.5)
+            label.set(color=INK if level else looks[axis][0], fontweight="normal" if level else "bold", fontsize=6.5)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="x", linewidth=0.3, color="#dddddd")
     ax.set_axisbelow(True)
     _few_ticks(ax.xaxis)
 
 
-def _by_bias(ax: Axes, panel: pd.DataFrame, colours: Mapping[str, str]) -> None:
-    for axis, part in panel[panel["replicate"] > 0].groupby("axis", sort=False):
-        ax.plot(part["bias"], part["value"], ".", color=colours[axis], markersize=4.6, markeredgewidth=0, alpha=0.7)
+def _by_bias(ax: Axes, panel: pd.DataFrame, looks: Looks) -> None:
+    for axis, part in panel[(panel["replicate"] > 0) & ~panel["own"]].groupby("axis", sort=False):
+        colour, mark = looks[axis]
+        ax.plot(part["bias"], part["value"], mark, color=colour, markersize=3.2, markeredgewidth=0, alpha=0.8)
+    own = panel[(panel["replicate"] > 0) & panel["own"]].drop_duplicates("replicate")
+    ax.plot(own["bias"], own["value"], "o", markersize=3.2, **_OWN)
     stated = panel[panel["axis"] == PAPER]
     ax.plot(stated["bias"], stated["value"], **_PAPER)
     for line in (ax.axhline, ax.axvline):
