@@ -12,25 +12,23 @@ from cocal_study.evidence.published import METRICS, Published
 from cocal_study.evidence.regimes import SCORES
 from cocal_study.evidence.verdicts import over_replicates
 from cocal_study.exhibits.base.exhibit import FigureExhibit
-from cocal_study.exhibits.drawing.curves import entry, looks, panels_above
+from cocal_study.exhibits.drawing.curves import entry, look_of, looks, panels_above
 from cocal_study.exhibits.regimes import Layout, layout_of
 
 PAPER = "paper"
 """The source of the paper's own points."""
-SHOWN = looks(
-    {
-        "cocal-binary": ("CoCal (binary)", "#1b6e53", "o", "-"),
-        "postcal-binary": ("PostCal (binary)", "#b3401f", "s", "-"),
-        "linear-binary": ("linear probe", "#4a5fa5", "^", "--"),
-        "token-probability": ("TokenProb", "#6a6a6a", "v", "-"),
-        "token-probability+platt-all": ("TokenProb, recalibrated", "#6a6a6a", "D", ":"),
-    }
-)
-OWN = {"auroc": "token-probability", **dict.fromkeys(("ece", "brier"), "token-probability+platt-all")}
+RECALIBRATED = "token-probability+platt-all"
+SHOWN = {name: {**look_of(name), "label": METHODS[name].label} for name in ("cocal-binary", "postcal-binary")}
+SHOWN |= looks({"linear-binary": ("linear probe", "#8a5a1e", (4, 1, 0), "--")})  # brown, which no method is
+SHOWN["linear-binary"]["markersize"] = 5
+SHOWN["token-probability"] = {**look_of("token-probability"), "label": "TokenProb"}
+SHOWN[RECALIBRATED] = SHOWN["token-probability"] | {"label": "TokenProb, recalibrated", "linestyle": ":"}
+SHOWN[RECALIBRATED] |= {"markerfacecolor": "white", "markeredgecolor": SHOWN[RECALIBRATED]["color"]}
+OWN = {"auroc": "token-probability", **dict.fromkeys(("ece", "brier"), RECALIBRATED)}
 """What the policy's own probabilities say, by the metric: Platt scaling leaves the ranking as it is."""
 _TITLES = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score"}
-_HEIGHT, _BOTTOM = 3.85, 0.78
-_APART = 1.09
+_HEIGHT, _BOTTOM = 4.1, 0.78
+_APART = 1.13
 """Ratio of the places of two methods at one number of responses, so that their intervals do not overlap."""
 
 
@@ -44,11 +42,11 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             caption="AUROC, ECE and Brier score by the number of responses that companions learnt from, with two to 96 "
             "questions in each of 120 rollout steps, none asked twice: CoCal and PostCal with binary supervision, a "
             "linear probe of the same states, the policy's own token probability, and the same after Platt scaling on "
-            "the rollouts. Above are means over replicates, and as stars the paper's numbers, at the 152,065 responses "
-            "that it retains for training. Below are their differences from what the policy's own probabilities "
-            "reach in the same replicate (token probability, for ECE and Brier score after Platt scaling): each "
-            "replicate, and the mean with the interval of Student's t. Methods are drawn side by side, and intervals "
-            "that leave a panel are longer than it shows.",
+            "the rollouts, which leaves its AUROC as it is. Above are means over replicates, and as stars the paper's "
+            "numbers, at the 152,065 responses that it retains for training. Below are their differences from what the "
+            "policy's own probabilities reach in the same replicate (token probability, for ECE and Brier score after "
+            "Platt scaling): each replicate, and the mean with the interval of Student's t. Methods are drawn side by "
+            "side, and intervals that leave a panel are longer than it shows.",
             layout=layout_of(study),
             inputs={"experience": [f"{study.reports.experience}/points.csv"], "published": ["config/paper"]},
         )
@@ -104,15 +102,19 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     for column, metric in enumerate(_TITLES):
         panel, (above, below) = numbers[numbers["metric"] == metric], axes[:, column]
         for method, look in SHOWN.items():
+            if (metric, method) == ("auroc", RECALIBRATED):
+                continue  # Platt scaling leaves the ranking as it is, and two lines would be one
             part = panel[(panel["method"] == method) & (panel["less"] == "")].sort_values("learnt")
             ours, stated = part[part["source"] == "study"], part[part["source"] == PAPER]
             above.plot(ours["learnt"], ours["value"], **look)
             above.plot(stated["learnt"], stated["value"], "*", color=look["color"], markersize=6, markeredgewidth=0)
         _differences(below, panel[panel["less"] != ""])
         above.set_xscale("log")
+        above.minorticks_off()
+        above.tick_params(labelbottom=True)
         above.set_title(f"{_TITLES[metric]} {'↑' if metric == 'auroc' else '↓'}")
         rival = SHOWN[OWN[metric]]["label"]
-        below.set_title(f"difference from\n{rival}", fontsize=7, pad=3)
+        below.set_title(f"less {rival}", fontsize=7, pad=3)
     axes[1, len(SCORES) // 2].set_xlabel("Responses learnt from")
     return figure
 

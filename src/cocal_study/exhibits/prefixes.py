@@ -13,10 +13,10 @@ from cocal_study.exhibits.regimes import Layout, layout_of
 
 SHOWN = looks(
     {
-        WITH_TOKENS: ("companion of prefixes, reading token probabilities, too", "#1b6e53", "D", "-"),
-        PREFIXES: ("companion of prefixes", "#1b6e53", "o", "--"),
-        WHOLE: ("companion of whole responses", "#b3401f", "s", "-"),
-        OWN: ("mean token probability so far", "#6a6a6a", "v", "-"),
+        WITH_TOKENS: ("companion of prefixes, reading token probabilities, too", "#3035c4", "D", "-"),
+        PREFIXES: ("companion of prefixes", "#3035c4", "o", "--"),
+        WHOLE: ("companion of whole responses", "#8a5a1e", "s", "-"),
+        OWN: ("mean token probability so far", "#74297c", "P", "-"),
     }
 )
 _HEIGHT, _BOTTOM = 2.75, 0.86

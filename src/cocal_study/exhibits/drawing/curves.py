@@ -225,13 +225,13 @@ def panels_above(
     axes = figure.subplots(rows, count, sharex=rows > 1)
     for ax in axes.flat:
         ax.grid(axis="y", linewidth=0.3, color="#dddddd")
-    figure.subplots_adjust(left, bottom / height, 0.99, 1 - 0.2 / height, wspace=0.22, hspace=0.3)
+    figure.subplots_adjust(left, bottom / height, 0.99, 1 - 0.2 / height, wspace=0.22, hspace=0.36)
     figure.legend(handles=handles, loc="lower center", ncols=columns, bbox_to_anchor=(0.5, 0.2 / height), **LEGEND)
     figure.text(0.5, 0.04 / height, source, ha="center", va="bottom", **SMALL_PRINT)
     return figure, axes
 
 
-def looks(shown: Mapping[str, tuple[str, str, str, str]]) -> dict[str, dict[str, Any]]:
+def looks(shown: Mapping[str, tuple[str, str, Any, str]]) -> dict[str, dict[str, Any]]:
     """Return the looks of curves, of which words, colour, mark and line are given."""
     names = ("label", "color", "marker", "linestyle")
     rest = {"markersize": 3.2, "markeredgewidth": 0, "linewidth": 1}
