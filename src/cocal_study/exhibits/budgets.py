@@ -5,11 +5,11 @@ from functools import partial
 
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
-from cocal_study.exhibits.drawing.curves import draw_prefixes, prepare_curves
+from cocal_study.exhibits.drawing.curves import WHISKERS, draw_prefixes, of_replicates, prepare_prefixes
 from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import metrics_file
 
-Layout, prepare, draw = CurvesLayout, prepare_curves, partial(draw_prefixes, "Matched budget (rollout steps)")
+Layout, prepare, draw = CurvesLayout, prepare_prefixes, partial(draw_prefixes, "Matched budget (rollout steps)")
 _METHODS = ("cocal-binary", "postcal-binary")
 
 
@@ -22,8 +22,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             position=61,
             caption="CoCal and PostCal learnt from equal budgets of rollout steps, with binary supervision, and are "
             "compared on the responses of the final policy (appendix E.1). The best pass of each method is chosen "
-            "on a fixed pool: its responses of all steps to the held-out questions. The whiskers show the standard "
-            "deviation over the seeds.",
+            "on a fixed pool: its responses of all steps to the held-out questions. " + WHISKERS,
             layout=curves(study, _METHODS, study.reports.budgets, study.policy.steps),
-            inputs={"metrics": [metrics_file(study.main_backbone, "-budgets")]},
+            inputs={"metrics": [metrics_file(study.main_backbone, "-budgets")], **of_replicates(study, "budgets")},
         )

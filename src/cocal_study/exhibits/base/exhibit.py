@@ -146,7 +146,8 @@ OF_TABLES = ("replicates_main", "replicates_ood", "replicates_sampling", "centra
 OF_TABLES += ("language_model_main", "language_model_ood")
 """The main table, that of factual questions and that of both samplings in what replicates and a study of a language
 model have found."""
-GATHERED = ("replicates", "central", "regimes", "experience", "fits", "prefixes", "language_model", *OF_TABLES)
+GATHERED = ("replicates", "central", "regimes", "experience", "fits", "prefixes", "language_model")
+GATHERED += ("replicates_figure", *OF_TABLES)
 """The kinds of input that were gathered elsewhere, which a study may go without."""
 OF_REPOSITORY = ("published", "ledger", *GATHERED)
 """The kinds of input that are no products of the study but lie in the repository."""

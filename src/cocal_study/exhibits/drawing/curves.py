@@ -9,6 +9,7 @@ import pandas as pd
 
 from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Artist, Axes, Figure
 from cocal_study.config.methods import METHODS
+from cocal_study.config.study import Study
 from cocal_study.cubes.cells import read_cells
 from cocal_study.exhibits.base.exhibit import MATHEMATICS, CurvesLayout, macro_source
 from cocal_study.exhibits.base.inputs import Cube, mean_cell
@@ -24,10 +25,17 @@ TITLES = {
 CONFIDENCE_QUALITY = ("ece", "auroc")
 """Metrics of the figures with two panels."""
 
-SEED_WHISKERS = "whiskers: standard deviation over the seeds"
+SEED_WHISKERS = "whiskers: standard deviation over companions' seeds, one policy"
+WHISKERS = (
+    "Where replicates of the study have been gathered, lines are means over them, whiskers their standard deviation, "
+    "and dashed lines this study alone; without them, whiskers show the standard deviation over companions' seeds."
+)
+"""Words of the caption of the figures that `draw_prefixes` draws."""
 QUESTION_WHISKERS = "whiskers: bootstrap interval over the questions"
 """Words of the small print about the error bars."""
 
+_FAINT = {"linewidth": 0.6, "linestyle": (0, (3, 2)), "alpha": 0.6}
+"""The look of one policy beside the mean of several."""
 _APART = 2.0
 """Distance in points between the markers of two methods at one step, so that their error bars do not overlap."""
 _BESIDE = "#ececec"
@@ -69,6 +77,26 @@ def prepare_curves(layout: CurvesLayout, metrics: Cube) -> pd.DataFrame:
     return read_curves(layout, metrics)
 
 
+def of_replicates(study: Study, name: str) -> dict[str, list[str]]:
+    """The input of a figure with what was gathered of it, where a study says that there are replicates."""
+    folder = study.reports.replicates
+    return {"replicates_figure": [f"{folder}/figures/{name}.csv"]} if folder else {}
+
+
+def prepare_prefixes(
+    layout: CurvesLayout, metrics: Cube, replicates_figure: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Return the numbers of a figure of `draw_prefixes`: those of `read_curves`, and mean and standard deviation over
+    the replicates and how many there are, 0 where the figure's gathered numbers lack the row."""
+    numbers = read_curves(layout, metrics)
+    if replicates_figure is None:
+        return numbers.assign(mean=float("nan"), sd=float("nan"), replicates=0)
+    single = replicates_figure.filter(regex=r"^replicate_\d+$")
+    gathered = replicates_figure[["source_step", "method", "metric", "mean", "sd"]]
+    found = numbers.merge(gathered.assign(replicates=single.notna().sum(axis=1)), how="left")
+    return found.fillna({"replicates": 0}).astype({"replicates": int})
+
+
 def plot_stages(ax: Axes, panel: pd.DataFrame) -> None:
     """Draw the rows of `read_curves` for one metric over the stages, with its interval as whiskers, and a band behind
     the markers of each stage."""
@@ -83,7 +111,8 @@ def plot_stages(ax: Axes, panel: pd.DataFrame) -> None:
 def plot_sweep(ax: Axes, panel: pd.DataFrame, scale: float = 1.0) -> None:
     """Draw the rows of `read_curves` for one metric, times `scale`, against the rollout steps learnt from.
 
-    Whiskers are one standard deviation over the seeds. The axis of the steps is logarithmic, and each has a label.
+    Whiskers are one standard deviation over the seeds, in the column seed_sd. The axis of the steps is logarithmic, and
+    each has a label.
     """
     from matplotlib.ticker import NullLocator
 
@@ -98,10 +127,24 @@ def plot_sweep(ax: Axes, panel: pd.DataFrame, scale: float = 1.0) -> None:
 
 
 def draw_prefixes(label: str, numbers: pd.DataFrame, layout: CurvesLayout) -> Figure:
-    """Draw a panel of the ECE and one of the AUROC, both of the result of `prepare_curves`, over an axis so called."""
+    """Draw a panel of the ECE and one of the AUROC, both of the result of `prepare_prefixes`, over an axis so called.
+
+    Where replicates have all numbers, curves are means over them, with the study's own policy as a faint line.
+    """
     handles = method_handles(layout.methods)
-    source = f"{macro_source(layout)}; {SEED_WHISKERS}"
-    return metric_row(numbers, plot_sweep, height=1.5, label=label, handles=handles, source=source)
+    count = numbers["replicates"].min()
+    words = f"lines and whiskers: mean and standard deviation of {count} replicates"
+    source = f"{macro_source(layout)}; {words if count else SEED_WHISKERS}"
+    if count:
+        handles.append(entry("this study alone", color=INK, **_FAINT))
+
+    def plot(ax: Axes, panel: pd.DataFrame) -> None:
+        over = panel.assign(value=panel["mean"], seed_sd=panel["sd"]) if count else panel
+        for method, own in panel.groupby("method") if count else ():
+            ax.plot(own["source_step"], own["value"], color=METHODS[method].colour, **_FAINT)
+        plot_sweep(ax, over)
+
+    return metric_row(numbers, plot, height=1.5, label=label, handles=handles, source=source)
 
 
 def draw_stages(numbers: pd.DataFrame, layout: CurvesLayout, *, about: str = "; ", **row: Any) -> Figure:
