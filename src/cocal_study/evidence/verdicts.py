@@ -287,8 +287,7 @@ def by_unit(
 
     Returns:
         Columns of `COLUMNS`: the place, the margin up to its p-value, the verdict, title and family; `margin` is one of
-        `UNITS`. The sources are those of `judge_all` and each replicate by its number, such as "replicate 2", with its
-        own value, without an interval. Verdicts are those of the comparison.
+        `UNITS`. The sources are those of `judge_all`. Verdicts are those of the comparison.
     """
     rows = []
     for claim in claims:
@@ -303,13 +302,7 @@ def by_unit(
             if margin is None:
                 continue
             said = _STATED.get(said, said) if source == PAPER else said
-            decided: dict[str, tuple] = {source: (*margin[:4], said)}
-            if source == REPLICATES:
-                one = every[every["margin"] == margin.label].iloc[0]
-                for name, value in one.filter(regex="^replicate_").dropna().items():
-                    own = value, *[math.nan] * 3, one[name.replace("replicate", "verdict")]
-                    decided[name.replace("_", " ")] = own
-            rows += [(claim.id, name, "", 0, unit, *own, claim.title, claim.family) for name, own in decided.items()]
+            rows.append((claim.id, source, "", 0, unit, *margin[:4], said, claim.title, claim.family))
     return pd.DataFrame(rows, columns=[*_PLACE, *_NUMBERS[:4], "verdict", "title", "family"])
 
 

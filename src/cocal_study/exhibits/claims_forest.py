@@ -28,16 +28,14 @@ _LOOKS = {
     UNOBSERVED: _FAILED | {"markerfacecolor": "white"},
 }
 """Colour and mark of each verdict; full and empty marks differ in greyscale, and so do round and square ones."""
-_POINT = {"color": INK, "linestyle": "none"}
-_PUBLISHED = {**_POINT, "marker": "d", "markersize": 3, "markeredgewidth": 0}
-_OF_ONE = {**_POINT, "marker": "o", "markersize": 2.1, "markeredgewidth": 0.4, "markerfacecolor": "white"}
-_OF_STUDY = {"markersize": 3.4, "markeredgewidth": 0.8, "linestyle": "none"}
-_MEAN = {"marker": "|", "markersize": 4.5, "markeredgewidth": 1.1, "linestyle": "none"}
+_PUBLISHED = {"color": INK, "linestyle": "none", "marker": "d", "markersize": 3.4, "markeredgewidth": 0}
+_OF_STUDY = {"markersize": 3.2, "markeredgewidth": 0.8, "linestyle": "none"}
+_MEAN = {"marker": "|", "markersize": 4.2, "markeredgewidth": 1.3, "linestyle": "none"}
 _TITLES = {"ece": "ECE", "auroc": "AUROC", "share": "Accuracy, confidence,\nother shares"}
-_ROW, _LABELS, _TOP, _BOTTOM, _APART = 0.142, 2.28, 0.3, 0.98, 0.12
+_ROW, _LABELS, _TOP, _BOTTOM, _APART = 0.23, 2.28, 0.3, 0.9, 0.12
 """Height of a row, the space for names, above and below, and that between two panels, in inches."""
-_STUDY_AT, _REPLICATES_AT = -0.17, 0.22
-"""Places within a row."""
+_AT = {PAPER: -0.28, STUDY: 0, REPLICATES: 0.28}
+"""Place of each source within a row, so that marks of two sources do not overlap."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
@@ -48,14 +46,11 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             title="Margins of the claims",
             chapter="Claims",
             position=2,
-            caption="The margins of the claims, each in the panel of its unit: differences of ECE, of AUROC, and of "
-            "accuracy, mean confidence or another share. A margin is positive where the claim is true. Of a claim with "
-            "several comparisons each row shows the one that decides, the same for all sources; all of them are in "
-            "tables/claims. In each row, the upper mark is "
-            "this study's with its 95 % interval over questions and companion seeds, diamonds are the published "
-            "numbers; the lower line has a dot for each replicate, their mean and the 95 % interval of Student's t, "
-            "in the colour of their joint verdict. A line that leaves the panel ends at its edge. Values, ranges "
-            "and times are in the table alone.",
+            caption="The margins of the claims in ECE, in AUROC and in accuracy, confidence and other shares, positive "
+            "where a claim is true. Of claims that restate one another the first is shown, and of a claim with several "
+            "comparisons the one that decides; tables/claims has all. Each row has, from above, the published number, "
+            "this study with its 95 % interval over questions and companion seeds, and the mean of its replicates with "
+            "the interval of Student's t. Lines that leave a panel end at its edge.",
             layout=claims_layout(study),
             inputs=claims_inputs(study),
         )
@@ -70,10 +65,12 @@ def prepare(
     central: pd.DataFrame | None = None,
     **inputs: Any,
 ) -> pd.DataFrame:
-    """The margins of the claims that are about differences of metrics (`by_unit`); the other inputs are those of
-    `readers`."""
+    """The margins of the claims that are about differences of metrics (`by_unit`), of a family those of the first claim
+    that has some; the other inputs are those of `readers`."""
     drawn = [claim for claim in ledger if not is_measured(claim)]
-    return by_unit(drawn, *readers(layout, **inputs), joined(replicates, central))
+    numbers = by_unit(drawn, *readers(layout, **inputs), joined(replicates, central))
+    first = numbers.groupby("family")["claim"].transform("first")
+    return numbers[(numbers["family"] == "") | (numbers["claim"] == first)].reset_index(drop=True)
 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
@@ -98,7 +95,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
                 shown = shown.str.replace(f"{number} backbone", label)
             ax.set_yticks(range(len(claims)), shown, fontsize=6.6)
     middle = (_LABELS + (TEXT_WIDTH - _LABELS) / 2) / TEXT_WIDTH
-    figure.text(middle, 0.66 / height, "Margin: positive where the claim is true", ha="center", va="bottom")
+    figure.text(middle, 0.57 / height, "Margin: positive where the claim is true", ha="center", va="bottom")
     figure.legend(handles=_legend(numbers), loc="lower center", ncols=4, bbox_to_anchor=(0.5, 0.19 / height), **LEGEND)
     others = "".join(f", and on {label} where it is named" for label in layout.labels[1:])
     said = f"{layout.study} study: claims judged on {layout.labels[0]}{others}; bars: 95 % intervals"
@@ -108,10 +105,10 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
 
 def _rows(ax: Axes, numbers: pd.DataFrame, claims: Sequence[str]) -> None:
     """The margins of one unit from top to bottom, on an axis that all points fit and long intervals leave."""
-    points = numbers.loc[numbers["source"] != REPLICATES, "value"].abs().max()
+    points = numbers["value"].abs().max()
     widest = 1.12 * max(0.02, points if pd.notna(points) else 0)
     for row in numbers.itertuples():
-        at = claims.index(row.claim) + (_STUDY_AT if row.source in (PAPER, STUDY) else _REPLICATES_AT)
+        at = claims.index(row.claim) + _AT[row.source]
         look = _LOOKS.get(row.verdict, {})
         colour = look.get("color")
         if row.source == PAPER:
@@ -119,11 +116,9 @@ def _rows(ax: Axes, numbers: pd.DataFrame, claims: Sequence[str]) -> None:
         elif row.source == STUDY:
             ax.plot([row.lower, row.upper], [at] * 2, color=colour, linewidth=1.1, zorder=3)
             ax.plot([row.value], [at], **_OF_STUDY, **look, zorder=4)
-        elif row.source == REPLICATES:
-            ax.plot([row.lower, row.upper], [at] * 2, color=colour, linewidth=0.6, zorder=2)
-            ax.plot([row.value], [at], color=colour, **_MEAN, zorder=3)
         else:
-            ax.plot([row.value], [at], **_OF_ONE, zorder=4)
+            ax.plot([row.lower, row.upper], [at] * 2, color=colour, linewidth=0.8, zorder=2)
+            ax.plot([row.value], [at], color=colour, **_MEAN, zorder=3)
     ax.axvline(0, color=INK, linewidth=0.6, zorder=1)
     ax.set_xlim(-widest, widest)
     ax.set_yticks([])
@@ -136,12 +131,12 @@ def _rows(ax: Axes, numbers: pd.DataFrame, claims: Sequence[str]) -> None:
 
 
 def _legend(numbers: pd.DataFrame) -> list:
-    of_study = set(numbers.loc[numbers["source"] == STUDY, "verdict"])
+    judged = set(numbers.loc[numbers["source"] != PAPER, "verdict"])
     handles = [
-        entry(verdict, linewidth=1.1, markersize=3.4, **look) for verdict, look in _LOOKS.items() if verdict in of_study
+        entry(verdict, linewidth=1.1, markersize=3.4, **look) for verdict, look in _LOOKS.items() if verdict in judged
     ]
     handles.append(entry("published", **_PUBLISHED))
     if (numbers["source"] == REPLICATES).any():
-        mean = {"color": "#6a6a6a", **_MEAN, "linestyle": "-", "linewidth": 0.6}
-        handles += [entry("one replicate", **_OF_ONE), entry("their mean, 95 % of t", **mean)]
+        mean = {"color": "#6a6a6a", **_MEAN, "linestyle": "-", "linewidth": 0.8}
+        handles.append(entry("mean of the replicates", **mean))
     return handles
