@@ -4,7 +4,8 @@ import numpy as np
 
 import decided
 from claims_study import SCOPE, study_files, study_frame
-from cocal.metrics.scores import ALL
+from cocal.metrics.calibration import METRICS as PAPER_METRICS
+from cocal.metrics.scores import ALL, WITHIN
 from cocal_study.config.methods import METHODS as REGISTERED
 from cocal_study.config.study import load_study
 from cocal_study.evidence.claims import read_claims
@@ -52,7 +53,7 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
     if name == "recalibrated":
         afters = ("", *(f"+{name}" for name in CALIBRATIONS))
         methods = [f"{rival}{after}" for after in afters for rival in layout.rivals["raw"]]
-        return {"metrics": coded_cube(layout.backbone, methods)}
+        return {"metrics": coded_cube(layout.backbone, methods, (*PAPER_METRICS, WITHIN))}
     if name == "conditions":
         files = {"companions": coded_specs([120])[1], "published": read_published(ROOT / "config/paper")}
         files |= {"rollouts": list(coded_rollouts().values()), "questions": coded_questions()}

@@ -181,6 +181,7 @@ def _asked(study: Study, folder: Path, kind: str) -> dict[str, Asked]:
     backbone, step = study.main_backbone, study.policy.steps
     at = (backbone, "grpo", step, f"answer{kind}")
     predicted = read_frame(folder / predictions_file(backbone, "grpo", step, kind), PREDICTIONS)
+    predicted = predicted[predicted["method"].isin([OWN, *LEARNERS])]
     found = {}
     for name in study.evaluation_sets("mathematics"):
         read = read_responses(

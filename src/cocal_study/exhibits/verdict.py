@@ -5,6 +5,7 @@ evaluation's own sampling; where the second sampling gives another one, it stand
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import pandas as pd
 from cocal.metrics.shown import UNDEFINED
 from cocal_study.config.methods import METHODS, MethodName
 from cocal_study.config.study import Study
-from cocal_study.cubes.resamples import Resamples
+from cocal_study.cubes.resamples import MAIN, Resamples
 from cocal_study.evidence.headlines import CHANCE, HEADLINES, KEYS, Sampled, headline_rows, values_of
 from cocal_study.evidence.published import Published
 from cocal_study.evidence.sources import StudyScope
@@ -96,7 +97,7 @@ def prepare(
     if second is not None:
         of_second = [_of_second(one) for one in (central_sampling, replicates_sampling)]
         tables = [_completed(*of_second), of_second[1]]
-        _, reader = readers(layout, [second], published)
+        _, reader = readers(layout, [replace(second, comparison=MAIN)], published)
         again = Sampled(reader, [values_of(frame, "replicate_") for frame in tables])
     other = [values_of(frame, "value") for frame in (language_model_main, language_model_ood)]
     return headline_rows(layout.methods, paper, ours, again, other, layout.temperature)

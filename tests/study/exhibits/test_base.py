@@ -26,7 +26,7 @@ def shown(repository, request):
 
 def test_every_module_is_shown_by_the_paper_study_or_by_one_with_regimes(repository):
     shown = {one.module for one in exhibits_of(load_study(repository / "config/paper.yaml"), {})}
-    assert shown == {*MODULES} - {"regimes", "regimes_forest", "experience", "fits", "prefixes"}, (
+    assert shown == {*MODULES} - {"regimes", "regimes_forest", "experience", "fits", "prefixes", "sampling"}, (
         "they have tests of their own"
     )
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from cocal.metrics.calibration import METRICS
+from cocal.metrics.scores import WITHIN
 from cocal_study.config.study import load_study
 from cocal_study.exhibits import pre_generation, recalibrated, token_aggregation
 from cocal_study.exhibits.typesetting.latex import latex
@@ -32,7 +34,7 @@ def layout(study):
 @pytest.fixture(scope="module")
 def cube(layout):
     methods = [named(rival, calibration) for rival in RIVALS for calibration in ("raw", *CALIBRATIONS)]
-    return coded_cube("tiny-a", methods)
+    return coded_cube("tiny-a", methods, (*METRICS, WITHIN))
 
 
 def test_length_alone_has_no_calibration_error_as_it_is(layout, cube):

@@ -70,7 +70,7 @@ def test_the_word_of_another_sampling_stands_beside_where_it_differs():
     same = prepare(layout, **given, second=again)
     assert not same["word"].str.contains("temperature").any()
     turned = again.data.assign(value=1 - again.data["value"], resampled=1 - again.data["resampled"])
-    found = prepare(layout, **given, second=replace(again, data=turned))
+    found = prepare(layout, **given, second=replace(again, data=turned, comparison="second"))
     differ = found["word"].str.contains(r"\(at temperature 0\.7: (?:yes|no|undecided)\)")
     assert differ.any()
     pairs = found["metric"] == "auroc"
