@@ -129,7 +129,8 @@ def shown(exhibits: list[Exhibit], claims: Iterable[Claim], jobs: list[Job], dig
     of_exhibit = {exhibit.name: [] for exhibit in exhibits}
     for claim in claims:
         if claim.predicate is not None:
-            of_exhibit[exhibit_of(claim)].append(claim.id)
+            name = exhibit_of(claim)
+            of_exhibit[name if name in of_exhibit else "claims"].append(claim.id)  # of layers, where there are two
     lines = [
         "| table or figure | claims | command | from nothing | last job | memory | disk | digest of the numbers |",
         "|---|--:|---|--:|--:|--:|--:|---|",
