@@ -105,7 +105,7 @@ def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float |
     """
     if above is not None:
         return rewards > above, f"a reward above {above:g} means correct"
-    wrong = -1.0 if -1.0 in rewards else 0.0
+    wrong = 0.0 if 0.0 in rewards else -1.0
     odd = np.flatnonzero((rewards != wrong) & (rewards != 1.0))
     if len(odd):
         raise ContractError(
@@ -113,7 +113,7 @@ def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float |
             f"so are {len(odd):,} of {len(rewards):,}; say from where on a response is correct (--correct-above 0.5), "
             "or name the field of correctness (--field correct=FIELD)"
         )
-    return rewards == 1.0, f"1 means correct, {wrong:g} wrong"
+    return rewards == 1.0, f"1 means correct, {wrong:g} wrong" if wrong in rewards else "1 means correct"
 
 
 def check_bound(sample: Sample, above: float | None) -> None:

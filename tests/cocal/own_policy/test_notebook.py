@@ -5,6 +5,7 @@ import importlib.util
 import json
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -120,7 +121,7 @@ def test_a_card_names_what_there_is(companion, micro_policy, table):
     assert "rollout step" not in card
     found = Companion.fit(*micro_policy, table.assign(step=np.arange(len(table)) // 30 + 91), settings=SETTINGS).about
     assert f"{found.spec.training_responses} responses of rollout steps up to 92, of which" in found.card()
-    assert f"# Companion of {micro_policy[0].config.name_or_path}" in found.card()
+    assert f"# Companion of {Path(micro_policy[0].config.name_or_path).name}" in found.card()
     assert isinstance(found.held_out, HeldOut)
 
 

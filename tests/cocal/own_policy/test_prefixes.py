@@ -18,6 +18,7 @@ from cocal.features.store import open_features
 from cocal.own_policy import prefixes, recipes
 from cocal.own_policy.prefixes import Rows, course, drawn
 from cocal.own_policy.recipes import Lesson, _Mlp, choose, folds_of
+from cocal.runtime.progress import Progress
 from golden import assert_golden
 from own_rollouts import read_lines, run
 
@@ -116,7 +117,13 @@ def test_a_row_of_a_share_counts_as_so_much_of_a_row_in_an_mlp():
     for rows in (np.arange(240), np.repeat(np.arange(240), copies)):
         share = (1 / np.bincount(rows)[rows]).astype(np.float32)
         given = inputs[rows], target[rows], share, share / 240.0, fold[rows], np.ones(4, np.float32), (4,)
-        kind = _Mlp(Lesson(*given), [*((k, (k + 1) % 5) for k in range(5)), *((k,) for k in range(5)), ()], 4, settings)
+        kind = _Mlp(
+            Lesson(*given),
+            [*((k, (k + 1) % 5) for k in range(5)), *((k,) for k in range(5)), ()],
+            4,
+            settings,
+            Progress("", 1),
+        )
         first = np.unique(rows, return_index=True)[1]
         found.append((kind.singles[:, first], kind.overall[: len(kind.singles)]))
     np.testing.assert_allclose(found[1][0], found[0][0], atol=1e-4)
@@ -129,7 +136,7 @@ def test_prefixes_are_learnt_with_the_label_and_the_question_of_the_whole_respon
 ):
     """And weigh together as much as it, however long it is; where recipes are compared, both are half of it."""
     lessons, real = [], recipes.choose
-    monkeypatch.setattr(recipes, "choose", lambda one, settings: lessons.append(one) or real(one, settings))
+    monkeypatch.setattr(recipes, "choose", lambda one, *how: lessons.append(one) or real(one, *how))
     settings = CompanionSettings(targets=("binary",), seeds=(42,), widths=(4,), dropout=(0.0,), passes=1)
     Companion.fit(*micro_policy, mine, recipe="best", cut="leave-out", prefixes=EVERY, settings=settings)
     rows, (lesson,) = own.rollouts, lessons
