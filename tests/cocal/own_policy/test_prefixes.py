@@ -151,8 +151,7 @@ def test_prefixes_are_learnt_with_the_label_and_the_question_of_the_whole_respon
     learnt = np.bincount(each.response[~whole], lesson.learnt[~whole], len(rows))
     np.testing.assert_allclose(learnt, has & ~cut, atol=1e-6)
     np.testing.assert_array_equal(lesson.learnt[whole], ~cut[each.response[whole]])
-    last = rows["step"].to_numpy() == rows["step"].max()
-    weight = (~cut / (~cut).sum() + (last & ~cut) / (last & ~cut).sum()) / 2
+    weight = ~cut / (~cut).sum()
     np.testing.assert_allclose(np.bincount(each.response, lesson.weight), weight, atol=1e-9)
     alone = np.where(has, 0.5, 1)[each.response[whole]]
     np.testing.assert_allclose(lesson.weight[whole], (weight[each.response[whole]] * alone), atol=1e-9)
