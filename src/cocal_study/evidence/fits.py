@@ -255,7 +255,8 @@ def _fitted(lesson: Lesson, seed: int, settings: CompanionSettings, updates: int
 
 def scores_of(found: Sequence[Mapping[str, np.ndarray]], sets: Mapping[str, Asked]) -> tuple[float, ...]:
     """`SCORES` of each member's confidences by set: of every set first, then as means over sets and members; the AUROC
-    within questions over the sets that have several responses to a question."""
+    within questions over the sets that have several responses to a question. NaN where a set leaves a score undefined.
+    """
     rows = []
     for of_member in found:
         for name, values in of_member.items():
@@ -264,7 +265,11 @@ def scores_of(found: Sequence[Mapping[str, np.ndarray]], sets: Mapping[str, Aske
             within = won.sum() / pairs.sum() if pairs.any() else math.nan
             brier = float(((values - one.correct) ** 2).mean())
             rows.append((auroc(values, one.correct), within, expected_calibration_error(values, one.correct), brier))
-    return tuple(np.nanmean(rows, axis=0).tolist())
+    found = np.array(rows)
+    within = found[:, SCORES.index("auroc_within")]
+    means = dict(zip(SCORES, found.mean(axis=0).tolist(), strict=True))
+    known = within[~np.isnan(within)]
+    return tuple((means | {"auroc_within": float(known.mean()) if known.size else math.nan}).values())
 
 
 def explanations(rows: pd.DataFrame) -> list[str]:

@@ -90,12 +90,13 @@ def recomputed(path: Path) -> pd.DataFrame:
                 found = _metrics(values, correct, question, about["bins"])
                 rows += [(sampling, dataset, label.partition(" ")[0], metric, one) for metric, one in found.items()]
     frame = pd.DataFrame(rows, columns=[*NUMBERS, "value"])
-    means = frame.groupby(NUMBERS, sort=False)["value"].mean().reset_index()
-    macros = [
-        means[means["dataset"].isin(sets)].assign(dataset=macro).groupby(NUMBERS, sort=False)["value"].mean()
-        for macro, sets in about["groups"].items()
-    ]
-    return pd.concat([means, *(one.reset_index() for one in macros)], ignore_index=True)
+    means = frame.groupby(NUMBERS, sort=False)["value"].mean(skipna=False).reset_index()
+    found = [means]
+    for macro, sets in about["groups"].items():
+        members = means[means["dataset"].isin(sets)].assign(dataset=macro)
+        members = members[members["value"].notna() | (members["metric"] != WITHIN)]
+        found.append(members.groupby(NUMBERS, sort=False)["value"].mean(skipna=False).reset_index())
+    return pd.concat(found, ignore_index=True)
 
 
 NUMBERS = ["sampling", "dataset", "method", "metric"]

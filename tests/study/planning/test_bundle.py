@@ -106,7 +106,7 @@ def test_exhibits_come_out_of_a_moved_bundle_with_the_same_bytes(bundle, smoke, 
     first, second, *others = capsys.readouterr().out.splitlines()
     shown = {*(smoke / "results").glob("tables/*.tex"), *(smoke / "results").glob("figures/*.pdf")}
     count = len(shown) - 1  # the document of all tables shows nothing of its own
-    assert first == f"Rebuilt {count - 2} of {count} tables and figures, and 15 files of metrics before them."
+    assert first == f"Rebuilt {count - 2} of {count} tables and figures, and 17 files of metrics before them."
     made = [file for file in rebuilt.rglob("*") if file.parent.name in ("metrics", "resamples", "tables", "figures")]
     assert second == f"{len(made)} of {len(made)} files have the same bytes as in the bundle."
     assert others == [
@@ -139,7 +139,7 @@ def test_a_table_that_is_not_that_of_the_predictions_is_named(bundle, tmp_path, 
     _relist(bundle)
     assert main(["reanalyse", str(bundle)]) == 0
     _, second, *others = capsys.readouterr().out.splitlines()
-    assert second == "87 of 91 files have the same bytes as in the bundle."
+    assert second == "92 of 96 files have the same bytes as in the bundle."
     changed = {"metrics/smoke-budgets.nc", "tables/ood.csv"}
     changed |= {f"tables/hyperparameters.{ending}" for ending in ("tex", "html")}  # which show the study's file
     assert {*others[:4]} == {f"  other bytes: results/{name}" for name in changed}

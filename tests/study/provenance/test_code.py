@@ -99,11 +99,18 @@ TRAINS = {"train_grpo", "train_rlcr", "train_dcpo"}
 READS = {"features", "factual_features", "prompt_features"}
 SAMPLES = {"resample", "responses", "factual_responses"}
 FITS = {f"{name} companions" for name in ("grpo", "postcal", "prompts", "ablations", "one-layer")} | {"online"}
-PREDICTIONS = {"predictions", *(f"{kind} predictions" for kind in ("sweep", "budgets", "ablations"))}
-CUBES = {"metrics", *(f"{kind} metrics" for kind in ("sweep", "budgets", "ablations", "cross-policy"))}
+PREDICTIONS = {"predictions", *(f"{kind} predictions" for kind in ("second", "sweep", "budgets", "ablations"))}
+CUBES = {"metrics", *(f"{kind} metrics" for kind in ("second", "sweep", "budgets", "ablations", "cross-policy"))}
 CUBES |= {"recalibrated_metrics"}
 STATES = {*READS, *TRAINS, "resample", "latency"}
-FIGURES_OF_BINS = {"table_verdict", "figure_reliability", "figure_reliability_all", "figure_claims", "table_claims"}
+FIGURES_OF_BINS = {
+    "table_verdict",
+    "table_sampling",
+    "figure_reliability",
+    "figure_reliability_all",
+    "figure_claims",
+    "table_claims",
+}
 TABLES = {"questions", "online", "recalibrate", *TRAINS, *SAMPLES, *PREDICTIONS}
 """Jobs that write a table of rows."""
 THREADS = {"backbone", "latency", "recalibrate", *TRAINS, *READS, *SAMPLES, *FITS, *PREDICTIONS}
@@ -116,7 +123,7 @@ CHANGES = {
     "metrics": ("cocal/metrics/calibration.py", "bin_index", {*CUBES, *FIGURES_OF_BINS, "online"}),
     "companion": ("cocal/companion/supervision.py", "in_validation", {*FITS, "recalibrate", "checks"}),
     "companions inside a training": ("cocal/companion/stepwise.py", "OnlineLearner", set()),
-    "one method": ("cocal_study/methods/p_true.py", "estimate", {"predictions"}),
+    "one method": ("cocal_study/methods/p_true.py", "estimate", {"predictions", "second predictions"}),
     "checks": ("cocal_study/checks/training.py", "check_disjoint", {"checks"}),
     "policy": ("cocal_study/policy/objectives.py", "step_rewards", TRAINS),
     "one figure": ("cocal_study/exhibits/overview.py", "draw", {"figure_overview"}),
