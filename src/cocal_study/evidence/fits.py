@@ -265,9 +265,9 @@ def scores_of(found: Sequence[Mapping[str, np.ndarray]], sets: Mapping[str, Aske
             within = won.sum() / pairs.sum() if pairs.any() else math.nan
             brier = float(((values - one.correct) ** 2).mean())
             rows.append((auroc(values, one.correct), within, expected_calibration_error(values, one.correct), brier))
-    found = np.array(rows)
-    within = found[:, SCORES.index("auroc_within")]
-    means = dict(zip(SCORES, found.mean(axis=0).tolist(), strict=True))
+    scores = np.array(rows)
+    within = scores[:, SCORES.index("auroc_within")]
+    means = dict(zip(SCORES, scores.mean(axis=0).tolist(), strict=True))
     known = within[~np.isnan(within)]
     return tuple((means | {"auroc_within": float(known.mean()) if known.size else math.nan}).values())
 
