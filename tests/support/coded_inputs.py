@@ -11,6 +11,7 @@ from cocal.companion.spec import CompanionSpec
 from cocal.metrics.calibration import METRICS
 from cocal_study.cubes.cells import RATES
 from cocal_study.cubes.resamples import Key, Resamples
+from cocal_study.methods.recalibration.calibrators import Fit, Fits, Isotonic, Platt
 
 SEEDS = ("mean", "42", "137", "500")
 DOMAINS = {
@@ -104,6 +105,19 @@ def coded_specs(steps, last=120) -> list[CompanionSpec]:
         for shuffled, order in enumerate(("chronological", "shuffled"))
         for place, step in enumerate(steps)
     ]
+
+
+def coded_fits(slopes) -> Fits:
+    """Calibrators with these slopes of Platt scaling, by rival, seed and basis."""
+    isotonic = Isotonic(scores=(0.0, 1.0), confidences=(0.2, 0.7))
+    fits = [
+        Fit.model_validate(
+            {"rival": rival, "seed": seed, "basis": basis, "part": "training", "responses": 9}
+            | {"calibrators": {"platt": Platt(slope=slope, intercept=0.1), "isotonic": isotonic}}
+        )
+        for (rival, seed, basis), slope in slopes.items()
+    ]
+    return Fits(bases=("all", "last", "resampled"), fits=tuple(fits))
 
 
 def coded_scores(windows, steps: int) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of, module_of
 from coded_inputs import (
     coded_cube,
+    coded_fits,
     coded_questions,
     coded_resamples,
     coded_rollouts,
@@ -53,7 +54,8 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
     if name == "recalibrated":
         afters = ("", *(f"+{name}" for name in CALIBRATIONS))
         methods = [f"{rival}{after}" for after in afters for rival in layout.rivals["raw"]]
-        return {"metrics": coded_cube(layout.backbone, methods, (*PAPER_METRICS, WITHIN))}
+        fits = [coded_fits({("length", -1, "all"): -9.0, ("length", -1, "last"): 2.0}), coded_fits({})]
+        return {"metrics": coded_cube(layout.backbone, methods, (*PAPER_METRICS, WITHIN)), "calibrators": fits}
     if name == "conditions":
         files = {"companions": coded_specs([120])[1], "published": read_published(ROOT / "config/paper")}
         files |= {"rollouts": list(coded_rollouts().values()), "questions": coded_questions()}

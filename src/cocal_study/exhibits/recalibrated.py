@@ -1,7 +1,9 @@
 """Rivals on equal footing: scores that learn from the same responses as the companions (beyond the paper)."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 import pandas as pd
 
@@ -25,8 +27,8 @@ from cocal_study.exhibits.typesetting.wording import (
     said,
 )
 from cocal_study.planning.plan import macro_averages
-from cocal_study.planning.results import metrics_file
-from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, Basis, Kind, calibrated, named
+from cocal_study.planning.results import calibrators_file, metrics_file
+from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, Basis, Kind, calibrated, named, recalibrated_algorithms
 
 _KINDS: dict[Kind, str] = {"platt": "Platt scaling", "isotonic": "Isotonic regression"}
 _BASES: dict[Basis, str] = {
@@ -34,6 +36,8 @@ _BASES: dict[Basis, str] = {
     "last": "rollouts of the last stage",
     "resampled": "PostCal's responses",
 }
+_TURNED = "*"
+"""Mark of rows in which a calibrator turns the ranking over."""
 _TITLES = {"raw": "As they are"}
 _TITLES |= {name: f"{_KINDS[kind]}, {_BASES[basis]}" for name, (kind, basis) in CALIBRATIONS.items()}
 
@@ -72,15 +76,25 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 domains={name: tuple(sets) for name, sets in macro_averages(study, study.main_backbone).items()},
                 quality=study.quality,
             ),
-            inputs={"metrics": [metrics_file(study.main_backbone, "-recalibrated")]},
+            inputs={
+                "metrics": [metrics_file(study.main_backbone, "-recalibrated")],
+                "calibrators": [
+                    calibrators_file(study.main_backbone, algorithm, study.policy.steps)
+                    for algorithm in recalibrated_algorithms(study)
+                ],
+            },
         )
 
 
-def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
+def prepare(layout: Layout, metrics: Cube, calibrators: Sequence[Any]) -> pd.DataFrame:
     """Return ECE and both AUROCs of every set and of the macro averages; companions are averaged over their seeds. The
     result has the columns dataset, method (name of the rival and of what was done to it), rival, calibration, and those
     of `cocal_study.cubes.cells.read_cell`, in the order of the domains, of which the macro average comes last, then of
-    the calibrations and of the rivals. The ECE of a score that only ranks is NaN."""
+    the calibrations and of the rivals; last wrong_slopes, the number of companion seeds (at most 1 without a companion)
+    whose Platt scaling has a negative slope. The ECE of a score that only ranks is NaN.
+
+    `calibrators` are those of each policy (`cocal_study.methods.recalibration.calibrators.Fits`).
+    """
     cells = {}
     rows = [(rival, calibration) for calibration, rivals in layout.rivals.items() for rival in rivals]
     for dataset in (dataset for domain, sets in layout.domains.items() for dataset in (*sets, domain)):
@@ -92,19 +106,28 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     ranks = [name for name in layout.rivals["raw"] if RIVALS[name].ranks_only]
     meaningless = numbers["rival"].isin(ranks) & (numbers["calibration"] == "raw") & (numbers["metric"] == "ece")
     numbers.loc[meaningless, ["value", "lower", "upper", "seed_sd"]] = float("nan")
-    return numbers
+    wrong = Counter(
+        named(fit.rival, f"platt-{fit.basis}")
+        for found in calibrators
+        for fit in found.fits
+        if fit.calibrators["platt"].slope < 0
+    )
+    return numbers.assign(wrong_slopes=numbers["method"].map(wrong).fillna(0).astype(int))
 
 
-def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
+def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube, **_: object) -> Grid:
     """Set the table, with a group of rows for each calibration, and a part, which ranks its values, for each basis."""
     short = short_rates(numbers, layout.quality, layout.domains)
     domains = [Labelled(name=name, label=DOMAINS[name]) for name in layout.domains]
+    turned = {*numbers.loc[numbers["wrong_slopes"] > 0, "method"]}
+
+    def label(rival: str, calibration: str) -> str:
+        return layout.labels[rival] + f" {_TURNED}" * (named(rival, calibration) in turned)
 
     def part(calibrations: Sequence[str]) -> Block:
         shown = numbers[numbers["dataset"].isin(layout.domains) & numbers["calibration"].isin(calibrations)]
         groups = [
-            (_TITLES[how], {named(name, how): layout.labels[name] for name in layout.rivals[how]})
-            for how in calibrations
+            (_TITLES[how], {named(name, how): label(name, how) for name in layout.rivals[how]}) for how in calibrations
         ]
         cells = ranked_cells(shown, short=short)
         return metric_block("Score", domains, (*PAIR, WITHIN), groups, cells, optional=[WITHIN])
@@ -137,6 +160,11 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
             "tells what a score knows beyond the difficulty of questions.",
             of_coupled if any(METHODS[one.method].policy != "grpo" for one in chosen) else "",
             f"{listed(ranking)} only {only} ({UNDEFINED})." if ranking else "",
+            f"{_TURNED} marks Platt scaling with a slope of the wrong sign, for one companion seed or more: among the "
+            "responses that it learnt from, higher scores were less often right, so that it turns the ranking, and "
+            "AUROC with it, the other way round."
+            if turned
+            else "",
             BOLD_AND_UNDERLINED,
             "Each part of the table has its own.",
             doubts(short, layout.quality),

@@ -12,7 +12,7 @@ from cocal_study.exhibits import pre_generation, recalibrated, token_aggregation
 from cocal_study.exhibits.typesetting.latex import latex
 from cocal_study.planning import rivals
 from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, named
-from coded_inputs import DOMAINS, coded_cube
+from coded_inputs import DOMAINS, coded_cube, coded_fits
 from exhibits_by_name import exhibits_by_name
 from sample_tables import aggregation_cubes, aggregation_layout, pre_generation_layout
 
@@ -38,7 +38,7 @@ def cube(layout):
 
 
 def test_length_alone_has_no_calibration_error_as_it_is(layout, cube):
-    numbers = recalibrated.prepare(layout, cube)
+    numbers = recalibrated.prepare(layout, cube, [])
     undefined = numbers[numbers["value"].isna()]
     assert set(undefined["rival"]) == {name for name, rival in RIVALS.items() if rival.ranks_only} >= {"length"}
     assert set(undefined["calibration"]) == {"raw"}
@@ -52,6 +52,22 @@ def test_length_alone_has_no_calibration_error_as_it_is(layout, cube):
     assert [re.findall(r"textit\{(.*)\}\}", part) for part in parts] == [["As they are"], *titles]
     assert [part.count("\nPostCal (group) &") for part in parts] == [1, 0, 0, 2]
     assert [part.count("\nCoCal (group) &") for part in parts] == [1, 2, 2, 2]
+
+
+def test_a_slope_of_the_wrong_sign_is_said_of_its_rows_alone(layout, cube):
+    """Of length on all rollouts, of RLCR on its own policy, and of one of two seeds of a companion."""
+    grpo = {("length", -1, "all"): -11.1, ("length", -1, "last"): 4.2, ("cocal-binary", 42, "resampled"): 1.5}
+    grpo |= {("cocal-binary", 137, "resampled"): -0.2, ("token-probability", -1, "all"): 0.0}
+    fits = [coded_fits(grpo), coded_fits({("rlcr", -1, "last"): -0.3})]
+    numbers = recalibrated.prepare(layout, cube, fits)
+    wrong = numbers[numbers["wrong_slopes"] > 0].groupby("method")["wrong_slopes"].unique()
+    turned = ["cocal-binary+platt-resampled", "length+platt-all", "rlcr+platt-last"]
+    assert {name: [*counts] for name, counts in wrong.items()} == {name: [1] for name in turned}
+    text = latex(recalibrated.grid(numbers, layout, metrics=cube))
+    assert "* marks Platt scaling with a slope of the wrong sign" in text
+    marked = re.findall(r"^(.*) \* &", text, re.MULTILINE)
+    assert marked == ["Length (shorter is surer)", "RLCR", "CoCal (binary)"]
+    assert "wrong sign" not in latex(recalibrated.grid(recalibrated.prepare(layout, cube, []), layout, metrics=cube))
 
 
 def test_a_study_has_the_rivals_of_its_methods(study):

@@ -31,6 +31,14 @@ Cube = Any
 CHOSEN_FROM = ("dataset", "question_id", "response_id", "step", "sample", "answer", "answer_class", "correct")
 """Columns of the responses that exhibits read: all that a choice among them depends on."""
 
+
+def _read_fits(path: Path) -> Any:
+    """The calibrators of a policy's rivals (`Fits`)."""
+    from cocal_study.methods.recalibration.calibrators import Fits
+
+    return read_cost(path, Fits)
+
+
 READERS: dict[str, Callable[[Path], Any]] = {
     **dict.fromkeys(("metrics", "second_metrics"), read_dataset),
     **dict.fromkeys(("resamples", "second"), read_resamples),
@@ -42,6 +50,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "answered": partial(read_frame, contract=RESPONSES, columns=("correct", "logprobs")),
     **dict.fromkeys(COMPANIONS, read_spec),
     "latency": partial(read_cost, model=Latency),
+    "calibrators": _read_fits,
     "published": read_published,
     "ledger": read_claims,
     **dict.fromkeys(GATHERED, read_numbers),
