@@ -25,7 +25,7 @@ REFERENCES = {
 }
 """The curves of the best order and of a random one, by name."""
 _COMMON = "cocal-binary"
-"""Method that both panels show, so that they can be compared."""
+"""Method that all panels show, so that they can be compared."""
 
 
 class Layout(ComparedLayout):
@@ -47,10 +47,11 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             chapter="Main results",
             position=15,
             caption="The share of wrong responses among the most confident ones, against their share of all responses, "
-            "averaged over the mathematical sets. The methods on the left score the same responses; for these, the "
-            "dotted curve is the best order, with all wrong responses last, and the dashed line a random one. The "
-            "methods on the right score responses of their own, and so end at different risks; CoCal (binary) is "
-            "repeated there. Tied responses count evenly, and companions are averaged over their seeds.",
+            "averaged over the mathematical sets. Companions and methods without one score the same responses; for "
+            "these, the dotted curve is the best order, with all wrong responses last, and the dashed line a random "
+            "one. The methods on the right score responses of their own, and so end at different risks. CoCal (binary) "
+            "is in all panels, each of which has a scale of its own. Tied responses count evenly, and companions are "
+            "averaged over their seeds.",
             layout=Layout(
                 **of_main(study), methods=main_methods(study), datasets=tuple(study.evaluation_sets("mathematics"))
             ),
@@ -79,32 +80,35 @@ def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame
 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
-    """A panel of the methods that share their responses, and one of the others."""
-    own = tuple(name for name in layout.methods if name not in layout.sharing)
-    panels = {"Risk (%), on the same responses": layout.sharing} if layout.sharing else {}
-    if own:
-        panels["Risk (%), on responses of their own"] = (*own, *(name for name in layout.sharing if name == _COMMON))
+    """A panel of the companions, one of the other methods that share their responses, and one of those that do not."""
+    groups = {
+        "companions": [name for name in layout.sharing if METHODS[name].target],
+        "no companion": [name for name in layout.sharing if not METHODS[name].target],
+        "own responses": [name for name in layout.methods if name not in layout.sharing],
+    }
+    common = [_COMMON] if _COMMON in layout.sharing else []
+    panels = {title: dict.fromkeys((*names, *common)) for title, names in groups.items() if names}
     handles = method_handles(layout.methods)
     if layout.sharing:
         handles += [entry(**look) for look in REFERENCES.values()]
     figure, axes = panel_row(
-        list(panels),
-        height=1.9,
+        [f"Risk (%), {title}" for title in panels],
+        height=1.7,
         label="Coverage (%)",
         handles=handles,
         source=f"{layout.study} study, {layout.backbone_label}, step-{layout.step} policy, mean of "
         f"{counted(len(layout.datasets), 'data set')}",
         columns=5,
     )
-    highest = 100 * numbers["risk"].max() or 1.0
-    for ax, shown in zip(axes, panels.values(), strict=True):
-        references = REFERENCES if shown == layout.sharing else ()
+    for ax, (title, shown) in zip(axes, panels.items(), strict=True):
+        references = () if title == "own responses" else REFERENCES
         panel = numbers[numbers["curve"].isin([*shown, *references])]
         for place, (name, curve) in enumerate(panel.groupby("curve", sort=False)):
-            own = {"zorder": 1} if name in REFERENCES else {**look_of(name), "markevery": (2 * place, 19)}
+            own = {"zorder": 1} if name in REFERENCES else {**look_of(name), "markevery": (4 * place, 24)}
             ax.plot(100 * curve["coverage"], 100 * curve["risk"], **REFERENCES.get(name, {}), **own)
+        highest = 100 * panel["risk"].max() or 1.0
         ax.set_xlim(0, 102)
-        ax.set_xticks([0, 20, 40, 60, 80, 100])
+        ax.set_xticks([0, 25, 50, 75, 100])
         ax.set_ylim(-0.02 * highest, 1.05 * highest)  # a curve at 0 is not cut by the axis
     return figure
 

@@ -42,13 +42,17 @@ def test_a_negative_ratio_has_a_minus_and_an_undefined_one_a_dash():
 
 
 @pytest.mark.parametrize(
-    ("methods", "lines"), [(("p-true", "cocal-binary"), 4), (("verbal", "rlcr"), 2)], ids=["shared", "own"]
+    ("methods", "panels"),
+    [
+        (("p-true", "cocal-binary"), {"companions": 3, "no companion": 4}),  # curves of methods, and of two orders
+        (("verbal", "rlcr"), {"own responses": 2}),
+        (("verbal", "p-true"), {"no companion": 3, "own responses": 1}),
+    ],
 )
-def test_a_study_of_one_kind_of_method_has_one_panel(methods, lines):
+def test_risks_have_a_panel_for_each_kind_of_method(methods, panels):
     frame = sample_predictions(*MATHEMATICS, methods=methods)
     layout = risk_coverage.Layout(**STATED | {"methods": methods}, datasets=MATHEMATICS)
     with paper_style():
         figure = risk_coverage.draw(risk_coverage.prepare(layout, [frame]), layout)
         assert_texts_apart(figure)
-    (panel,) = figure.axes
-    assert len(panel.lines) == lines
+    assert {ax.get_title(): len(ax.lines) for ax in figure.axes} == {f"Risk (%), {k}": n for k, n in panels.items()}
