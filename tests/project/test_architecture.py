@@ -135,6 +135,24 @@ def test_a_figure_is_one_file(package, tmp_path):
     run(package, "cocal", "exhibit", "seeds", *words)
     assert output.stat().st_size > 1000
     assert output.with_suffix(".csv").read_text().count("\n") == 1 + 2 * 2
+    code = """
+import sys
+import pandas as pd
+from cocal.drawing.style import paper_style
+from cocal_study.exhibits import seeds
+sys.path.append(sys.argv[1])
+from drawn_texts import assert_texts_apart
+with paper_style():
+    figure = seeds.draw(pd.read_csv(sys.argv[2]), seeds.Layout.model_validate_json(sys.argv[3]))
+    assert_texts_apart(figure)
+(ax,) = figure.axes
+for line in ax.lines:
+    seen, whole = line.get_window_extent(), ax.bbox
+    assert whole.x0 <= seen.x0 and seen.x1 <= whole.x1 and whole.y0 <= seen.y0 and seen.y1 <= whole.y1, "marks are cut"
+print([text.get_text() for text in ax.get_yticklabels()])
+"""
+    said = run(package, sys.executable, "-c", code, ROOT / "tests/support", output.with_suffix(".csv"), layout)
+    assert said.strip() == "['CoCal (group)', 'CoCal (binary)']"
 
 
 @pytest.mark.slow
