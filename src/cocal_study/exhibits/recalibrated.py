@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
 
 import pandas as pd
 
@@ -26,6 +25,7 @@ from cocal_study.exhibits.typesetting.wording import (
     listed,
     said,
 )
+from cocal_study.methods.recalibration.calibrators import Fits
 from cocal_study.planning.plan import macro_averages
 from cocal_study.planning.results import calibrators_file, metrics_file
 from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, Basis, Kind, calibrated, named, recalibrated_algorithms
@@ -86,15 +86,13 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         )
 
 
-def prepare(layout: Layout, metrics: Cube, calibrators: Sequence[Any]) -> pd.DataFrame:
+def prepare(layout: Layout, metrics: Cube, calibrators: Sequence[Fits]) -> pd.DataFrame:
     """Return ECE and both AUROCs of every set and of the macro averages; companions are averaged over their seeds. The
     result has the columns dataset, method (name of the rival and of what was done to it), rival, calibration, and those
     of `cocal_study.cubes.cells.read_cell`, in the order of the domains, of which the macro average comes last, then of
     the calibrations and of the rivals; last wrong_slopes, the number of companion seeds (at most 1 without a companion)
-    whose Platt scaling has a negative slope. The ECE of a score that only ranks is NaN.
-
-    `calibrators` are those of each policy (`cocal_study.methods.recalibration.calibrators.Fits`).
-    """
+    whose Platt scaling, among the calibrators of all policies, has a negative slope. The ECE of a score that only ranks
+    is NaN."""
     cells = {}
     rows = [(rival, calibration) for calibration, rivals in layout.rivals.items() for rival in rivals]
     for dataset in (dataset for domain, sets in layout.domains.items() for dataset in (*sets, domain)):

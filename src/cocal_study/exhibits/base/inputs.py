@@ -19,6 +19,7 @@ from cocal_study.cubes.resamples import read_resamples
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.published import read_published
 from cocal_study.exhibits.base.exhibit import COMPANIONS, GATHERED, OF_REPOSITORY, Layout, StepLayout, needed, reads
+from cocal_study.methods.recalibration.calibrators import Fits
 from cocal_study.planning.costs import Cost, Latency, read_cost
 from cocal_study.provenance.lineage import Product, Source, descent, trace
 from cocal_study.store.contracts import PREDICTIONS, PREQUENTIAL, QUESTIONS
@@ -31,14 +32,6 @@ Cube = Any
 CHOSEN_FROM = ("dataset", "question_id", "response_id", "step", "sample", "answer", "answer_class", "correct")
 """Columns of the responses that exhibits read: all that a choice among them depends on."""
 
-
-def _read_fits(path: Path) -> Any:
-    """The calibrators of a policy's rivals (`Fits`)."""
-    from cocal_study.methods.recalibration.calibrators import Fits
-
-    return read_cost(path, Fits)
-
-
 READERS: dict[str, Callable[[Path], Any]] = {
     **dict.fromkeys(("metrics", "second_metrics"), read_dataset),
     **dict.fromkeys(("resamples", "second"), read_resamples),
@@ -50,7 +43,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "answered": partial(read_frame, contract=RESPONSES, columns=("correct", "logprobs")),
     **dict.fromkeys(COMPANIONS, read_spec),
     "latency": partial(read_cost, model=Latency),
-    "calibrators": _read_fits,
+    "calibrators": partial(read_cost, model=Fits),
     "published": read_published,
     "ledger": read_claims,
     **dict.fromkeys(GATHERED, read_numbers),

@@ -111,8 +111,7 @@ def plot_stages(ax: Axes, panel: pd.DataFrame) -> None:
 def plot_sweep(ax: Axes, panel: pd.DataFrame, scale: float = 1.0) -> None:
     """Draw the rows of `read_curves` for one metric, times `scale`, against the rollout steps learnt from.
 
-    Whiskers are one standard deviation over the seeds, in the column seed_sd. The axis of the steps is logarithmic, and
-    each has a label.
+    Whiskers are the column seed_sd. The axis of the steps is logarithmic, and each has a label.
     """
     from matplotlib.ticker import NullLocator
 
