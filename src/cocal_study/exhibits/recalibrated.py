@@ -25,7 +25,7 @@ from cocal_study.exhibits.typesetting.wording import (
     listed,
     said,
 )
-from cocal_study.methods.recalibration.calibrators import Fits
+from cocal_study.methods.recalibration.calibrators import Fits, Platt
 from cocal_study.planning.plan import macro_averages
 from cocal_study.planning.results import calibrators_file, metrics_file
 from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, Basis, Kind, calibrated, named, recalibrated_algorithms
@@ -108,7 +108,7 @@ def prepare(layout: Layout, metrics: Cube, calibrators: Sequence[Fits]) -> pd.Da
         named(fit.rival, f"platt-{fit.basis}")
         for found in calibrators
         for fit in found.fits
-        if fit.calibrators["platt"].slope < 0
+        if isinstance(platt := fit.calibrators["platt"], Platt) and platt.slope < 0
     )
     return numbers.assign(wrong_slopes=numbers["method"].map(wrong).fillna(0).astype(int))
 
