@@ -300,8 +300,8 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
 
     groups = {str(name): list(map(line, part.itertuples())) for name, part in numbers.groupby("condition", sort=False)}
     apart = (
-        "Rollouts are sampled at temperature 1, and the paper's sampling raises the accuracy of these small policies far "
-        "above theirs, as it does not with language models: the accuracy of the last rollouts cannot be near the "
+        "Rollouts are sampled at temperature 1, and the paper's sampling raises the accuracy of these small policies "
+        "far above theirs, as it does not with language models: the accuracy of the last rollouts cannot be near the "
         "evaluation's here, and the accuracy before training is reported, not required. "
     )
     second, heads = list(groups).index(_TRAINED), ("Paper", "This study", "Ratio", "Match")
@@ -316,8 +316,8 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         "policy on the same questions, over replicates. Ratios are this study's values over the paper's. Where a match "
         "is required, the ratio has to lie between 2/3 and 3/2, or, as the paper states no value, at least "
         f"{100 * _LEAST[_VALID]:g} % of the confidences have to be valid and {100 * _LEAST[_RIGHT]:g} % of the kept "
-        f"rollouts right; a replicate that fails one of these takes no part. {apart * layout.second_sampling}Reported values are shown without "
-        "obligation. Those marked size follow from the size of the models, their vocabularies and the training, and "
+        "rollouts right; a replicate that fails one of these takes no part. "
+        f"{apart * layout.second_sampling}Reported values are shown without obligation. Those marked size follow from the size of the models, their vocabularies and the training, and "
         "cannot be matched at another size. Of an AUROC, the distance from one half counts. "
         f"{UNDEFINED} stands where the paper states no value. The CSV beside it names the place of each value in it.",
         blocks=tuple(block_of("Condition", heads, part) for part in parts),
