@@ -318,7 +318,8 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         f"{100 * _LEAST[_VALID]:g} % of the confidences have to be valid and {100 * _LEAST[_RIGHT]:g} % of the kept "
         "rollouts right; a replicate that fails one of these takes no part. "
         f"{apart * layout.second_sampling}Reported values are shown without obligation. Those marked size follow "
-        "from the size of the models, their vocabularies and the training, and cannot be matched at another size. Of an AUROC, the distance from one half counts. "
+        "from the size of the models, their vocabularies and the training, and cannot be matched at another size. Of "
+        "an AUROC, the distance from one half counts. "
         f"{UNDEFINED} stands where the paper states no value. The CSV beside it names the place of each value in it.",
         blocks=tuple(block_of("Condition", heads, part) for part in parts),
         size="footnotesize",
