@@ -16,8 +16,7 @@ help:
 	@echo "make laptop      run the laptop study, the embedded one with a language model of 135 million parameters, and gather"
 	@echo "                 its numbers; ALGORITHMS='grpo, rlcr, dcpo' trains the rivals, too"
 	@echo "make replicate   run the embedded study with five other seeds of the policies (REPLICATES=5), and gather the spread"
-	@echo "make central     run the central comparison alone with further seeds, 6 to 22, and gather what it says of"
-	@echo "                 the claims"
+	@echo "make central     run what the headline claims rest on with further seeds, 6 to 22, and gather it"
 	@echo "make regimes     run the embedded study's main policy under other conditions (REPLICATES=5), and gather the margins"
 	@echo "make experience  run the embedded study's main policy with two to 96 questions a step (REPLICATES=5), and gather how"
 	@echo "                 good companions are by the number of rollouts that they learnt from"
@@ -85,9 +84,8 @@ replicate: $(INSTALLED)
 	done
 	cocal spread $$(printf '$(REPLICAS)/%s/results ' $(NUMBERS)) --output $(REPLICAS)/spread --overwrite
 
-# Replicates of the central comparison alone, beside one another, each on one core. Their numbers mean the policies of the
-# whole replicates, of which 1 to 5 are taken: the claims that they can assess are judged by both together. Twenty take part,
-# since the conditions refuse 7 and 16.
+# Replicates of the central comparison, beside one another, each on one core. Their numbers mean the policies of the whole
+# replicates, of which 1 to 5 are taken: the claims that they can assess are judged by both together.
 CENTRAL := studies/central
 central: NUMBERS = $$(seq 6 22)
 central: $(INSTALLED)
@@ -95,7 +93,8 @@ central: $(INSTALLED)
 	  cocal replicate --keys config/central.yaml --number $$number --output $(CENTRAL)/$$number/study.yaml --overwrite || exit 1; \
 	done
 	printf '%s\n' $(NUMBERS) | xargs -I {} -P $$(nproc) snakemake --cores 1 --directory $(CENTRAL)/{} \
-	  --configfile $(CENTRAL)/{}/study.yaml -- results/tables/claims.csv results/tables/conditions.csv results/tables/main.csv
+	  --configfile $(CENTRAL)/{}/study.yaml -- \
+	  $$(printf 'results/tables/%s.csv ' claims comparisons conditions main recalibrated sampling verdict)
 	cocal spread $$(printf '$(CENTRAL)/%s/results ' $(NUMBERS)) --output $(CENTRAL)/spread --overwrite
 
 # Replicates run beside one another, each on one core; a stopped run goes on where it stopped. Replicates that were

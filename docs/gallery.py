@@ -9,17 +9,20 @@ from pathlib import Path
 
 import pandas as pd
 from PIL import Image
+from scipy.special import stdtrit
 
 from cocal.drawing.style import paper_style, save_figure
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import load_study
 from cocal_study.evidence import fits
+from cocal_study.evidence.headlines import NAMES, SECOND
 from cocal_study.evidence.predicates import FAVOUR
 from cocal_study.evidence.published import METRICS, read_published
 from cocal_study.evidence.regimes import PAIRS, margins, over_points
 from cocal_study.evidence.verdicts import (
     AGREES,
     CONTRADICTS,
+    FOUND,
     LANGUAGE_MODEL,
     PAPER,
     REPLICATES,
@@ -41,10 +44,9 @@ from cocal_study.store.numbers import read_numbers
 _OF_STUDY = ("claims", "overview", "training_dynamics", "budgets", "reliability", "cross_iteration")
 _WHERE_GATHERED = ("experience", "prefixes", "regimes")
 """Figures of what runs of their own measure, which a study shows once that has been gathered."""
-FIGURES = (
-    *(f"results/figures/{name}.png" for name in _OF_STUDY),
-    "studies/replicates/spread/figures/replications.png",
-)
+_SPREAD = "studies/central/spread"
+"""Where the replicates were gathered whose numbers the pages show."""
+FIGURES = (*(f"results/figures/{name}.png" for name in _OF_STUDY), f"{_SPREAD}/figures/replications.png")
 WIDTH = 1100
 """Pixels of a figure as wide as the text."""
 _COLUMNS = 120
@@ -88,8 +90,8 @@ def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.
     said = _filled(
         "The table's companions learnt from some "
         f"{round(fewer['mean'].item(), -2):,.0f} responses (paper: {paper:,.0f}). With {own['ece']['learnt']:,.0f} "
-        f"and harder training questions (`make experience`; binary target, {number(own['ece']['replicates'])} "
-        "replicates), CoCal beats"
+        f"and harder training questions, at temperature 1 (`make experience`; binary target, "
+        f"{number(own['ece']['replicates'])} replicates), CoCal beats"
     )
     beaten = (
         f"token probability in {_lead('AUROC', own['auroc'])}",
@@ -330,6 +332,25 @@ def limits(measured: pd.DataFrame) -> str:
     return "\n".join(said)
 
 
+def power(numbers: pd.DataFrame) -> str:
+    """A table of the smallest lead that as many replicates would separate from zero in four of five cases, for every
+    comparison of the headlines and both samplings, by the columns of tables/verdict.csv."""
+    rows = []
+    for one in numbers.itertuples():
+        against = "chance" if pd.isna(one.rival) or not one.rival else METHODS[one.rival].label
+        cells = [f"{METHODS[one.method].label} against {against}, {NAMES[one.metric]}", f"{one.paper:+.3f}"]
+        for of in ("", SECOND):
+            count, lower, upper = (getattr(one, f"{of}{name}") for name in ("replicates", "lower", "upper"))
+            if pd.isna(count):
+                cells += ["–", "–"]
+                continue
+            quantile, found = stdtrit(count - 1, (0.975, FOUND))
+            cells += [f"{count:.0f}", f"{(upper - lower) / 2 * (quantile + found) / quantile:.3f}"]
+        rows.append(cells)
+    heads = ["comparison", "paper's lead", "replicates", "lead found, paper's sampling", "replicates"]
+    return _of_numbers([*heads, "lead found, temperature 1"], rows)
+
+
 def what_holds(judged: pd.DataFrame) -> str:
     """What all claims come to, and below it a table of the claims that are decided.
 
@@ -380,19 +401,17 @@ def of_studies(root: Path) -> Iterator[tuple[str, str, str]]:
     """The page, name and text of each section that the numbers in studies/ make."""
     published = read_published(root / "config/paper")
     printed = published.cells[published.cells["table"] == "main"]
-    gathered, laptop = (
-        pd.read_csv(root / f"studies/{name}/tables/main.csv") for name in ("replicates/spread", "laptop/gathered")
-    )
+    gathered, laptop = (pd.read_csv(root / f"{name}/tables/main.csv") for name in (_SPREAD, "studies/laptop/gathered"))
     points = pd.read_csv(root / "studies/experience/gathered/points.csv")
     curve = experience.prepare(layout_of(load_study(root / "config/config.yaml")), points, published)
-    conditions = pd.read_csv(root / "studies/replicates/spread/tables/conditions.csv")
+    conditions = pd.read_csv(root / _SPREAD / "tables/conditions.csv")
     compared = pd.read_csv(root / "studies/fits/recipes.csv")
     measured = read_numbers(root / "studies/fits/fits.csv", fits.COLUMNS)
     yield "docs/what-holds.md", "limits", limits(measured)
     yield "docs/what-holds.md", "regimes", of_regimes(pd.read_csv(root / "studies/regimes/gathered/points.csv"))
     yield "README.md", "experience", experience_said(curve, conditions, points)
     yield "README.md", "recipes", recipes_said(compared)
-    yield "README.md", "bar", to_beat(pd.read_csv(root / "studies/replicates/spread/tables/recalibrated.csv"))
+    yield "README.md", "bar", to_beat(pd.read_csv(root / _SPREAD / "tables/recalibrated.csv"))
     yield "docs/fitting.md", "recipes", recipes(compared)
     yield "docs/what-holds.md", "numbers", main_numbers(gathered, printed)
     yield "docs/what-holds.md", "learning curve", learning_curve(curve)
@@ -406,7 +425,7 @@ def main() -> None:
     root = Path(__file__).parents[1]
     if owner_of(root / "results") != "embedded":
         raise SystemExit("results/ is not that of the embedded study: `make clean reproduce` first")
-    spread = root / "studies/replicates/spread"
+    spread = root / _SPREAD
     cells = read_published(root / "config/paper").cells
     with paper_style():
         gathered = pd.read_csv(spread / "tables/main.csv")
@@ -430,6 +449,7 @@ def main() -> None:
         ("README.md", "verdict", verdict(numbers)),
         ("README.md", "traced", traced(main_table)),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
+        ("docs/what-holds.md", "power", power(numbers)),
     )
     for file, name, section in (*of_results, *of_studies(root)):
         page = root / file

@@ -40,13 +40,14 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             chapter="Claims",
             position=2.5,
             caption="AUROC, ECE and Brier score by the number of responses that companions learnt from, with two to 96 "
-            "questions in each of 120 rollout steps, none asked twice: CoCal and PostCal with binary supervision, a "
-            "linear probe of the same states, the policy's own token probability, and the same after Platt scaling on "
-            "the rollouts, which leaves its AUROC as it is. Above are means over replicates, and as stars the paper's "
-            "numbers, at the 152,065 responses that it retains for training. Below are their differences from what the "
-            "policy's own probabilities reach in the same replicate (token probability, for ECE and Brier score after "
-            "Platt scaling): each replicate, and the mean with the interval of Student's t. Methods are drawn side by "
-            "side, and intervals that leave a panel are longer than it shows.",
+            "questions in each of 120 rollout steps, none asked twice, and responses sampled as rollouts are: CoCal "
+            "and PostCal with binary supervision, a linear probe of the same states, the policy's own token "
+            "probability, and the same after Platt scaling on the rollouts, which leaves its AUROC as it is. Above are"
+            " means over replicates, and as stars the paper's numbers, at the 152,065 responses that it retains for "
+            "training. Below are their differences from what the policy's own probabilities reach in the same "
+            "replicate (token probability, for ECE and Brier score after Platt scaling): each replicate, and the mean "
+            "with the interval of Student's t. Methods are drawn side by side, and intervals that leave a panel are "
+            "longer than it shows.",
             layout=layout_of(study),
             inputs={"experience": [f"{study.reports.experience}/points.csv"], "published": ["config/paper"]},
         )

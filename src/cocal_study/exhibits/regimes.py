@@ -61,11 +61,12 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         title="CoCal less PostCal under other conditions",
         caption=f"Margins of CoCal over PostCal, both with binary supervision, positive where CoCal is better: means "
         f"of {replicates} replicates with {100 * layout.level:g} % intervals of Student's t, and the number of those "
-        f"in which the margin is positive. {layout.caption} One condition is changed at a time; the study's own values "
-        "stand on every axis with the same numbers. Bold: CoCal is separably better after Holm's adjustment over the "
-        "points of a metric; underlined: PostCal is. Training: accuracy (%) of the final policy on the training "
-        "questions, sampled as rollouts are; evaluation: its accuracy on the evaluation sets; gap: their difference in "
-        "points; bias: mean confidence of PostCal less the accuracy.",
+        f"in which the margin is positive. {layout.caption} One condition is changed at a time; the unchanged one "
+        "stands on every axis with the same numbers, and responses are sampled as rollouts are unless the condition "
+        "says otherwise. Bold: CoCal is separably better after Holm's adjustment over the points of a metric; "
+        "underlined: PostCal is. Training: accuracy (%) of the final policy on the training questions, sampled as "
+        "rollouts are; evaluation: its accuracy on the evaluation sets; gap: their difference in points; bias: mean "
+        "confidence of PostCal less the accuracy.",
         blocks=(block_of("Condition", heads, groups, width=1),),
         gap="3pt",
         size="footnotesize",

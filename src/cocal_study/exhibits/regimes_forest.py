@@ -40,9 +40,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             position=3,
             caption="Margins of CoCal over PostCal in ECE, Brier score and AUROC, positive where CoCal is better, both "
             "with binary supervision. Above, conditions that are changed one at a time, with the mean over replicates "
-            "and the interval of Student's t, and a small dot for every replicate; the study's own values are hollow "
-            "and stand on every axis. Below, the replicates' margins by the bias of PostCal, its mean confidence less "
-            "the accuracy: to the right of zero it is over-confident. A diamond is the paper's own point.",
+            "and the interval of Student's t, and a small dot for every replicate; the unchanged condition, with "
+            "responses sampled as rollouts are, is hollow and stands on every axis. Below, the replicates' margins by "
+            "the bias of PostCal, its mean confidence less the accuracy: to the right of zero it is over-confident. A "
+            "diamond is the paper's own point.",
             layout=layout_of(study),
             inputs={"regimes": [f"{study.reports.regimes}/points.csv"], "published": ["config/paper"]},
         )

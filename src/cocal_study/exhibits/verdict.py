@@ -91,11 +91,11 @@ def prepare(
 ) -> pd.DataFrame:
     """The columns of `cocal_study.evidence.headlines.headline_rows`."""
     paper, study = readers(layout, [resamples], published)
-    tables = [_completed(central_main, replicates_main), replicates_main, replicates_ood]
+    tables = [_completed(central_main, replicates_main), replicates_main, replicates_ood, _of(central_sampling, "own")]
     ours = Sampled(study, [values_of(frame, "replicate_") for frame in tables])
     again = None
     if second is not None:
-        of_second = [_of_second(one) for one in (central_sampling, replicates_sampling)]
+        of_second = [_of(one, "second") for one in (central_sampling, replicates_sampling)]
         tables = [_completed(*of_second), of_second[1]]
         _, reader = readers(layout, [replace(second, comparison=MAIN)], published)
         again = Sampled(reader, [values_of(frame, "replicate_") for frame in tables])
@@ -108,9 +108,9 @@ def _completed(central: pd.DataFrame | None, whole: pd.DataFrame | None) -> pd.D
     return central if central is None or whole is None else completed(central, whole, KEYS, "metric")
 
 
-def _of_second(sampling: pd.DataFrame | None) -> pd.DataFrame | None:
-    """The rows of a gathered tables/sampling.csv that are of the second sampling, as those of a main table."""
-    return None if sampling is None else sampling[sampling["sampling"] == "second"].drop(columns="sampling")
+def _of(sampling: pd.DataFrame | None, name: str) -> pd.DataFrame | None:
+    """The rows of a gathered tables/sampling.csv that are of one sampling, as those of a main table."""
+    return None if sampling is None else sampling[sampling["sampling"] == name].drop(columns="sampling")
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
