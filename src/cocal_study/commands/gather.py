@@ -23,13 +23,11 @@ from cocal_study.exhibits.base.exhibit import MATHEMATICS
 from cocal_study.exhibits.drawing.curves import draw_replicates
 from cocal_study.exhibits.typesetting.landing import scale_of
 from cocal_study.exhibits.typesetting.verdict import lines
-from cocal_study.planning.digests import maker_of
-from cocal_study.planning.replicates import Gathered, refusals, spread
+from cocal_study.planning.digests import StudyDigests, digests_of, maker_of
+from cocal_study.planning.replicates import DIGESTS, GATHERED, Gathered, refusals, spread
 from cocal_study.provenance.owner import owner_of
 from cocal_study.store.numbers import read_numbers
 
-GATHERED = "gathered.json"
-"""The file of a folder of gathered replicates that says what it holds."""
 _KEPT = "kept"
 """Folder of what is kept of each replicate, by its number (`cocal_study.evidence.kept`)."""
 _CLOSE = 2e-3
@@ -50,6 +48,7 @@ def run_spread(options: argparse.Namespace) -> None:
     numbers = map(int, names) if all(name.isdecimal() for name in names) else range(1, len(names) + 1)
     folders = dict(zip(numbers, options.results, strict=True))
     gathered = _with_earlier(folders, options.output, refusals)
+    makers = {number: maker_of(results) for number, results in folders.items()}
     if len(gathered.replicates) < 2:
         why = "; ".join(f"replicate {number}: {reasons[0]}" for number, reasons in gathered.refused.items())
         raise ContractError(
@@ -66,6 +65,8 @@ def run_spread(options: argparse.Namespace) -> None:
             save_figure(drawn, figure, {"study": gathered.study or ""})
     _write(found, gathered, options.output)
     for number, results in folders.items():
+        whole = StudyDigests(study=gathered.study or "", made_by=makers[number], digests=digests_of(results))
+        write_text(options.output / DIGESTS / f"{number}.json", whole.model_dump_json(indent=1) + "\n")
         if (file := results.parent / "study.yaml").is_file():
             keep(load_study(file), results.parent, options.output / _KEPT / f"{number}.zip")
 

@@ -10,13 +10,18 @@ from cocal.errors import ContractError
 from cocal.settings.base import Model
 from cocal.store.atomic import write_text
 from cocal_study.config.backbone import PretrainingSettings
+from cocal_study.config.parse import parse_settings
 from cocal_study.config.study import Study
-from cocal_study.planning.digests import Maker
+from cocal_study.planning.digests import Maker, StudyDigests
 from cocal_study.store.numbers import read_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
 
+GATHERED = "gathered.json"
+"""The file of a folder of gathered replicates that says what it holds."""
+DIGESTS = "digests"
+"""Folder of the digests of each replicate, by its number."""
 EXHIBITS = ("tables/*.csv", "figures/*.csv")
 """Patterns of the numbers of tables and figures within the results."""
 CONDITIONS = "tables/conditions.csv"
@@ -54,6 +59,23 @@ def replicate(study: Study, number: int) -> Study:
     changes["reports"] = study.reports.model_copy(update=dict.fromkeys(gathered))
     caption = f"{study.caption.rstrip('.')}; replicate {number}, with other seeds of questions, policies and sampling."
     return study.model_copy(update={**changes, "backbones": backbones, "seed": study.seed + number, "caption": caption})
+
+
+def way_back(table: Path) -> list[str]:
+    """Say of a gathered table which replicates it is made of: the commit and the processor of each, and the digest of
+    its own table.
+
+    Raises:
+        ContractError: if the folder of gathered replicates lacks a replicate's digests.
+    """
+    folder = table.parent.parent
+    gathered = parse_settings(Gathered, str(folder / GATHERED))
+    lines = [f"{table}: gathered of {len(gathered.replicates)} replicates of the study {gathered.study}"]
+    for number in gathered.replicates:
+        of = parse_settings(StudyDigests, str(folder / DIGESTS / f"{number}.json"))
+        digest = of.digests[table.parent.name][f"{table.parent.name}/{table.name}"]
+        lines.append(f"  replicate {number}: {digest}, commit {of.made_by.commit}, on {of.made_by.processor}")
+    return [*lines, *(f"  replicate {number} takes no part: {why[0]}" for number, why in gathered.refused.items())]
 
 
 def write_study(study: Study, path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cocal import cli
+from cocal.runtime.numerics import processor
 from cocal_study.config.study import load_study
 from cocal_study.planning import digests
 from cocal_study.planning.digests import commit
@@ -28,7 +29,7 @@ def test_a_replicate_differs_in_the_seeds_of_the_policies_alone(repository, tmp_
     written = load_study(file)
     assert written == replicate(study, 3)
     ours, theirs = (flat(one.model_dump(mode="json")) for one in (study, written))
-    none = ("replicates", "central", "regimes", "experience", "fits", "prefixes", "language_model")
+    none = ("central", "regimes", "experience", "fits", "prefixes", "language_model")
     changed = {key for key in ours | theirs if ours.get(key) != theirs.get(key)}
     assert changed == {*SEEDS, "caption", *(f"reports.{name}" for name in none)}
     assert {getattr(written.reports, name) for name in none} == {None}, "a replicate has none of its own"
@@ -84,7 +85,7 @@ def results(tmp_path):
     return folders
 
 
-def test_the_spread_of_every_number(results, tmp_path, monkeypatch):
+def test_the_spread_of_every_number(results, tmp_path, monkeypatch, capsys):
     def before_the_files():
         """Gathered numbers that git tracks would make the commit that made them a changed one."""
         assert not (tmp_path / "spread").exists()
@@ -93,7 +94,16 @@ def test_the_spread_of_every_number(results, tmp_path, monkeypatch):
     monkeypatch.setattr(digests, "commit", before_the_files)
     assert cli.main(["spread", *map(str, results), "--output", str(tmp_path / "spread")]) == 0
     files = sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "spread").rglob("*.*"))
-    assert files == [f"spread/{name}" for name in (*FIGURE, "gathered.json", "tables/main.csv")]
+    kept = [f"digests/{number}.json" for number in (1, 2, 5)]
+    assert files == [f"spread/{name}" for name in (*kept, *FIGURE, "gathered.json", "tables/main.csv")]
+    found = json.loads((tmp_path / "spread/digests/5.json").read_text())
+    assert found["digests"] == digests.digests_of(results[2])
+    assert {found["made_by"]["commit"]} == {commit()}
+    assert cli.main(["trace", str(tmp_path / "spread/tables/main.csv")]) == 0
+    first, *each = capsys.readouterr().out.splitlines()
+    assert first.endswith("tables/main.csv: gathered of 3 replicates of the study embedded")
+    own = digests.digests_of(results[1])["tables"]["tables/main.csv"]
+    assert each[1] == f"  replicate 2: {own}, commit {commit()}, on {processor()}"
     gathered = json.loads((tmp_path / "spread/gathered.json").read_text())
     assert (gathered["study"], list(gathered["replicates"]), gathered["refused"]) == ("embedded", ["1", "2", "5"], {})
     assert {one["commit"] for one in gathered["replicates"].values()} == {commit()}
