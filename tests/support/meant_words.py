@@ -62,6 +62,15 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
         return {"metrics": coded_cube(layout.backbone, METHODS), **files}
     if name == "decisions":
         return {"predictions": decided.predictions(), "responses": [decided.pool("amc"), decided.pool("aime")]}
+    if name == "strata":
+        sets = [one.name for one in layout.sets]
+        predictions = sample_predictions(*sets, methods=layout.methods, step=120).assign(backbone="qwen3-8b")
+        answers = predictions.drop_duplicates(["dataset", "response_id"])
+        answers = answers.assign(length=700 + 97 * answers["response_id"] % 4001)
+        levels = answers.drop_duplicates(["dataset", "question_id"])
+        levels = levels.assign(level=1 + levels["question_id"].factorize()[0] % 3)
+        asked, lengths = ([one[one["dataset"] == name] for name in sets] for one in (levels, answers))
+        return {"predictions": predictions, "asked": asked, "lengths": lengths}
     if name in ("cost", "time_to_confidence"):
         return {kind: costs()[kind] for kind in one.inputs}
     if name == "online":

@@ -31,7 +31,12 @@ def test_the_unchanged_point_is_a_replicate_of_the_embedded_studys_main_policy()
     assert list(base.backbones) == [embedded.main_backbone]
     seeds = {"seed": embedded.seed + 2, "policy": embedded.policy.seed + 2, "generation": embedded.generation.seed + 2}
     assert seeds == {"seed": base.seed, "policy": base.policy.seed, "generation": base.generation.seed}
-    for name in ("generation", "companion", "postcal", "policy"):
+    ours, theirs = base.generation, embedded.second_sampling
+    assert theirs is not None, "the points are sampled as the embedded study samples once more: as rollouts are"
+    assert (ours.temperature, ours.top_p, ours.presence_penalty) == (1, 1, 0)
+    assert (theirs.temperature, theirs.top_p, theirs.presence_penalty) == (1, 1, 0)
+    assert (ours.engine, ours.pool) == (embedded.generation.engine, embedded.generation.pool)
+    for name in ("companion", "postcal", "policy"):
         ours = getattr(base, name).model_dump(exclude={"seed", "algorithms", "stages"})
         assert ours == getattr(embedded, name).model_dump(exclude={"seed", "algorithms", "stages"}), name
     assert base.evaluation_sets("mathematics") == embedded.evaluation_sets("mathematics")
