@@ -72,13 +72,11 @@ def coded_resamples(backbone: str, methods, keys=None, comparison="main", spread
     draws = [np.random.default_rng(hashed(backbone, *vars(key).values())) for key in keys]
     value = np.stack([draw.random(4) for draw in draws])
     noise = np.stack([draw.normal(0, spread, (4, 99)) for draw in draws])
+    by_seed = value[:, None] + np.stack([draw.normal(0, spread / 5, (3, 4)) for draw in draws])
     labels = {name: ("cell", [getattr(key, name) for key in keys]) for name in Key.__dataclass_fields__}
     data = {
         "value": (("cell", "metric"), value),
-        "by_seed": (
-            ("cell", "seed", "metric"),
-            value[:, None] + np.stack([draw.normal(0, spread / 5, (3, 4)) for draw in draws]),
-        ),
+        "by_seed": (("cell", "seed", "metric"), by_seed),
         "resampled": (("cell", "metric", "resample"), value[..., None] + noise),
         "backbone": ("cell", [backbone] * len(keys)),
         "questions": ("cell", [key.dataset for key in keys]),

@@ -16,6 +16,7 @@ from cocal.own_policy.companion import Companion
 from cocal.own_policy.fitting import Reading
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.rollouts import find
+from cocal.own_policy.saved import check_place
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
 from cocal.store import digest
 from cocal.store.damage import RUN_MARK
@@ -43,6 +44,7 @@ def run_fit(options: argparse.Namespace) -> None:
         field_mapping(options.field), options.correct_above, options.max_response_length, options.thinking, template
     )
     files = [path for path, _ in find(options.rollouts).files]
+    check_place(options.output)
     checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
     depends_on = {"model": checkpoint.identity(), "rollouts": file_states(files), "reading": repr(reading)}
     depends_on |= {"layer": options.layer, "states": options.states, "batch_tokens": batch_tokens}

@@ -15,7 +15,8 @@ from cocal.companion.companions import Companions, with_weights
 from cocal.errors import ContractError
 from cocal.models.hub import download, may_be_on_hub
 from cocal.own_policy.about import About
-from cocal.store.atomic import atomic_path, usual_mode, write_text
+from cocal.runtime.places import plain
+from cocal.store.atomic import atomic_path, together, usual_mode, write_text
 from cocal.store.damage import remedy, unreadable
 from cocal.store.files import read_document, stated_seal, write_document
 from cocal.store.origin import read_provenance
@@ -105,17 +106,28 @@ def _changed(file: Path, why: str) -> ContractError:
 
 def write(folder: Path, companions: Companions, about: About, alone: tuple[Companions, About] | None = None) -> None:
     """Write the three files into a folder, which is made if need be, and those of a companion of states alone into a
-    folder in it; one of an earlier companion there is removed. A ContractError refuses a folder with such files of
-    something else."""
+    folder in it; one of an earlier companion there is removed. Files take their places when all of them are written, so
+    that a full disk leaves the folder as it was. A ContractError refuses a folder with such files of something else."""
+    check_place(folder)
+    with together(plain(folder)) as new:
+        _write(new, companions, about)
+        if alone is not None:
+            _write(new / ALONE, *alone)
+        elif is_companion(folder / ALONE):
+            shutil.rmtree(folder / ALONE)
+
+
+def check_place(folder: Path) -> None:
+    """Refuse a folder with such files of something else, by a ContractError."""
+    for place in (folder, folder / ALONE):
+        found = [name for name in (CONFIG, WEIGHTS, CARD) if (place / name).exists()]
+        if found and not is_companion(place):
+            raise ContractError(f"{place}: its {found[0]} is not a companion's; save in a folder of its own")
+
+
+def _write(folder: Path, companions: Companions, about: About) -> None:
     from huggingface_hub import ModelCard
 
-    found = [name for name in (CONFIG, WEIGHTS, CARD) if (folder / name).exists()]
-    if found and not is_companion(folder):
-        raise ContractError(f"{folder}: its {found[0]} is not a companion's; save in a folder of its own")
-    if is_companion(folder / ALONE):
-        shutil.rmtree(folder / ALONE)
-    if alone is not None:
-        write(folder / ALONE, *alone)
     with atomic_path(folder / WEIGHTS) as partial:
         weights = {name: tensor.cpu().contiguous() for name, tensor in companions.model.state_dict().items()}
         save_file(weights, partial, {"format": "pt"})

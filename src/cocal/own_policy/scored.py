@@ -104,6 +104,12 @@ def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float |
         ContractError: if a reward is neither of the two.
     """
     if above is not None:
+        told = {*rewards.tolist()}
+        if len(told) > 1 and told <= {-1.0, 0.0, 1.0} and not min(told) <= above < max(told):
+            raise ContractError(
+                f"{where(0)}: the rewards are {' and '.join(f'{one:g}' for one in sorted(told))}, and --correct-above "
+                f"{above:g} makes all of them the same; leave the flag out, or give a number between them"
+            )
         return rewards > above, f"a reward above {above:g} means correct"
     wrong = 0.0 if 0.0 in rewards else -1.0
     odd = np.flatnonzero((rewards != wrong) & (rewards != 1.0))
@@ -193,6 +199,8 @@ def read_scored(
         names.setdefault(number, name or text or ids or where.removeprefix(f"{source}: "))
         known |= {normalised(one): number for one in (text, ids, name) if one}
     confidence = np.array(confidence, dtype=np.float64)
+    if missing := int(np.isnan(confidence).sum()):
+        notes.append(f"confidences: {missing:,} of {len(confidence):,} are null")
     return Scored(source, [*names.values()], known, question, confidence, correct, [*found], unanswered, tuple(notes))
 
 
@@ -311,6 +319,11 @@ def read_courses(source: Path, reading: Reading, added: Sequence[str] = ()) -> C
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
             raise ContractError(f"{where}: field {name!r} is no course of `cocal score --every` ({reason})") from None
+        if found[-1].every * len(found[-1].values) > found[-1].tokens:
+            raise ContractError(
+                f"{where}: field {name!r} is no course of `cocal score --every` ({len(found[-1].values):,} confidences "
+                f"after every {found[-1].every:,} of {found[-1].tokens:,} tokens)"
+            )
         if found[-1].every != found[0].every:
             raise ContractError(
                 f"{where}: the confidences are those after every {found[-1].every} tokens, but after every "

@@ -51,7 +51,8 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def together(folder: Path) -> Iterator[Path]:
-    """A temporary folder, whose files are put into `folder`, beside others there, when the block ends without an error.
+    """A temporary folder, whose files are put into `folder` and the folders in it, beside others there, when the block
+    ends without an error.
 
     Raises:
         ContractError: if a file would replace what is none; nothing is replaced then.
@@ -59,11 +60,12 @@ def together(folder: Path) -> Iterator[Path]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent) as scratch:
         yield Path(scratch)
-        targets = {file: plain(folder / file.name) for file in sorted(Path(scratch).iterdir())}
+        files = sorted(path for path in Path(scratch).rglob("*") if path.is_file())
+        targets = {file: plain(folder / file.relative_to(scratch)) for file in files}
         for target in filter(Path.exists, targets.values()):
             _refuse_loss(target, folder=False)
-        folder.mkdir(exist_ok=True)
         for file, target in targets.items():
+            target.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(file, target)
 
 

@@ -45,8 +45,8 @@ def run_spread(options: argparse.Namespace) -> None:
             part.
     """
     names = [folder.resolve().parent.name for folder in options.results]
-    numbers = map(int, names) if all(name.isdecimal() for name in names) else range(1, len(names) + 1)
-    folders = dict(zip(numbers, options.results, strict=True))
+    numbers = [*map(int, names)] if all(map(str.isdecimal, names)) else [*range(1, len(names) + 1)]
+    folders = _told_apart(numbers, options.results, "tables/main.csv")
     gathered = _with_earlier(folders, options.output, refusals)
     makers = {number: maker_of(results) for number, results in folders.items()}
     if len(gathered.replicates) < 2:
@@ -124,11 +124,28 @@ def run_gather(options: argparse.Namespace) -> None:
     for folder in options.folders:
         if not folder.name.isdecimal():
             raise ConfigError(f"{folder}: the folder of a replicate is called by its number")
-    points = pd.concat([measured(options.regimes, int(one.name), one) for one in options.folders], ignore_index=True)
-    gathered = _with_earlier({int(one.name): one / "base/results" for one in options.folders}, options.output)
+    numbers = [int(folder.name) for folder in options.folders]
+    folders = _told_apart(numbers, options.folders, "base/results/metrics/*.nc")
+    points = pd.concat([measured(options.regimes, number, one) for number, one in folders.items()], ignore_index=True)
+    gathered = _with_earlier({number: one / "base/results" for number, one in folders.items()}, options.output)
     if (options.output / GATHERED).exists():
         points = together(points, read_numbers(options.output / "points.csv", dtype={"level": str}))
     _write({"points.csv": points}, gathered, options.output)
+
+
+def _told_apart(numbers: Sequence[int], folders: Sequence[Path], pattern: str) -> dict[int, Path]:
+    """Folders of replicates by their numbers. A ContractError names one that is missing, and two that have one number
+    or are one folder, or whose files of this pattern are the same: counted twice, a replicate narrows intervals."""
+    seen: dict[object, Path] = {}
+    for number, folder in zip(numbers, folders, strict=True):
+        if not folder.is_dir():
+            raise ContractError(f"{folder}: there is no such folder; run the replicate first, or check the name")
+        files = tuple(file.read_bytes() for file in sorted(folder.glob(pattern)))
+        same = {number: "have the same number", folder.resolve(): "are one folder", files: "hold the same numbers"}
+        for key, what in same.items():
+            if key != () and seen.setdefault(key, folder) is not folder:
+                raise ContractError(f"{seen[key]} and {folder} {what}; a replicate counts once: leave one out")
+    return dict(zip(numbers, folders, strict=True))
 
 
 def _with_earlier(

@@ -114,6 +114,8 @@ def verdict(here: StudyDigests, there: StudyDigests, source: str) -> str:
             "compare with the digests of the same study"
         )
     known, found = _flat(there.digests), _flat(here.digests)
+    if not known:
+        raise ContractError(f"{source}: it lists no output, so there is nothing to compare; write it by --write")
     if missing := sorted(known.keys() - found.keys()):
         raise ContractError(
             f"{source}: {_listed(missing)} of it {'are' if len(missing) > 1 else 'is'} missing from the results; run "

@@ -32,6 +32,7 @@ def test_best_of_n_writes_the_most_confident_response_of_each_question(decide, c
     chosen = [POOL[1] | {"responses": 3}, POOL[2] | {"responses": 4}, POOL[8] | {"responses": 2}]
     assert decide("best-of-n", POOL) == (0, chosen)
     printed = capsys.readouterr().out
+    assert "confidences: 1 of 9 are null" in printed
     assert "the best of n decides 3 questions" in printed
     assert "3 of them get another answer than that of the majority vote" in printed  # c is a tie: the first answer
     assert "2 of them get another answer than that of the first response" in printed
@@ -257,6 +258,7 @@ def test_short_and_sure_responses_are_never_stopped(tmp_path, stop):
         ({"confidence_course": {"every": 4, "tokens": 9, "values": [0.1, 1.5]}}, "is no course"),
         ({"confidence_course": {"every": 4, "tokens": 9, "values": [0.1, True]}}, "is no course"),
         ({"confidence_course": {"every": 0, "tokens": 9, "values": [0.1]}}, "is no course"),
+        ({"confidence_course": {"every": 4, "tokens": 7, "values": [0.5, 0.4]}}, "2 confidences after every 4 of 7"),
         ({"confidence_course": {"every": 8, "tokens": 9, "values": [0.1]}}, "after every 8 tokens, but after every 4"),
         ({"stopped_at": 1}, "there is a field 'stopped_at' already"),
     ],

@@ -18,9 +18,9 @@ from own_rollouts import run
 def report(tmp_path):
     """Evaluates lines; returns the command's status."""
 
-    def start(*rows):
+    def start(*rows, flags=()):
         source = lines(tmp_path / "scored.jsonl", *rows)
-        return run("evaluate", source, "--output", tmp_path / "report", "--resamples", "50", "--overwrite")
+        return run("evaluate", source, "--output", tmp_path / "report", "--resamples", "50", "--overwrite", *flags)
 
     return start
 
@@ -68,6 +68,13 @@ def test_intervals_resample_questions():
 def test_a_line_that_cannot_be_evaluated_is_named(tmp_path, capsys, report, row, message):
     assert report({"confidence": 0.5, "correct": False}, row) == 2
     assert f"{tmp_path / 'scored.jsonl'}: line 2: {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("bound", ["1", "-0.5"])
+def test_a_bound_that_makes_all_labels_the_same_is_refused(capsys, report, bound):
+    rows = [{"confidence": 0.5, "reward": label} for label in (0, 1)]
+    assert report(*rows, flags=["--correct-above", bound]) == 2
+    assert f"the rewards are 0 and 1, and --correct-above {bound} makes all of them the same" in capsys.readouterr().err
 
 
 def test_invalid_confidences_count_for_the_accuracy_alone(tmp_path, capsys, report):

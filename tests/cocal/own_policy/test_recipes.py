@@ -1,10 +1,12 @@
 """The recipe best: what it tries, that no number rests on questions that chose, and what it saves."""
 
+import resource
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
@@ -333,12 +335,20 @@ def test_one_of_states_alone_lies_beside_it_for_vllm(both, tmp_path):
     found = Companion.from_pretrained(tmp_path)
     assert (found.identity(), found.alone.identity()) == (tokens.identity(), states.identity())
     assert Companion(*read_for_vllm(str(tmp_path))).identity() == states.identity()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for folder in (tmp_path, tmp_path / "new"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))  # as on a full disk
+        with pytest.raises((OSError, SafetensorError)):
+            states.save_pretrained(folder)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert Companion.from_pretrained(tmp_path).alone.identity() == states.identity()
+    assert not (tmp_path / "new").exists()
     states.save_pretrained(tmp_path)
     assert not (tmp_path / "states-alone").exists()
     assert Companion(*read_for_vllm(str(tmp_path))).identity() == states.identity()
 
 
-def test_kept_states_are_read_once(tmp_path, own, monkeypatch):
+def test_kept_states_are_read_once(tmp_path, own, monkeypatch, capsys):
     """A second fit with another recipe passes nothing through the model; one of other inputs passes all."""
     mine = write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts)
     seen, real = [], fitting.states_and_tokens
@@ -346,6 +356,9 @@ def test_kept_states_are_read_once(tmp_path, own, monkeypatch):
     words = ("fit", "--model", own.checkpoint, "--rollouts", mine, "--output", tmp_path / "companion", "--passes", 2)
     assert run(*words, "--keep-states") == 0
     assert sum(seen) == len(own.rollouts)
+    assert run(*words, "--widths", 8) == 2
+    assert "exists already; replace it by --overwrite" in capsys.readouterr().err
+    words += ("--overwrite",)
     assert run(*words, "--widths", 8, "--with", "token-probability") == 0
     assert sum(seen) == len(own.rollouts)
     assert run(*words, "--widths", 8, "--layer", 0) == 0

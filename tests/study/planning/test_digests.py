@@ -50,6 +50,8 @@ def test_missing_outputs_and_other_studies_are_refused():
     fewer = THERE.model_copy(update={"digests": {"questions": DIGESTS["questions"]}})
     with pytest.raises(ContractError, match=r"p/1, p/2, t.csv of it are missing from the results"):
         verdict(fewer, THERE, "d.json")
+    with pytest.raises(ContractError, match=r"d\.json: it lists no output"):
+        verdict(THERE, THERE.model_copy(update={"digests": {}}), "d.json")
     assert "p/1, p/2, t.csv of these results stand in no line of" in verdict(THERE, fewer, "d.json")
     with pytest.raises(ContractError, match=r"digests of the study smoke, and the results are those of mine"):
         verdict(THERE.model_copy(update={"study": "mine"}), THERE, "d.json")

@@ -217,6 +217,13 @@ def test_what_does_not_fit_together_is_named(results, tmp_path, capsys):
         return capsys.readouterr().err
 
     assert "two replicates at least" in refusal(results[0])
+    twice = tmp_path / "1/../1/results"
+    assert f"{results[0]} and {twice} have the same number" in refusal(results[0], results[1], twice)
+    other = shutil.copytree(tmp_path / "2", tmp_path / "elsewhere/1") / "results"
+    assert f"{results[0]} and {other} have the same number" in refusal(results[0], results[1], other)
+    copied = shutil.copytree(tmp_path / "2", tmp_path / "3") / "results"
+    assert f"{results[1]} and {copied} hold the same numbers" in refusal(results[1], copied)
+    assert f"{tmp_path / '9/results'}: there is no such folder" in refusal(results[0], tmp_path / "9/results")
     (results[1] / "study.json").unlink()
     claim(results[1], "smoke", "smoke.yaml")
     assert f"{results[1]}: holds study smoke" in refusal(*results)

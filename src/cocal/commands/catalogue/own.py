@@ -7,12 +7,6 @@ from cocal.commands.flags import Command, Either, fields, flag, model, output, r
 from cocal.commands.outputs import FOLDER, Kind
 
 
-def _is_companion(folder: Path) -> bool:
-    from cocal.own_policy.saved import is_companion  # loads torch
-
-    return is_companion(folder)
-
-
 def _is_monitor(file: Path) -> bool:
     return file.read_bytes().startswith(b"checkpoint,step,responses,questions,ece,")
 
@@ -117,7 +111,8 @@ _FIT = (
         nargs="+",
         type=Path,
     ),
-    output("--output FOLDER", "folder of the companion", Kind(folder=True, made=_is_companion), required=True),
+    output("--output FOLDER", "folder of the companion", FOLDER, required=True),
+    flags.OVERWRITE,
     fields("such as response=text, correct=acc, reward=my_reward"),
     flag(
         "--correct-above X",
