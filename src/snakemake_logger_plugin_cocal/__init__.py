@@ -4,6 +4,7 @@
 """
 
 import re
+import shlex
 import sys
 import time
 from collections import Counter
@@ -100,6 +101,12 @@ class LogHandler(LogHandlerBase):
         if text.startswith("Terminating processes on user request"):
             self._stopped = True
             return "Stopping: the jobs that run are ended."
+        if text.startswith("Will exit after finishing currently running jobs"):  # SIGTERM, perhaps of the jobs, too
+            self._stopped = True
+            return "Stopping: no further job begins."
+        if "Directory cannot be locked" in text:
+            unlock = shlex.join(["snakemake", *sys.argv[1:], "--unlock"])
+            return f"{text}\nAfter a kill: {unlock}\nThen the same command goes on where that run has ended."
         if self._failures and text.startswith("Exiting because a job execution failed"):
             return "\n".join([f"{len(self._failures)} job(s) failed; their logs:", *self._failures.values()])
         chatter = re.match(_CHATTER, text) and not self.common_settings.verbose
@@ -163,7 +170,7 @@ class LogHandler(LogHandlerBase):
         """Say what a run has built, what to open first, and the verdict."""
         if self._stopped:
             self._stream.write("Stopped. The same command goes on where this run has ended.\n")
-            self._stopped = False
+            self._stopped, self._built = False, []
         elif self._built and not (self._failures or self._running):
             folders = sorted({"/".join(PurePath(path).parent.parts[:2]) or "." for path in self._built}, reverse=True)
             took = in_words(time.monotonic() - self._began)

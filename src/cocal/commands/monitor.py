@@ -14,7 +14,7 @@ from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.facts import LEAST_QUESTIONS
-from cocal.own_policy.fitting import Reading, read
+from cocal.own_policy.fitting import Reading, digest_of, read
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.quality import measured
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
@@ -44,6 +44,11 @@ def run_monitor(options: argparse.Namespace) -> None:
     if (questions := rows["question"].nunique()) < LEAST_QUESTIONS:
         raise ContractError(
             f"{options.rollouts[0]}: {questions} question(s) give no interval; it takes at least {LEAST_QUESTIONS}"
+        )
+    if digest_of(rows) == about.learnt:
+        raise ContractError(
+            f"{options.rollouts[0]}: the companion has learnt from these rollouts, so it is good on them whether or not "
+            "it holds; give new ones of the later checkpoint"
         )
     ids = (rows[name].tolist() for name in ("prompt_ids", "response_ids"))
     tokens = options.batch_tokens or usual_batch_tokens()

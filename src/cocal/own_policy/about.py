@@ -125,6 +125,8 @@ class About(Model):
     """Quality on those that were cut."""
     course: tuple[Part, ...] = ()
     """Quality while responses of all steps grow; empty if prefixes were not learnt from."""
+    learnt: str | None = None
+    """Digest of the token ids of all rollouts (`cocal.own_policy.fitting.digest_of`)."""
     rollouts: ResponseFacts | None = None
     """All responses of the last stage, to held-out questions or others."""
 

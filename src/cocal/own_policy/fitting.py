@@ -139,7 +139,7 @@ def fit(
         raise ContractError(f"--layer {at_layer}: the model has blocks 0 to {policy.blocks - 1}")
     base = base_model if isinstance(base_model, BaseModelFacts) else BaseModelFacts.of(model.config, base_model)
     with tempfile.TemporaryDirectory(prefix="cocal-fit-") as temporary:
-        path = (run or Path(temporary)) / f"read-{_digest(rows)}{prefixes or ''}.zarr"
+        path = (run or Path(temporary)) / f"read-{digest_of(rows)}{prefixes or ''}.zarr"
         grown = drawn(rows["length"], prefixes, policy.hidden) if prefixes else None
         width, each = len(RESPONSE_POOLINGS) * policy.hidden, Rows.of(rows["length"], grown)
         cost = _tokens(rows) * policy.model.num_parameters()
@@ -151,6 +151,7 @@ def fit(
         facts: dict[str, Any] = {
             **{"states": number_format, "license": license, "base_model": base, "recipe": recipe, "cut": cut},
             **{"prefixes": prefixes or None, "notes": (*experience.notes, *_doubts(tokens, base.vocabulary))},
+            "learnt": digest_of(rows),
         }
         facts |= {"fields" if name == "mapping" else name: value for name, value in vars(reading).items()}
         if recipe == "paper":
@@ -210,8 +211,8 @@ def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: En
     return experience_of(found, encoder, correct_above=reading.correct_above, notes=notes)
 
 
-def _digest(rows: pd.DataFrame) -> str:
-    """Digest of the ids, since kept states are of these responses alone."""
+def digest_of(rows: pd.DataFrame) -> str:
+    """Digest of the ids: kept states are of these responses alone, and a companion is not monitored on them."""
     ids = b"|".join(ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
     return hashlib.sha256(ids).hexdigest()[:16]
 

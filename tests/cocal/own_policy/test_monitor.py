@@ -88,7 +88,7 @@ def test_a_label_of_another_name_than_at_the_fit_is_read(tmp_path, own, monitor)
     rows = read_lines(write_lines(tmp_path / "a.jsonl", own.rollouts, own.texts))
     named = lines(tmp_path / "named.jsonl", *({**row, "right": row["correct"], "correct": None} for row in rows))
     assert own.fit(named, tmp_path / "companion", "--field", "correct=right") == 0
-    other = lines(tmp_path / "other.jsonl", *({**row, "reward": float(row.pop("correct"))} for row in rows))
+    other = lines(tmp_path / "other.jsonl", *({**row, "reward": float(row.pop("correct"))} for row in rows[1:]))
     words = "--companion", tmp_path / "companion", "--field", "reward=reward"
     assert monitor(other, *FAIR, *words) == 0
 
@@ -110,6 +110,8 @@ def test_what_cannot_be_monitored_is_refused_in_one_sentence(tmp_path, own, sour
     few.write_text("\n".join(line for line in lines if json.loads(line)["question_id"] in own.texts.index[:9]) + "\n")
     assert monitor(few) == 2
     assert "give no interval; it takes at least 10" in capsys.readouterr().err
+    assert monitor(own.verl, *FAIR) == 2
+    assert f"{own.verl}: the companion has learnt from these rollouts" in capsys.readouterr().err
     (tmp_path / "monitor.csv").write_text("my,own,table\n1,2,3\n")
     assert monitor(source, *FAIR) == 2
     assert "monitor.csv: exists, and does not say that `cocal monitor` has made it" in capsys.readouterr().err

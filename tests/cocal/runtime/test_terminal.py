@@ -119,22 +119,35 @@ def test_a_quiet_run_ends_jobs_of_which_nothing_was_said(folder):
     assert "the command returned non-zero exit status 1" in done.stderr
 
 
+def test_the_lock_of_a_killed_run_is_told_with_the_command_that_removes_it(folder):
+    (folder / ".snakemake/locks").mkdir(parents=True)
+    (folder / ".snakemake/locks/0.output.lock").write_text("results/a.txt\n")
+    said = _snakemake(folder).stderr
+    assert "\nAfter a kill: snakemake --workflow-profile profile --cores 2 --unlock\n" in said
+    assert _snakemake(folder, "--unlock").returncode == _snakemake(folder).returncode == 0
+
+
 @pytest.mark.slow
-def test_stopping_is_no_failure(folder):
-    """Ctrl-C reaches Snakemake and its jobs, whose end is not listed as an error."""
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [(signal.SIGINT, "the jobs that run are ended"), (signal.SIGTERM, "no further job begins")],
+    ids=["Ctrl-C", "SIGTERM"],
+)
+def test_stopping_is_no_failure(folder, end, words):
+    """A signal reaches Snakemake and its jobs, whose end is not listed as an error."""
     # `: >` is no process of its own: a shell whose command ends well at the signal would go on with its next one
     (folder / "Snakefile").write_text(SNAKEFILE.replace("touch {output}", ": > begun; sleep 60; touch {output}"))
     # a shell's background jobs ignore the signal, and so may this process; one job, since a second might begin after it
-    words = ["env", "--default-signal=INT", "snakemake", "--workflow-profile", "profile", "--cores", "1"]
+    command = ["env", "--default-signal=INT", "snakemake", "--workflow-profile", "profile", "--cores", "1"]
     streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(words, cwd=folder, start_new_session=True, **streams) as process:
+    with subprocess.Popen(command, cwd=folder, start_new_session=True, **streams) as process:
         while not (folder / "begun").exists():
             assert process.poll() is None
             time.sleep(0.05)
-        os.killpg(process.pid, signal.SIGINT)
+        os.killpg(process.pid, end)
         said = process.communicate(timeout=60)[1]
     assert process.returncode == 1
-    assert "Stopping: the jobs that run are ended.\nStopped. The same command goes on where this run has ended." in said
+    assert f"Stopping: {words}.\nStopped. The same command goes on where this run has ended." in said
     assert "FAILED" not in said
     assert "Exception" not in said
 
