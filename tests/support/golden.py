@@ -76,6 +76,16 @@ def drawn(figure: Figure) -> Iterator[str]:
             yield f"text at {text.get_position()[0]:.5g},{text.get_position()[1]:.5g}: {text.get_text()!r}"
 
 
+def seen(figure: Figure) -> Iterator[str]:
+    """What a reader sees of a figure: its legend and texts, and of each panel the words and how much is drawn."""
+    yield from (f"legend: {text.get_text()}" for legend in figure.legends for text in legend.get_texts())
+    yield from (f"text: {text.get_text()!r}" for text in figure.texts)
+    for ax in figure.axes:
+        words = [ax.get_title(), ax.get_xlabel(), ax.get_ylabel(), *(text.get_text() for text in ax.texts)]
+        counts = f"{len(ax.lines)} lines, {len(ax.patches)} shapes, {len(ax.collections)} other marks"
+        yield f"panel: {' | '.join(filter(None, words))!r}; {counts}"
+
+
 def _look(line: Line2D) -> tuple:
     """The features that tell a curve from the others."""
     filled = line.get_marker() not in ("None", None, "")
