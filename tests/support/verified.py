@@ -4,6 +4,9 @@ import numpy as np
 
 from cocal.answers.equivalence import Verifier
 
+HANGING = r"\int_0^1 \int_0^1 \int_0^1 e^{xyz} \, dx \, dy \, dz"
+"""An answer whose comparison with a number is given up."""
+
 
 def equivalent(verifier: Verifier, pairs: list[tuple[str, str]]) -> np.ndarray:
     """True for each (gold, answer) pair that is equivalent, bool (n,)."""

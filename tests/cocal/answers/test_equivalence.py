@@ -12,7 +12,7 @@ from cocal.answers.equivalence import Verifier
 from cocal.answers.notation import decided
 from cocal.answers.settings import VerifierSettings
 from cocal.cli import main
-from verified import equivalent
+from verified import HANGING, equivalent
 
 MEGABYTE = 1_000_000
 PLACE = Path(__file__).parent
@@ -48,8 +48,10 @@ def test_hostile_answers_equal_nothing(verifier):
 
 
 def test_correct_takes_any_alias_and_no_answer_is_wrong(verifier):
-    golds = [["7", "1/2"], ["7"], ["7", "8"], ["7"]]
-    assert verifier.correct(golds, ["0.5", "7", None, "8"]).values.tolist() == [True, True, False, False]
+    golds = [["7", "1/2"], ["7", HANGING], ["7", "8"], ["7"], ["5", HANGING]]
+    found = verifier.correct(golds, ["0.5", "7", None, "8", "7"])
+    assert found.values.tolist() == [True, True, False, False, False]
+    assert found.decided.tolist() == [True, True, True, True, False], "a gold that was given up decides on wrong answers"
 
 
 def test_classes_partition_each_pool_whatever_its_order(verifier):

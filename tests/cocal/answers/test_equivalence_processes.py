@@ -22,11 +22,9 @@ from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
 from cocal.errors import ContractError
 from late_comparisons import waiting
-from verified import equivalent
+from verified import HANGING, equivalent
 
 pytestmark = pytest.mark.slow
-
-HANGING = r"\int_0^1 \int_0^1 \int_0^1 e^{xyz} \, dx \, dy \, dz"
 
 
 @pytest.fixture

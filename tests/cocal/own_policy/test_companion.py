@@ -27,7 +27,7 @@ from cocal_study.methods.base import companion_scores
 from cocal_study.store.contracts import PREDICTIONS, QUESTIONS
 
 SETTINGS = CompanionSettings(
-    targets=("group", "binary"), widths=(16, 12, 8, 4), batch_size=16, passes=3, seeds=(42, 137), learning_rate=0.002
+    targets=("group", "binary"), widths=(16, 12, 8, 4), batch_size=16, passes=3, seeds=(42, 137, 500), learning_rate=0.002
 )
 
 FLOAT32 = '{"dtype":"float32"}'
@@ -101,7 +101,7 @@ def test_confidences_are_those_of_the_workflow_to_the_last_bit(fitted, study, mi
         found = fitted.score(*micro_policy, table["prompt_ids"], table["response_ids"], target=target, seed=seed)
         np.testing.assert_array_equal(found, expected[f"cocal-{target}", seed])
     mean = fitted.score(*micro_policy, table["prompt_ids"], table["response_ids"])
-    np.testing.assert_array_equal(mean, np.mean([expected["cocal-binary", seed] for seed in (42, 137)], axis=0))
+    np.testing.assert_array_equal(mean, np.mean([expected["cocal-binary", seed] for seed in SETTINGS.seeds], axis=0))
     assert len(np.unique(mean)) > 10
 
 

@@ -52,14 +52,14 @@ def together(name: str, rows: list[tuple]) -> pd.Series:
 
 
 def test_replicates_are_judged_together_with_replicates_as_the_unit():
-    """By hand: 0.02, 0.03, 0.05 and 0.10 have mean 0.05, standard error 0.01780 and t(3, 0.975) = 3.1824."""
-    values, verdicts = (0.02, 0.03, 0.05, 0.10), (OPEN, OPEN, HOLDS, HOLDS)
+    """By hand: 0, 0.03, 0.05 and 0.12 have mean 0.05, standard error 0.02550 and t(3, 0.975) = 3.1824."""
+    values, verdicts = (0.0, 0.03, 0.05, 0.12), (OPEN, OPEN, HOLDS, HOLDS)
     name, other = "group-conservative", ("both-scales", 0, "", (9.0,) * 4, (FAILS,) * 4)
     row = together(name, [other, (name, 0, "", values, verdicts), (name, 1, "a", values, verdicts)])
-    assert [row["value"], row["lower"], row["upper"]] == pytest.approx([0.05, 0.05 - 0.05664, 0.05 + 0.05664], abs=1e-5)
-    assert (row["verdict"], row["p"]) == (OPEN, pytest.approx(0.0673, abs=1e-4))
-    assert (row["positive"], row["replicates"], row["zero_excluded"]) == (4, 4, "no")
-    assert row["detectable"] == pytest.approx(0.05664 + 0.9785 * 0.01780, abs=5e-5), "t(3, 0.8) = 0.9785"
+    assert [row["value"], row["lower"], row["upper"]] == pytest.approx([0.05, 0.05 - 0.08114, 0.05 + 0.08114], abs=1e-5)
+    assert (row["verdict"], row["p"]) == (OPEN, pytest.approx(0.1446, abs=1e-4))
+    assert (row["positive"], row["replicates"], row["zero_excluded"]) == (3, 4, "no"), "zero is no support"
+    assert row["detectable"] == pytest.approx(0.08114 + 0.9785 * 0.02550, abs=5e-5), "t(3, 0.8) = 0.9785"
     closer = (0.04, 0.05, 0.05, 0.06)
     assert together(name, [(name, 0, "", closer, verdicts), (name, 1, "a", closer, verdicts)])["verdict"] == HOLDS
 
