@@ -12,7 +12,7 @@ from snakemake.io import regex_from_filepattern
 from cocal_study.config.paths import located
 from cocal_study.config.study import Study, configured_study
 from cocal_study.exhibits.base.exhibit import Exhibit, TableExhibit
-from cocal_study.exhibits.base.registry import exhibit_code, exhibits_of
+from cocal_study.exhibits.base.registry import exhibit_parameters, exhibits_of
 from cocal_study.planning import results
 from cocal_study.questions.loaders import counted
 from cocal_study.questions.prompts import JUDGE_FORMATS, Prompts, judge_prompts
@@ -117,7 +117,7 @@ def _of_exhibit(exhibit: Exhibit) -> PlannedJob:
     place = results.table_file if isinstance(exhibit, TableExhibit) else results.figure_file
     name = f"{'table' if isinstance(exhibit, TableExhibit) else 'figure'}_{exhibit.name}"
     inputs = tuple(path for files in exhibit.waits_for.values() for path in files)
-    parameters = str([exhibit.arguments, exhibit.caption, exhibit_code(exhibit)])
+    parameters = str(exhibit_parameters(exhibit))
     return PlannedJob(name, name, (place(exhibit.name),), inputs, {}, tuple(exhibit.arguments), "", parameters)
 
 

@@ -12,7 +12,7 @@ from cocal.runtime import numerics
 from cocal_study.config.paths import located
 from cocal_study.config.study import configured_study
 from cocal_study.exhibits.base.exhibit import FigureExhibit, TableExhibit
-from cocal_study.exhibits.base.registry import exhibit_code, exhibits_of, report_entry
+from cocal_study.exhibits.base.registry import exhibit_parameters, exhibits_of, report_entry
 from cocal_study.exhibits.typesetting.landing import landing_of
 from cocal_study.planning import results
 from cocal_study.provenance.code import code_digest

@@ -29,9 +29,7 @@ for exhibit in EXHIBITS:
         conda:
             "../../envs/cocal.yaml"
         params:
-            arguments=exhibit.arguments,
-            caption=exhibit.caption,
-            code=exhibit_code(exhibit),
+            **exhibit_parameters(exhibit),
         shell:
             "cocal exhibit {params.arguments:q} --output {output.main} > {log} 2>&1"
 

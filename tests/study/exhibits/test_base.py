@@ -4,6 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from docutils.core import publish_parts
@@ -11,7 +12,7 @@ from docutils.core import publish_parts
 from cocal.cli import main
 from cocal_study.config.study import load_study
 from cocal_study.exhibits.base.exhibit import CHAPTERS, GATHERED, FigureExhibit, TableExhibit, needed
-from cocal_study.exhibits.base.registry import MODULES, exhibits_of, module_of, report_entry
+from cocal_study.exhibits.base.registry import MODULES, exhibit_parameters, exhibits_of, module_of, report_entry
 from sample_tables import curves_layout
 from smoke_study import ROOT
 
@@ -70,6 +71,7 @@ def test_a_caption_is_of_whole_sentences_and_without_markup(shown):
     for one in shown:
         assert one.chapter in CHAPTERS, one.name
         assert one.caption.endswith("."), one.name
+        assert exhibit_parameters(one) != exhibit_parameters(replace(one, caption="Another.")), "what is printed reruns"
         for sentence in re.split(r"(?<=\w[.)])\s+(?=[A-Z])", one.caption):
             assert sentence[0].isupper(), (one.name, sentence)
             assert " " in sentence, (one.name, sentence)

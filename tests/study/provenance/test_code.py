@@ -151,14 +151,24 @@ def change(file, definition):
     file.write_text(ast.unparse(tree))
 
 
+def changed(before, study="smoke"):
+    """The labels of the jobs of a study whose parameters are others than before."""
+    return {label for (label, output), one in stated(study).items() if one != before[study][label, output]}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("room", CHANGES)
 def test_a_change_in_a_room_reruns_what_it_computes(before, package, room):
     file, definition, expected = CHANGES[room]
     change(package / file, definition)
-    after = stated("smoke")
-    changed = {label for (label, output), parameters in after.items() if parameters != before["smoke"][label, output]}
-    assert changed == expected
+    assert changed(before) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["table", "figure"])
+def test_tables_and_figures_follow_what_writes_them(before, package, kind):
+    change(package / "cocal_study/exhibits/base/output.py", f"write_{kind}")
+    assert changed(before) == {label for label, _ in before["smoke"] if label.startswith(f"{kind}_")}
 
 
 PARTS = {
@@ -182,8 +192,7 @@ def test_every_part_of_a_definition_counts(before, package, part):
     changed = re.sub(pattern, planted, text, count=1)
     assert changed != text
     (package / file).write_text(changed)
-    after = stated("smoke")
-    found = {label for (label, output), parameters in after.items() if parameters != before["smoke"][label, output]}
+    found = changed(before)
     assert found >= expected
     assert bool(found) == bool(expected)
 
@@ -191,9 +200,7 @@ def test_every_part_of_a_definition_counts(before, package, part):
 @pytest.mark.slow
 def test_rules_of_training_by_slime_follow_its_hooks(before, package):
     change(package / "cocal_study/slime/hooks.py", "advantages")
-    after = stated("slime")
-    changed = {label for (label, output), parameters in after.items() if parameters != before["slime"][label, output]}
-    assert changed == {"slime_grpo", "slime_rlcr", "slime_dcpo"}
+    assert changed(before, "slime") == {"slime_grpo", "slime_rlcr", "slime_dcpo"}
 
 
 @pytest.mark.parametrize("module", STAGED)

@@ -6,6 +6,7 @@ from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from cocal_study.config.methods import declarations
 from cocal_study.config.study import Study
@@ -55,9 +56,11 @@ def report_entry(exhibit: Exhibit, shown: Sequence[Exhibit]) -> tuple[str, dict[
     return f"{chapter} {exhibit.chapter}", {"table or figure": entry}
 
 
-def exhibit_code(exhibit: Exhibit) -> str:
-    """Digest of the code that makes an exhibit, with the declarations of the methods that it names and colours."""
+def exhibit_parameters(exhibit: Exhibit) -> dict[str, Any]:
+    """Everything but files on which an exhibit depends: what it is told, its caption, and the digest of the code that
+    makes it, with the declarations of the methods that it names and colours."""
     write = "write_table" if isinstance(exhibit, TableExhibit) else "write_figure"
     shared = (f"cocal_study.exhibits.base.output:{write}", "cocal_study.exhibits.base.inputs:read_inputs")
     methods = getattr(exhibit.layout, "methods", ())
-    return code_digest(*shared, f"cocal_study.exhibits.{exhibit.module}", *declarations(methods))
+    code = code_digest(*shared, f"cocal_study.exhibits.{exhibit.module}", *declarations(methods))
+    return {"arguments": exhibit.arguments, "caption": exhibit.caption, "code": code}
