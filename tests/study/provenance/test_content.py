@@ -41,6 +41,18 @@ def test_provenance_is_no_content_and_every_bit_is(tmp_path, write, suffix):
     assert len(set(map(identity, paths))) == 3
 
 
+def test_names_dimensions_and_types_are_content(tmp_path):
+    """The values are the same, and as many different files of each kind are made as their formats tell apart."""
+    found, files = [], [tmp_path / f"file.{suffix}" for suffix in ("parquet", "nc", "safetensors")]
+    for name, dimension, kind in (("a", "x", "int32"), ("b", "x", "int32"), ("a", "y", "int32"), ("a", "x", "int64")):
+        values = np.zeros(2, dtype=kind)
+        pq.write_table(pa.table({name: values}), files[0])
+        write_dataset(files[1], xr.Dataset({name: (dimension, values)}), {})
+        save_file({name: values}, files[2])
+        found.append([content_digest(file) for file in files])
+    assert [len(set(of_kind)) for of_kind in zip(*found, strict=True)] == [3, 4, 3]
+
+
 @pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors"])
 def test_every_computed_file_of_a_checkpoint_is_its_content(micro_checkpoint, tmp_path, name):
     """The tokenizer was trained, too: other merges make other ids of the same texts."""
