@@ -11,7 +11,7 @@ from cocal.store.damage import product_of, remedy
 from cocal_study.config.study import Study
 from cocal_study.questions.registry import Registry
 from golden import assert_golden
-from planned_jobs import ROOT, PlannedJob, jobs_of, study_of
+from planned_jobs import IMPORTED, ROOT, PlannedJob, jobs_of, study_of
 
 GOLDEN = Path(__file__).parent / "golden"
 STUDIES = ("smoke", "paper")
@@ -100,3 +100,14 @@ def test_rivals_are_given_what_their_study_has(stages, methods, given):
     assert told.keys() & known == given
     assert ("results/companions/smoke/one-layer" in jobs) == (methods == ["cocal-binary"])
     assert ("results/companions/smoke/postcal" in jobs) == (methods == ["postcal-binary"])
+
+
+@pytest.mark.parametrize("kept", [{}, {"weights": "/weights"}], ids=["stages", "every step"])
+def test_stored_rollouts_are_read_by_the_weights_of_their_steps_where_they_were_kept(kept):
+    training = IMPORTED | {"rollouts": IMPORTED["rollouts"] | kept}
+    jobs = jobs_of(study_of("smoke", backbones={"smoke": {"imported": {"grpo": training}}}))
+    stages = [Path(f"results/policies/smoke/grpo/step-{step}") for step in (2, 4)]
+    for output in ("rollouts/smoke/grpo", "features/smoke/grpo/rollouts.zarr", "features/smoke/grpo/prompts.zarr"):
+        settings = jobs[f"results/{output}"].settings
+        told = {name: settings[name] for name in ("exact", "checkpoints") if name in settings}
+        assert told == ({"exact": Path("/weights")} if kept else {"checkpoints": (*stages,)})
