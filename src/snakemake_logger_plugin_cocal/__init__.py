@@ -29,6 +29,10 @@ _CHATTER = (
     r"None$|Building DAG|Select jobs|Using shell|Conda env|Assuming unrest|Singularity con|Group jobs: ina|Reasons:|"
     "Some jobs were triggered|Rules with prov"
 )
+_STOPPING = {
+    "Terminating processes on user request": "the jobs that run are ended",  # Ctrl-C
+    "Will exit after finishing currently running jobs": "no further job begins",  # SIGTERM, perhaps of the jobs, too
+}
 _COMMAND = re.compile(r"Command '.*' (?=returned|died)", re.DOTALL)
 """A job's command in an error message, which may have kilobytes of settings; the log file has it, too."""
 _EXPECTED: dict[str, float] = {}
@@ -98,15 +102,12 @@ class LogHandler(LogHandlerBase):
         text = self._words.format(record)
         if self._stopped:  # the jobs that stopping has ended have not failed
             return ""
-        if text.startswith("Terminating processes on user request"):
+        if said := next((said for begin, said in _STOPPING.items() if text.startswith(begin)), None):
             self._stopped = True
-            return "Stopping: the jobs that run are ended."
-        if text.startswith("Will exit after finishing currently running jobs"):  # SIGTERM, perhaps of the jobs, too
-            self._stopped = True
-            return "Stopping: no further job begins."
+            return f"Stopping: {said}."
         if "Directory cannot be locked" in text:
             unlock = shlex.join(["snakemake", *sys.argv[1:], "--unlock"])
-            return f"{text}\nAfter a kill: {unlock}\nThen the same command goes on where that run has ended."
+            text += f"\nAfter a kill: {unlock}\nThen the same command goes on where that run has ended."
         if self._failures and text.startswith("Exiting because a job execution failed"):
             return "\n".join([f"{len(self._failures)} job(s) failed; their logs:", *self._failures.values()])
         chatter = re.match(_CHATTER, text) and not self.common_settings.verbose

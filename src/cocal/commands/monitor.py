@@ -46,10 +46,8 @@ def run_monitor(options: argparse.Namespace) -> None:
             f"{options.rollouts[0]}: {questions} question(s) give no interval; it takes at least {LEAST_QUESTIONS}"
         )
     if digest_of(rows) == about.learnt:
-        raise ContractError(
-            f"{options.rollouts[0]}: the companion has learnt from these rollouts, so it is good on them whether or not "
-            "it holds; give new ones of the later checkpoint"
-        )
+        said = "the companion has learnt from these rollouts, so that its quality on them says nothing"
+        raise ContractError(f"{options.rollouts[0]}: {said}; give new ones of the later checkpoint")
     ids = (rows[name].tolist() for name in ("prompt_ids", "response_ids"))
     tokens = options.batch_tokens or usual_batch_tokens()
     found = companion.score(policy.model, policy.tokenizer, *ids, target=options.target, batch_tokens=tokens)

@@ -106,8 +106,8 @@ def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float |
     if above is not None:
         told = sorted({*rewards.tolist()})
         if len(told) > 1 and {*told} <= {-1.0, 0.0, 1.0} and not told[0] <= above < told[-1]:
-            said = f"the rewards are {' and '.join(f'{one:g}' for one in told)}, and --correct-above {above:g} makes all"
-            raise ContractError(f"{where(0)}: {said} of them the same; leave it out, or give a number between them")
+            said = f"rewards are {' and '.join(f'{one:g}' for one in told)}, and --correct-above {above:g} makes all of"
+            raise ContractError(f"{where(0)}: the {said} them the same; leave it out, or give a number between them")
         return rewards > above, f"a reward above {above:g} means correct"
     wrong = 0.0 if 0.0 in rewards else -1.0
     odd = np.flatnonzero((rewards != wrong) & (rewards != 1.0))
@@ -318,7 +318,9 @@ def read_courses(source: Path, reading: Reading, added: Sequence[str] = ()) -> C
             reason = error.errors()[0]["msg"]
             raise ContractError(f"{where}: field {name!r} is no course of `cocal score --every` ({reason})") from None
         if found[-1].every * len(found[-1].values) > found[-1].tokens:
-            raise ContractError(f"{where}: field {name!r} is no course of `cocal score --every` (it outlasts its tokens)")
+            raise ContractError(
+                f"{where}: field {name!r} is no course of `cocal score --every`: it outlasts its tokens"
+            )
         if found[-1].every != found[0].every:
             raise ContractError(
                 f"{where}: the confidences are those after every {found[-1].every} tokens, but after every "

@@ -51,7 +51,7 @@ def test_correct_takes_any_alias_and_no_answer_is_wrong(verifier):
     golds = [["7", "1/2"], ["7", HANGING], ["7", "8"], ["7"], ["5", HANGING]]
     found = verifier.correct(golds, ["0.5", "7", None, "8", "7"])
     assert found.values.tolist() == [True, True, False, False, False]
-    assert found.decided.tolist() == [True, True, True, True, False], "a gold that was given up decides on wrong answers"
+    assert found.decided.tolist() == [True, True, True, True, False], "one that was given up decides on nothing else"
 
 
 def test_classes_partition_each_pool_whatever_its_order(verifier):

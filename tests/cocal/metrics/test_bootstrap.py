@@ -22,7 +22,7 @@ def resampled(sample: Sample, questions: int, resamples: int = 25, seed: int = 3
 
 
 def test_weighted_metrics_equal_the_metrics_of_the_resampled_responses():
-    samples = [a_sample(1, 12, 3), a_sample(2, 12, 1)]  # and one response each, backwards; one question twice, one never
+    samples = [a_sample(1, 12, 3), a_sample(2, 12, 1)]  # and one each, backwards; a question twice, one never
     samples += [Sample(which, *random_responses(4, 12)) for which in (np.arange(12)[::-1], np.r_[0, :11])]
     result = resampled_metrics(samples, 12, bins=10, resamples=25, generator=np.random.default_rng(3), names=ALL)
     counts = np.concatenate(list(question_counts(12, 25, np.random.default_rng(3))))
