@@ -85,7 +85,8 @@ def prepare(
             of_seed = pd.concat([one[seed] for one in found]).merge(told, on=["dataset", "response_id"], validate="1:1")
             for stratum, inside in _strata(of_seed, layout.limit).items():
                 part = of_seed[inside]
-                numbers = evaluate(*(part[name].to_numpy() for name in ("confidence", "valid", "correct")), layout.bins)
+                confidence, valid, correct = (part[name].to_numpy() for name in ("confidence", "valid", "correct"))
+                numbers = evaluate(confidence, valid, correct, layout.bins)
                 rows += [(stratum, method, metric, numbers[metric], len(part)) for metric in METRICS]
     frame = pd.DataFrame(rows, columns=["stratum", "method", "metric", "value", "n"])
     means = frame.groupby(["stratum", "method", "metric", "n"], sort=False)["value"].mean(skipna=False).reset_index()
