@@ -112,7 +112,7 @@ def test_entries_are_numbered_so_that_more_than_nine_sort_too(repository):
     found = chapters["2 Main results"]
     assert [entry[:4] for entry in found] == [f"2.{place:02d}" for place in range(1, 16)]
     assert [entry for entry in found if "step" in entry][1:] == [
-        f"2.{place:02d} Main table, step {step}" for place, step in enumerate(stages[:-1], start=9)
+        f"2.{place:02d} Main table, step {step}" for place, step in enumerate(stages[:-1], start=10)
     ]
     found = listed(study.reports.model_copy(update={"reliability_methods": ()}))["2 Main results"]
     assert [entry.split(" ")[0] for entry in found] == [f"2.{place:02d}" for place in range(1, 14)], "without a gap"
