@@ -22,8 +22,6 @@ from cocal_study.stages.policy_rules import ALGORITHMS
 from cocal_study.stages.rules import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
-SLIME = {"engine": "slime", "slime": {"torch_dist": {"smoke": "/converted", "smoke-deep": "/converted"}}}
-"""Changes of the smoke study's policy with which slime trains it."""
 IMPORTED = {"stages": {2: "/elsewhere", 4: "/elsewhere"}, "rollouts": {"format": "slime", "path": "/elsewhere"}}
 """A training that was run elsewhere."""
 
@@ -91,7 +89,7 @@ def jobs_of(configured: Study, prompts: Any = None, judge_texts: str | None = No
 def rules_of_any_study() -> dict[str, Rule]:
     """All rules but those of exhibits, by name. No study has all of them."""
     imported = {name: {"imported": dict.fromkeys(ALGORITHMS, IMPORTED)} for name in ("smoke", "smoke-deep")}
-    trainings = ({}, {"policy": SLIME}, {"backbones": imported})
+    trainings = ({}, {"backbones": imported})
     studies = [study_of("paper"), *(study_of("smoke", **changes) for changes in trainings)]
     plans = (_plan(located(study, ROOT, ROOT), Prompts(study.prompts), "") for study in studies)
     return {name: rule for plan in plans for name, rule in plan.rules.items()}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from cocal.errors import ConfigError
 from cocal.runtime.places import plain
 
-_KIN = {"train", "slime", "import-rollouts", "import-checkpoints"}
+_KIN = {"train", "import-rollouts", "import-checkpoints"}
 """Commands that make the same kind of results, each with another engine: each may replace what another has made."""
 _APART = {"run_folder", "cache", "judgements", "directory"}
 """Flags of folders that are not read as inputs."""

@@ -8,7 +8,6 @@ from cocal.settings.base import Model
 from cocal_study.config.backbone import CheckpointSettings, ImportedRolloutSettings, ImportedSettings
 from cocal_study.config.data import FileSettings, SourceSettings
 from cocal_study.config.evaluation import LlmJudgeSettings
-from cocal_study.config.policy import SlimeSettings
 from cocal_study.config.study import Study
 
 _PLACES = {
@@ -17,7 +16,6 @@ _PLACES = {
     CheckpointSettings: lambda one: [] if one.on_hub else ["path"],
     ImportedSettings: lambda one: ["stages"],
     ImportedRolloutSettings: lambda one: ["path", "weights"],
-    SlimeSettings: lambda one: ["torch_dist"],
     LlmJudgeSettings: lambda one: ["prompts", "checkpoint"] if one.local else ["prompts"],
 }
 """The fields of settings that hold a path, or several by name."""

@@ -51,33 +51,6 @@ class TrlSettings(Model):
         return self
 
 
-class SlimeSettings(Model):
-    """Devices and command line of slime."""
-
-    nodes: Count = 1
-    devices: Count = 8
-    """Number of GPUs per node; training and sampling share them."""
-    home: str = "/root/slime"
-    """Folder of slime's train.py in its container."""
-    megatron: str = "/root/Megatron-LM"
-    """Folder of Megatron in its container."""
-    torch_dist: dict[Name, str] = {}
-    """Folder of each backbone's weights as slime's tools/convert_hf_to_torch_dist.py converts them."""
-    arguments: tuple[str, ...] = (
-        *("--tensor-model-parallel-size", "2", "--sequence-parallel"),
-        *("--pipeline-model-parallel-size", "1", "--context-parallel-size", "1"),
-        *("--recompute-granularity", "full", "--recompute-method", "uniform", "--recompute-num-layers", "1"),
-        *("--use-dynamic-batch-size", "--max-tokens-per-gpu", "9216"),
-        *("--attention-dropout", "0.0", "--hidden-dropout", "0.0"),
-        *("--accumulate-allreduce-grads-in-fp32", "--attention-softmax-in-fp32", "--attention-backend", "flash"),
-        *("--rollout-num-gpus-per-engine", "2", "--sglang-mem-fraction-static", "0.7"),
-    )
-    """Arguments for parallelism, memory and kernels; the defaults are those of slime's own scripts for dense Qwen3
-    models of this size."""
-    start: tuple[str, ...] = ()
-    """Words that precede each command, such as `apptainer exec --nv slime.sif`."""
-
-
 class OwnSettings(Model):
     """Settings of the update that one algorithm does not share with the others; those left out are shared."""
 
@@ -98,8 +71,6 @@ class OwnSettings(Model):
 class PolicySettings(Model):
     """Reinforcement learning from verifiable rewards. Defaults are the paper's values wherever it states them."""
 
-    engine: Literal["trl", "slime"] = "trl"
-    """Training engine: TRL's trainer in this package, or slime, the paper's engine, in its container."""
     algorithms: tuple[Algorithm, ...] = ("grpo",)
     """Algorithms that train a policy each."""
     dataset: Name
@@ -134,7 +105,7 @@ class PolicySettings(Model):
     rate_decay: RateDecay = "none"
     """Course of the learning rate after the warm-up: it stays (none), or falls evenly to 0 behind the last update."""
     adam_betas: tuple[Decay, Decay] = (0.9, 0.999)
-    """Decay rates of Adam's two running means in both engines. The paper does not state them; slime's own scripts have
+    """Decay rates of Adam's two running means. The paper does not state them; slime's own scripts have
     0.9 and 0.98."""
     weight_decay: float = 0.0
     """Decoupled weight decay. The paper does not state it; slime's own scripts have 0.1. TRL decays no norms."""
@@ -161,7 +132,6 @@ class PolicySettings(Model):
     """Number of steps between the checkpoints from which a killed run resumes."""
 
     trl: TrlSettings = TrlSettings()
-    slime: SlimeSettings = SlimeSettings()
 
     @model_validator(mode="after")
     def _consistent(self) -> "PolicySettings":
@@ -174,22 +144,20 @@ class PolicySettings(Model):
         for updates in (self.updates_per_step, *(own.updates_per_step or 1 for own in self.own.values())):
             if rollouts % updates:
                 raise ValueError(f"updates_per_step = {updates} must divide the {rollouts} rollouts of a step")
-            if self.engine == "trl" and rollouts % (self.micro_batch * updates):
+            if rollouts % (self.micro_batch * updates):
                 batch = f"micro_batch = {self.micro_batch} with {updates} update(s) per step"
                 raise ValueError(f"{batch} must divide the {rollouts} rollouts of a step")
         return self
 
     def rollout_settings(self, algorithm: Algorithm) -> "PolicySettings":
         """The settings on which the rollouts of a training depend, without those of the engine."""
-        plain = {"engine": "trl", "trl": TrlSettings(), "slime": SlimeSettings()}
-        return self.for_training(algorithm).model_copy(update=plain)
+        return self.for_training(algorithm).model_copy(update={"trl": TrlSettings()})
 
     def for_training(self, algorithm: Algorithm) -> "PolicySettings":
-        """The settings on which one training run depends, without those of other algorithms and of the other engine.
-        Its own settings have taken the place of the shared ones."""
+        """The settings on which one training run depends, without those of other algorithms. Its own settings have
+        taken the place of the shared ones."""
         own = self.own[algorithm].model_dump(exclude_none=True) if algorithm in self.own else {}
         own |= {"algorithms": (algorithm,), "max_response_length": {algorithm: self.max_response_length[algorithm]}}
-        unused = ["own", "trl" if self.engine == "slime" else "slime"]
-        unused += [] if algorithm == "dcpo" else ["dcpo_group_weight"]
+        unused = ["own"] if algorithm == "dcpo" else ["own", "dcpo_group_weight"]
         unused += ["invalid_confidence"] if algorithm == "grpo" else []
         return self.model_copy(update=own | {key: type(self).model_fields[key].default for key in unused})

@@ -172,9 +172,6 @@ class Study(Model):
                     raise ValueError(f"{key}.stages has steps {sorted(imported.stages)}, not {list(policy.stages)}")
                 if algorithm == "grpo" and imported.rollouts is None:
                     raise ValueError(f"{key}.rollouts is missing: companions learn from GRPO's rollouts")
-            trained = set(policy.algorithms) - {*backbone.imported}
-            if policy.engine == "slime" and trained and name not in policy.slime.torch_dist:
-                raise ValueError(f"policy.slime.torch_dist lacks {name}: slime starts from converted weights")
         return self
 
     @model_validator(mode="after")

@@ -154,11 +154,11 @@ def _open(study: Study) -> Iterator[tuple[str, str]]:
     ):
         yield from _by_algorithm(policy, setting, text)
     yield from _rare(policy)
-    if policy.engine == "slime" or policy.trl.vllm:  # training on GPUs; evaluation's residual stream is bfloat16, too
-        mixed = policy.engine == "trl" and not policy.trl.shard
-        states = "bfloat16 products, float32 residual stream" if mixed else "bfloat16, as in evaluation"
+    if policy.trl.vllm:  # training on GPUs; evaluation's residual stream is bfloat16, too
+        mixed = "bfloat16 products, float32 residual stream"
+        states = "bfloat16, as in evaluation" if policy.trl.shard else mixed
         yield "Precision of rollout states", states
-    if policy.engine == "trl" and policy.trl.shard:
+    if policy.trl.shard:
         yield "Precision of sums of gradients over GPUs", policy.trl.reduce_dtype
     deviation = f"Divisor {policy.responses_per_question - 1}, plus {_scientific(GROUP_EPSILON)}"
     undivided = "None: rewards are only centred"

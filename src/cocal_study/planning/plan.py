@@ -67,8 +67,8 @@ def methods_of(study: Study, backbone: str, algorithm: str, step: int) -> list[s
 
 
 def trainer_of(study: Study, backbone: str, algorithm: str) -> str:
-    """The engine that trains a policy, "trl" or "slime", or "imported" if it is already trained."""
-    return "imported" if algorithm in study.backbones[backbone].imported else study.policy.engine
+    """ "trl" if this workflow trains a policy, or "imported" if it is already trained."""
+    return "imported" if algorithm in study.backbones[backbone].imported else "trl"
 
 
 def domains_of(study: Study, backbone: str, algorithm: str, step: int) -> list[str]:

@@ -13,24 +13,20 @@ _FSDP = (
 stages are ordinary checkpoints (`cocal_study.policy.trainer`)."""
 
 
-def on_each_node(nodes: int, per_node: str) -> list[str]:
-    """The words in front of a command that SLURM starts once on each node of a job, by the `each_node.sh` that lies
-    beside the script `per_node`."""
-    return ["bash", str(Path(per_node).with_name("each_node.sh")), str(nodes)]
-
-
 def train_command(settings: TrlSettings, per_node: str) -> list[str]:
     """The command in front of the flags of `cocal train`.
 
-    One process needs no launcher. On several nodes, SLURM starts the script `per_node` once on each, which calls
-    `accelerate launch` with the node's rank and the first node's address. The trainer itself chooses the precision.
+    One process needs no launcher. On several nodes, SLURM starts the script `per_node` once on each, by the
+    `each_node.sh` that lies beside it; it calls `accelerate launch` with the node's rank and the first node's address.
+    The trainer itself chooses the precision.
     """
     processes = settings.nodes * settings.devices
     if processes == 1:
         return ["cocal", "train"]
     start = ["accelerate", "launch", "--main_process_port", "0"]  # any free port: jobs may share a node
     if settings.nodes > 1:
-        start = [*on_each_node(settings.nodes, per_node), "bash", per_node]
+        each_node = str(Path(per_node).with_name("each_node.sh"))
+        start = ["bash", each_node, str(settings.nodes), "bash", per_node]
     return [
         *start,
         *("--num_machines", str(settings.nodes), "--num_processes", str(processes)),

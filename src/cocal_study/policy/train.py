@@ -154,7 +154,7 @@ def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) 
         vllm_max_model_length=settings.trl.vllm_max_length,
         vllm_enable_sleep_mode=settings.trl.vllm,
         generation_kwargs={"detokenize": False} if settings.trl.vllm else None,  # of vLLM: the recorder does it once
-        vllm_importance_sampling_correction=False,  # slime has none
+        vllm_importance_sampling_correction=False,  # the paper's engine, slime, has none
         disable_tqdm=True,
         use_cpu=not torch.cuda.is_available(),
         ddp_find_unused_parameters=False,

@@ -34,7 +34,6 @@ RULES: dict[str, Needs] = {
     "backbone": Needs(),
     "existing_backbone": Needs(60),
     "train_": Needs(on_gpu="update"),
-    "slime_": Needs(),
     "import_": Needs(60),
     "resample": Needs(on_gpu="engine and policy"),
     "judge_checkpoint": Needs(600),
@@ -172,8 +171,7 @@ class _Backbone:
     def policies(self) -> Workload:
         """Training with all algorithms: rollouts, updates, GRPO's states and the checkpoints of the stages."""
         policy = self._study.policy
-        engine = policy.trl if policy.engine == "trl" else policy.slime
-        gpus, runs = engine.nodes * engine.devices, len(policy.algorithms)
+        gpus, runs = policy.trl.nodes * policy.trl.devices, len(policy.algorithms)
         hours = sum(self._training_hours(name, gpus) + self._start for name in policy.algorithms)
         stored = HALF * self._parameters * (1 + runs * len(policy.stages))
         stored += self._state_bytes(len(plan.layers_of(self._study, self._name)))
@@ -300,7 +298,6 @@ def seconds_by_rule(study: Study, names: Iterable[str]) -> dict[str, float]:
         hours[work.rule] += work.hours
         jobs[work.rule] += work.jobs
     seconds = {rule: 3600 * hours[rule] / jobs[rule] for rule in hours if jobs[rule]}
-    seconds["slime_"] = seconds["train_"]
     if "resample" in seconds:
         seconds["replay"] = _READING * seconds["resample"]
     made = [one for one in study.backbones.values() if isinstance(one, PretrainingSettings)]

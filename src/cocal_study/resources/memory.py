@@ -86,7 +86,7 @@ def too_small(study: Study, memory: float, rules: Collection[str] = tuple(RULES)
     The judge is not counted: its shape is not known."""
     kinds, trl, engine, found = on_gpu(rules), study.policy.trl, study.generation.engine, []
     shares = []  # vLLM's, each of which has to hold the weights
-    if trl.vllm and study.policy.engine == "trl" and "update" in kinds:
+    if trl.vllm and "update" in kinds:
         shares.append(("policy.trl.vllm_memory_share", trl.vllm_memory_share, 1))
     if engine.kind == "vllm" and "engine" in kinds:
         shares.append(("generation.engine.memory_share", engine.memory_share, engine.tensor_parallel))

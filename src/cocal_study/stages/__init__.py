@@ -3,7 +3,7 @@
 MODULES = {
     "questions": ("sources", "questions", "overlap"),
     "backbones": ("backbone", "hub", "import-checkpoints"),
-    "training": ("train", "slime"),
+    "training": ("train",),
     "rollouts": ("import-rollouts", "import-cost", "resample"),
     "states": ("replay", "features", "prompts"),
     "responses": ("responses", "judge"),

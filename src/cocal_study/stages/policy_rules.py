@@ -15,19 +15,19 @@ from cocal_study.stages.base import Stage
 from cocal_study.stages.jobs import Job, Rule, Rules
 from cocal_study.stages.rollouts import ImportCost, ImportRollouts, Resample
 from cocal_study.stages.states import Prompts, Replay
-from cocal_study.stages.training import Slime, Train
+from cocal_study.stages.training import Train
 
 ALGORITHMS: tuple[Algorithm, ...] = ("grpo", "rlcr", "dcpo")
-TRAINERS = {"train": "trl", "slime": "slime", "import": "imported"}
+TRAINERS = {"train": "trl", "import": "imported"}
 """Who trains a policy (`plan.trainer_of`), by the beginning of the names of the rules, one for each algorithm."""
 
 
 class PolicyRules(Rules):
-    """A policy is trained by TRL or by slime, or another engine has trained it. Snakemake deletes the outputs of a
+    """A policy is trained by TRL, or another engine has trained it. Snakemake deletes the outputs of a
     failed job, so unfinished work lies in results/runs, from which the next attempt resumes."""
 
     def trained_by(self, trainer: str, algorithm: Algorithm) -> list[str]:
-        """The backbones whose policies of an algorithm are trained by "trl" or "slime", or are "imported"."""
+        """The backbones whose policies of an algorithm are trained by "trl", or are "imported"."""
         if algorithm not in self.study.policy.algorithms:
             return []
         return [name for name in self.study.backbones if plan.trainer_of(self.study, name, algorithm) == trainer]
@@ -63,9 +63,8 @@ class PolicyRules(Rules):
             rules.append(rule("import_rollouts", self._imported_rollouts, places, imported, gpus=1))
             cost = {"output": results.cost_file("{backbone}", "train-grpo")}
             rules.append(rule("import_cost", self._imported_cost, cost, imported, local=True, shown=False))
-        if elsewhere := [*imported, *self.trained_by("slime", "grpo")]:
             places = {"output": states, "run_folder": results.run_folder("replay", "{backbone}")}
-            rules.append(rule("replay", self._replay, places, elsewhere, gpus=1))
+            rules.append(rule("replay", self._replay, places, imported, gpus=1))
         rules.append(rule("resample", self._resample, resampled, **self._sampling))
         return [*rules, rule("prompt_features", self._prompt_features, prompts, gpus=1)]
 
@@ -82,15 +81,12 @@ class PolicyRules(Rules):
         }
         unfinished = results.run_folder(name.partition("_")[0], "{backbone}", algorithm)
         how |= {"shown": True, "threads": None}
-        if trainer == "slime":
-            how |= {"make": partial(self._slime, algorithm), "gpus": self.study.policy.slime.devices}
-        else:
-            trl = self.study.policy.trl
-            *start, _ = train_command(trl, f"{self._scripts}/accelerate.sh")  # the stage's words begin with "train"
-            how |= {"make": partial(self._train, algorithm), "gpus": trl.devices, "start": start}
-            how["environment"] = "gpu" if trl.vllm else "cocal"
-            if algorithm == "grpo":
-                made["output_features"] = results.states_file("{backbone}", algorithm)
+        trl = self.study.policy.trl
+        *start, _ = train_command(trl, f"{self._scripts}/accelerate.sh")  # the stage's words begin with "train"
+        how |= {"make": partial(self._train, algorithm), "gpus": trl.devices, "start": start}
+        how["environment"] = "gpu" if trl.vllm else "cocal"
+        if algorithm == "grpo":
+            made["output_features"] = results.states_file("{backbone}", algorithm)
         places = made | {"stages": folder, "run_folder": unfinished}
         return Rule(places=places, files=[*stages, *made.values()], **how)
 
@@ -115,29 +111,23 @@ class PolicyRules(Rules):
     def _existing(self, backbone: str, **made: str) -> Job:
         return self._job(Backbone, name=backbone, settings=self._backbone_settings(backbone), **made)
 
-    def _trained(self, algorithm: Algorithm, backbone: str) -> dict[str, Any]:
-        """What every training here is given."""
-        return {
-            "algorithm": algorithm,
-            "settings": self.study.policy.for_training(algorithm),
-            "verifier": self.study.verifier,
-            "prompts": self.study.prompts,
-            "base": results.policy_folder(backbone, "base", 0),
-            "questions": self._training_set,
-            "texts": self._texts(PROMPT_FORMATS[algorithm]),
-        }
-
     def _train(self, algorithm: Algorithm, backbone: str, **made: str) -> Job:
-        given = self._trained(algorithm, backbone)
+        given: dict[str, Any] = {}
         if algorithm == "grpo":  # training has its own batch size
             own = {"batch_tokens": FeatureSettings().batch_tokens}
             given["features"] = plan.pass_features(self.study).model_copy(update=own)
-        return self._job(Train, **given, **made)
-
-    def _slime(self, algorithm: Algorithm, backbone: str, **made: str) -> Job:
-        own = {"backbone": self._backbone_settings(backbone), "backbone_name": backbone}
-        own["per_node"] = f"{self._scripts}/slime.sh"
-        return self._job(Slime, **self._trained(algorithm, backbone), **own, **made)
+        return self._job(
+            Train,
+            algorithm=algorithm,
+            settings=self.study.policy.for_training(algorithm),
+            verifier=self.study.verifier,
+            prompts=self.study.prompts,
+            base=results.policy_folder(backbone, "base", 0),
+            questions=self._training_set,
+            texts=self._texts(PROMPT_FORMATS[algorithm]),
+            **given,
+            **made,
+        )
 
     def _imported(self, algorithm: Algorithm, backbone: str, **made: str) -> Job:
         return self._job(

@@ -44,29 +44,3 @@ def test_a_step_asks_for_all_that_its_job_has_and_inherits_nothing(run, environm
     flags = "--jobid 7 --overlap --nodes 2 --ntasks 2 --ntasks-per-node 1"
     flags += f" --cpus-per-task {cpus} --kill-on-bad-exit=1{gpus}"
     assert said == [f"srun {flags} bash x.sh --a", "SLURM_CONF=/etc/slurm/site.conf"]
-
-
-SLURM = {"scontrol": "echo gpu1; echo gpu2\n", "python3": "echo {}\n", "ray": SAID}
-DNS = {"getent": "echo '127.0.1.1 STREAM gpu1'; echo '10.0.0.7 STREAM gpu1'\n"}
-VARIABLES = {"PYTHONPATH": "", "CUDA_DEVICE_MAX_CONNECTIONS": "1", "COCAL_SLIME": ""}
-
-
-def test_ray_gets_an_ip_address(run):
-    done, said = run("slime.sh", "2", "8", "train", commands=SLURM | DNS, SLURM_NODEID="0", **VARIABLES)
-    assert done.returncode == 0, done.stderr
-    assert said[0].startswith("ray start --head --node-ip-address 10.0.0.7 --port 6379 --num-gpus 8 ")
-    done, said = run("slime.sh", "2", "8", "train", commands=SLURM | DNS, SLURM_NODEID="1", **VARIABLES)
-    assert done.returncode == 0, done.stderr
-    assert [line.partition(" --num")[0] for line in said] == [
-        "ray health-check --address 10.0.0.7:6379",
-        "ray start --address 10.0.0.7:6379",
-    ]
-
-
-def test_a_first_node_without_a_name_uses_its_own_address_and_others_say_so(run):
-    unknown = SLURM | {"getent": "exit 2\n", "hostname": "echo 10.0.0.9 fe80::1\n"}
-    _, said = run("slime.sh", "2", "8", "train", commands=unknown, SLURM_NODEID="0", **VARIABLES)
-    assert said[0].startswith("ray start --head --node-ip-address 10.0.0.9 ")
-    done, said = run("slime.sh", "2", "8", "train", commands=unknown, SLURM_NODEID="1", **VARIABLES)
-    assert (done.returncode, said) == (1, [])
-    assert "finds no IP address of the first node, gpu1; add it to DNS" in done.stderr

@@ -25,7 +25,7 @@ POLICY = {
     "micro_batch": 4,
 }
 PLAN = {"sets": {"micro-eval": {"samples": 1, "sampled": 1, "max_response_length": 8}}}
-COMMANDS = ["train", "slime", "resample", "import-rollouts", "responses"]
+COMMANDS = ["train", "resample", "import-rollouts", "responses"]
 
 
 class Opened(Exception):
@@ -69,12 +69,9 @@ def words(tmp_path, micro_checkpoint, micro_questions):
     def of(name, questions=micro_questions, checkpoint=micro_checkpoint, settings=None):
         policy = json.dumps(POLICY | (settings or {}))
         plan = [f"--plan={json.dumps(PLAN)}", f"--settings={json.dumps(settings or {})}", "--prompt-format=answer"]
-        backbone = {"source": "checkpoint", "label": "M", "path": str(checkpoint), "depth": 2, "width": 32}
-        slime = json.dumps(json.loads(policy) | {"slime": {"torch_dist": {"micro": str(tmp_path)}}})
         training = ["--algorithm=grpo", f"--base={checkpoint}", "--stages=s", "--rollouts=r", "--prompts=tiny"]
         own = {
             "train": [*training, f"--settings={policy}"],
-            "slime": [*training, f"--settings={slime}", "--backbone-name=micro", f"--backbone={json.dumps(backbone)}"],
             "resample": [f"--checkpoint={checkpoint}", f"--policy={policy}", "--backbone=micro", "--rollouts=r"],
             "import-rollouts": ["--format=jsonl", f"--dumps={dumps.parent}", f"--policy={checkpoint}"],
             "responses": [f"--checkpoint={checkpoint}", *plan, "--backbone=micro", "--algorithm=base", "--step=0"],
@@ -123,7 +120,7 @@ def test_whatever_a_run_depends_on_is_in_its_digest(
     other = in_bfloat16(micro_checkpoint, tmp_path / "other" / micro_checkpoint.name)
     first = opened(*words(command))
     assert opened(*words(command)) == first
-    if command not in ("slime", "import-rollouts"):  # those name the place of the checkpoint
+    if command != "import-rollouts":  # it names the place of the checkpoint
         assert opened(*words(command, checkpoint=copy)) == first
     asked = [("question", "Is it 1?")]
     if command != "responses":  # they are judged anew, without new responses

@@ -28,7 +28,6 @@ def content(repository) -> dict:
     content["datasets"]["mine"] = content["datasets"]["smoke-small"] | {
         "source": {"kind": "file", "path": "data/mine.jsonl"}
     }
-    content["policy"]["slime"] = {"torch_dist": {"folder": "runs/torch"}}
     return content
 
 
@@ -48,7 +47,6 @@ def test_relative_paths_start_at_the_repository(tmp_path, content):
         moved.sources.registry: "config/datasets.yaml",
         moved.judge.checkpoint: "judge",
         moved.judge.prompts: "wording",
-        moved.policy.slime.torch_dist["folder"]: "runs/torch",
     }
     for seen, path in found.items():
         assert not Path(seen).is_absolute(), "a checkout that is moved has nothing to run again"

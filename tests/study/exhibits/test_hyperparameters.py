@@ -60,13 +60,11 @@ BARE = {
 
 
 GRPO = {"algorithms": ["grpo"]}
-CONVERTED = {"torch_dist": {"qwen3-8b": "/8b", "qwen3-14b": "/14b"}}
 LENGTHS = {"grpo": 64, "dcpo": 76}
 FEW = {
     "equal lengths": {"algorithms": ["grpo", "dcpo"]},
     "own lengths": {"algorithms": ["grpo", "dcpo"], "max_response_length": LENGTHS},
     "one GPU": GRPO | {"trl": {"shard": False, "devices": 1}},
-    "slime": GRPO | {"engine": "slime", "slime": CONVERTED},
     "no vLLM": GRPO | {"trl": {"shard": False, "vllm": False, "devices": 1}},
 }
 """Policies of which the file has what differs from the paper study's."""

@@ -77,7 +77,6 @@ def test_a_batch_that_does_not_divide_the_rollouts_is_refused_when_the_study_is_
     assert PolicySettings(**keys, micro_batch=128 // updates)
     with pytest.raises(ValueError, match=f"micro_batch = {batch} with {updates} update.* must divide the 512 rollouts"):
         PolicySettings(**keys, micro_batch=batch)
-    assert PolicySettings(**keys, micro_batch=batch, engine="slime"), "which has batches of its own"
 
 
 def test_trls_vllm_gets_what_trl_has_no_arguments_for(monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from cocal_study import stages
 from cocal_study.provenance import code
 from cocal_study.provenance.code import OUTSIDE, code_digest, definitions
-from planned_jobs import SLIME, jobs_of, study_of
+from planned_jobs import jobs_of, study_of
 
 STAGED = [f"cocal_study.stages.{file.stem}" for file in sorted(Path(stages.__path__[0]).glob("*.py"))]
 
@@ -32,13 +32,12 @@ def forget():
 def stated(study):
     """The parameters of each job of a study, by its label and what it makes."""
     forget()
-    chosen = study_of("smoke", policy=SLIME) if study == "slime" else study_of(study)
-    return {(job.label, output): job.parameters for output, job in jobs_of(chosen).items()}
+    return {(job.label, output): job.parameters for output, job in jobs_of(study_of(study)).items()}
 
 
 @pytest.fixture(scope="module")
 def before():
-    return {name: stated(name) for name in ("smoke", "paper", "slime")}
+    return {name: stated(name) for name in ("smoke", "paper")}
 
 
 class Reworded(ast.NodeTransformer):
@@ -206,12 +205,6 @@ def test_every_part_of_a_definition_counts(package):
     before = told("Words", "Words")
     assert told("Words", "Other words") == told("rows: int", "rows: float") == told("-> int", "-> float") == before
     assert {part for part, edit in PARTS.items() if told(*edit) == before} == set()
-
-
-@pytest.mark.slow
-def test_rules_of_training_by_slime_follow_its_hooks(before, package):
-    change(package / "cocal_study/slime/hooks.py", "advantages")
-    assert changed(before, "slime") == {"slime_grpo", "slime_rlcr", "slime_dcpo"}
 
 
 @pytest.mark.parametrize("module", STAGED)

@@ -33,7 +33,7 @@ def test_the_words_of_a_planned_job_make_the_same_job(name):
             again = parsed(job.words)
             assert type(again) is stage_of(job.words[0])
             assert tuple(again.words) == job.words
-    assert {words[0] for words in seen} >= {*TYPED} - {"slime", "replay", "judge", "sources", "hub"} - {
+    assert {words[0] for words in seen} >= {*TYPED} - {"replay", "judge", "sources", "hub"} - {
         *("import-checkpoints", "import-rollouts", "import-cost")
     }
 

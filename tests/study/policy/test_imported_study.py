@@ -53,7 +53,7 @@ def study(repository, micro_checkpoint, elsewhere) -> dict:
         }
     }
     content["policy"] = {
-        **dumps.SETTINGS.model_dump(mode="json", exclude={"trl", "slime"}),
+        **dumps.SETTINGS.model_dump(mode="json", exclude={"trl"}),
         "algorithms": ["grpo", "dcpo"],
         "dataset": "smoke-train",
         "micro_batch": 4,
