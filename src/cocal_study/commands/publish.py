@@ -5,8 +5,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from cocal.errors import ConfigError, ContractError
@@ -19,13 +18,12 @@ from cocal_study.exhibits.base.exhibit import OF_REPOSITORY, Exhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.planning import results
 from cocal_study.planning.bundle import STAGE, STUDY_FILE, WITHHELD, cube_jobs, cube_outputs
-from cocal_study.planning.crate import WORKFLOW, write_crate
 from cocal_study.planning.digests import Maker, maker_of
 from cocal_study.planning.replicates import write_study
 from cocal_study.provenance.lineage import Product, trace, write_record
 from cocal_study.provenance.owner import OWNER, owner_of
 from cocal_study.questions.loaders import counted
-from cocal_study.questions.references import question_sets
+from cocal_study.questions.references import references
 from cocal_study.questions.registry import known_wrong, registry_of
 from cocal_study.store.numbers import check_beside
 
@@ -57,9 +55,8 @@ def run_publish(options: argparse.Namespace) -> None:
     family = [product for _, product in trace(*(path for path in copied.values() if path.name != OWNER))]
     _check_study(study, family, options.study)
     copied |= {os.path.relpath(file, repository): file for file in _of_repository(exhibits, repository)}
-    copied |= {WORKFLOW: options.snakefile}
-    made_by, date = maker_of(options.results), datetime.now(UTC).date().isoformat()
-    sets = question_sets(study, registry, options.results / "questions")
+    copied |= {"Snakefile": options.snakefile}
+    made_by = maker_of(options.results)
     made = provenance(STAGE, {"made_by": made_by, "wrong": wrong, "licence": options.licence}, study=study.study)
     with atomic_path(options.folder) as folder:
         folder.mkdir()
@@ -68,8 +65,7 @@ def run_publish(options: argparse.Namespace) -> None:
         write_study(study, folder / STUDY_FILE)
         write_record(folder, [one for one in family if one.path not in copied.values()], made)
         save_companions(study, options.results, folder / "companions")
-        write_text(folder / "README.md", _page(study, made_by, sets))
-        write_crate(folder, study, made_by, sets, options.licence, date)
+        write_text(folder / "README.md", _page(study, made_by, references(study, registry)))
         label_folder(folder, made | {"numerics": made_by.numerics})
     logging.info("%s: a bundle of %d tables and figures and what they show", options.folder, len(exhibits))
 
@@ -122,9 +118,9 @@ def _copy(source: Path, target: Path) -> None:
             shutil.copyfile(file, place)
 
 
-def _page(study: Study, made_by: Maker, sets: dict[str, dict]) -> str:
+def _page(study: Study, made_by: Maker, sets: Iterable[str]) -> str:
     """The page that a reader of the bundle sees first; its head tells the Hub which tables to show."""
-    asked = "\n".join(f"* {one['name']}: {one.get('url', one['description'])}" for one in sets.values())
+    asked = "\n".join(f"* {line}" for line in sets)
     return f"""---
 configs:
 - config_name: predictions
@@ -141,7 +137,6 @@ configs:
 * `companions`: the companions of the final policies; `cocal.Companion.from_pretrained(FOLDER)` reads one
 * `results/lineage.json`: what made all of it, back to the questions, with settings, versions and digests
 * `study.yaml`, `Snakefile`, `workflow/rules`: the study and its rules
-* `ro-crate-metadata.json`: the same for machines
 * `provenance.json`: size and SHA-256 of every file
 
 Published with CoCal at commit {made_by.commit}, {made_by.numerics} numerics, on {made_by.processor}.

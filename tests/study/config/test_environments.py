@@ -33,7 +33,7 @@ def _required(repository: Path) -> dict[str, set[str]]:
 def test_a_missing_package_is_known_by_its_extra(repository):
     required = _required(repository)
     imported = {"scikit-learn": "sklearn"}
-    found = {imported.get(p, p): extra for extra in ("publish", "workflow", "trl", "fit") for p in required[extra]}
+    found = {imported.get(p, p): extra for extra in ("workflow", "trl", "fit") for p in required[extra]}
     assert {name: found.get(name) for name in EXTRAS} == EXTRAS
     assert (required["fit"] | required["trl"]) - required["core"] <= {*EXTRAS}
 

@@ -152,7 +152,7 @@ def test_a_table_that_is_not_that_of_the_predictions_is_named(bundle, tmp_path, 
     "place",
     [
         *("results/predictions/smoke/rlcr/step-2.parquet", "results/tables/main.html", "study.yaml", "README.md"),
-        *("companions/smoke-rollouts/model.safetensors", "results/lineage.json", "ro-crate-metadata.json"),
+        *("companions/smoke-rollouts/model.safetensors", "results/lineage.json"),
     ],
 )
 def test_a_file_that_was_changed_or_removed_is_named(bundle, place, capsys):
