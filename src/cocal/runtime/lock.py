@@ -2,9 +2,8 @@
 
 A lock is a file that a process has locked by `flock`. The system releases it when the process ends, however it ends,
 and an orderly end deletes the file. It belongs to the process that has taken it, not to its children, for a checking
-process or an engine that outlives its killed parent by a moment writes no files. Only a program that writes into the
-folder itself is given the file (`held`), and then the lock lives as long as the program does. The package filelock
-leaves its files behind and keeps their descriptors to itself.
+process or an engine that outlives its killed parent by a moment writes no files. The package filelock leaves its files
+behind.
 """
 
 import errno
@@ -56,7 +55,7 @@ def hold(folder: Path) -> None:
             os.close(descriptor)
     command = textwrap.shorten(shlex.join(sys.argv), 160, placeholder=" ...")  # settings make a command long
     writer = f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}: {command}"
-    remedy = f"kill {os.getpid()} on {socket.gethostname()}, or what it has left running: fuser --kill {file}"
+    remedy = f"kill {os.getpid()} on {socket.gethostname()}"
     os.ftruncate(descriptor, 0)
     os.write(descriptor, f"{writer}\n{remedy}".encode())
 
@@ -76,14 +75,8 @@ def locked(file: Path) -> int:
     return descriptor
 
 
-def held(folder: Path) -> tuple[int, ...]:
-    """The file descriptor of the folder's lock, for a program that writes into the folder; none without a lock."""
-    file = _file_of(folder)
-    return (_held[file],) if file in _held else ()
-
-
 def release(folder: Path) -> None:
-    """Let other processes write the folder, even if a program that was given the lock still runs."""
+    """Let other processes write the folder."""
     file = _file_of(folder)
     if file in _held:
         file.unlink(missing_ok=True)

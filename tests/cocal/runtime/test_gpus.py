@@ -98,7 +98,7 @@ time.sleep(60)
         two_gpus.setenv("SLURM_JOB_ID", "7")
         two_gpus.setenv("CUDA_VISIBLE_DEVICES", "0,1")
         assert _taken(1) == "0", "SLURM numbers every job's GPUs from 0"
-        assert lock.held(tmp_path / f"cocal-gpu-{os.getuid()}-7-0"), "for other jobs in the same allocation"
+        assert tmp_path / f".cocal-gpu-{os.getuid()}-7-0.lock" in lock._held, "for other jobs in the same allocation"
     finally:
         other.kill()
 

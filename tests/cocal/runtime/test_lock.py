@@ -21,11 +21,6 @@ from micro import MICRO_SETS
 
 FORK = "import os, time; child = os.fork(); child or (time.sleep(60), os._exit(0)); print(child, flush=True)"
 START = "import subprocess; print(subprocess.Popen(['sleep', '60']).pid, flush=True)"
-START_WRITER = (
-    "import subprocess; fds = lock.held(Path(sys.argv[1])); "
-    "print(subprocess.Popen(['sleep', '60'], pass_fds=fds).pid, flush=True)"
-)
-
 
 HOLD = """
 import sys
@@ -69,7 +64,7 @@ def _orphan(folder, between):
 def _hold_soon(folder):
     """A process that was killed or forked closes its files a moment later."""
     deadline = time.monotonic() + 10
-    while not lock.held(folder):
+    while folder.with_name(f".{folder.name}.lock") not in lock._held:
         try:
             lock.hold(folder)
         except BusyError:
@@ -110,25 +105,6 @@ def test_a_child_does_not_keep_the_lock_of_its_killed_parent(tmp_path, between):
     lock.release(tmp_path / "run")
 
 
-def test_a_program_that_writes_the_folder_keeps_the_lock_of_its_killed_parent(tmp_path):
-    """As slime does; the message says how to find the program."""
-    with _orphan(tmp_path / "run", START_WRITER) as child:
-        with pytest.raises(BusyError, match=r"(?s)process.*what it has left running: fuser --kill .*/\.run\.lock"):
-            lock.hold(tmp_path / "run")
-        os.kill(child, signal.SIGKILL)
-        _hold_soon(tmp_path / "run")
-    lock.release(tmp_path / "run")
-
-
-def test_a_finished_writer_lets_others_in_although_its_program_still_runs(tmp_path):
-    lock.hold(tmp_path / "run")
-    with subprocess.Popen(["sleep", "60"], pass_fds=lock.held(tmp_path / "run")) as program:
-        lock.release(tmp_path / "run")
-        with writer_of(tmp_path / "run"):
-            pass
-        program.kill()
-
-
 def test_a_lock_that_was_deleted_on_the_way_keeps_nobody_out(tmp_path, monkeypatch):
     """Its holder deletes it at the end; whoever has opened it by then must open the new one."""
     real, calls = fcntl.flock, []
@@ -142,7 +118,7 @@ def test_a_lock_that_was_deleted_on_the_way_keeps_nobody_out(tmp_path, monkeypat
     monkeypatch.setattr(fcntl, "flock", late)
     lock.hold(tmp_path / "run")
     assert len(calls) == 2
-    assert os.path.samestat(os.fstat(lock.held(tmp_path / "run")[0]), (tmp_path / ".run.lock").stat())
+    assert os.path.samestat(os.fstat(lock._held[tmp_path / ".run.lock"]), (tmp_path / ".run.lock").stat())
     lock.release(tmp_path / "run")
 
 
@@ -150,7 +126,7 @@ def test_a_file_system_without_locks_is_warned_about(tmp_path, monkeypatch, capl
     monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOLCK, "No locks available")))
     run = RunFolder(tmp_path / "run", "a")
     assert "this file system has no locks; start no second run of this folder" in caplog.text
-    assert lock.held(run.path) == ()
+    assert not lock._held
     run.publish({})
 
 
