@@ -8,16 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cocal.errors import ContractError, first_line
-from cocal.models.text import template_fault, turn_end
-from cocal.models.weights import check_files, check_read, kind_of
+from cocal.models.text import misread, template_fault, turn_end
+from cocal.models.weights import check_files, check_finite, check_read, kind_of, stored
 from cocal.runtime.numerics import half_precision
 from cocal.store import check_folder, read_document
 from cocal.store.damage import remedy
+from cocal.store.rows import fetched
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
     from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+
+_VOCABULARIES = ("tokenizer.json", "*.model", "*.tiktoken", "tekken.json", "vocab*", "merges.txt")
+"""Files of which a tokenizer has one."""
+_OPEN = "PreTrainedTokenizerFast", "TokenizersBackend"
+"""Classes of tokenizers that are what their file holds; transformers takes the class of some models all the same."""
+_PROBE = "What is 12 + 7? It is 19."
+_CODE = f"{_PROBE}\n\n    def f(x):\treturn x**2  # 3.14, isn't it? \u00c9t\u00e9 \u65e5\u672c\n"
+"""Texts that a tokenizer gives again, and to which it gives the ids that its file says."""
 
 
 def text_config(config: "PretrainedConfig") -> "PretrainedConfig":
@@ -170,7 +180,8 @@ def open_model(
         adapted: See `load_policy`.
 
     Raises:
-        ContractError: if a file is missing or truncated, or a weight is missing, of no use or of another shape.
+        ContractError: if a file is missing or truncated, or a weight is missing, of no use, of another shape or no
+            finite number.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -191,6 +202,7 @@ def open_model(
             ignore_mismatched_sizes=True,  # so that they are named
         )
         check_read(path, text_config(config), info)
+        check_finite(path, stored(Path(path)) if model.device.type == "meta" else model.named_parameters())
     return model
 
 
@@ -219,14 +231,16 @@ def load_tokenizer(path: str | Path, plain: bool = False) -> "PreTrainedTokenize
         plain: If true, a tokenizer without a chat template will do.
 
     Raises:
-        ContractError: if the folder lacks files, a file has changed since it was written, or the tokenizer has no chat
-            template or a broken one.
+        ContractError: if the folder lacks files, a file has changed since it was written, the tokenizer is not the one
+            of `tokenizer.json` or changes texts, or it has no chat template or a broken one.
     """
     from transformers import AutoTokenizer
 
     check_folder(path, weights=False)
-    with _complete(path):
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    with _complete(path, "tokenizer"):
+        if not any(next(Path(path).glob(name), None) for name in _VOCABULARIES):
+            raise FileNotFoundError("there is no file of one")
+        tokenizer = _of_its_file(AutoTokenizer.from_pretrained(path, trust_remote_code=False), Path(path))
         older = Path(path) / "chat_template.json"  # older processors write it, and no tokenizer reads it
         if tokenizer.chat_template is None and older.exists():
             tokenizer.chat_template = read_document(older).get("chat_template")
@@ -236,6 +250,32 @@ def load_tokenizer(path: str | Path, plain: bool = False) -> "PreTrainedTokenize
             raise ContractError(f"{path}: the tokenizer's chat template is broken ({reason}); {remedy(path)}")
     elif not plain:
         raise ContractError(f"{path}: the tokenizer has no chat template; put one into the folder, chat_template.jinja")
+    return tokenizer
+
+
+def _of_its_file(tokenizer: "PreTrainedTokenizerBase", folder: Path) -> "PreTrainedTokenizerBase":
+    """The tokenizer that `tokenizer.json` holds, where its settings leave the class open; otherwise a ContractError
+    refuses one that transformers has built otherwise, and one that changes texts."""
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    file = folder / "tokenizer.json"
+    found, other = misread(tokenizer, _PROBE), False
+    if file.exists():
+        ids = Tokenizer.from_file(str(file)).encode(_CODE, add_special_tokens=False).ids
+        other = ids != tokenizer(_CODE, add_special_tokens=False)["input_ids"]
+    if other and read_document(folder / "tokenizer_config.json").get("tokenizer_class") in _OPEN:
+        return PreTrainedTokenizerFast.from_pretrained(folder)
+    if other:
+        raise ContractError(
+            f"{folder}: transformers makes another tokenizer ({type(tokenizer).__name__}) than tokenizer.json holds"
+            f"{f', and reads {_PROBE!r} as {found!r}' if found else ''}; let the file decide by "
+            '"tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json'
+        )
+    if found is not None:
+        raise ContractError(
+            f"{folder}: the tokenizer reads {_PROBE!r} as {found!r}; give the one that the policy was trained with"
+        )
     return tokenizer
 
 
@@ -267,9 +307,13 @@ def require_complete(path: str | Path) -> None:
 
 
 @contextmanager
-def _complete(path: str | Path) -> Iterator[None]:
-    """Turn errors of a broken checkpoint into a ContractError, and refuse one that a later transformers saved."""
+def _complete(path: str | Path, part: str = "weights") -> Iterator[None]:
+    """Turn errors of a broken checkpoint into a ContractError, and refuse one that a later transformers saved, or whose
+    files git-lfs has not fetched."""
     _check_version(Path(path))
+    for file in Path(path).glob("*"):
+        if file.is_file():
+            fetched(file)
     try:
         yield
     except ContractError:
@@ -285,6 +329,11 @@ def _complete(path: str | Path) -> Iterator[None]:
             ) from None
         if kind := kind_of(Path(path)):
             raise ContractError(f"{path}: {kind}") from None
+        if part == "tokenizer" and not (Path(path) / "tokenizer.json").exists():
+            raise ContractError(
+                f"{path}: its tokenizer cannot be read ({first_line(error)}); put tokenizer.json and "
+                "tokenizer_config.json into the folder, as the model has them that the training began with"
+            ) from None
         if isinstance(error, ImportError):
             raise ContractError(
                 f"{path}: the weights are quantised, and cannot be read here ({first_line(error)}); give the "

@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -107,6 +108,19 @@ def turn_end(
         if found is not None and (messages != talk or found in ends):
             return found
     return tokenizer.eos_token_id
+
+
+def misread(tokenizer: "PreTrainedTokenizerBase", text: str) -> str | None:
+    """What a tokenizer makes of a text, where its ids do not give the text again; None where they do, but for case, the
+    amount of white space and forms of characters."""
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    found = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+    return None if comparable(found) == comparable(text) else found
+
+
+def comparable(text: str) -> str:
+    """A text without differences in case, in the amount of white space and in forms of characters."""
+    return " ".join(unicodedata.normalize("NFKC", text).lower().split())
 
 
 def plain_texts(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[Tokens]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cocal.errors import ContractError
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PretrainedConfig
 
 SINGLE, INDEX, ADAPTER = "model.safetensors", "model.safetensors.index.json", "adapter_config.json"
@@ -111,13 +112,11 @@ def check_files(folder: Path, config: "PretrainedConfig", adapted: bool = False)
             f"{folder}: {unread[0].name} would not be read beside {SINGLE}, since no {ADAPTER} or {INDEX} names it; "
             "delete it, or give what it belongs to in a folder of its own"
         )
-    names = [SINGLE]
-    if (folder / INDEX).exists():
-        names = sorted({*json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()})
-        if (folder / SINGLE).exists() and SINGLE not in names:
-            raise ContractError(
-                f"{folder}: holds {SINGLE} and {INDEX}, which names other files; delete the older of the two models"
-            )
+    names = _files(folder)
+    if (folder / SINGLE).exists() and SINGLE not in names:
+        raise ContractError(
+            f"{folder}: holds {SINGLE} and {INDEX}, which names other files; delete the older of the two models"
+        )
     stated = getattr(config, "quantization_config", None)
     method = stated.get("quant_method") if isinstance(stated, Mapping) else getattr(stated, "quant_method", None)
     known = {name.removesuffix("_4bit").removesuffix("_8bit") for name in AUTO_QUANTIZATION_CONFIG_MAPPING}
@@ -131,6 +130,34 @@ def check_files(folder: Path, config: "PretrainedConfig", adapted: bool = False)
             f"{folder}: {found}, but config.json has no quantization_config, without which their scales are unknown; "
             "give the checkpoint from before it was quantised, or its config.json"
         )
+
+
+def _files(folder: Path) -> list[str]:
+    """Names of the files of weights that are read."""
+    if not (folder / INDEX).exists():
+        return [SINGLE]
+    return sorted({*json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()})
+
+
+def stored(folder: Path) -> Iterator[tuple[str, "torch.Tensor"]]:
+    """The weights of a checkpoint by their names, one at a time."""
+    from safetensors import safe_open
+
+    for name in _files(folder):
+        with safe_open(folder / name, framework="pt") as file:
+            yield from ((key, file.get_tensor(key)) for key in file.keys())  # noqa: SIM118 (it is no mapping)
+
+
+def check_finite(folder: str | Path, weights: Iterable[tuple[str, "torch.Tensor"]]) -> None:
+    """Refuse by a ContractError weights of which one is NaN or infinite, as every state would then be; a sum tells."""
+    import torch
+
+    for name, one in weights:
+        if one.is_floating_point() and one.itemsize > 1 and not one.sum(dtype=torch.float32).isfinite():
+            raise ContractError(
+                f"{folder}: the weight {name} holds NaN or infinity; the training has diverged or the file is damaged: "
+                "give an earlier checkpoint, or the file again"
+            )
 
 
 def _quantised(folder: Path, names: Iterable[str]) -> Iterator[str]:

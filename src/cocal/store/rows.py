@@ -18,6 +18,8 @@ from cocal.errors import ContractError
 LONGEST_LINE = 32 * 2**20
 """Bytes of a line. A response of 32,000 tokens with ids, mask and log-probabilities takes about one megabyte."""
 _SHOWN_NAMES = 20
+_POINTER = b"version https://git-lfs"
+"""Beginning of what git-lfs leaves in the place of a file that was not fetched."""
 
 
 def entries(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -113,6 +115,14 @@ def regular(path: Path, kind: str) -> Path:
     """
     if not is_file(path):
         raise ContractError(f"{path}: there is no such file of {kind}; check its path")
+    return fetched(path)
+
+
+def fetched(path: Path) -> Path:
+    """The path of a file that holds its content; a ContractError says that git-lfs has left a pointer in its place."""
+    with path.open("rb") as stream:
+        if stream.read(len(_POINTER)) == _POINTER:
+            raise ContractError(f"{path}: is a pointer of git-lfs and not the file itself; fetch it (git lfs pull)")
     return path
 
 

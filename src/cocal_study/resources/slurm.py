@@ -112,10 +112,10 @@ def queued_jobs(folder: Path) -> dict[str, str]:
     Raises:
         ClusterError: if the queue cannot be read.
     """
-    lines = _output("squeue --me --noheader --format=%i|%T|%j|%k|%Z").splitlines()
-    rows = (line.split("|", maxsplit=4) for line in lines)
-    ours = (row for row in rows if row[2].startswith(JOB_PREFIX) and Path(row[4]) == folder)
-    return {number: f"{state} {comment}" for number, state, _, comment, _ in ours}
+    lines = _output("squeue --me --noheader --format=%i|%T|%j|%Z|%k").splitlines()
+    rows = (line.split("|", maxsplit=4) for line in lines)  # the comment, in which anybody may write "|", is the last
+    ours = (row for row in rows if row[2].startswith(JOB_PREFIX) and Path(row[3]) == folder)
+    return {number: f"{state} {comment}" for number, state, _, _, comment in ours}
 
 
 def cancel(folder: Path) -> list[str]:

@@ -27,10 +27,10 @@ plain|4:00:00
 short|30:30
 """
 SQUEUE = """\
-16|RUNNING|cocal_0b9e7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_train_grpo_wildcards_qwen3-8b|/home/a/cocal
-17|PENDING|cocal_0b9e7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_questions|/home/a/cocal
-18|RUNNING|cocal_77aa7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|rule_questions|/home/a/other
-19|RUNNING|snakemake|(null)|/home/a/cocal
+16|RUNNING|cocal_0b9e7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|/home/a/cocal|rule_train_grpo_wildcards_qwen3-8b
+17|PENDING|cocal_0b9e7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|/home/a/cocal|rule_questions | mine
+18|RUNNING|cocal_77aa7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|/home/a/other|rule_questions
+19|RUNNING|snakemake|/home/a/cocal|(null)
 """
 SUBMITTED = {name for name, rule in rules_of_any_study().items() if not rule.local}
 ASKED = ("slurm_partition=", "gres=", "cpus_per_task=", "nodes=")
@@ -207,7 +207,7 @@ def test_cancelling_waits_until_the_jobs_have_ended(queue, tmp_path, capfd):
     assert cli.main(["slurm"]) == 2
     told = rf"""{tmp_path}: an earlier run is still at work.*
   job 16 RUNNING rule_train_grpo_wildcards_qwen3-8b
-  job 17 PENDING rule_questions
+  job 17 PENDING rule_questions | mine
 wait .*, or end it: cocal slurm --cancel --directory {tmp_path}
 """
     assert re.search(told, capfd.readouterr().err), "jobs of this folder, without that in which Snakemake itself runs"

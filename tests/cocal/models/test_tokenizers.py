@@ -1,0 +1,103 @@
+"""Tokenizers that are not the one of their file, that change texts or are not there, and weights that are no numbers:
+refused before anything is read with them."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders
+from transformers import AutoTokenizer
+
+from cocal.errors import ContractError
+from cocal.models.loading import load_policy, load_tokenizer, open_model, read_config
+from micro import own_copy
+
+
+@pytest.fixture
+def model(micro_checkpoint, tmp_path):
+    return own_copy(micro_checkpoint, tmp_path / "model")
+
+
+def settings(model, **changes):
+    file = model / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def change(model, edit):
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    edit(tokenizer)
+    tokenizer.save(str(model / "tokenizer.json"))
+
+
+def refusal(read, *given) -> str:
+    with pytest.raises(ContractError) as found:
+        read(*given)
+    return str(found.value)
+
+
+@pytest.mark.parametrize("name", ["LlamaTokenizerFast", "LlamaTokenizer"])
+def test_a_tokenizer_of_another_class_than_its_file_is_refused(model, name):
+    """As DeepSeek-R1-Distill-Llama's: its file is byte-level, and the class reads SentencePiece's."""
+    settings(model, tokenizer_class=name)
+    said = refusal(load_policy, model)
+    assert said.startswith(f"{model}: transformers makes another tokenizer (LlamaTokenizer) than tokenizer.json holds")
+    assert "reads 'What is 12 + 7? It is 19.' as 'Whatis12+7?" in said
+    settings(model, tokenizer_class="PreTrainedTokenizerFast")
+    assert load_tokenizer(model).decode([30]) == load_tokenizer(model).decode([30])
+
+
+def test_the_file_decides_where_the_settings_leave_the_class_open(model):
+    """transformers reads the tokenizers of some models by their own class all the same, which splits digits."""
+    ids = load_tokenizer(model)("2018, 1999").input_ids
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"model_type": "qwen2"}))
+    assert AutoTokenizer.from_pretrained(model)("2018, 1999").input_ids != ids
+    assert load_tokenizer(model)("2018, 1999").input_ids == ids
+    settings(model, tokenizer_class="Qwen2Tokenizer")
+    said = refusal(load_tokenizer, model)
+    assert "another tokenizer (Qwen2Tokenizer) than tokenizer.json holds; let the file decide" in said
+
+
+def test_a_tokenizer_whose_texts_do_not_come_back_is_refused(model):
+    change(model, lambda one: setattr(one, "decoder", decoders.Fuse()))
+    settings(model, tokenizer_class="PreTrainedTokenizerFast")
+    said = refusal(load_tokenizer, model)
+    assert "the tokenizer reads 'What is 12 + 7? It is 19.' as 'What\u0120is\u012012" in said
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "tokenizer_config.json"])
+def test_a_folder_without_a_tokenizer_says_so(model, file):
+    for name in {"tokenizer.json", file}:
+        (model / name).unlink()
+    said = refusal(load_policy, model)
+    assert said.startswith(f"{model}: its tokenizer cannot be read (there is no file of one); put tokenizer.json")
+
+
+def test_a_tokenizer_of_mistral_common_alone_is_told_so(model):
+    (model / "tokenizer.json").unlink()
+    (model / "tekken.json").write_text('{"config": {"pattern": ".", "num_vocab_tokens": 300}, "vocab": []}')
+    said = refusal(load_policy, model)
+    assert "its tokenizer cannot be read (" in said
+    assert "put tokenizer.json and tokenizer_config.json into the folder" in said
+    assert "quantised" not in said
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_a_pointer_of_git_lfs_is_named(model, file):
+    (model / file).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 4\n")
+    assert refusal(load_policy, model) == (
+        f"{model / file}: is a pointer of git-lfs and not the file itself; fetch it (git lfs pull)"
+    )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("device", [None, torch.device("meta")])
+def test_a_weight_that_is_no_number_is_named(model, value, device):
+    """Also where no weight is kept in memory, as when a study imports a checkpoint."""
+    weights = load_file(model / "model.safetensors")
+    name = sorted(weights)[3]
+    weights[name].view(-1)[5] = value
+    save_file(weights, model / "model.safetensors", {"format": "pt"})
+    said = refusal(open_model, model, read_config(model), torch.float32, device)
+    assert said.startswith(f"{model}: the weight {name} holds NaN or infinity")
