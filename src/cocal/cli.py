@@ -24,13 +24,16 @@ from cocal.runtime.numerics import check_processor, environment
 
 EXPECTED = (BusyError, ClusterError, ConfigError, ContractError, EngineError)
 """The errors whose message tells a user all that there is to know."""
+RESUMED = "fit", "score"
+"""Commands of a user's own whose work a later run goes on with."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command.
 
-    Expected errors (bad configuration, broken files, a full disk) end with one message and status 2. Where the
-    environment sets COCAL_TRACEBACK, the traceback comes before the message.
+    Expected errors (bad configuration, broken files, a full disk) end with one message and status 2, an interrupted
+    command of `RESUMED` with status 130. Where the environment sets COCAL_TRACEBACK, the traceback comes before the
+    message.
     """
     # OpenMP reads this when torch is loaded: waiting threads then go to sleep soon. By default they spin for
     # milliseconds, which costs a job of several threads nine tenths of its speed where other jobs use the cores.
@@ -50,6 +53,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, such as head, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except KeyboardInterrupt:
+        if options.command not in RESUMED:
+            raise
+        from cocal.store.run_folder import leave_refused
+
+        leave_refused()
+        print(f"cocal {options.command}: interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
     except Exception as error:
         if isinstance(error, EXPECTED):
             from cocal.store.run_folder import leave_refused

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from cocal.errors import ConfigError, ContractError
-from cocal.own_policy.rollouts import find
+from cocal.integrations.files import find
 
 IDS = {"question_id": "q7", "prompt_ids": [5, 6, 7], "response_ids": [8, 9], "truncated": True, "group": 11}
 LINE = IDS | {"prompt": "What is 2 + 3?", "correct": True, "step": 4}

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from cocal.commands.flags import field_flags, field_mapping, given_flags
+from cocal.commands.flags import field_flags, field_mapping, given_flags, template_values
 from cocal.companion.settings import CompanionSettings
 from cocal.errors import ConfigError, ContractError
+from cocal.integrations.files import find
 from cocal.integrations.lines import NEEDED
 from cocal.models.text import read_template
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.fitting import Reading
 from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.rollouts import find
 from cocal.own_policy.saved import check_place
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
 from cocal.store import digest
@@ -41,7 +41,8 @@ def run_fit(options: argparse.Namespace) -> None:
     recipe = options.recipe or ("best" if options.target == "binary" else "paper")
     template = None if options.template is None else read_template(options.template)
     reading = Reading(
-        field_mapping(options.field), options.correct_above, options.max_response_length, options.thinking, template
+        *(field_mapping(options.field), options.correct_above, options.max_response_length, options.thinking, template),
+        *(template_values(options.template_field), tuple(options.ignore)),
     )
     files = [path for path, _ in find(options.rollouts).files]
     check_place(options.output)

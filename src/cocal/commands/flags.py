@@ -1,6 +1,7 @@
 """Flags as data, those that several commands share, and words of the form KIND=VALUE. No library is loaded here."""
 
 import argparse
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -143,6 +144,16 @@ def fields(example: str) -> Flag:
     return flag("--field MEANING=NAME", explanation, default=[], action="append")
 
 
+IGNORED = flag(
+    "--ignore NAME",
+    "a field that is left unread although it may have changed prompts or responses, such as system or mask; `prompt` "
+    "or `response`: its text is not compared with ids; `markers`: the template's tell nothing; once for each",
+    default=[],
+    action="append",
+)
+"""What a user knows better than the files."""
+
+
 def pairs(flag: str, words: Sequence[str], form: str) -> list[tuple[str, str]]:
     """Both sides of the words of a flag such as KIND=FOLDER; a ConfigError names one that has not the `form`."""
     found = []
@@ -157,6 +168,17 @@ def pairs(flag: str, words: Sequence[str], form: str) -> list[tuple[str, str]]:
 def field_mapping(words: Sequence[str]) -> dict[str, str]:
     """Names of fields by their meaning, from words of the form MEANING=NAME; see `pairs`."""
     return dict(pairs("--field", words, "MEANING=NAME, such as response=output"))
+
+
+def template_values(words: Sequence[str]) -> dict[str, Any]:
+    """Values of a chat template by their names, from words of the form NAME=VALUE; a value is JSON, or else a text."""
+    found = {}
+    for name, word in pairs("--template-field", words, "NAME=VALUE, such as thinking=true"):
+        try:
+            found[name] = json.loads(word)
+        except ValueError:
+            found[name] = word
+    return found
 
 
 def field_flags(mapping: Mapping[str, str]) -> list[str]:

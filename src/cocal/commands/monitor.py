@@ -23,15 +23,18 @@ from cocal.store import write_text
 WATCHED = {"ece": ("upper", "max_ece"), "auroc": ("lower", "min_auroc"), "brier": ("upper", "max_brier")}
 """The metrics that are held against a bound: which end of an interval is the worse one, and the flag of the bound."""
 
+LEFT = 3
+"""Status where the companion no longer holds, which no error has."""
+
 
 def run_monitor(options: argparse.Namespace) -> None:
-    """Measure, compare with the bounds, add a line to the file, and end with status 1 where a bound is left.
+    """Measure, compare with the bounds, add a line to the file, and end with status `LEFT` where a bound is left.
 
     A metric leaves its bound where its whole interval is worse; where its value alone is, that is said. A bound that is
     not given is the worse end of the interval on the companion's card. A ContractError names rollouts of no use.
     """
     fix_threads(alone=True)
-    companion = Companion.from_pretrained(options.companion)
+    companion = Companion.from_pretrained(options.companion).ignoring(options.ignore)
     about, checkpoint = companion.about, Checkpoint.find(options.model, options.revision)
     checkpoint.check_fit(about)
     policy = checkpoint.load(options.precision)
@@ -39,7 +42,7 @@ def run_monitor(options: argparse.Namespace) -> None:
     given = field_mapping(options.field)
     labelled = {*given} & {*NEEDED["label"]}  # by another field than at the fit
     kept = {meaning: name for meaning, name in about.fields.items() if not (labelled and meaning in NEEDED["label"])}
-    reading = Reading({**kept, **given}, above)
+    reading = Reading({**kept, **given}, above, ignored=about.ignored)
     rows = read(options.rollouts, about.encoder(policy), reading).rows
     if (questions := rows["question"].nunique()) < LEAST_QUESTIONS:
         raise ContractError(
@@ -74,7 +77,7 @@ def run_monitor(options: argparse.Namespace) -> None:
     _add(options.output, line | {"holds": not left})
     if left:
         print(f"{checkpoint.name}: the companion no longer holds ({', '.join(left)}); fit it anew on late rollouts")
-        raise SystemExit(1)
+        raise SystemExit(LEFT)
     if doubtful:
         print(
             f"{checkpoint.name}: the companion is not shown to be worse, but {', '.join(doubtful)} lies beyond the "

@@ -18,7 +18,7 @@ def run_score(options: argparse.Namespace) -> None:
     given = {name: getattr(options, name) for name in ("target", "seed", "max_response_length", "every")}
     given |= {"field": options.name, "batch_tokens": options.batch_tokens or usual_batch_tokens()}
     wanted = Wanted(options.input, field_mapping(options.field), **given)
-    companion = Companion.from_pretrained(options.companion)
+    companion = Companion.from_pretrained(options.companion).ignoring(options.ignore)
     if options.every:
         companion.about.check_prefixes()
     checked = check(wanted, companion.about)

@@ -24,6 +24,16 @@ _LINE = re.compile(r"^(?:user|tool|ipython|observation)\n", re.MULTILINE)
 """The same as a line of its own."""
 
 
+SEVERAL_VERSIONS = "the response was written by several versions of the policy's weights"
+
+
+def several_versions(entry: Mapping[str, Any]) -> bool:
+    """True if a row names several versions of the weights (slime's and others' lists, AReaL's first and last)."""
+    named = entry.get("weight_versions", [entry.get("head_version"), entry.get("tail_version")])
+    found = {str(one) for one in (named if isinstance(named, LISTS) else ()) if one is not None}
+    return len(found) > 1
+
+
 def has_media(said: Any) -> bool:
     """True if a chat has a message with parts that are no texts."""
     messages = said if isinstance(said, LISTS) else ()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _VOCABULARIES = ("tokenizer.json", "*.model", "*.tiktoken", "tekken.json", "vocab*", "merges.txt")
 """Files of which a tokenizer has one."""
-_OPEN = "PreTrainedTokenizerFast", "TokenizersBackend"
+_OPEN = None, "PreTrainedTokenizerFast", "TokenizersBackend"
 """Classes of tokenizers that are what their file holds; transformers takes the class of some models all the same."""
 _PROBE = "What is 12 + 7? It is 19."
 _CODE = f"{_PROBE}\n\n    def f(x):\treturn x**2  # 3.14, isn't it? \u00c9t\u00e9 \u65e5\u672c\n"
@@ -264,7 +264,8 @@ def _of_its_file(tokenizer: "PreTrainedTokenizerBase", folder: Path) -> "PreTrai
     if file.exists():
         ids = Tokenizer.from_file(str(file)).encode(_CODE, add_special_tokens=False).ids
         other = ids != tokenizer(_CODE, add_special_tokens=False)["input_ids"]
-    if other and read_document(folder / "tokenizer_config.json").get("tokenizer_class") in _OPEN:
+    settings = folder / "tokenizer_config.json"
+    if other and (read_document(settings) if settings.exists() else {}).get("tokenizer_class") in _OPEN:
         return PreTrainedTokenizerFast.from_pretrained(folder)
     if other:
         raise ContractError(
@@ -330,9 +331,10 @@ def _complete(path: str | Path, part: str = "weights") -> Iterator[None]:
         if kind := kind_of(Path(path)):
             raise ContractError(f"{path}: {kind}") from None
         if part == "tokenizer" and not (Path(path) / "tokenizer.json").exists():
+            said = first_line(error).partition(". ")[0]
             raise ContractError(
-                f"{path}: its tokenizer cannot be read ({first_line(error)}); put tokenizer.json and "
-                "tokenizer_config.json into the folder, as the model has them that the training began with"
+                f"{path}: its tokenizer cannot be read ({said}); put tokenizer.json and tokenizer_config.json into "
+                "the folder, as the model has them that the training began with"
             ) from None
         if isinstance(error, ImportError):
             raise ContractError(

@@ -1,6 +1,7 @@
 """Texts and token ids: chats and their templates, conversion, and batches of texts of similar lengths."""
 
 import os
+import re
 import resource
 import signal
 import unicodedata
@@ -65,6 +66,7 @@ def render(
     template: str | None = None,
     tools: list[Any] | None = None,
     day: datetime | None = None,
+    fields: Mapping[str, Any] | None = None,
 ) -> str:
     """The text of a chat up to the beginning of the response.
 
@@ -72,17 +74,28 @@ def render(
         thinking: If true, the response begins in thinking mode, where the template knows it.
         tools: Tools that the template tells the policy of.
         day: Day that the template writes (`strftime_now`) in place of today.
+        fields: Further values that the template reads, which may also name the mode.
     """
-    dated: dict[str, Any] = {} if day is None else {"strftime_now": day.strftime}
+    more: dict[str, Any] = {} if day is None else {"strftime_now": day.strftime}
+    more = {"enable_thinking": thinking, **more, **(fields or {})}
     return tokenizer.apply_chat_template(
         [dict(message) for message in messages],
         tools=tools,
         chat_template=template,
-        add_generation_prompt=True,
-        enable_thinking=thinking,
-        tokenize=False,
-        **dated,
+        **{**more, "add_generation_prompt": True, "tokenize": False},
     )
+
+
+def template_fields(template: str) -> list[str]:
+    """Names of the values that a template reads beside messages, tools and special tokens."""
+    from jinja2 import Environment, TemplateError, meta
+
+    try:
+        found = meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(template))
+    except TemplateError:  # one with tags of transformers' own
+        found = {*re.findall(r"\b\w*(?:think|reason)\w*\b", template)}
+    known = {"messages", "tools", "documents", "add_generation_prompt", "raise_exception", "strftime_now"}
+    return sorted(name for name in found - known if not name.endswith("_token"))
 
 
 def turn_end(

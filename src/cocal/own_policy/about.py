@@ -2,7 +2,7 @@
 
 from importlib.resources import files
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cocal import __version__
 from cocal.companion.spec import CompanionSpec
@@ -97,6 +97,10 @@ class About(Model):
     """True if chats are put into the template in thinking mode."""
     template: str | None = None
     """Chat template in place of the tokenizer's own (None); if empty, prompts are plain text."""
+    template_fields: dict[str, Any] = {}
+    """Further values that the chat template was given."""
+    ignored: tuple[str, ...] = ()
+    """What of the rollouts was not read although it may matter (`cocal fit --ignore`)."""
     notes: tuple[str, ...] = ()
     """Sentences about the rollouts, and about what was assumed of them."""
     fields: dict[str, str] = {}
@@ -155,7 +159,8 @@ class About(Model):
                 default those of the fit.
         """
         limit = max_response_length or self.max_response_length
-        return Encoder(policy, template=self.template, thinking=self.thinking, max_response_length=limit)
+        more = {"template_fields": self.template_fields, "ignored": self.ignored}
+        return Encoder(policy, self.template, self.thinking, limit, **more)
 
     def check_model(self, model: BaseModelFacts) -> None:
         """Refuse by a ContractError a model of another architecture, or without the block and the width of states that

@@ -79,6 +79,11 @@ class Companion:
         with evaluating(model):
             return cls(*fit(model, tokenizer, rollouts, settings=settings, **options))
 
+    def ignoring(self, names: Sequence[str]) -> Self:
+        """The companion, which leaves more of what it is given unread (`cocal.own_policy.fitting.Reading`)."""
+        self.about = self.about.model_copy(update={"ignored": (*self.about.ignored, *names)})
+        return self
+
     @classmethod
     def from_study(cls, folder: str | Path, model: "PreTrainedModel", states: NumberFormat) -> Self:
         """The companions that a study has fitted, such as those of results/companions.

@@ -22,6 +22,8 @@ from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import TOKEN_INPUTS, pooled_states, states_and_tokens, token_inputs
 from cocal.features.forward import RESPONSE_POOLINGS, Prefixes
 from cocal.features.store import FeatureReader, NumberFormat, create_features, decoded, open_features
+from cocal.integrations.files import find, learnable
+from cocal.integrations.format import Wishes
 from cocal.integrations.lines import samples
 from cocal.models.loading import Policy
 from cocal.own_policy.about import About, BaseModelFacts, Cut, Recipe
@@ -30,7 +32,7 @@ from cocal.own_policy.measuring import measured_fields
 from cocal.own_policy.prefixes import Rows, course, drawn, names
 from cocal.own_policy.recipes import Chosen, best, folds_of, spec_of, work
 from cocal.own_policy.rivals import rivals_of
-from cocal.own_policy.rollouts import Experience, experience_of, find, learnable
+from cocal.own_policy.rollouts import Experience, experience_of
 from cocal.own_policy.states import BLOCK, Encoder
 from cocal.runtime.progress import Progress
 
@@ -48,6 +50,9 @@ class Reading:
         max_response_length: Tokens from which on a response counts as cut, where the rollouts do not say which are.
         thinking: Whether chats are put into the template in thinking mode.
         template: Chat template in place of the tokenizer's own; if empty, prompts are plain text.
+        template_fields: Further values that the template reads.
+        ignored: Names of fields that are not read although they may have changed the prompts; and see
+            `cocal.own_policy.replies.check`.
     """
 
     mapping: Mapping[str, str] = field(default_factory=dict)
@@ -55,6 +60,8 @@ class Reading:
     max_response_length: int | None = None
     thinking: bool = False
     template: str | None = None
+    template_fields: Mapping[str, Any] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
 
 
 def fit(
@@ -122,7 +129,7 @@ def fit(
     policy = Policy(model, tokenizer)
     if reading.template is None and tokenizer.chat_template is None:
         reading = replace(reading, template="")
-    encoder = Encoder(policy, reading.template, reading.thinking, reading.max_response_length)
+    encoder = _encoder(policy, reading)
     experience = _counted(read(rollouts, encoder, reading), cut)
     _check_read(experience, settings, given=states is not None)
     rows = experience.rows
@@ -176,6 +183,14 @@ def fit(
     return *described(chosen), chosen.alone and described(chosen.alone)
 
 
+def _encoder(policy: Policy, reading: Reading) -> Encoder:
+    """The encoder of rollouts; a ConfigError refuses a mode or values that the template does not read."""
+    more = {"template_fields": reading.template_fields, "ignored": reading.ignored}
+    encoder = Encoder(policy, reading.template, reading.thinking, reading.max_response_length, **more)
+    encoder.check_wishes()
+    return encoder
+
+
 def _counted(experience: Experience, cut: Cut) -> Experience:
     """The rollouts with the labels that are both learnt and measured: the verifier's, or wrong for cut responses. What
     was read is logged."""
@@ -199,15 +214,16 @@ def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: En
         notes["a table"] += 1
         table = cast(Any, rollouts)
         given = table.astype(object).where(table.notna(), None).to_dict("records")
-        rows = samples(((f"row {place}", row, None) for place, row in enumerate(given)), reading.mapping, notes)
-        found = learnable(rows, notes, "the table")
+        wishes = Wishes(reading.mapping, reading.ignored, notes)
+        rows = samples(((f"row {place}", row, None) for place, row in enumerate(given)), wishes)
+        found = learnable(rows, wishes, "the table")
     else:
         places = [rollouts] if isinstance(rollouts, (str, Path)) else rollouts
         files = find([Path(place) for place in places])
         encoder.dated(files.files[0][0])
         count = len(files.files)
         notes[f"{count:,} file{'s' if count > 1 else ''} of {files.format}"] += 1
-        found = files.samples(reading.mapping, notes)
+        found = files.samples(reading.mapping, notes, reading.ignored)
     return experience_of(found, encoder, correct_above=reading.correct_above, notes=notes)
 
 

@@ -86,7 +86,7 @@ def check(wanted: Wanted, about: About) -> Checked:
         if not count:
             mapping = {meaning: name for meaning, name in about.fields.items() if name in entry} | {**wanted.mapping}
             read = {meaning: name for meaning, name in mapping.items() if meaning not in NEEDED["label"]}
-            fields = Fields.of(entry, read, where, ("prompt", "response"))
+            fields = Fields.of(entry, read, where, ("prompt", "response"), about.ignored)
             mapping = {meaning: name for meaning, name in mapping.items() if name in entry}
             rewarded = not {*entry} & {mapping.get("correct"), *FIELDS["correct"]}
         if taken := [
@@ -130,7 +130,7 @@ def score_file(
     )
     with path.open("ab") as output, marks.open("ab") as digests:
         while block := list(islice(lines, ROWS)):
-            rows = encoder.encode([sample for _, sample in block if not _without_response(sample)])
+            rows = encoder.encode([sample for _, sample in block if not _without_response(sample)], strict=True)
             origins.update(ORIGINS[row.origin] for row in rows)
             lengths.append(np.array([len(row.response) for row in rows], dtype=np.int32))
             cut.append(np.array([row.truncated for row in rows], dtype=bool))

@@ -2,8 +2,8 @@
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -11,11 +11,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from cocal.errors import ContractError, first_line
+from cocal.errors import ConfigError, ContractError, first_line
 from cocal.integrations.sample import Sample
 from cocal.models.loading import Policy, Vocabulary
-from cocal.models.text import Tokens, check_tokens, render, template_fault, turn_end
+from cocal.models.text import Tokens, check_tokens, render, template_fault, template_fields, turn_end
 from cocal.own_policy.padding import Padding
+from cocal.own_policy.replies import LAST, Replies, check
 
 Origin = Literal["ids", "chat", "template", "restored", "text"]
 ORIGINS: dict[Origin, str] = {
@@ -82,6 +83,8 @@ class Encoder:
         template: Chat template in place of the tokenizer's own; if empty, there is none, and prompts are plain text,
             which begins as the tokenizer begins texts.
         thinking: Whether chats are rendered in thinking mode, where the template knows it.
+        template_fields: Further values that the template reads; those of a sample come before them.
+        ignored: See `cocal.own_policy.replies.check`.
         max_response_length: Number of tokens from which on a response that does not say so counts as cut; if None, a
             text counts as complete, and ids as cut if they do not end with an end token.
         day: Day that the template writes, where it writes one (`dated`); by default today.
@@ -95,6 +98,8 @@ class Encoder:
     thinking: bool = False
     max_response_length: int | None = None
     day: datetime | None = None
+    template_fields: Mapping[str, Any] = field(default_factory=dict)
+    ignored: Collection[str] = ()
 
     def __post_init__(self):
         self._tokenizer = tokenizer = self.policy.tokenizer
@@ -119,19 +124,37 @@ class Encoder:
                 *(tokenizer.name_or_path, f"{len(tokenizer):,}", f"{rows:,}"),
             )
 
-    def encode(self, samples: Sequence[Sample]) -> list[Encoded]:
+    def check_wishes(self) -> None:
+        """Refuse by a ConfigError a mode or values that the template does not read."""
+        template = self._written
+        names = [name for name in template_fields(template) if name != "enable_thinking"]
+        instead = f"; it reads {', '.join(names)} (--template-field NAME=VALUE)" if names else ""
+        if self.thinking and not (self._replies and self._replies.knows_thinking):
+            raise ConfigError(f"--thinking changes nothing in this chat template{instead}; leave it out")
+        for name in self.template_fields:
+            if not re.search(rf"\b{re.escape(name)}\b", template):
+                raise ConfigError(f"--template-field {name}: the chat template reads no such value{instead}")
+
+    def encode(self, samples: Sequence[Sample], strict: bool = False) -> list[Encoded]:
         """The ids of every sample. A ContractError names file and row of an id outside the vocabulary, a text with no
         token or more than the model reads, or a chat that ends with the assistant's reply or cannot be put into the
-        template."""
+        template.
+
+        Args:
+            strict: Whether rows are refused of which most are hardly meant so (`cocal.own_policy.replies.check`).
+        """
         self.dated()
         self._known.clear()  # the responses to one prompt lie near each other
-        texts = [sample.response for sample in samples if sample.response_ids is None]
+        texts = [sample.written for sample in samples if sample.response_ids is None]
         tokenised = iter(self._tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else [])
         responses = [self._response(sample, tokenised) for sample in samples]
         self._texts_end |= any(
             ids[-1] in self._ends for sample, ids in zip(samples, responses, strict=True) if sample.response_ids is None
         )
         found = [self._one(sample, ids) for sample, ids in zip(samples, responses, strict=True)]
+        if strict:
+            mode = "say so" if self.template == "" else f"give {self._mode}"
+            check(self._tokenizer, self._replies, samples, found, self.ignored, mode)
         self._warn(samples, found)
         return found
 
@@ -148,14 +171,14 @@ class Encoder:
                 strange.append(
                     f"{sample.where}: the text has the chat marker {mark}, which this model's tokenizer lacks"
                 )
-            thinks = one.origin == "chat" and not self.thinking and "</think>" in (sample.response or "")
-            if thinks and self._knows_thinking:
+            text = sample.response if one.origin == "chat" and self._replies else None
+            if text and self._replies.unopened(text, self._tokenizer.decode(one.prompt[-LAST:])):
                 thought.append(f"{sample.where}: the response thinks, but the prompt is rendered without thinking")
         for rows, advice in (
             (repeated, "give responses alone"),
             (headed, "give what the policy wrote after it"),
             (strange, "do these texts come from this model?"),
-            (thought, "fit the companion with --thinking"),
+            (thought, f"fit the companion with {self._mode}"),
         ):
             if rows:
                 logging.warning(
@@ -165,8 +188,7 @@ class Encoder:
     def _strange(self, sample: Sample) -> str | None:
         """A marker in a text that is neither a token nor written by the template."""
         marks = {mark for text in (sample.asked, sample.response) for mark in _MARKER.findall(text or "")}
-        written = str(self.template or self._tokenizer.chat_template)
-        return min((mark for mark in marks if mark not in self._tokens and mark not in written), default=None)
+        return min((mark for mark in marks if mark not in self._tokens and mark not in self._written), default=None)
 
     def _response(self, sample: Sample, tokenised: Iterator[Tokens]) -> np.ndarray:
         """The ids of a response without padding, as they are given, or the next ones that were made of a text."""
@@ -183,7 +205,7 @@ class Encoder:
             limit = self.max_response_length
             truncated = not ended and (told if limit is None else len(ids) >= limit)
         if not (given or truncated or ended):
-            ids = np.append(ids, self._end)
+            ids = np.append(ids, self._end if sample.ended_by is None else sample.ended_by).astype(ids.dtype)
         check_tokens(sample.where, prompt, ids, self.policy.vocabulary)
         context, length = self.policy.context, len(prompt) + len(ids)
         if context is not None and length > context:
@@ -198,7 +220,7 @@ class Encoder:
     def _prompt(self, sample: Sample) -> tuple[np.ndarray, Origin]:
         if sample.prompt_ids is not None:
             return self._padding.prompt(sample.prompt_ids, sample.where), "ids"
-        key = (repr(sample.prompt), sample.raw, repr(sample.tools))
+        key = (repr(sample.prompt), sample.raw, repr(sample.tools), repr(sample.template_fields))
         if key not in self._known:
             text, origin = self._text(sample)
             ids = np.asarray(self._ids(text, whole=self.template == ""), dtype=np.int32)
@@ -241,15 +263,14 @@ class Encoder:
             )
         else:
             try:
-                return self._rendered(messages, self.thinking, sample.tools)
+                return self._rendered(messages, self.thinking, sample.tools, sample.template_fields)
             except Exception as error:  # templates are programs: some refuse a role, or two messages of one role
                 wrong = f"the chat template refuses the chat ({first_line(error)}); correct or delete the row"
         raise ContractError(f"{sample.where}: {wrong}")
 
     def dated(self, path: Path | None = None) -> None:
         """Let a template that writes the day write that of a file, and not today's, with a warning."""
-        written = str(self._tokenizer.chat_template if self.template is None else self.template)
-        if "strftime_now" in written and self.day is None:
+        if "strftime_now" in self._written and self.day is None:
             self.day = datetime.now() if path is None else datetime.fromtimestamp(path.stat().st_mtime)
             logging.warning(
                 "the chat template writes the day, for which %s is taken, %s; if responses were sampled on another "
@@ -265,10 +286,25 @@ class Encoder:
         return Padding({tokenizer.pad_token_id} - {None}, self._ends, begins, self._ids("\n"))
 
     @cached_property
-    def _knows_thinking(self) -> bool:
-        """Whether the template begins a response otherwise in thinking mode."""
-        asked = _messages(["user"], [_USER])
-        return self.template != "" and self._rendered(asked, True) != self._rendered(asked, False)
+    def _replies(self) -> Replies | None:
+        return None if self.template == "" else Replies(self._tokenizer, self._written, self._rendered, self.thinking)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What the template is given beside messages and tools."""
+        return {"enable_thinking": self.thinking, **self.template_fields}
+
+    @cached_property
+    def _mode(self) -> str:
+        """What lets the template think, in words."""
+        if self._replies and self._replies.knows_thinking:
+            return "--thinking"
+        return f"--template-field NAME=VALUE (it reads {', '.join(template_fields(self._written)) or 'nothing'})"
+
+    @property
+    def _written(self) -> str:
+        """The chat template, as it is written."""
+        return str(self._tokenizer.chat_template if self.template is None else self.template)
 
     @cached_property
     def _markers(self) -> re.Pattern | None:
@@ -325,8 +361,15 @@ class Encoder:
                     forms.append((re.compile(pattern, re.DOTALL), roles, thinking))
         return forms
 
-    def _rendered(self, messages: Sequence[Mapping[str, Any]], thinking: bool, tools: list[Any] | None = None) -> str:
-        return render(self._tokenizer, messages, thinking, self.template, tools, self.day)
+    def _rendered(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        thinking: bool,
+        tools: list[Any] | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> str:
+        more = {**self.template_fields, **(fields or {})}
+        return render(self._tokenizer, messages, thinking, self.template, tools, self.day, more)
 
     def _ids(self, text: str, whole: bool = False) -> list[int]:
         """The ids of a text; of a whole one, which no template has begun, as the tokenizer begins texts, once."""

@@ -1,5 +1,6 @@
 """The body of `/v1/confidence`: responses that exist, as texts, chats or token ids."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, StrictInt, model_validator
@@ -67,15 +68,15 @@ class ConfidenceBody(Row):
         return [row.sample(f"rows[{place}]") for place, row in enumerate(self.rows)]
 
 
-def other_mode(body: Any, thinking: bool, defaults: dict[str, Any] | None) -> bool:
+def other_mode(body: Any, values: Mapping[str, Any], defaults: dict[str, Any] | None) -> bool:
     """Whether the chat of vLLM's body is put into the template otherwise than those that the companion was fitted on.
 
     Args:
-        thinking: Whether those were in thinking mode.
+        values: What the template was given for those: their mode of thinking and further values.
         defaults: vLLM's usual settings of the template.
     """
     given = body.build_chat_params(None, "auto").with_defaults(defaults).chat_template_kwargs
-    fitted = {"enable_thinking": thinking, "add_generation_prompt": True}
+    fitted = {**values, "add_generation_prompt": True}
     last = (getattr(body, "messages", None) or [{}])[-1]
     return (
         {name for name, value in given.items() if value} != {name for name, value in fitted.items() if value}

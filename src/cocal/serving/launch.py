@@ -104,7 +104,7 @@ def command(
         "--worker-cls": settings["worker_cls"],
         "--served-model-name": checkpoint.name,
         "--dtype": checkpoint.usual_precision(),
-        "--default-chat-template-kwargs": json.dumps({"enable_thinking": about.thinking}),
+        "--default-chat-template-kwargs": json.dumps({"enable_thinking": about.thinking, **about.template_fields}),
     }
     if about.template:  # in a file, since vLLM would take backslashes out of one that is given in place
         with tempfile.NamedTemporaryFile("w", prefix="cocal-", suffix=".jinja", delete=False, encoding="utf-8") as file:

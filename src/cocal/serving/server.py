@@ -189,7 +189,7 @@ async def _answer(create: Any, body: Any, raw_request: Request) -> Response:
         raise VLLMValidationError("The companion was fitted on plain texts and knows no chats: use /v1/completions.")
     body.kv_transfer_params = None  # they are the server's own
     other = not isinstance(body, CompletionBody) and other_mode(
-        body, service.encoder.thinking, args.default_chat_template_kwargs
+        body, service.encoder.values, args.default_chat_template_kwargs
     )
     recorder = Recorder(service.scorer, OTHER_MODE if other else None, **service.growing(body))
     shown = service.shown(body.confidence_members)

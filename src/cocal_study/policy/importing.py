@@ -14,10 +14,9 @@ import pandas as pd
 from cocal.answers.judge import Judge, Verdicts
 from cocal.engines.engine import Completion
 from cocal.errors import ContractError
-from cocal.integrations import slime
+from cocal.integrations.formats import slime, trl
 from cocal.integrations.recorded import rollout_rows, sampled_rows
 from cocal.integrations.sample import Sample
-from cocal.integrations.trl import dumps as trl
 from cocal.models.loading import Vocabulary
 from cocal.models.text import chat_ids, check_tokens, plain_texts, turn_end
 from cocal.runtime.progress import Progress

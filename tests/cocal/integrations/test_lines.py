@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from cocal.integrations import slime
+from cocal.integrations.formats import slime
 from cocal.integrations.lines import Fields
-from cocal.integrations.sample import LABELS
+from cocal.integrations.values import LABELS
 from cocal.own_policy import evaluation
 from cocal.own_policy.scored import Reading
 from cocal_study.policy import jsonl

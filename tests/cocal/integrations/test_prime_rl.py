@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from cocal.errors import ConfigError, ContractError
-from cocal.integrations import prime_rl
+from cocal.integrations import files as formats
+from cocal.integrations.formats import prime_rl
 from cocal.integrations.sample import Sample
-from cocal.own_policy import rollouts as formats
 from dumps import write_episodes
 
 
@@ -148,5 +148,5 @@ def test_only_the_reward_has_a_name_of_its_own(folder):
     assert samples(folder, reward="correct")[0][0].reward is not None
     with pytest.raises(ContractError, match="reward 'none' has no score; the rewards are correct"):
         samples(folder, reward="none")
-    with pytest.raises(ConfigError, match="prime-rl's traces have fields of their own; only reward fits"):
+    with pytest.raises(ConfigError, match="prime-rl's traces have fields of their own; only that of the label"):
         samples(folder, response="text")

@@ -8,11 +8,11 @@ from trl import GRPOConfig, GRPOTrainer
 
 from cocal.errors import ContractError
 from cocal.features.store import open_features
-from cocal.integrations.trl import dumps as trl
+from cocal.integrations.files import find
+from cocal.integrations.formats import trl
 from cocal.integrations.trl.recording import Recording, RolloutRecording
 from cocal.models.loading import load_policy
 from cocal.models.text import chat_ids
-from cocal.own_policy.rollouts import find
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 

@@ -6,19 +6,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-import engine_lines
 from cocal.errors import ContractError
-from cocal.own_policy.rollouts import experience_of, find
+from cocal.integrations.files import find
+from cocal.integrations.sample import MASKED
+from cocal.own_policy.rollouts import experience_of
 from cocal.own_policy.states import Encoder
-from dumps import GROUP
 from hand_rows import LINE, lines, noted
-
-WRITERS = {
-    "NeMo-RL's JSON lines": lambda own, folder: engine_lines.write_nemo(folder, own.rollouts, 0),
-    "ROLL's columns": lambda own, folder: engine_lines.write_roll(folder, own.rollouts, own.texts),
-    "AReaL's trajectories": lambda own, folder: engine_lines.write_areal(folder, own.rollouts, own.policy.tokenizer),
-    "SkyRL's evaluations": lambda own, folder: engine_lines.write_skyrl(folder, own.rollouts, own.policy.tokenizer),
-}
 
 
 def row(**more) -> dict:
@@ -29,62 +22,9 @@ def verl(**more) -> dict:
     return {"input": "user\n1 + 1\nassistant\n", "output": "It is 2.", "gts": "2", "score": 1.0, "step": 1} | more
 
 
-@pytest.mark.parametrize("kind", WRITERS)
-def test_rollouts_of_engines_become_experience(tmp_path, own, kind):
-    found = find([WRITERS[kind](own, tmp_path / "rollouts")])
-    assert found.format == kind
-    samples = list(found.samples({}, Counter()))
-    table, given = experience_of(iter(samples), Encoder(own.policy, max_response_length=20)).rows, own.rollouts
-    spacing = 5 if "SkyRL" in kind else 1
-    assert (table["step"] // spacing).tolist() == given["step"].tolist()
-    assert table["correct"].tolist() == given["correct"].tolist()
-    np.testing.assert_array_equal(table["group_accuracy"], given["group_accuracy"])
-    assert table.groupby(["step", "question_id"]).size().eq(GROUP).all()
-    if "NeMo" in kind:
-        for name in ("prompt_ids", "response_ids"):
-            assert [ids.tolist() for ids in table[name]] == [[*map(int, ids)] for ids in given[name]]
-    if kind[0] in "NS":  # by their ids or stop reasons
-        assert table["truncated"].tolist() == given["truncated"].tolist()
-    prompts = [encoded.tolist() for encoded in table["prompt_ids"]]
-    assert "ROLL" in kind or prompts == [[*map(int, ids)] for ids in given["prompt_ids"]]
-
-
-def test_nemo_s_conversations_and_empty_responses_are_left_out(tmp_path):
-    logged = {"content": ["c"], "rewards": [1.0], "input_lengths": [6], "token_ids": [[5, 6, 7, 8, 9, 4, 0, 0]]}
-    masks = [[0, 0, 1, 1, 1, 1, 0, 0], [0, 0, 1, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 0, 0, 0]]
-    rows = [logged | {"token_loss_mask": [mask], "idx": k} for k, mask in enumerate(masks)]
-    filtered = rows[0] | {"rewards": [0.0], "filtered_rewards": [1.0]}
-    found, notes = noted(lines(tmp_path / "train_data_step7.jsonl", *rows, filtered))
-    assert [(one.prompt_ids.tolist(), one.response_ids.tolist(), one.step) for one in found] == [
-        ([5, 6], [7, 8, 9, 4], 7)
-    ] * 2
-    assert found[1].label == 1.0, "the other rewards are those of the step before its groups were filtered"
-    assert notes == [
-        "1 row left out: its mask excludes tokens that the policy did not write",
-        "1 row left out: its response is empty",
-    ]
-    path = lines(tmp_path / "train_data_step8.jsonl", rows[0] | {"token_loss_mask": 7})
-    with pytest.raises(ContractError, match=r"step8.jsonl: line 1: field 'token_loss_mask' is 7"):
-        noted(path)
-
-
-def test_roll_s_columns_must_be_equally_long(tmp_path):
-    path = lines(
-        tmp_path / "rollout_dump_data.step_0.jsonl", {"prompt": ["p"], "responses": ["a", "b"], "scores": [1, 0]}
-    )
-    with pytest.raises(ContractError, match=r"line 1: its columns have several lengths"):
-        noted(path)
-
-
-def test_what_is_said_once_beside_columns_is_of_all_rows(tmp_path):
-    path = lines(tmp_path / "1.jsonl", {"prompt": "p?", "step": 3, "responses": ["a", "b"], "scores": [1, 0]})
-    assert [(one.prompt, one.step, one.label) for one in noted(path)[0]] == [("p?", 3, 1.0), ("p?", 3, 0.0)]
-
-
 def test_files_about_the_run_are_no_rollouts(tmp_path):
     lines(tmp_path / "1.jsonl", row(), row(correct=False))
-    for name in ("aggregated_results.jsonl", "run__1_metadata.jsonl"):
-        lines(tmp_path / name, {"eval/all/avg_score": 0.5})
+    lines(tmp_path / "run__1_metadata.jsonl", {"eval/all/avg_score": 0.5})
     assert len(noted(tmp_path)[0]) == 2
 
 
@@ -104,8 +44,8 @@ USELESS = {
     "several messages as JSON": (row(response=json.dumps(MULTIPLE)), "its response has several messages"),
     "images beside": (row(images=["a.png"]), "it has images or other media"),
     "an image": (row(prompt=IMAGE), "it has images or other media"),
-    "a mask": (LINE | {"response_mask": [1, 0]}, "its mask excludes tokens that the policy did not write"),
-    "a mask of both": (LINE | {"loss_mask": [0, 0, 0, 0, 1]}, "its mask excludes tokens that the policy did not write"),
+    "a mask": (LINE | {"response_mask": [1, 0]}, MASKED),
+    "a mask of both": (LINE | {"loss_mask": [0, 0, 0, 0, 1]}, MASKED),
     "a template's turns": (
         row(response=TEMPLATED),
         "its response has several turns, such as the words of a tool",
@@ -288,7 +228,7 @@ def test_scoring_says_why_a_line_has_no_response(tmp_path, own, capsys):
     assert "no confidence for 1: its response has several messages" in capsys.readouterr().out
     _, scored = (json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines())
     assert (scored["confidence"], scored["confidence_reason"]) == (None, "its response has several messages")
-    masked = LINE | {"response_mask": [1, 1]}
+    masked = {name: value for name, value in LINE.items() if name != "prompt"} | {"response_mask": [1, 1]}
     source = lines(tmp_path / "masked.jsonl", masked)
     assert own.score(source, tmp_path / "out.jsonl") == 0
     (scored,) = (json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines())

@@ -9,7 +9,8 @@ import torch
 import dumps
 from cocal import Companion
 from cocal.errors import ContractError
-from cocal.own_policy.rollouts import find
+from cocal.integrations.files import find
+from cocal.integrations.sample import MASKED
 from cocal.store import write_frame
 from cocal.store.contracts import RESPONSES
 from hand_rows import LINE, SLIME, dump, lines, noted
@@ -133,7 +134,7 @@ def test_slime_s_samples_that_are_no_responses_are_left_out_and_counted(tmp_path
     assert [sample.where.rpartition(" ")[2] for sample in found] == ["1", "5", "8", "12", "13"]
     assert notes == [
         "2 rows left out: its status is 'aborted'",
-        "1 row left out: its mask excludes tokens that the policy did not write",
+        f"1 row left out: {MASKED}",
         "1 row left out: its status is 'failed'",
         "1 row left out: slime removed it from training (remove_sample)",
         "1 row left out: its response is empty",

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from cocal.errors import ContractError
-from cocal.integrations import prime_rl, slime
-from cocal.integrations.trl import dumps as trl
+from cocal.integrations.formats import prime_rl, slime, trl
 from cocal.own_policy import evaluation
 from cocal.own_policy.about import About
 from cocal.own_policy.scored import Reading, read_scored

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from cocal import Companion
-from cocal.own_policy.rollouts import experience_of, find
+from cocal.integrations.files import find
+from cocal.own_policy.rollouts import experience_of
 from cocal.own_policy.states import Encoder
 from hand_rows import lines
 from own_rollouts import read_lines, run

@@ -11,10 +11,10 @@ import torch
 
 from cocal import Companion
 from cocal.companion.settings import CompanionSettings
+from cocal.integrations.files import find
 from cocal.models.loading import load_policy, load_tokenizer
 from cocal.own_policy import scoring
 from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.rollouts import find
 from cocal.runtime.numerics import PORTABLE, computes_bfloat16
 from hand_rows import lines
 from micro import in_bfloat16, own_copy

@@ -228,7 +228,7 @@ def test_a_template_that_writes_the_day_writes_that_of_the_file(own, tmp_path, c
     (folder / "chat_template.jinja").write_text(DATED)
     seen = []
     encode = Encoder.encode
-    monkeypatch.setattr(Encoder, "encode", lambda self, rows: seen.append(encode(self, rows)) or seen[-1])
+    monkeypatch.setattr(Encoder, "encode", lambda self, rows, **how: seen.append(encode(self, rows, **how)) or seen[-1])
     rows = [
         {"prompt": own.texts[row.question_id], "response": row.text, "correct": row.correct, "step": row.step}
         for row in own.rollouts.itertuples()

@@ -132,6 +132,13 @@ _FIT = (
     ),
     flag("--thinking", "chats are rendered in thinking mode", action="store_true"),
     flag(
+        "--template-field NAME=VALUE",
+        "a value that the chat template reads, such as thinking=true; give the flag once for each",
+        default=[],
+        action="append",
+    ),
+    flags.IGNORED,
+    flag(
         "--target",
         "what is learnt: correctness, or the accuracy of the group (default: binary, the paper's main variant)",
         default="binary",
@@ -193,6 +200,7 @@ _SCORE = (
     output("output out.jsonl", "the same lines with a field `confidence`"),
     flags.OVERWRITE,
     fields("such as response=output or prompt=question; by default as in `cocal fit`"),
+    flags.IGNORED,
     flag("--name FIELD", "name of the new field", type=flags.NEW_FIELD, default="confidence"),
     _TARGET,
     flag("--seed", "the member of one seed alone (default: the mean over all seeds)", type=int),
@@ -233,6 +241,7 @@ _MONITOR = (
     required("--rollouts PATH", "its new labelled rollouts, as in `cocal fit`", nargs="+", type=Path),
     output("--output CSV", "lines of checkpoints, to which this is added", Kind(made=_is_monitor), required=True),
     fields("such as response=text or correct=acc; by default as in `cocal fit`"),
+    flags.IGNORED,
     _CORRECT_ABOVE,
     flag("--max-ece X", "bound (default: the worse end of the interval on the card)", type=flags.SHARE),
     flag("--min-auroc X", "likewise", type=flags.SHARE),
@@ -258,10 +267,10 @@ OWN = {
         _VERIFY,
     ),
     "monitor": Command(
-        "measure a companion on a later checkpoint's rollouts; status 1 where it no longer holds",
+        "measure a companion on a later checkpoint's rollouts; status 3 where it no longer holds",
         _MONITOR,
         description="ECE, AUROC and Brier score on new labelled rollouts, with intervals, beside those of the "
-        "companion's card. The status is 1 where a whole interval is worse than its bound.",
+        "companion's card. The status is 3 where a whole interval is worse than its bound (1 and 2: errors).",
     ),
     "decide": Command(
         "choose among responses by their confidences: best-of-n, voting, or abstention at a bounded error rate",

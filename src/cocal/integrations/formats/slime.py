@@ -4,15 +4,17 @@ a dict of plain data. Nothing here imports slime."""
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Strict
 
 from cocal.errors import ContractError, first_line
-from cocal.integrations.sample import Name, Sample, TokenIds
-from cocal.integrations.unfit import MEDIA, other_words
+from cocal.integrations.format import Format
+from cocal.integrations.sample import Sample
+from cocal.integrations.unfit import MEDIA, SEVERAL_VERSIONS, other_words, several_versions
+from cocal.integrations.values import Name, TokenIds
 from cocal.store.rows import in_bytes, listed, numbered, reading, regular
 
 _MEDIA = "multimodal_inputs", "multimodal_train_inputs"
@@ -51,10 +53,10 @@ def step_of(path: Path) -> int | None:
     return named and int(named[1]) + 1
 
 
-def read(path: Path, reward_key: str) -> list[Sample]:
+def read(path: Path, reward_key: str, ignored: Collection[str] = ()) -> list[Sample]:
     """The samples of a dump; those that are no response to learn from say why they are left out.
 
-    Where a reward is a dict, `reward_key` is its key of correctness.
+    Where a reward is a dict, `reward_key` is its key of correctness. The masks are not read if `loss_mask` is ignored.
 
     Raises:
         ContractError: if the dump or a sample is invalid; the message names file, sample, field and remedy.
@@ -68,7 +70,7 @@ def read(path: Path, reward_key: str) -> list[Sample]:
     rollouts = [_rollout(place, entry) for place, entry in enumerate(samples)]
     counts = Counter(rollouts)
     return [
-        _sample(entry, f"{path}: sample {place}", reward_key, several=counts[rollouts[place]] > 1)
+        _sample(entry, f"{path}: sample {place}", reward_key, ignored, several=counts[rollouts[place]] > 1)
         for place, entry in enumerate(samples)
     ]
 
@@ -105,7 +107,9 @@ def _check_size(path: Path) -> None:
             )
 
 
-def _sample(entry: Any, where: str, reward_key: str, several: bool) -> Sample:
+def _sample(entry: Any, where: str, reward_key: str, ignored: Collection[str], several: bool) -> Sample:
+    if isinstance(entry, Mapping):
+        entry = {name: one.tolist() if hasattr(one, "tolist") else one for name, one in entry.items()}  # tensors
     with reading(where):
         status = _Status.model_validate(entry).status
         if status not in ("completed", "truncated"):
@@ -132,11 +136,13 @@ def _sample(entry: Any, where: str, reward_key: str, several: bool) -> Sample:
         question_id=found.metadata and found.metadata.question_id,
         prompt_ids=tokens[: len(tokens) - length],
         response_ids=tokens[len(tokens) - length :],
+        response_beside=said if isinstance(said := entry.get("response"), str) else None,
         truncated=status == "truncated",
         logprobs=entry.get("rollout_log_probs"),
-        mask=entry.get("loss_mask"),
+        mask=None if {"mask", "loss_mask"} & {*ignored} else entry.get("loss_mask"),
         reward=_reward(entry.get("reward"), where, reward_key),
         left_out=why,
+        doubt=SEVERAL_VERSIONS if several_versions(entry) else None,
     )
 
 
@@ -149,3 +155,21 @@ def _reward(reward: Any, where: str, key: str) -> Any:
             "correct by --field reward=KEY (of `cocal import-rollouts`: --reward-key KEY)"
         )
     return reward[key]
+
+
+FORMAT = Format(
+    name="slime's dumps",
+    version="0.3.1 at 624b824",
+    files="`0.pt`, `rollout_0.pt`, ... (`save_debug_rollout_data`)",
+    about="exact ids; `cocal fit --field reward=acc` where the reward is a dict",
+    example=(
+        "0.pt",
+        {
+            **{"group_index": 0, "prompt": "2 + 3?", "tokens": [5, 6, 7, 2], "response_length": 2, "loss_mask": [1, 1]},
+            **{"response": "It is 5.", "reward": 1.0, "status": "completed"},
+        },
+    ),
+    recognises=lambda path, _: path.suffix == ".pt",
+    read=lambda path, wishes: read(path, wishes.label("slime's dumps") or "reward", wishes.ignored),
+    steps=files,
+)

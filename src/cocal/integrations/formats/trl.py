@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from cocal.errors import ContractError
+from cocal.integrations.format import Format, Wishes
 from cocal.integrations.sample import Sample
 from cocal.integrations.unfit import MEDIA, MEDIA_FIELDS, media_beside
 from cocal.store import read_frame
@@ -78,15 +79,14 @@ def reward_of(path: Path) -> str | None:
 
 
 def _recorded(path: Path) -> list[Sample]:
-    columns = ["question_id", "sample", "prompt_ids", "response_ids", "logprobs", "length", "truncated"]
-    frame = read_frame(path, RESPONSES, ["step", *columns, "finish_reason", "correct"])
+    kept = ["question_id", "prompt_ids", "response_ids", "truncated", "logprobs", "finish_reason", "correct"]
+    frame = read_frame(path, RESPONSES, ["step", "sample", "length", "text", *kept])
     named = re.fullmatch(r"step-(\d+)", path.stem)
     if named and not (frame["step"] == int(named[1])).all():
         held = frame["step"].min()
         raise ContractError(f"{path}: holds rollouts of step {held}, which its name denies; give each file its step")
-    frame["group"] = (frame["sample"] == 0).cumsum()
-    kept = ["group", "question_id", "prompt_ids", "response_ids", "truncated", "logprobs", "finish_reason", "correct"]
-    rows = frame[kept].to_dict("records")
+    frame["group"], frame["response_beside"] = (frame["sample"] == 0).cumsum(), frame["text"]
+    rows = frame[[*kept, "group", "response_beside"]].to_dict("records")
     return [Sample.read(f"{path}: row {place}", **row) for place, row in enumerate(rows)]
 
 
@@ -141,3 +141,27 @@ def _has_text(said: Any) -> bool:
     if isinstance(said, list):
         return bool(said) and all(not isinstance(message, dict) or message.get("content") for message in said)
     return said is not None and said != ""
+
+
+def _of_table(path: Path, wishes: Wishes) -> list[Sample]:
+    reward = wishes.label("TRL's completions")
+    if reward is None and (reward := reward_of(path)):
+        wishes.notes[f"fields: {reward} as reward"] += 1
+    if found := read(path, reward or "reward"):
+        return found
+    raise ContractError(f"{path}: the file is empty; delete it, or dump the step again")
+
+
+FORMAT = Format(
+    name="TRL's completions",
+    version="1.16.0, run",
+    files="`completions_00001.parquet`, ... (`log_completions`)",
+    about="texts, as verl's; `cocal fit --field reward=NAME` where there are several rewards",
+    example=(
+        "completions_00001.parquet",
+        {"step": 1, "prompt": "2 + 3?", "completion": "It is 5.", "accuracy_reward": 1.0, "advantage": 0.5},
+    ),
+    recognises=lambda path, fields: path.suffix == ".parquet" and "response_ids" not in fields,
+    read=_of_table,
+    steps=lambda folder: files(folder, gaps=True),
+)

@@ -8,7 +8,6 @@ prime-rl keeps two subsets of a step: `all` has every episode that ended, and `e
 which groups without a difference in reward may be missing. Where there are both, `all` is read.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,40 +15,14 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Strict, model_validator
 
 from cocal.errors import ContractError
-from cocal.integrations.sample import Name, Number, Sample
+from cocal.integrations.format import Format
+from cocal.integrations.sample import Sample
 from cocal.integrations.unfit import MEDIA, has_media
-from cocal.store.rows import entries, listed, numbered, reading
+from cocal.integrations.values import Name, Number
+from cocal.store.rows import entries, listed, reading
 
-_FILE = "traces.jsonl"
-_STEP = r"step_(\d+)"
 _CUT = {"max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "context_length"}
 """Conditions by which verifiers stops a trace that has not ended by itself."""
-
-
-def holds_steps(folder: Path) -> bool:
-    """True if a folder is prime-rl's folder of rollouts."""
-    return any(folder.glob("step_*/train"))
-
-
-def files(folder: Path) -> dict[int, Path]:
-    """File of each training step; steps that were only evaluated are left out."""
-    found = {}
-    for step, path in numbered(folder, _STEP, f"step_1/train/all/{_FILE}").items():
-        of_step = [file for subset in ("all", "effective") if (file := path / "train" / subset / _FILE).exists()]
-        if of_step:
-            found[step] = of_step[0]
-    return found
-
-
-def step_of(file: Path) -> int | None:
-    """The training step of a file by the name of its folder; None if it lies elsewhere."""
-    found = (re.fullmatch(_STEP, part) for part in reversed(file.parts))
-    return next((int(match[1]) for match in found if match), None)
-
-
-def is_episode(entry: Mapping[str, Any]) -> bool:
-    """True if a line is an episode."""
-    return {"task", "traces"} <= {*entry}
 
 
 class _Part(BaseModel):
@@ -156,9 +129,15 @@ def _sample(trace: _Trace, group: int | str | None, reward: str | None, where: s
         question_id=trace.task.key or trace.task.hash,
         prompt_ids=ids[:-length],
         response_ids=ids[-length:],
+        response_beside=_text(trace.nodes[last].message),
         truncated=_truncated(trace),
         reward=_reward(trace, reward, where),
     )
+
+
+def _text(message: Any) -> str | None:
+    content = message.get("content") if isinstance(message, Mapping) else None
+    return content if isinstance(content, str) else None
 
 
 def _path(nodes: Sequence[_Node], last: int, where: str) -> list[int]:
@@ -196,3 +175,28 @@ def _part(trace: _Trace, name: str, part: str, where: str) -> float:
             "reward=NAME, or delete the trace"
         )
     return found
+
+
+FORMAT = Format(
+    name="prime-rl's traces",
+    version="559b447, verifiers at a60a606",
+    files="`rollouts/step_1/train/all/traces.jsonl`, ... (`FileMonitor`)",
+    about="exact ids; `cocal fit --field reward=NAME` where one of several rewards is correctness",
+    example=(
+        "step_1/train/all/traces.jsonl",
+        {
+            **{"task": {}, "group": {"id": "g"}},
+            "traces": [
+                {
+                    **{"ok": True, "rewards": {"correct": {"score": 1.0, "weight": 1.0}}},
+                    "nodes": [
+                        {"token_ids": [5, 6], "mask": [False, False]},
+                        {"parent": 0, "sampled": True, "token_ids": [7, 2], "mask": [True, True]},
+                    ],
+                }
+            ],
+        },
+    ),
+    recognises=lambda path, fields: path.suffix == ".jsonl" and {"task", "traces"} <= {*fields},
+    read=lambda path, wishes: read(path, wishes.label("prime-rl's traces")),
+)

@@ -1,0 +1,26 @@
+"""JSON lines in the words of any project."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from cocal.integrations import lines
+from cocal.integrations.format import Format, Wishes
+from cocal.integrations.sample import Sample
+
+
+def read(path: Path, wishes: Wishes) -> Iterator[Sample]:
+    """The responses of a file."""
+    return lines.samples(((where, entry, None) for where, entry in lines.rows(path)), wishes)
+
+
+FORMAT = Format(
+    name="JSON lines",
+    version="",
+    files="`*.jsonl`",
+    about="your own, or those of prime-rl of April 2026 (`train_rollouts.jsonl`); see [A companion for your own "
+    "policy](own-policy.md#rollouts)",
+    example=("rollouts.jsonl", {"prompt": "What is 2 + 3?", "response": "It is 5.", "correct": True, "step": 1}),
+    recognises=lambda path, fields: path.suffix == ".jsonl",
+    read=read,
+    last=True,
+)

@@ -1,0 +1,25 @@
+"""Tables that a study, or the recording of a training with TRL, has written in the contract RESPONSES."""
+
+from pathlib import Path
+
+from cocal.integrations.format import Format, Wishes
+from cocal.integrations.formats import trl
+from cocal.integrations.sample import Sample
+
+
+def read(path: Path, wishes: Wishes) -> list[Sample]:
+    """The samples of a table."""
+    wishes.label("rollout tables of CoCal")
+    return trl.read(path, "reward")
+
+
+FORMAT = Format(
+    name="rollout tables of CoCal",
+    version="this one",
+    files="`step-00001.parquet`, ...",
+    about="exact ids; of a study, and of [the recording](own-policy.md#while-you-train)",
+    example=("step-00001.parquet", {"prompt_ids": [5, 6], "response_ids": [7, 2], "correct": True, "step": 1}),
+    recognises=lambda path, fields: path.suffix == ".parquet" and "response_ids" in fields,
+    read=read,
+    steps=trl.FORMAT.steps,
+)
