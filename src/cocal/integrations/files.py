@@ -166,15 +166,15 @@ def _dated(files: Sequence[Path], place: Path) -> list[tuple[Format, Path, int |
     for folder in dict.fromkeys(path.parent for path in files):
         here = [path for path in files if path.parent == folder]
         numbered = kinds[here[0]].steps
-        steps = {path.name: step for step, path in numbered(folder).items()} if _is_numbered(here, numbered) else {}
+        steps = {path.name: step for step, path in numbered(folder).items()} if numbered and _is_numbered(here) else {}
         if numbered and steps and place not in here:  # others lie there, too
             here = sorted((path for path in here if path.name in steps), key=lambda path: steps[path.name])
         found += [(kinds[path], path, steps.get(path.name) if numbered else step_named(path)) for path in here]
     return found
 
 
-def _is_numbered(files: Sequence[Path], numbered: object) -> bool:
-    return numbered is not None and (len(files) > 1 or any(one.isdecimal() for one in files[0].stem))
+def _is_numbered(files: Sequence[Path]) -> bool:
+    return len(files) > 1 or any(one.isdecimal() for one in files[0].stem)
 
 
 def step_named(path: Path) -> int | None:

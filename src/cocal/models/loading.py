@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cocal.errors import ContractError, first_line
-from cocal.models.text import misread, template_fault, turn_end
+from cocal.models.text import of_its_file, template_fault, turn_end
 from cocal.models.weights import check_files, check_finite, check_read, kind_of, stored
 from cocal.runtime.numerics import half_precision
 from cocal.store import check_folder, read_document
@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 
 _VOCABULARIES = ("tokenizer.json", "*.model", "*.tiktoken", "tekken.json", "vocab*", "merges.txt")
 """Files of which a tokenizer has one."""
-_OPEN = None, "PreTrainedTokenizerFast", "TokenizersBackend"
-"""Classes of tokenizers that are what their file holds; transformers takes the class of some models all the same."""
-_PROBE = "What is 12 + 7? It is 19."
-_CODE = f"{_PROBE}\n\n    def f(x):\treturn x**2  # 3.14, isn't it? \u00c9t\u00e9 \u65e5\u672c\n"
-"""Texts that a tokenizer gives again, and to which it gives the ids that its file says."""
 
 
 def text_config(config: "PretrainedConfig") -> "PretrainedConfig":
@@ -240,7 +235,7 @@ def load_tokenizer(path: str | Path, plain: bool = False) -> "PreTrainedTokenize
     with _complete(path, "tokenizer"):
         if not any(next(Path(path).glob(name), None) for name in _VOCABULARIES):
             raise FileNotFoundError("there is no file of one")
-        tokenizer = _of_its_file(AutoTokenizer.from_pretrained(path, trust_remote_code=False), Path(path))
+        tokenizer = of_its_file(AutoTokenizer.from_pretrained(path, trust_remote_code=False), Path(path))
         older = Path(path) / "chat_template.json"  # older processors write it, and no tokenizer reads it
         if tokenizer.chat_template is None and older.exists():
             tokenizer.chat_template = read_document(older).get("chat_template")
@@ -250,33 +245,6 @@ def load_tokenizer(path: str | Path, plain: bool = False) -> "PreTrainedTokenize
             raise ContractError(f"{path}: the tokenizer's chat template is broken ({reason}); {remedy(path)}")
     elif not plain:
         raise ContractError(f"{path}: the tokenizer has no chat template; put one into the folder, chat_template.jinja")
-    return tokenizer
-
-
-def _of_its_file(tokenizer: "PreTrainedTokenizerBase", folder: Path) -> "PreTrainedTokenizerBase":
-    """The tokenizer that `tokenizer.json` holds, where its settings leave the class open; otherwise a ContractError
-    refuses one that transformers has built otherwise, and one that changes texts."""
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
-
-    file = folder / "tokenizer.json"
-    found, other = misread(tokenizer, _PROBE), False
-    if file.exists():
-        ids = Tokenizer.from_file(str(file)).encode(_CODE, add_special_tokens=False).ids
-        other = ids != tokenizer(_CODE, add_special_tokens=False)["input_ids"]
-    settings = folder / "tokenizer_config.json"
-    if other and (read_document(settings) if settings.exists() else {}).get("tokenizer_class") in _OPEN:
-        return PreTrainedTokenizerFast.from_pretrained(folder)
-    if other:
-        raise ContractError(
-            f"{folder}: transformers makes another tokenizer ({type(tokenizer).__name__}) than tokenizer.json holds"
-            f"{f', and reads {_PROBE!r} as {found!r}' if found else ''}; let the file decide by "
-            '"tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json'
-        )
-    if found is not None:
-        raise ContractError(
-            f"{folder}: the tokenizer reads {_PROBE!r} as {found!r}; give the one that the policy was trained with"
-        )
     return tokenizer
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cocal.errors import ContractError, first_line
+from cocal.store import read_document
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -30,6 +31,11 @@ _ASKED = (("user", _QUESTION),), (("user", _LONG),)
 """Chats that every template must take."""
 _TALKED = (("system", _LONG), ("user", _QUESTION)), ((("user", _LONG), ("assistant", _LONG)) * 8 + (("user", _LONG),))
 """Chats that a template may refuse."""
+_OPEN = None, "PreTrainedTokenizerFast", "TokenizersBackend"
+"""Classes of tokenizers that are what their file holds; transformers takes the class of some models all the same."""
+_PROBE = "What is 12 + 7? It is 19."
+_CODE = f"{_PROBE}\n\n    def f(x):\treturn x**2  # 3.14, isn't it? \u00c9t\u00e9 \u65e5\u672c\n"
+"""Texts that a tokenizer gives again, and to which it gives the ids that its file says."""
 
 
 def check_tokens(where: str, prompt: np.ndarray, response: np.ndarray, vocabulary: int) -> None:
@@ -129,6 +135,33 @@ def misread(tokenizer: "PreTrainedTokenizerBase", text: str) -> str | None:
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     found = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     return None if comparable(found) == comparable(text) else found
+
+
+def of_its_file(tokenizer: "PreTrainedTokenizerBase", folder: Path) -> "PreTrainedTokenizerBase":
+    """The tokenizer that `tokenizer.json` holds, where its settings leave the class open; otherwise a ContractError
+    refuses one that transformers has built otherwise, and one that changes texts."""
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    file = folder / "tokenizer.json"
+    found, other = misread(tokenizer, _PROBE), False
+    if file.exists():
+        ids = Tokenizer.from_file(str(file)).encode(_CODE, add_special_tokens=False).ids
+        other = ids != tokenizer(_CODE, add_special_tokens=False)["input_ids"]
+    settings = folder / "tokenizer_config.json"
+    if other and (read_document(settings) if settings.exists() else {}).get("tokenizer_class") in _OPEN:
+        return PreTrainedTokenizerFast.from_pretrained(folder)
+    if other:
+        raise ContractError(
+            f"{folder}: transformers makes another tokenizer ({type(tokenizer).__name__}) than tokenizer.json holds"
+            f"{f', and reads {_PROBE!r} as {found!r}' if found else ''}; let the file decide by "
+            '"tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json'
+        )
+    if found is not None:
+        raise ContractError(
+            f"{folder}: the tokenizer reads {_PROBE!r} as {found!r}; give the one that the policy was trained with"
+        )
+    return tokenizer
 
 
 def comparable(text: str) -> str:

@@ -171,8 +171,8 @@ class Encoder:
                 strange.append(
                     f"{sample.where}: the text has the chat marker {mark}, which this model's tokenizer lacks"
                 )
-            text = sample.response if one.origin == "chat" and self._replies else None
-            if text and self._replies.unopened(text, self._tokenizer.decode(one.prompt[-LAST:])):
+            text = (sample.response or "") if one.origin == "chat" else ""
+            if self._replies and self._replies.unopened(text, self._tokenizer.decode(one.prompt[-LAST:])):
                 thought.append(f"{sample.where}: the response thinks, but the prompt is rendered without thinking")
         for rows, advice in (
             (repeated, "give responses alone"),
