@@ -43,8 +43,9 @@ class Shown:
             choice["abstained"] = verdict.reason is not None or (verdict.confidence or 0) < self.abstain_below
             withheld = choice["abstained"] and self.withhold
         if withheld:
-            why = verdict.reason or f"the confidence is not at least {self.abstain_below:g}"
-            _empty(choice, f"Withheld: {why}.")
+            _withhold(choice, f"Withheld: the confidence is not at least {self.abstain_below:g}, or not a usual one.")
+            choice["abstained"] = True
+            verdict = Verdict(None) if verdict.reason else verdict._replace(course=None)
         choice["confidence"] = verdict.confidence
         if verdict.reason is not None:
             choice["confidence_reason"] = verdict.reason
@@ -69,13 +70,27 @@ def _keep(choice: dict[str, Any]) -> None:
     choice["logprobs"] = {"content": None, **(choice.get("logprobs") or {}), "confidence": confidence}
 
 
-def _empty(choice: dict[str, Any], why: str) -> None:
-    for name in ("logprobs", "token_ids", "prompt_logprobs", "routed_experts", "stop_reason"):
-        choice.pop(name, None)
-    if "text" in choice:
-        choice["text"] = ""
-    for name in {"message", "delta"} & choice.keys():
-        choice[name] = {"role": "assistant", "content": None, "refusal": why}
+def _withhold(choice: dict[str, Any], why: str) -> None:
+    """Leave of a choice what is the same whatever its text is; why it ended would tell whether a stop string came."""
+    told = {"index": choice["index"], "finish_reason": "content_filter"}
+    told |= {"text": "", "refusal": why} if "text" in choice else {}
+    told |= {
+        name: {"role": "assistant", "content": None, "refusal": why} for name in {"message", "delta"} & choice.keys()
+    }
+    choice.clear()
+    choice.update(told)
+
+
+def _outside(answer: dict[str, Any]) -> dict[str, Any]:
+    """What stands outside the choices of an answer or event of which a choice is withheld. How many tokens it has would
+    tell where it ended, so that only those of the prompt are counted."""
+    told = {name: answer[name] for name in ("id", "object", "created", "model", "choices") if name in answer}
+    if usage := answer.get("usage"):
+        told["usage"] = {
+            **dict.fromkeys(("completion_tokens", "total_tokens")),
+            "prompt_tokens": usage.get("prompt_tokens"),
+        }
+    return told
 
 
 def whole(answer: dict[str, Any], recorder: Recorder, shown: Shown) -> dict[str, Any]:
@@ -84,9 +99,8 @@ def whole(answer: dict[str, Any], recorder: Recorder, shown: Shown) -> dict[str,
     answer.pop("kv_transfer_params", None)
     if "choices" not in answer:
         shown.add(answer, recorder.verdict())
-    for choice in answer.get("choices", ()):
-        shown.add(choice, recorder.verdict(choice["index"]))
-    return answer
+    withheld = [shown.add(choice, recorder.verdict(choice["index"])) for choice in answer.get("choices", ())]
+    return _outside(answer) if any(withheld) else answer
 
 
 async def streamed(events: AsyncGenerator[str], recorder: Recorder, shown: Shown) -> AsyncIterator[str]:
@@ -96,6 +110,7 @@ async def streamed(events: AsyncGenerator[str], recorder: Recorder, shown: Shown
     Where choices may be withheld, all events of a choice are held back until its confidence is known.
     """
     held: dict[int, list[str]] = defaultdict(list)
+    any_withheld = False
     async with aclosing(events):
         async for event in events:
             choice, chunk = None, {}
@@ -103,7 +118,7 @@ async def streamed(events: AsyncGenerator[str], recorder: Recorder, shown: Shown
                 chunk = json.loads(event[6:]) if event.startswith("data: {") else {}
                 choice = next(iter(chunk.get("choices") or ()), None)
             if choice is None:
-                yield event
+                yield _written(_outside(chunk)) if any_withheld and "choices" in chunk else event
             elif choice.get("finish_reason") is None:
                 if so_far := recorder.grown.pop(choice["index"], None):
                     choice["confidence_tokens"], choice["confidence"] = so_far
@@ -118,7 +133,8 @@ async def streamed(events: AsyncGenerator[str], recorder: Recorder, shown: Shown
                 withheld = shown.add(choice, recorder.verdict(choice["index"]))
                 for earlier in () if withheld else before:
                     yield earlier
-                yield _written(chunk)
+                any_withheld = any_withheld or withheld
+                yield _written(_outside(chunk) if withheld else chunk)
 
 
 async def of_response(events: AsyncGenerator[Any], recorder: Recorder, shown: Shown) -> AsyncIterator[str]:

@@ -43,13 +43,15 @@ OPEN = frozenset(
     (
         *("/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc", "/static"),
         *("/load", "/version", "/kv_event_sources", "/health", "/metrics", "/ping"),
-        *("/tokenize", "/detokenize", "/v1/models", "/v1/messages/count_tokens"),
+        *("/v1/models", "/v1/messages/count_tokens"),
         *("/v1/chat/completions/render", "/v1/messages/render", "/v1/completions/render", "/v1/responses/render"),
         *("/v1/chat/completions/derender", "/v1/completions/derender", "/inference/v1/abort_requests"),
         *("/scale_elastic_ep", "/is_scaling_elastic_ep"),
     )
 )
-"""Routes of vLLM's that tell nothing of what the model writes."""
+"""Routes of vLLM's that tell nothing of what the model writes, and need no key."""
+GUARDED = frozenset(("/tokenize", "/detokenize"))
+"""Routes that tell as little, but compute for whoever asks, who needs the key."""
 OWN = frozenset(("/", "/v1/chat/completions", "/v1/completions", "/v1/confidence"))
 """Routes of ours that stay on; they withhold what is to be withheld."""
 router = APIRouter()
@@ -138,10 +140,14 @@ class Service:
 def secure(app: FastAPI, withholds: bool) -> None:
     """Ask for the API key wherever the model answers and, where answers may be withheld, turn off what cannot do so.
     Routes that are not named above count as such, also those that another version or plug-in brings."""
-    others = [route for route in app.routes if getattr(route, "path", None) not in OPEN | OWN]
+    others = [route for route in app.routes if getattr(route, "path", None) not in OPEN | GUARDED | OWN]
     # vLLM asks for the key below /v1 and the like alone, although /invocations generates
     paths = (getattr(route, "path", "/").partition("{")[0] for route in others)
-    authenticate.GUARDED_PREFIX = (*authenticate.GUARDED_PREFIX, *(path for path in paths if path != "/"))
+    authenticate.GUARDED_PREFIX = (
+        *authenticate.GUARDED_PREFIX,
+        *sorted(GUARDED),
+        *(path for path in paths if path != "/"),
+    )
     if not withholds:
         return
     off = [APIRoute(one.path, _off, methods=one.methods) for one in others if isinstance(one, APIRoute)]
@@ -193,6 +199,8 @@ async def _answer(create: Any, body: Any, raw_request: Request) -> Response:
     )
     recorder = Recorder(service.scorer, OTHER_MODE if other else None, **service.growing(body))
     shown = service.shown(body.confidence_members)
+    if shown.withholds and getattr(body, "prompt_logprobs", None) is not None:
+        raise VLLMValidationError("This server withholds answers (--abstain-below) and gives no prompt_logprobs.")
     RECORDER.set(None if getattr(body, "use_beam_search", False) else recorder)
     answer = await create(body, raw_request)
     if isinstance(answer, ErrorResponse):

@@ -34,7 +34,7 @@ def test_a_choice_below_the_threshold_is_withheld_or_marked():
     assert [choice["message"]["content"] for choice in marked] == ["text 0", "text 1", "text 2"]
     withheld = answered(Shown(abstain_below=0.5))
     assert [choice["message"]["content"] for choice in withheld] == [None, "text 1", None]
-    assert withheld[0]["message"]["refusal"] == "Withheld: the confidence is not at least 0.5."
+    assert withheld[0]["message"]["refusal"] == "Withheld: the confidence is not at least 0.5, or not a usual one."
     assert "text 0" not in json.dumps(withheld[0])
     assert (withheld[0]["logprobs"], "token_ids" in withheld[0]) == ({"content": None, "confidence": 0.4}, False)
 
@@ -48,7 +48,24 @@ def test_what_the_card_does_not_speak_of_is_marked_and_withheld():
     assert answered(Shown())["confidence_reason"] == STOPPED
     withheld = answered(Shown(abstain_below=0.1))
     assert (withheld["abstained"], withheld["message"]["content"]) == (True, None)
-    assert withheld["message"]["refusal"] == f"Withheld: {STOPPED}."
+    assert withheld["message"]["refusal"] == "Withheld: the confidence is not at least 0.1, or not a usual one."
+
+
+def test_a_withheld_answer_is_the_same_however_it_ended():
+    """What stands beside the text, also at the top, is left out; two answers of equal confidence differ in nothing."""
+
+    def answered(verdict, **own):
+        choice = {"index": 0, "message": {"content": own["text"]}, "finish_reason": own["end"], "of_vllm": own["text"]}
+        usage = {"prompt_tokens": 7, "completion_tokens": own["count"], "total_tokens": 7 + own["count"]}
+        answer = {"id": "a", "model": "m", "choices": [choice], "usage": usage, "prompt_logprobs": [own["text"]]}
+        return whole(answer, recorded(verdict), Shown(abstain_below=0.5))
+
+    stopped = answered(Verdict(0.9, STOPPED), text="first", end="stop", count=3)
+    cut = answered(Verdict(None, CUT), text="second", end="length", count=5)
+    assert stopped == cut
+    assert stopped.keys() == {"id", "model", "choices", "usage"}
+    assert stopped["usage"] == {"prompt_tokens": 7, "completion_tokens": None, "total_tokens": None}
+    assert "confidence_reason" not in stopped["choices"][0]
 
 
 def test_clients_find_the_confidence_within_what_they_keep():
@@ -87,8 +104,14 @@ def chunks_of(shown: Shown, second: Verdict, grown: bool = False) -> list[dict]:
         return [event async for event in streamed(events(), recorder, shown)]
 
     *found, usage, end = asyncio.run(collected())
-    assert ("usage" in usage, end) == (True, "data: [DONE]\n\n")
-    return [json.loads(event[6:])["choices"][0] for event in found]
+    withheld = any(one["finish_reason"] == "content_filter" for one in map(_first, found))
+    assert json.loads(usage[6:])["usage"].get("total_tokens") == (None if withheld else 3)
+    assert end == "data: [DONE]\n\n"
+    return [_first(event) for event in found]
+
+
+def _first(event: str) -> dict:
+    return json.loads(event[6:])["choices"][0]
 
 
 @pytest.mark.parametrize("shown", [Shown(), Shown(abstain_below=0.5, withhold=False), Shown(abstain_below=0.5)])

@@ -33,11 +33,11 @@ def test_every_route_of_vllm_s_is_known():
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    from cocal.serving.server import OPEN, OWN
+    from cocal.serving.server import GUARDED, OPEN, OWN
 
     args = make_arg_parser(FlexibleArgumentParser()).parse_args(["--enable-offline-docs"])
     found = {route.path for route in build_app(args, ("generate", "render")).routes}
-    assert found - OPEN == WRITES
+    assert found - OPEN - GUARDED == WRITES
     assert not WRITES & OPEN
     assert (OPEN - found) <= {"/redoc", "/static", "/openapi.json"}  # not with these flags
     own = WRITES & OWN
@@ -98,7 +98,7 @@ def test_a_withheld_answer_comes_by_no_route(own, server):
     [
         {"logprobs": True, "top_logprobs": 3, "return_token_ids": True},
         {"stop": ["1", "2", "3", "4"], "include_stop_str_in_output": True},
-        {"kv_transfer_params": {"cocal_prompt": 0}, "prompt_logprobs": 1},
+        {"kv_transfer_params": {"cocal_prompt": 0}, "prompt_logprobs": None},
         {"n": 3, "confidence_members": True},
         {"max_tokens": 1},
         {"echo": True, "continue_final_message": False},
@@ -126,6 +126,14 @@ def test_no_parameter_brings_out_what_is_withheld(own, server, more):
             assert event.get("kv_transfer_params") is None
 
 
+def test_log_probabilities_of_the_prompt_are_refused(own, server):
+    """An assistant's beginning and one more character, repeated, would spell out what is withheld."""
+    for path in (CHAT, COMPLETION):
+        status, answer = server.ask(path, {**bodies(own.texts.iloc[1])[path], "prompt_logprobs": 0})
+        assert status == 400
+        assert "gives no prompt_logprobs" in answer["error"]["message"]
+
+
 def test_every_route_that_answers_asks_for_the_key(own, server):
     """Without abstention, too: see `test_routes_are_guarded_where_nothing_is_withheld`."""
     given = server.headers.pop("Authorization")
@@ -133,6 +141,7 @@ def test_every_route_that_answers_asks_for_the_key(own, server):
         for path, body in bodies(own.texts.iloc[0]).items():
             assert server.ask(path, body)[0] == 401, path
         assert server.ask("/v1/confidence", {"prompt": "1", "response": "1"})[0] == 401
+        assert server.ask("/tokenize", {"model": "micro", "prompt": "1"})[0] == 401
         assert server.ask("/health")[0] == 200
     finally:
         server.headers["Authorization"] = given
