@@ -259,7 +259,11 @@ def _server(words: Sequence, log: Path) -> Iterator[tuple[int, psutil.Process]]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     usual = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1"}
-    usual |= {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT / "src"), "VLLM_USE_FLASHINFER_SAMPLER": "0"}
+    usual |= {
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH")))),
+        "VLLM_USE_FLASHINFER_SAMPLER": "0",
+    }
     usual |= {} if GPU else {"TORCH_COMPILE_DISABLE": "1"}
     with log.open("w") as output:
         share = ["--gpu-memory-utilization", "0.4"] if GPU else []  # two servers share a card
