@@ -44,8 +44,7 @@ class Shown:
             withheld = choice["abstained"] and self.withhold
         if withheld:
             _withhold(choice, f"Withheld: the confidence is not at least {self.abstain_below:g}, or not a usual one.")
-            choice["abstained"] = True
-            verdict = Verdict(None) if verdict.reason else verdict._replace(course=None)
+            verdict = Verdict(None)
         choice["confidence"] = verdict.confidence
         if verdict.reason is not None:
             choice["confidence_reason"] = verdict.reason
@@ -71,8 +70,9 @@ def _keep(choice: dict[str, Any]) -> None:
 
 
 def _withhold(choice: dict[str, Any], why: str) -> None:
-    """Leave of a choice what is the same whatever its text is; why it ended would tell whether a stop string came."""
-    told = {"index": choice["index"], "finish_reason": "content_filter"}
+    """Leave of a choice what is the same whatever its text is. Why it ended would tell whether a stop string came, and
+    a confidence, where a word is forbidden, whether it is still the same text."""
+    told = {"index": choice["index"], "finish_reason": "content_filter", "abstained": True}
     told |= {"text": "", "refusal": why} if "text" in choice else {}
     told |= {
         name: {"role": "assistant", "content": None, "refusal": why} for name in {"message", "delta"} & choice.keys()

@@ -199,8 +199,10 @@ async def _answer(create: Any, body: Any, raw_request: Request) -> Response:
     )
     recorder = Recorder(service.scorer, OTHER_MODE if other else None, **service.growing(body))
     shown = service.shown(body.confidence_members)
-    if shown.withholds and getattr(body, "prompt_logprobs", None) is not None:
-        raise VLLMValidationError("This server withholds answers (--abstain-below) and gives no prompt_logprobs.")
+    if shown.withholds and (body.prompt_logprobs is not None or body.echo):
+        raise VLLMValidationError(
+            "This server withholds answers (--abstain-below) and gives no prompt_logprobs and no echo, which has them."
+        )
     RECORDER.set(None if getattr(body, "use_beam_search", False) else recorder)
     answer = await create(body, raw_request)
     if isinstance(answer, ErrorResponse):

@@ -36,7 +36,7 @@ def test_a_choice_below_the_threshold_is_withheld_or_marked():
     assert [choice["message"]["content"] for choice in withheld] == [None, "text 1", None]
     assert withheld[0]["message"]["refusal"] == "Withheld: the confidence is not at least 0.5, or not a usual one."
     assert "text 0" not in json.dumps(withheld[0])
-    assert (withheld[0]["logprobs"], "token_ids" in withheld[0]) == ({"content": None, "confidence": 0.4}, False)
+    assert (withheld[0]["logprobs"], "token_ids" in withheld[0]) == ({"content": None, "confidence": None}, False)
 
 
 def test_what_the_card_does_not_speak_of_is_marked_and_withheld():
@@ -52,7 +52,7 @@ def test_what_the_card_does_not_speak_of_is_marked_and_withheld():
 
 
 def test_a_withheld_answer_is_the_same_however_it_ended():
-    """What stands beside the text, also at the top, is left out; two answers of equal confidence differ in nothing."""
+    """What stands beside the text, also at the top, is left out; nothing differs, not the confidence either."""
 
     def answered(verdict, **own):
         choice = {"index": 0, "message": {"content": own["text"]}, "finish_reason": own["end"], "of_vllm": own["text"]}
@@ -60,12 +60,15 @@ def test_a_withheld_answer_is_the_same_however_it_ended():
         answer = {"id": "a", "model": "m", "choices": [choice], "usage": usage, "prompt_logprobs": [own["text"]]}
         return whole(answer, recorded(verdict), Shown(abstain_below=0.5))
 
+    low = answered(Verdict(0.4, None, {"binary-42": 0.4}), text="whole", end="stop", count=9)
     stopped = answered(Verdict(0.9, STOPPED), text="first", end="stop", count=3)
     cut = answered(Verdict(None, CUT), text="second", end="length", count=5)
-    assert stopped == cut
+    assert low == stopped == cut
     assert stopped.keys() == {"id", "model", "choices", "usage"}
     assert stopped["usage"] == {"prompt_tokens": 7, "completion_tokens": None, "total_tokens": None}
-    assert "confidence_reason" not in stopped["choices"][0]
+    (choice,) = stopped["choices"]
+    assert choice.keys() == {"index", "finish_reason", "message", "logprobs", "abstained", "confidence"}
+    assert choice["confidence"] is choice["message"]["confidence"] is choice["logprobs"]["confidence"] is None
 
 
 def test_clients_find_the_confidence_within_what_they_keep():
@@ -117,7 +120,8 @@ def _first(event: str) -> dict:
 @pytest.mark.parametrize("shown", [Shown(), Shown(abstain_below=0.5, withhold=False), Shown(abstain_below=0.5)])
 def test_the_last_event_of_each_choice_has_its_confidence(shown):
     chunks = chunks_of(shown, Verdict(0.75))
-    assert [one["confidence"] for one in chunks if one["finish_reason"]] == [0.75, 0.25]
+    lowest = None if shown.withholds else 0.25
+    assert [one["confidence"] for one in chunks if one["finish_reason"]] == [0.75, lowest]
     assert not any("confidence" in one for one in chunks if not one["finish_reason"])
     texts = {k: "".join(one["delta"]["content"] or "" for one in chunks if one["index"] == k) for k in (0, 1)}
     assert texts == {0: "" if shown.withholds else "abc", 1: 'x"finish_reason":"stop"y'}

@@ -93,45 +93,149 @@ def test_a_withheld_answer_comes_by_no_route(own, server):
     assert CHAT in schema["paths"]
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"logprobs": True, "top_logprobs": 3, "return_token_ids": True},
-        {"stop": ["1", "2", "3", "4"], "include_stop_str_in_output": True},
-        {"kv_transfer_params": {"cocal_prompt": 0}, "prompt_logprobs": None},
-        {"n": 3, "confidence_members": True},
-        {"max_tokens": 1},
-        {"echo": True, "continue_final_message": False},
-        {"use_beam_search": True, "n": 2},
-        {"tool_choice": "none", "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]},
-        {"response_format": {"type": "json_object"}},
-    ],
-)
-def test_no_parameter_brings_out_what_is_withheld(own, server, more):
-    """Nothing of the answer, and no confidences of the members unless they were asked for."""
-    body = {**bodies(own.texts.iloc[1])[CHAT], **more}
-    status, answer = server.ask(CHAT, body)
-    assert status == 200, answer
-    assert answer.get("kv_transfer_params") is None
-    shown = {"index", "finish_reason", "message", "confidence", "confidence_reason", "confidence_members", "abstained"}
-    for choice in answer["choices"]:
-        assert choice.keys() <= shown | {"logprobs"}
-        assert choice["logprobs"] == {"content": None, "confidence": choice["confidence"]}
-        message, same = choice["message"], {"role": "assistant", "confidence": choice["confidence"], "content": None}
-        assert message == {**same, "refusal": message["refusal"]}
-        assert ("confidence_members" in choice) == ("confidence_members" in more)
-    if not {"use_beam_search", "prompt_logprobs"} & more.keys():  # vLLM streams neither
-        for event in server.stream(CHAT, body):
-            assert not any((one["delta"] or {}).get("content") for one in event["choices"])
-            assert event.get("kv_transfer_params") is None
+LOGPROBS = {"logprobs": True, "top_logprobs": 3}
+STOPS = {"stop": ["1", "2", "3", "4"]}
+SAID = [{"role": "user", "content": "1 + 1"}, {"role": "assistant", "content": "2"}]
+NO_TOOL = {"tool_choice": "none", "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}
+BOTH = {
+    **{name: {name: 0.5} for name in ("frequency_penalty", "presence_penalty", "temperature", "top_p", "min_p")},
+    **{name: {name: True} for name in ("use_beam_search", "ignore_eos", "echo", "add_special_tokens", "watermarking")},
+    **{name: {name: True} for name in ("return_token_ids", "return_token_offsets", "return_mm_kwargs")},
+    **{name: {name: "x"} for name in ("model", "user", "request_id", "session_id", "cache_salt")},
+    **{name: {name: 2} for name in ("top_k", "min_tokens", "priority", "thinking_token_budget", "stream_interval")},
+    **{name: {name: {"a": 1}} for name in ("ec_transfer_params", "vllm_xargs")},
+    "max_tokens": {"max_tokens": 1},
+    "n": {"n": 3, "temperature": 1},
+    "seed": {"seed": 5},
+    "stop": STOPS,
+    "include_stop_str_in_output": {**STOPS, "include_stop_str_in_output": True},
+    "stop_token_ids": {"stop_token_ids": [*range(20, 60)]},
+    "stream": {"stream": False},
+    "stream_options": {"stream_options": {"include_usage": True, "continuous_usage_stats": True}},
+    "logit_bias": {"logit_bias": {"20": 5.0}},
+    "allowed_token_ids": {"allowed_token_ids": [20, 21, 22]},
+    "bad_words": {"bad_words": ["1", "2"]},
+    "repetition_penalty": {"repetition_penalty": 1.5},
+    "length_penalty": {"use_beam_search": True, "n": 2, "length_penalty": 0.5},
+    "skip_special_tokens": {"skip_special_tokens": False},
+    "spaces_between_special_tokens": {"spaces_between_special_tokens": False},
+    "truncate_prompt_tokens": {"truncate_prompt_tokens": 20},
+    "truncation_side": {"truncate_prompt_tokens": 20, "truncation_side": "left"},
+    "prompt_logprobs": {"prompt_logprobs": 0},
+    "response_format": {"response_format": {"type": "json_object"}},
+    "structured_outputs": {"structured_outputs": {"regex": "[0-9]{3}"}},
+    "routed_experts_prompt_start": {"routed_experts_prompt_start": 1},
+    "mm_payload": {"mm_payload": "tensors"},
+    "kv_transfer_params": {"kv_transfer_params": {"cocal_prompt": 0}},
+    "repetition_detection": {"repetition_detection": {"max_pattern_size": 3, "min_count": 2}},
+    "confidence_members": {"confidence_members": True},
+    "confidence_every": {"confidence_every": 4},
+    "confidence_stop_below": {"confidence_stop_below": 0.5},
+}
+OF_CHATS = {
+    **{name: {name: True} for name in ("return_prompt_text",)},
+    **{name: {name: False} for name in ("include_reasoning", "parallel_tool_calls", "add_generation_prompt")},
+    **{name: {name: {}} for name in ("media_io_kwargs", "mm_processor_kwargs")},
+    "messages": {"messages": SAID},
+    "logprobs": LOGPROBS,
+    "top_logprobs": {**LOGPROBS, "return_token_ids": True},
+    "logprob_token_ids": {"logprobs": True, "logprob_token_ids": [20, 21]},
+    "return_tokens_as_token_ids": {**LOGPROBS, "return_tokens_as_token_ids": True},
+    "max_completion_tokens": {"max_completion_tokens": 2},
+    "tools": {**NO_TOOL, "tool_choice": {"type": "function", "function": {"name": "f"}}},
+    "tool_choice": NO_TOOL,
+    "reasoning_effort": {"reasoning_effort": "high"},
+    "continue_final_message": {
+        **{"messages": SAID, "add_generation_prompt": False},
+        "continue_final_message": True,
+    },
+    "documents": {"documents": [{"title": "a", "text": "b"}]},
+    "chat_template": {"chat_template": "{{ messages[0].content }}"},
+    "chat_template_kwargs": {"chat_template_kwargs": {"enable_thinking": True}},
+}
+OF_COMPLETIONS = {
+    "prompt": {"prompt": [[20, 21], [22, 23]]},
+    "logprobs": {"logprobs": 3},
+    "logprob_token_ids": {"logprobs": 1, "logprob_token_ids": [20, 21]},
+    "return_tokens_as_token_ids": {"logprobs": 3, "return_tokens_as_token_ids": True},
+    "echo": {"echo": True, "logprobs": 3},
+    "prompt_embeds": {"prompt_embeds": "AAAA"},
+    "suffix": {"suffix": "x"},
+}
+SENT = {CHAT: BOTH | OF_CHATS, COMPLETION: BOTH | OF_COMPLETIONS}
+"""What is sent for each field of the models of requests."""
+REFUSED = {
+    *("prompt_logprobs", "echo", "model", "confidence_every", "confidence_stop_below", "prompt_embeds", "suffix"),
+    *("thinking_token_budget", "chat_template", "tools"),
+}
+"""Fields with which a request is refused."""
+
+
+def withheld(path: str, index: int, name: str, body: dict) -> dict:
+    """A withheld choice, whose message has this name."""
+    refusal = "Withheld: the confidence is not at least 0.99, or not a usual one."
+    message = {"role": "assistant", "content": None, "refusal": refusal, "confidence": None}
+    return {
+        **{"index": index, "finish_reason": "content_filter", "abstained": True, "confidence": None},
+        **({name: message} if path == CHAT else {"text": "", "refusal": refusal}),
+        **({"confidence_members": {}} if body.get("confidence_members") else {}),
+        "logprobs": {"content": None, "confidence": None},
+    }
+
+
+def greedy(own, path: str, text: str) -> str:
+    """What the model answers by itself, by transformers."""
+    tokenizer, chat = own.policy.tokenizer, [{"role": "user", "content": text}]
+    if path == CHAT:
+        text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    ids = tokenizer(text, add_special_tokens=path != CHAT, return_tensors="pt")["input_ids"]
+    found = own.policy.model.generate(ids, do_sample=False, max_new_tokens=40)[0, ids.shape[1] :]
+    return tokenizer.decode(found, skip_special_tokens=True)
+
+
+def test_every_field_of_a_request_is_known():
+    """Another version of vLLM that adds one must be read."""
+    from cocal.serving.server import ChatBody, CompletionBody
+
+    for path, model in ((CHAT, ChatBody), (COMPLETION, CompletionBody)):
+        assert SENT[path].keys() == model.model_fields.keys()
+        assert all(field in more for field, more in SENT[path].items())
+
+
+@pytest.mark.parametrize(("path", "field"), [(path, field) for path in SENT for field in sorted(SENT[path])])
+def test_no_field_brings_out_what_is_withheld(own, server, path, field):
+    """The whole answer is that to a request without the field, also its confidence and its count of tokens, so that
+    nothing can be asked of the text."""
+    question = own.texts.iloc[1]
+    text, body = greedy(own, path, question), {**bodies(question)[path], "temperature": 0, **SENT[path][field]}
+    assert len(text) > 3
+    status, answer = server.ask(path, {name: value for name, value in body.items() if name != "stream_options"})
+    assert text not in json.dumps(answer, ensure_ascii=False)
+    assert status in ({400, 404} if field in REFUSED else {200}), answer
+    if status != 200:
+        return
+    count = body.get("n", 1) * (2 if field == "prompt" else 1)
+    assert {name: value for name, value in answer.items() if name not in ("id", "created")} == {
+        "object": "chat.completion" if path == CHAT else "text_completion",
+        "model": "micro",
+        "choices": [withheld(path, k, "message", body) for k in range(count)],
+        "usage": {"completion_tokens": None, "total_tokens": None, "prompt_tokens": answer["usage"]["prompt_tokens"]},
+    }
+    if not body.get("use_beam_search"):  # vLLM streams none
+        events = server.stream(path, body)
+        assert text not in json.dumps(events, ensure_ascii=False)
+        assert not any((event.get("usage") or {}).get("completion_tokens") for event in events)
+        found = sorted((event["choices"][0] for event in events if event["choices"]), key=lambda one: one["index"])
+        assert found == [withheld(path, k, "delta", body) for k in range(count)]
 
 
 def test_log_probabilities_of_the_prompt_are_refused(own, server):
     """An assistant's beginning and one more character, repeated, would spell out what is withheld."""
     for path in (CHAT, COMPLETION):
-        status, answer = server.ask(path, {**bodies(own.texts.iloc[1])[path], "prompt_logprobs": 0})
-        assert status == 400
-        assert "gives no prompt_logprobs" in answer["error"]["message"]
+        for more in ({"prompt_logprobs": 0}, {"echo": True}):
+            status, answer = server.ask(path, {**bodies(own.texts.iloc[1])[path], **more})
+            assert status == 400
+            assert "gives no prompt_logprobs" in answer["error"]["message"]
 
 
 def test_every_route_that_answers_asks_for_the_key(own, server):
