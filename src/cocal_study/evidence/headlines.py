@@ -43,6 +43,8 @@ SECOND = "second_"
 _NEAR = 2 / 3
 """A rival is nearer to chance than the paper's where its AUROC lies less than this share of the paper's distance above
 one half, the rule of the required conditions (tables/conditions)."""
+_FEW = 3
+"""Fewer replicates have no say, since an interval over two of them excludes nothing."""
 _RIVALS = ("rlcr", "dcpo")
 
 
@@ -140,16 +142,17 @@ def headline_rows(
 
 
 def _row(pair: Pair, paper: Reader, of: Sampled, tolerance: float) -> dict:
-    joint = difference(pair, of.gathered)
+    gathered = [frame for frame in of.gathered if frame.shape[1] >= _FEW]
+    joint = difference(pair, gathered)
     level = of.study.level
     if joint is None:
         numbers, chance = _alone(pair, of.study), [n for n in pair.confident if of.study.degenerate(n, pair.case)]
     else:
-        numbers, chance = over(joint, level, tolerance), at_chance(pair, of.gathered, level)
+        numbers, chance = over(joint, level, tolerance), at_chance(pair, gathered, level)
     row = {**pair._asdict(), "paper": _alone(pair, paper)[0], **dict(zip(NUMBERS, numbers, strict=True))}
     aurocs = [np.nan, np.nan]
     if pair.confident:
-        rival = rows_of(of.gathered, pair.dataset, (pair.rival, "auroc"))
+        rival = rows_of(gathered, pair.dataset, (pair.rival, "auroc"))
         own = _read(of.study, pair) if rival is None else float(rival[0].mean())
         aurocs = [own, _read(paper, pair)]
     return row | {"at_chance": ", ".join(chance)} | dict(zip(("rival_auroc", "paper_rival_auroc"), aurocs, strict=True))

@@ -78,6 +78,21 @@ def test_the_word_of_another_sampling_stands_beside_where_it_differs():
                                -found.loc[pairs & (found["rival"] != ""), "value"])  # fmt: skip
 
 
+def test_two_replicates_have_no_say_and_three_have():
+    """Their values are no differences of the study, which tells the claim until there are three."""
+    layout, given = TABLES["verdict"].layout, inputs_of(TABLES["verdict"])
+    alone = prepare(layout, **given)
+    gathered = table(
+        {("cocal-binary", "auroc"): (0.81, 0.83, 0.88), ("token-probability", "auroc"): (0.8, 0.81, 0.85)}
+    ).reset_index()
+    own = prepare(layout, **given, central_main=gathered.drop(columns="replicate_7"))
+    pd.testing.assert_frame_equal(own, alone)
+    three = prepare(layout, **given, central_main=gathered)
+    told = three[(three["rival"] == "token-probability") & (three["metric"] == "auroc")].squeeze()
+    assert (told["value"], told["replicates"], told["positive"]) == (pytest.approx(0.02), 3, 3)
+    assert three["replicates"].notna().sum() == 1
+
+
 def test_rivals_that_fare_differently_have_a_word_each_after_the_worst():
     of_rlcr, of_dcpo = one(0.01, 0.03, rival="rlcr"), one(-0.03, 0.001, paper=0.0, rival="dcpo")
     assert word_of([of_rlcr, of_dcpo]) == "undecided (RLCR yes, DCPO undecided)"
