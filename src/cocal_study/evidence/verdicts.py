@@ -293,7 +293,8 @@ def by_unit(
     for claim in claims:
         found = {source: judge(claim, reader).every for source, reader in ((PAPER, paper), (STUDY, study))}
         every = pd.DataFrame() if replicates is None else _gathered(claim, "", replicates)
-        if claim.predicate and found[STUDY] and len(every) and not np.isnan(_numbers(every)).any():
+        values = _numbers(every)
+        if claim.predicate and found[STUDY] and values.size and not np.isnan(values).any():
             found[REPLICATES] = _decided(claim.predicate, _joint(every, study.level), study.level).every
         decides = next((name for name in (REPLICATES, STUDY) if found.get(name)), PAPER)
         for unit, source in product(UNITS, found):
