@@ -89,9 +89,10 @@ def _mask(values: Any) -> np.ndarray:
 def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
     if isinstance(value, str):
         return _text(value)
+    if isinstance(value, Mapping):
+        raise ValueError(f"has fields of its own ({listed(value)}), which have to be put beside it (docs/formats.md)")
     if not isinstance(value, LISTS) or not len(value):
-        within = f"; what lies in it ({listed(value)}) has to be put beside it (docs/formats.md)"
-        raise ValueError(f"is neither a text nor a list of messages{within if isinstance(value, Mapping) else ''}")
+        raise ValueError("is neither a text nor a list of messages")
     return tuple(_message(place, message) for place, message in enumerate(value))
 
 

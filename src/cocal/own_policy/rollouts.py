@@ -90,10 +90,11 @@ def experience_of(
     longest = int(rows["length"].max())
     if not told and limit is None:
         unknown, cut = int((~rows["tells_cut"]).sum()), int(rows["truncated"].sum())
-        which = f" of {unknown:,}; these count as complete, and {cut:,} of the others are cut"
+        part = f"{unknown:,} rows do not say whether they were cut at the limit, and count as complete"
+        part += f"; {cut:,} others were"
+        none = "the files do not say which responses were cut at the limit, so none counts as cut"
         said.append(
-            "the files do not say which responses were cut at the limit"
-            f"{', so none counts as cut' if unknown == len(rows) else which}; "
+            f"{none if unknown == len(rows) else part}; "
             f"{(rows['length'] == longest).sum():,} have {longest:,} tokens and none has more: if that was the limit, "
             f"give --max-response-length {longest}"
         )
