@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 from PIL import Image
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 from cocal.drawing.style import paper_style, save_figure
 from cocal_study.config.methods import METHODS
@@ -352,21 +352,19 @@ def limits(measured: pd.DataFrame) -> str:
 
 
 def power(numbers: pd.DataFrame) -> str:
-    """A table of the smallest lead that as many replicates would separate from zero in four of five cases, for every
-    comparison of the headlines and both samplings, by the columns of tables/verdict.csv."""
+    """A table of the smallest lead that as many replicates, or the questions of one study, would separate from zero in
+    four of five cases, for every comparison of the headlines and both samplings, by the columns of tables/verdict.csv."""
     rows = []
     for one in numbers.itertuples():
         against = "chance" if pd.isna(one.rival) or not one.rival else METHODS[one.rival].label
         cells = [f"{METHODS[one.method].label} against {against}, {NAMES[one.metric]}", f"{one.paper:+.3f}"]
         for of in ("", SECOND):
             count, lower, upper = (getattr(one, f"{of}{name}") for name in ("replicates", "lower", "upper"))
-            if pd.isna(count):
-                cells += ["–", "–"]
-                continue
-            quantile, found = stdtrit(count - 1, (0.975, FOUND))
-            cells += [f"{count:.0f}", f"{(upper - lower) / 2 * (quantile + found) / quantile:.3f}"]
+            alone = pd.isna(count)
+            quantile, found = ndtri((0.975, FOUND)) if alone else stdtrit(count - 1, (0.975, FOUND))
+            cells += ["one" if alone else f"{count:.0f}", f"{(upper - lower) / 2 * (quantile + found) / quantile:.3f}"]
         rows.append(cells)
-    heads = ["comparison", "paper's lead", "replicates", "lead found, paper's sampling", "replicates"]
+    heads = ["comparison", "paper's lead", "studies", "lead found, paper's sampling", "studies"]
     return _of_numbers([*heads, "lead found, temperature 1"], rows)
 
 
