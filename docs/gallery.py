@@ -353,7 +353,7 @@ def limits(measured: pd.DataFrame) -> str:
 
 def power(numbers: pd.DataFrame) -> str:
     """A table of the smallest lead that as many replicates, or the questions of one study, would separate from zero in
-    four of five cases, for every comparison of the headlines and both samplings, by the columns of tables/verdict.csv."""
+    four of five cases, for every comparison of the headlines, both samplings and the columns of tables/verdict.csv."""
     rows = []
     for one in numbers.itertuples():
         against = "chance" if pd.isna(one.rival) or not one.rival else METHODS[one.rival].label

@@ -298,7 +298,8 @@ def _complete(path: str | Path, part: str = "weights") -> Iterator[None]:
             ) from None
         if kind := kind_of(Path(path)):
             raise ContractError(f"{path}: {kind}") from None
-        if part == "tokenizer" and not (Path(path) / "tokenizer.json").exists():
+        present = [(Path(path) / name).exists() for name in ("config.json", "tokenizer.json")]
+        if part == "tokenizer" and present == [True, False]:
             said = first_line(error).partition(". ")[0]
             raise ContractError(
                 f"{path}: its tokenizer cannot be read ({said}); put tokenizer.json and tokenizer_config.json into "

@@ -165,7 +165,7 @@ def test_a_field_of_another_name_is_mapped(capsys, fit, source):
     assert "verdict as correct" in capsys.readouterr().out
     refused = {"x=verdict": "no such meaning", "correct=no": "no such field", "a": "not MEANING=NAME"}
     for words, message in refused.items():
-        assert fit(source, "--field", words) == 2
+        assert fit(source, "--field", words, to="refused") == 2
         assert message in capsys.readouterr().err
 
 
