@@ -330,7 +330,7 @@ def test_health_metrics_and_page_show_the_companion(own, companion, server):
     assert (status, health["healthy"]) == (200, True)
     assert health["companion"]["companion"] == str(companion)
     assert health["companion"]["block"] == 1
-    assert re.search(r"^\| ECE +\| \d", health["companion"]["held_out"], re.MULTILINE)
+    assert re.search(r"^\| companion +\| \d", health["companion"]["held_out"], re.MULTILINE)
     _, metrics = server.ask("/metrics")
     assert f'companion="{companion}"' in metrics
     status, page = server.ask("/")
