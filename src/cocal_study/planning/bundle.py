@@ -17,7 +17,7 @@ from cocal_study.planning.digests import Maker, commit
 from cocal_study.provenance.whole_folders import is_inside, whole_files
 
 STAGE, STUDY_FILE = "publish", "study.yaml"
-WITHHELD = ("responses", "rollouts", "questions", "answered")
+WITHHELD = ("responses", "rollouts", "questions", "answered", "asked", "lengths")
 """Kinds of an exhibit's inputs that a bundle leaves out: texts of questions and of responses, and what is too large."""
 
 

@@ -185,15 +185,16 @@ def test_thinking_mode_goes_from_the_fit_to_the_scores(tmp_path, own, source, fi
         assert fit(paths[name], "--model", model, *flags, to=to) == 0
         return (tmp_path / to / "model.safetensors").read_bytes()
 
-    assert weights("chats", "--thinking") == weights("thinking") != weights("plain") == weights("chats")
+    thinks = ("--thinking", "--ignore", "markers")  # the texts never end their thought
+    assert weights("chats", *thinks) == weights("thinking") != weights("plain") == weights("chats")
 
     def confidences(name, companion):
         assert own.score(paths[name], tmp_path / "out.jsonl", model=model, companion=tmp_path / companion) == 0
         return np.array([line["confidence"] for line in read_lines(tmp_path / "out.jsonl")])
 
-    np.testing.assert_array_equal(confidences("chats", "chats1"), confidences("thinking", "chats1"))
+    np.testing.assert_array_equal(confidences("chats", "chats3"), confidences("thinking", "chats3"))
     np.testing.assert_array_equal(confidences("chats", "chats0"), confidences("plain", "chats0"))
-    assert (confidences("plain", "chats1") != confidences("thinking", "chats1")).mean() > 0.9
+    assert (confidences("plain", "chats3") != confidences("thinking", "chats3")).mean() > 0.9
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def _other_vocabulary(folder):
         ),
         (_cut, "source: not a complete checkpoint .*incomplete metadata"),
         (lambda folder: (folder / "config.json").write_text("{"), "config.json: the file is not JSON"),
-        (lambda folder: (folder / "tokenizer.json").unlink(), "not a complete checkpoint"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "source: its tokenizer cannot be read"),
         (_other_vocabulary, r"the vocabulary differs from that of .* in token"),
     ],
 )

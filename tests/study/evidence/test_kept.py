@@ -31,12 +31,14 @@ def test_the_numbers_of_a_kept_study_are_those_of_its_tables(smoke, tmp_path, ca
     main = pd.read_csv(smoke / "results/tables/main.csv").set_index(["dataset", "method", "metric"])["value"]
     own = found["own"].reindex(main.index)
     assert own.notna().sum() == main.notna().sum() > 100
-    np.testing.assert_allclose(own, main, atol=0.03)  # a few responses, which a step of 1/254 moves to another bin
+    np.testing.assert_allclose(
+        own, main, atol=0.07
+    )  # a few responses, which a step of 1/254 ties or moves to another bin
     exact = [name for name in main.index if name[2] == "accuracy"]
     np.testing.assert_allclose(own[exact], main[exact], atol=1e-9)
     both = pd.read_csv(smoke / "results/tables/sampling.csv").set_index(NUMBERS)["value"].dropna()
     close = found.reindex(both.index)
-    np.testing.assert_allclose(close, both, atol=0.05)
+    np.testing.assert_allclose(close, both, atol=0.07)
     assert (close["own"] - close["second"].reindex(close["own"].index)).abs().max() > 0.01
     assert {"length"} < set(found.reset_index()["method"])
 

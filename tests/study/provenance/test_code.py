@@ -118,7 +118,7 @@ CHANGES = {
     "models": ("cocal_study/backbones/pretraining.py", "pretrain", {"backbone"}),
     "features": ("cocal/features/forward.py", "score", STATES),
     "generation": ("cocal_study/generation/transformers_engine.py", "open_transformers", {*SAMPLES, "latency"}),
-    "metrics": ("cocal/metrics/calibration.py", "bin_index", {*CUBES, *FIGURES_OF_BINS, "online"}),
+    "metrics": ("cocal/metrics/calibration.py", "bin_index", {*CUBES, *FIGURES_OF_BINS, "online", "table_strata"}),
     "companion": ("cocal/companion/supervision.py", "in_validation", {*FITS, "recalibrate", "checks"}),
     "companions inside a training": ("cocal/companion/stepwise.py", "OnlineLearner", set()),
     "one method": ("cocal_study/methods/p_true.py", "estimate", {"predictions", "second predictions"}),

@@ -12,7 +12,7 @@ from cocal.settings.base import Count, Model
 from cocal_study.commands.catalogue.stages import STAGES
 from cocal_study.stages import base
 from cocal_study.stages.base import In, Out, OutFolder, Stage, from_environment, job_of, stage_of
-from planned_jobs import SLIME, jobs_of, study_of
+from planned_jobs import jobs_of, study_of
 
 TYPED = [name for name, command in STAGES.items() if callable(command.flags)]
 
@@ -39,17 +39,15 @@ def test_the_words_of_a_planned_job_make_the_same_job(name):
 
 
 def test_what_a_job_imports_by_name_counts_as_its_code():
-    """The engine of a judge beside that of the responses, methods, rivals, and the hooks that slime calls."""
+    """The engine of a judge beside that of the responses, methods and rivals."""
     judge = {"kind": "llm", "checkpoint": "./judge", "engine": {"kind": "vllm"}}
     found = {}
-    for study in (study_of("smoke", judge=judge), study_of("smoke", policy=SLIME)):
-        for job in jobs_of(study).values():
-            if not job.rule.startswith(("table_", "figure_")):
-                found.setdefault(job.words[0], set()).update(parsed(job.words).named())
+    for job in jobs_of(study_of("smoke", judge=judge)).values():
+        if not job.rule.startswith(("table_", "figure_")):
+            found.setdefault(job.words[0], set()).update(parsed(job.words).named())
     opens = [f"cocal_study.generation.{name}_engine:open_{name}" for name in ("transformers", "vllm")]
     assert found["responses"] == {*opens}
     assert found["resample"] == found["latency"] == {opens[0]}
-    assert found["slime"] == {"cocal_study.slime.hooks"}
     assert "cocal_study.methods.p_true:estimate" in found["predictions"]
     assert {"cocal_study.methods.linear_probe:learn", "cocal_study.methods.base.stated:score"} <= found["recalibrate"]
 

@@ -9,7 +9,6 @@ from pkgutil import iter_modules
 
 from cocal.errors import ContractError
 from cocal.integrations.format import Format
-from cocal.store.parquet import columns_of
 from cocal.store.rows import entries, fetched
 
 ENDINGS = (".pt", ".parquet", ".jsonl")
@@ -31,6 +30,8 @@ def format_of(path: Path) -> Format:
     if path.suffix == ".jsonl":
         fields = next(entries(path))[2].keys()
     elif path.suffix == ".parquet":
+        from cocal.store.parquet import columns_of  # needs packages that scoring lines does without
+
         fields = columns_of(path).names
     if found := next((one for one in formats() if one.recognises(path, fields)), None):
         return found

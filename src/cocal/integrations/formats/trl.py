@@ -11,19 +11,16 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from cocal.errors import ContractError
 from cocal.integrations.format import Format, Wishes
 from cocal.integrations.sample import Sample
 from cocal.integrations.unfit import MEDIA, MEDIA_FIELDS, media_beside
 from cocal.store import read_frame
-from cocal.store.contracts import RESPONSES
-from cocal.store.parquet import batches, columns_of
 from cocal.store.rows import is_file, listed, numbered
 
 _NO_REWARDS = {"step", "prompt", "completion", "advantage", "mode"}
-"""Columns of TRL's completions that are no rewards."""
+"""Columns of TRL's completions that are no rewards. What reads Parquet is imported where it is used, since scoring lines
+does without it."""
 
 
 def files(folder: Path, gaps: bool = False) -> dict[int, Path]:
@@ -51,6 +48,8 @@ def files(folder: Path, gaps: bool = False) -> dict[int, Path]:
 def read(path: Path, reward_key: str) -> list[Sample]:
     """The samples of a table. In TRL's own tables, the verifier's reward is a column with its function's name. Of an
     invalid table, a ContractError names file, row and column."""
+    from cocal.store.parquet import columns_of
+
     names = columns_of(path).names
     if "response_ids" in names:
         return _recorded(path)
@@ -66,6 +65,10 @@ def read(path: Path, reward_key: str) -> list[Sample]:
 def reward_of(path: Path) -> str | None:
     """The only column of TRL's own table that can be a reward; None in a table that our trainer recorded. Several such
     columns, or none, are a ContractError."""
+    import pyarrow as pa
+
+    from cocal.store.parquet import columns_of
+
     schema = columns_of(path)
     if "response_ids" in schema.names:
         return None
@@ -79,6 +82,8 @@ def reward_of(path: Path) -> str | None:
 
 
 def _recorded(path: Path) -> list[Sample]:
+    from cocal.store.contracts import RESPONSES
+
     kept = ["question_id", "prompt_ids", "response_ids", "truncated", "logprobs", "finish_reason", "correct"]
     frame = read_frame(path, RESPONSES, ["step", "sample", "length", "text", *kept])
     named = re.fullmatch(r"step-(\d+)", path.stem)
@@ -93,6 +98,8 @@ def _recorded(path: Path) -> list[Sample]:
 def _useless(path: Path) -> str | None:
     """Why there is nothing to learn from TRL's table, as its neighbours and the last checkpoint tell; a table before
     the training is of an evaluation, as are those that hold no other prompts."""
+    from cocal.store.parquet import columns_of
+
     earlier = sorted(one for one in path.parent.glob("completions_*.parquet") if one.name < path.name)
     first, number = path.with_name("completions_00000.parquet"), re.fullmatch(r"completions_(\d+)", path.stem)
     if (number and int(number[1]) in _evaluated(path.parent.parent)) or (
@@ -116,11 +123,15 @@ def _evaluated(run: Path) -> set[int]:
 
 
 def _rows(path: Path, columns: list[str]) -> list[str]:
+    from cocal.store.parquet import batches
+
     return [repr(row) for batch in batches(path, columns) for row in batch.to_pylist()]
 
 
 def _completions(path: Path, reward_key: str, columns: list[str]) -> list[Sample]:
     """Samples of TRL's own table, in which neighbouring rows of equal prompts are one group."""
+    from cocal.store.parquet import batches
+
     samples, group, before, useless = [], 0, None, _useless(path)
     for place, row in enumerate(row for batch in batches(path, columns) for row in batch.to_pylist()):
         reward, asked, said = row.get(reward_key), row["prompt"], row["completion"]
