@@ -25,7 +25,9 @@ for status, *words in commands:
 def test_companions_score_and_decide_without_the_packages_of_extras(tmp_path, own):
     """Any other command says which extra it needs."""
     lines, scored, report, decided = (str(tmp_path / name) for name in ("lines.jsonl", "scored.jsonl", "report", "d"))
-    write_lines(tmp_path / "lines.jsonl", own.rollouts, own.texts, response=[r"\boxed{3}"] * len(own.rollouts))
+    decode = own.policy.tokenizer.decode
+    texts = [decode(ids, skip_special_tokens=True) for ids in own.rollouts["response_ids"]]
+    write_lines(tmp_path / "lines.jsonl", own.rollouts, own.texts, response=texts)
     of = ["--companion", str(own.companion), "--model", str(own.checkpoint)]
     commands = [
         [0, "score", *of, lines, scored],

@@ -19,8 +19,8 @@ from cocal.store import read_frame
 from cocal.store.rows import is_file, listed, numbered
 
 _NO_REWARDS = {"step", "prompt", "completion", "advantage", "mode"}
-"""Columns of TRL's completions that are no rewards. What reads Parquet is imported where it is used, since scoring lines
-does without it."""
+"""Columns of TRL's completions that are no rewards. What reads Parquet is imported where it is used, because scoring
+lines does without it."""
 
 
 def files(folder: Path, gaps: bool = False) -> dict[int, Path]:
