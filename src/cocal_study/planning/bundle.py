@@ -17,8 +17,10 @@ from cocal_study.planning.digests import Maker, commit
 from cocal_study.provenance.whole_folders import is_inside, whole_files
 
 STAGE, STUDY_FILE = "publish", "study.yaml"
-WITHHELD = ("responses", "rollouts", "questions", "answered", "asked", "lengths")
-"""Kinds of an exhibit's inputs that a bundle leaves out: texts of questions and of responses, and what is too large."""
+WITHHELD = {name: name for name in ("responses", "rollouts", "questions")}
+WITHHELD |= {"answered": "responses", "asked": "questions", "lengths": "responses"}
+"""Kinds of an exhibit's inputs that a bundle leaves out, with what they are: texts of questions and of responses, and what
+is too large."""
 
 
 def cube_jobs(study: Study, wanted: Iterable[str]) -> list[dict[str, Any]]:

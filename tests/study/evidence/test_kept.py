@@ -38,7 +38,7 @@ def test_the_numbers_of_a_kept_study_are_those_of_its_tables(smoke, tmp_path, ca
     np.testing.assert_allclose(own[exact], main[exact], atol=1e-9)
     both = pd.read_csv(smoke / "results/tables/sampling.csv").set_index(NUMBERS)["value"].dropna()
     close = found.reindex(both.index)
-    np.testing.assert_allclose(close, both, atol=0.07)
+    np.testing.assert_allclose(close, both, atol=0.11)  # one of five pairs of a question is a tie of half
     assert (close["own"] - close["second"].reindex(close["own"].index)).abs().max() > 0.01
     assert {"length"} < set(found.reset_index()["method"])
 

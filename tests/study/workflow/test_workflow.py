@@ -123,7 +123,7 @@ def test_the_report_shows_every_table_and_figure_with_a_caption(smoke, repositor
     assert entries[0] == "1.1 Does the paper reproduce?"
     first, *_, step2, scale = (entry for entry in entries if entry.startswith("2."))
     assert [first, step2] == ["2.01 Main table, step 4", "2.11 Main table, step 2"]
-    assert scale == "2.11 Main table of Smoke-Qwen3-Deep"
+    assert scale == "2.12 Main table of Smoke-Qwen3-Deep"
     landing = json.loads(re.search(r"var workflow_desc = (.*);", page)[1])
     answer, *said = (smoke / results.VERDICT).read_text().splitlines()
     assert f"<p>{escape(answer, quote=False)}</p>" in landing
