@@ -104,9 +104,9 @@ def _name(exhibit: Exhibit) -> str:
 
 def _reason(exhibit: Exhibit, bundle: Bundle, made: Iterable[str]) -> str:
     """Why an exhibit cannot be rebuilt; empty if it can."""
-    said = ("responses" if kind == "answered" else kind for kind in exhibit.inputs if kind in WITHHELD)
+    said = (WITHHELD[kind] for kind in exhibit.inputs if kind in WITHHELD)
     if kinds := dict.fromkeys(said):
-        return f"needs {' and '.join(dict.fromkeys(WITHHELD[kind] for kind in kinds))}, which a bundle leaves out"
+        return f"needs {' and '.join(kinds)}, which a bundle leaves out"
     files = [file for given in exhibit.inputs.values() for file in given]
     missing = [file for file in files if file not in made and not bundle.holds(os.path.normpath(file))]
     return f"needs {missing[0]}, which this bundle does not hold" if missing else ""

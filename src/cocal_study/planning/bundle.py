@@ -19,8 +19,8 @@ from cocal_study.provenance.whole_folders import is_inside, whole_files
 STAGE, STUDY_FILE = "publish", "study.yaml"
 WITHHELD = {name: name for name in ("responses", "rollouts", "questions")}
 WITHHELD |= {"answered": "responses", "asked": "questions", "lengths": "responses"}
-"""Kinds of an exhibit's inputs that a bundle leaves out, with what they are: texts of questions and of responses, and what
-is too large."""
+"""Kinds of an exhibit's inputs that a bundle leaves out, with what they are: texts of questions and of responses, and
+what is too large."""
 
 
 def cube_jobs(study: Study, wanted: Iterable[str]) -> list[dict[str, Any]]:
