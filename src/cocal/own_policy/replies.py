@@ -92,9 +92,7 @@ class Replies:
         prompt has closed it already."""
         for close in () if self.opened(end) else self.closing:
             opened = any(_closes(one) == close for one in _OPENING.findall(text.partition(close)[0]))
-            name = re.search(
-                rf"\w+(?=\s*{re.escape(close)}\s*$)", end
-            )  # that of a channel, which is a text's first word
+            name = re.search(rf"\w+(?=\s*{re.escape(close)}\s*$)", end)  # a channel's, with which a text begins
             if (close in text and (close in end or not opened)) or (name and text.startswith(f"{name[0]}\n")):
                 return close
         return None

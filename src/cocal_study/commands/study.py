@@ -14,7 +14,7 @@ from cocal_study.config.study import Study, load_study, study_schema
 from cocal_study.planning.bundle import commit_of
 from cocal_study.planning.digests import StudyDigests, digests_of, maker_of, verdict
 from cocal_study.planning.regimes import studies_of
-from cocal_study.planning.replicates import GATHERED, replicate, way_back, write_study
+from cocal_study.planning.replicates import GATHERED, behind, replicate, write_study
 from cocal_study.provenance.lineage import trace
 from cocal_study.provenance.owner import owner_of
 from cocal_study.questions.loaders import counted
@@ -45,13 +45,12 @@ def run_trace(options: argparse.Namespace) -> None:
     if not options.result.exists() and (inside := Path("results", options.result)).exists():
         options.result = inside
     if options.cell:
-        from cocal_study.exhibits.base import way_back as of_cell
+        from cocal_study.exhibits.base.way_back import page_of, way_back
 
-        found = of_cell.way_back(options.result, *options.cell)
-        print(of_cell.page_of(options.result, found, commit_of(options.result)))
+        print(page_of(options.result, way_back(options.result, *options.cell), commit_of(options.result)))
         return
     if (options.result.parent.parent / GATHERED).exists():
-        print(*way_back(options.result), sep="\n")
+        print(*behind(options.result), sep="\n")
         return
     # the ancestors of a result lie beside it, and not beside a link to it
     below = "results" in [folder.name for folder in options.result.absolute().parents]

@@ -61,7 +61,7 @@ def replicate(study: Study, number: int) -> Study:
     return study.model_copy(update={**changes, "backbones": backbones, "seed": study.seed + number, "caption": caption})
 
 
-def way_back(table: Path) -> list[str]:
+def behind(table: Path) -> list[str]:
     """Say of a gathered table which replicates it is made of: the commit and the processor of each, and the digest of
     its own table.
 
