@@ -46,12 +46,12 @@ def test_the_numbers_of_a_kept_study_are_those_of_its_tables(smoke, tmp_path, ca
     (folder / "gathered.json").write_text(Gathered(study="smoke", replicates=makers).model_dump_json())
     (folder / "tables").mkdir()
     table = found["own"].reindex(main.index).rename("replicate_3").reset_index()
-    table.to_csv(folder / "tables/main.csv", index=False)
+    table.to_csv(folder / "tables/main.csv", index=False, na_rep="NaN")
     reanalyse([folder], STUDY, ROOT / "config/paper")
     said = capsys.readouterr().out
     assert "1 replicates, whose numbers are within 0.0000" in said
     assert "CoCal beats PostCal, binary target" in said
-    table.assign(replicate_3=table["replicate_3"] + 0.01).to_csv(folder / "tables/main.csv", index=False)
+    table.assign(replicate_3=table["replicate_3"] + 0.01).to_csv(folder / "tables/main.csv", index=False, na_rep="NaN")
     with pytest.raises(ContractError, match="replicate 3 differs by"):
         reanalyse([folder], STUDY, ROOT / "config/paper")
     (folder / "kept/3.zip").write_bytes(b"no archive")
