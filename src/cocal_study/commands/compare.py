@@ -1,8 +1,10 @@
-"""Tests of differences between two methods of a study, or between two tables of predictions."""
+"""Tests of differences between two methods or rivals of a study, or between two tables of predictions."""
 
 import argparse
 import logging
+from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from cocal.errors import ConfigError
@@ -10,13 +12,18 @@ from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED, csv_text
 from cocal.store import read_frame, write_text
 from cocal_study.config.evaluation import MacroAverages
-from cocal_study.config.methods import METHODS
+from cocal_study.config.methods import declared_rivals, scored_method
 from cocal_study.config.parse import parse_settings
+from cocal_study.cubes.better import BETTER
 from cocal_study.cubes.cube import evaluate_cells
-from cocal_study.cubes.resamples import MAIN, Resamples, read_resamples, resamples_of
-from cocal_study.evidence.comparisons import compare, final_key, with_holm
+from cocal_study.cubes.resamples import MAIN, Resamples, read_resamples, resamples_behind, resamples_of
+from cocal_study.evidence.comparisons import COMPARED, compare, final_key, with_holm
+from cocal_study.evidence.headlines import rows_of, values_of
+from cocal_study.evidence.verdicts import over_replicates
 from cocal_study.exhibits.typesetting.wording import signed
+from cocal_study.planning.comparisons import RECALIBRATED
 from cocal_study.store.contracts import PREDICTIONS
+from cocal_study.store.numbers import read_numbers
 
 
 def run_compare(options: argparse.Namespace) -> None:
@@ -24,40 +31,100 @@ def run_compare(options: argparse.Namespace) -> None:
     files = [word.endswith(".parquet") for word in (options.first, options.second)]
     if files[0] != files[1]:
         raise ConfigError("compare two methods of a study, or two tables of predictions (.parquet); not one of each")
-    compared, resamples = _of_tables(options) if files[0] else _of_methods(options)
-    tested = with_holm(compared, family=["metric"])
-    print(_page(tested, resamples, options))
+    if options.replicates:
+        found = _over_replicates(options)
+        page = _page_of_replicates(found, options)
+    else:
+        compared, resamples = _of_tables(options) if files[0] else _of_study(options)
+        found = with_holm(compared, family=["metric"])
+        page = _page(found, resamples, options)
+    print(page)
     if options.output:
-        write_text(options.output, csv_text(tested))
+        write_text(options.output, csv_text(found))
         logging.info("wrote %s", options.output)
 
 
-def _of_methods(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
-    """Two methods of a study, on every data set that both have."""
-    for name in (options.first, options.second):
-        if name not in METHODS:
-            raise ConfigError(f"{name!r} is no method; known are {', '.join(METHODS)}")
-    folder = options.results / "resamples"
-    found = {one.backbone: one for one in map(read_resamples, sorted(folder.glob("*.nc"))) if one.comparison == MAIN}
+def _of_study(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
+    """Two methods or rivals of a study, on every data set that both have."""
+    names = (options.first, options.second)
+    kind = MAIN if all(scored_method(name).name == name for name in names) else RECALIBRATED.removeprefix("-")
+    if kind == MAIN:
+        files = sorted((options.results / "resamples").glob("*.nc"))
+        found = {one.backbone: one for one in map(read_resamples, files) if one.comparison == MAIN}
+    else:
+        cubes = sorted((options.results / "metrics").glob(f"*{RECALIBRATED}.nc"))
+        found = {one.stem.removesuffix(RECALIBRATED): one for one in cubes}
     if not found:
-        raise ConfigError(f"{folder}: no metrics of resamples; run the study first, or name its results (--results)")
+        raise ConfigError(
+            f"{options.results}: no metrics of resamples; run the study first, or name its results (--results)"
+        )
     if options.backbone is None and len(found) > 1:
         raise ConfigError(f"--backbone: the study has {', '.join(found)}; name one")
     backbone = options.backbone or next(iter(found))
     if backbone not in found:
         raise ConfigError(f"--backbone: there is no {backbone!r}; the study has {', '.join(found)}")
-    resamples = found[backbone]
+    chosen = found[backbone]
+    resamples = chosen if isinstance(chosen, Resamples) else resamples_behind(chosen, *names)
     if options.step is None:
         options.step = max(key.step for key in resamples.places)
     datasets = list(dict.fromkeys(key.dataset for key in resamples.places))
-    first, second = (
-        [final_key(name, options.step, one) for one in datasets] for name in (options.first, options.second)
-    )
-    pairs = zip(first, second, strict=True)
-    shared = [pair for pair in pairs if all(key in resamples.places for key in pair)]
+    first, second = ([final_key(name, options.step, one) for one in datasets] for name in names)
+    shared = [pair for pair in zip(first, second, strict=True) if all(key in resamples.places for key in pair)]
     if not shared:
         raise ConfigError(f"{resamples.source}: {options.first} and {options.second} have no data set in common there")
-    return compare(resamples, shared), resamples
+    return compare(resamples, shared, metrics=_metrics(names)), resamples
+
+
+def _metrics(names: Sequence[str]) -> list[str]:
+    """The metrics by which two confidences are compared; a score that only ranks has no calibration error."""
+    ranks = {one.name for one in declared_rivals() if one.ranks_only}
+    return [metric for metric in COMPARED if metric != "ece" or not ranks & {*names}]
+
+
+def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
+    """Two methods or rivals in the gathered replicates of a study, on every data set that both have.
+
+    Returns:
+        Columns dataset, metric, value (mean difference), lower, upper (interval of Student's t), replicates (their
+        number), and better (the number of those in which the first is better).
+    """
+    names = (options.first, options.second)
+    tables = [options.replicates / f"tables/{name}.csv" for name in ("main", "recalibrated")]
+    frames = [values_of(read_numbers(file), "replicate_") for file in tables if file.exists()]
+    if not frames:
+        raise ConfigError(f"{options.replicates}: holds no tables of replicates; gather some with `cocal spread`")
+    rows = []
+    for dataset in dict.fromkeys(name for frame in frames for name in frame.index.get_level_values("dataset")):
+        for metric in _metrics(names):
+            both = rows_of(frames, dataset, *((name, metric) for name in names))
+            if both is None or np.isnan(both).any() or (both[0] == both[1]).all():
+                continue
+            values = both[0] - both[1]
+            better = int((values < 0 if BETTER[metric] == "lower" else values > 0).sum())
+            found = over_replicates(values, 0.95, "")
+            rows.append((dataset, metric, found.value, found.lower, found.upper, len(values), better))
+    if not rows:
+        raise ConfigError(f"{options.replicates}: {options.first} and {options.second} are in no table together there")
+    return pd.DataFrame(rows, columns=["dataset", "metric", "value", "lower", "upper", "replicates", "better"])
+
+
+def _page_of_replicates(found: pd.DataFrame, options: argparse.Namespace) -> str:
+    """The differences over replicates as a table for the terminal."""
+    shown = pd.DataFrame(
+        {
+            "data set": found["dataset"],
+            "metric": found["metric"],
+            "A - B": list(map(signed, found["metric"], found["value"])),
+            "95% interval": _intervals(found),
+            "A better in": [f"{row.better} of {row.replicates}" for row in found.itertuples()],
+        }
+    )
+    said = "mean differences over replicates with the interval of Student's t; accuracies in percentage points"
+    return f"A: {options.first}   B: {options.second}, {options.replicates}\n{said}\n\n{shown.to_string(index=False)}"
+
+
+def _intervals(rows: pd.DataFrame) -> list[str]:
+    return [f"[{signed(row.metric, row.lower)}, {signed(row.metric, row.upper)}]" for row in rows.itertuples()]
 
 
 def _of_tables(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
@@ -90,9 +157,7 @@ def _page(tested: pd.DataFrame, resamples: Resamples, options: argparse.Namespac
             **({"method": tested["method"]} if several else {}),
             "metric": tested["metric"],
             "A - B": list(map(signed, tested["metric"], tested["value"])),
-            f"{resamples.level:.0%} interval": [
-                f"[{signed(row.metric, row.lower)}, {signed(row.metric, row.upper)}]" for row in tested.itertuples()
-            ],
+            f"{resamples.level:.0%} interval": _intervals(tested),
             "p": tested["p"].map(_p_text),
             "p (Holm)": tested["p_holm"].map(_p_text),
             "SD over seeds": tested["seed_sd"].map(lambda sd: "" if pd.isna(sd) else f"{sd:.3f}"),

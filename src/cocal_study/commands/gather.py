@@ -30,8 +30,8 @@ from cocal_study.store.numbers import read_numbers
 
 _KEPT = "kept"
 """Folder of what is kept of each replicate, by its number (`cocal_study.evidence.kept`)."""
-_CLOSE = 2e-3
-"""Largest difference of a number from what was gathered that its rounded confidences may make."""
+_CLOSE = 1e-6
+"""Largest difference of a number from what was gathered, which is rounding alone."""
 
 
 def run_spread(options: argparse.Namespace) -> None:
@@ -93,7 +93,10 @@ def reanalyse(folders: Sequence[Path], study: Study, paper: Path) -> None:
     temperature = study.second_sampling.temperature if study.second_sampling else None
     published = PublishedSource(read_published(paper))
     numbers = headline_rows(list(METHODS), published, of["own"], of.get("second"), temperature=temperature)
-    print("\n".join(lines(numbers.dropna(subset=["value"]), scale_of(study))))
+    if (told := numbers.dropna(subset=["value"])).empty:
+        print("Fewer than three replicates have no say in a headline.")
+    else:
+        print("\n".join(lines(told, scale_of(study))))
 
 
 def _kept(path: Path) -> pd.Series:

@@ -75,6 +75,21 @@ def declared_rivals() -> list[Rival]:
     return sorted(labelled, key=lambda one: one.position)
 
 
+def scored_method(confidence: str) -> Method:
+    """The method whose responses a confidence scores: itself, or that of a rival, whose name may end in a calibration,
+    such as "length+platt-all".
+
+    Raises:
+        ConfigError: if there is no method or rival of this name.
+    """
+    if confidence in METHODS:
+        return METHODS[confidence]
+    if (name := confidence.partition("+")[0]) in _found().rivals:
+        return METHODS[_found().rivals[name][1].method]
+    known = ", ".join(dict.fromkeys([*METHODS, *_found().rivals]))
+    raise ConfigError(f"{confidence!r} is no method and no rival; known are {known}")
+
+
 class _Found(NamedTuple):
     """The module and the declaration of each method and rival by name, methods in the order of positions."""
 

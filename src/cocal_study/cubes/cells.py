@@ -11,15 +11,15 @@ from cocal.errors import ContractError
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.scores import SCORES, WITHIN
 from cocal_study.config.evaluation import QualitySettings
-from cocal_study.config.methods import METHODS
+from cocal_study.config.methods import scored_method
 
 
 def policy_cell(method: str, step: int) -> tuple[str, int]:
-    """Return the algorithm and the step of a method's predictions in a table or figure of policies at `step`.
+    """Return the algorithm and the step of a method's or rival's predictions for policies at `step`.
 
     The pre-RL model always has algorithm "base" and step 0.
     """
-    algorithm = METHODS[method].policy
+    algorithm = scored_method(method).policy
     return (algorithm, 0) if algorithm == "base" else (algorithm, step)
 
 

@@ -4,16 +4,21 @@ The cube keeps intervals alone. A difference between two methods needs the value
 are shared by all cells with the same questions, in whichever file (`cocal.metrics.bootstrap.generator_for`).
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from cocal.errors import ContractError
 from cocal.metrics.scores import PAIRED
-from cocal_study.cubes.cube import Evaluated
+from cocal.metrics.settings import MetricSettings
+from cocal.store import read_frame
+from cocal_study.cubes.cube import Evaluated, evaluate_cells
+from cocal_study.store.contracts import PREDICTIONS
 from cocal_study.store.datasets import read_dataset
 
 MAIN = "main"
@@ -110,6 +115,27 @@ class Resamples:
     def level(self) -> float:
         """Confidence level of the intervals."""
         return float(self.data.attrs["level"])
+
+
+def resamples_behind(cube: Path, *names: str) -> Resamples:
+    """Some confidences of a metric cube on every resample, computed anew from the predictions behind it. The cube of
+    the rivals has too many for a file of all.
+
+    Args:
+        cube: Path of a metric cube in the results of a study.
+        names: Names of the confidences, such as "cocal-binary" and "length+platt-all".
+
+    Raises:
+        ContractError: if the cube or its predictions are missing or damaged, or lack one of the confidences.
+    """
+    facts = read_dataset(cube).attrs
+    settings, study = json.loads(facts["settings"]), cube.parents[2]
+    frames = [read_frame(study / file, PREDICTIONS) for file in json.loads(facts["parents"])]
+    found = pd.concat([frame[frame["method"].isin(names)] for frame in frames], ignore_index=True)
+    for name in sorted({*names} - {*found["method"]}):
+        raise ContractError(f"{cube}: holds no confidence called {name!r}; run the study with it")
+    evaluated = evaluate_cells(found, MetricSettings.model_validate(settings["metrics"]), settings["groups"])
+    return Resamples.of(resamples_of(evaluated), str(cube))
 
 
 def read_resamples(path: Path) -> Resamples:

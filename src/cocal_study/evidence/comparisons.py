@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from cocal.errors import ContractError
-from cocal_study.config.methods import METHODS
+from cocal_study.config.methods import scored_method
 from cocal_study.cubes.better import BETTER
 from cocal_study.cubes.cells import degenerate, policy_cell
 from cocal_study.cubes.resamples import Key, Resamples
@@ -92,7 +92,7 @@ def table_of(resamples: Resamples, methods: Sequence[str], step: int, datasets: 
 
 def same_responses(first: Key, second: Key) -> bool:
     """True if two cells score the same responses, so that their accuracies are one number."""
-    one, other = ((METHODS[key.method].prompt_format, key.algorithm, key.step) for key in (first, second))
+    one, other = ((scored_method(key.method).prompt_format, key.algorithm, key.step) for key in (first, second))
     return one == other
 
 

@@ -7,18 +7,30 @@ import pytest
 from cocal.errors import ContractError
 from cocal_study.commands.gather import reanalyse
 from cocal_study.config.study import load_study
-from cocal_study.evidence.kept import NUMBERS, _coded, _decoded, keep, recomputed
+from cocal_study.evidence.kept import NUMBERS, _coded, _decoded, _metrics, keep, recomputed
 from cocal_study.planning.replicates import Gathered
 from smoke_study import ROOT
 
 STUDY = load_study(ROOT / "config/smoke.yaml")
 
 
-def test_confidences_are_kept_in_steps_and_missing_ones_stay_missing():
-    given = np.array([[0.0, 1.0, 0.502, np.nan], [0.25, 0.999, np.nan, 0.1], [0.2, 0.3, 0.4, 0.0]])
-    found = _decoded(_coded(given))
+def test_every_metric_of_what_is_kept_is_that_of_the_confidences():
+    generator = np.random.default_rng(3)
+    dataset = np.repeat([0, 2, 1], [90, 70, 83]).astype(np.uint8)
+    correct, question = generator.random(243) < 0.6, generator.integers(9, size=243)
+    logits = generator.normal(scale=[[0.1], [3.0], [9.0]], size=(3, 243)) + correct
+    given = np.concatenate(
+        [1 / (1 + np.exp(-logits)), generator.integers(11, size=(1, 243)) / 10, 0.5 + logits[:1] / 1e9]
+    )
+    given[1, ::7], given[2, dataset == 2] = np.nan, np.nan
+    found = _decoded(_coded(given, correct, dataset, 10) | {"dataset": dataset}, 10)
     assert np.isnan(found).tolist() == np.isnan(given).tolist()
-    np.testing.assert_allclose(found, given, atol=0.5 / 254)
+    assert not np.allclose(found[1], given[1], atol=1e-3, equal_nan=True)  # the values themselves are not kept
+    for row, place in np.ndindex(5, 3):
+        of = dataset == place
+        ours, theirs = (_metrics(one[row, of], correct[of], question[of], 10) for one in (found, given))
+        np.testing.assert_allclose(list(ours.values()), list(theirs.values()), atol=1e-12, err_msg=f"{row} {place}")
+    assert _metrics(found[4, :90], correct[:90], question[:90], 10)["auroc"] > 0.9  # a billionth apart
 
 
 @pytest.mark.slow
@@ -31,28 +43,35 @@ def test_the_numbers_of_a_kept_study_are_those_of_its_tables(smoke, tmp_path, ca
     main = pd.read_csv(smoke / "results/tables/main.csv").set_index(["dataset", "method", "metric"])["value"]
     own = found["own"].reindex(main.index)
     assert own.notna().sum() == main.notna().sum() > 100
-    np.testing.assert_allclose(
-        own, main, atol=0.07
-    )  # a few responses, which a step of 1/254 ties or moves to another bin
-    exact = [name for name in main.index if name[2] == "accuracy"]
-    np.testing.assert_allclose(own[exact], main[exact], atol=1e-9)
+    np.testing.assert_allclose(own, main, atol=1e-9)
     both = pd.read_csv(smoke / "results/tables/sampling.csv").set_index(NUMBERS)["value"].dropna()
     close = found.reindex(both.index)
-    np.testing.assert_allclose(close, both, atol=0.11)  # one of five pairs of a question is a tie of half
+    np.testing.assert_allclose(close, both, atol=1e-9)
     assert (close["own"] - close["second"].reindex(close["own"].index)).abs().max() > 0.01
     assert {"length"} < set(found.reset_index()["method"])
 
-    makers = {3: {"commit": "1a2b", "numerics": "portable", "processor": "one", "versions": {}}}
-    (folder / "gathered.json").write_text(Gathered(study="smoke", replicates=makers).model_dump_json())
+    maker = {"commit": "1a2b", "numerics": "portable", "processor": "one", "versions": {}}
     (folder / "tables").mkdir()
-    table = found["own"].reindex(main.index).rename("replicate_3").reset_index()
-    table.to_csv(folder / "tables/main.csv", index=False, na_rep="NaN")
+    table = main.rename("replicate_3").reset_index()
+
+    def gathered(*numbers: int, added: float = 0) -> None:
+        for number in numbers:
+            table[f"replicate_{number}"] = table["replicate_3"] + added * (number == 5)
+            (folder / f"kept/{number}.zip").write_bytes((tmp_path / "again.zip").read_bytes())
+        whole = Gathered(study="smoke", replicates=dict.fromkeys(numbers, maker))
+        (folder / "gathered.json").write_text(whole.model_dump_json())
+        table.to_csv(folder / "tables/main.csv", index=False, na_rep="NaN")
+
+    gathered(3)
+    reanalyse([folder], STUDY, ROOT / "config/paper")
+    assert "Fewer than three replicates have no say" in capsys.readouterr().out
+    gathered(3, 4, 5)
     reanalyse([folder], STUDY, ROOT / "config/paper")
     said = capsys.readouterr().out
-    assert "1 replicates, whose numbers are within 0.0000" in said
+    assert "3 replicates, whose numbers are within 0.0000" in said
     assert "CoCal beats PostCal, binary target" in said
-    table.assign(replicate_3=table["replicate_3"] + 0.01).to_csv(folder / "tables/main.csv", index=False, na_rep="NaN")
-    with pytest.raises(ContractError, match="replicate 3 differs by"):
+    gathered(3, 4, 5, added=0.001)
+    with pytest.raises(ContractError, match=r"replicate 5 differs by 0\.0010"):
         reanalyse([folder], STUDY, ROOT / "config/paper")
     (folder / "kept/3.zip").write_bytes(b"no archive")
     with pytest.raises(ContractError, match="holds no kept replicate"):

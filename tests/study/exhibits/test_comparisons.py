@@ -12,7 +12,7 @@ from cocal.metrics.bootstrap import resampled_metrics
 from cocal.metrics.calibration import METRICS, evaluate
 from cocal.metrics.scores import Sample
 from cocal.metrics.settings import MetricSettings
-from cocal.store import write_frame
+from cocal.store import write_frame, write_text
 from cocal_study.cubes.cube import evaluate_cells
 from cocal_study.cubes.resamples import MAIN, Resamples, read_resamples, resamples_of
 from cocal_study.evidence.comparisons import compare, final_key, holm, pairs_in_table, separable_from_best, with_holm
@@ -264,10 +264,63 @@ def test_the_command_compares_methods_and_tables(frame, tmp_path, capsys):
     assert f"--groups: {tables[0]} has no predictions on 'aime25'" in capsys.readouterr().err
 
 
+def test_the_command_compares_what_learns_with_a_method(frame, tmp_path, capsys):
+    scored = frame[frame["method"].isin(["cocal-binary", "token-probability"])]
+    names = {"token-probability": "length", "cocal-binary": "cocal-binary"}
+    calibrated = scored[scored["method"] == "token-probability"].assign(method="length+platt-all")
+    rivals = pd.concat([scored.assign(method=scored["method"].map(names)), calibrated])
+    for name, rows in (("methods", frame), ("rivals", rivals)):
+        write_frame(tmp_path / f"{name}.parquet", rows, PREDICTIONS, {})
+    settings, groups = json.dumps({"resamples": 50}), json.dumps({"macro-mathematics": ["math500", "aime24"]})
+    made = ["metrics", "--settings", settings, "--groups", groups, "--output"]
+    cubes = [str(tmp_path / f"results/metrics/tiny-a{kind}.nc") for kind in ("", "-recalibrated")]
+    resamples = ["--resamples", str(tmp_path / "results/resamples/tiny-a.nc")]
+    assert main([*made, cubes[0], "--predictions", str(tmp_path / "methods.parquet"), *resamples]) == 0
+    assert main([*made, cubes[1], "--predictions", str(tmp_path / "rivals.parquet")]) == 0
+    found = {}
+    for rival in ("token-probability", "length", "length+platt-all"):
+        words = ["compare", "cocal-binary", rival, "--results", str(tmp_path / "results"), "--overwrite"]
+        assert main([*words, "--output", str(tmp_path / "found.csv")]) == 0
+        found[rival] = pd.read_csv(tmp_path / "found.csv").drop(columns="rival")
+    pd.testing.assert_frame_equal(found["length+platt-all"], found["token-probability"])
+    ranked = found["token-probability"].query("metric == 'auroc'").reset_index(drop=True)
+    pd.testing.assert_frame_equal(found["length"], ranked, check_dtype=False)  # which has no calibration error as it is
+    capsys.readouterr()
+    assert main(["compare", "cocal-binary", "linear-binary", "--results", str(tmp_path / "results")]) == 2
+    assert "holds no confidence called 'linear-binary'" in capsys.readouterr().err
+
+
+def test_the_command_compares_over_replicates(tmp_path, capsys):
+    keys = "dataset,method,metric,mean,replicate_4,replicate_9,replicate_5"
+    rows = ["math500,cocal-binary,ece,0,0.10,0.13,0.08", "math500,rlcr,ece,0,0.15,0.12,0.10"]
+    rows += ["math500,cocal-binary,accuracy,0,0.5,0.6,0.7", "math500,cocal-group,accuracy,0,0.5,0.6,0.7"]
+    learnt = ["math500,cocal-binary,auroc,0,0.90,0.80,0.86", "math500,length,auroc,0,0.80,0.82,0.83"]
+    learnt += ["math500,cocal-binary,ece,0,0.10,0.13,0.08", "math500,length,ece,0,,,"]
+    write_text(tmp_path / "spread/tables/main.csv", "\n".join([keys, *rows]) + "\n")
+    write_text(tmp_path / "spread/tables/recalibrated.csv", "\n".join([keys, *learnt]) + "\n")
+    words = ["compare", "cocal-binary", "--replicates", str(tmp_path / "spread")]
+    words += ["--output", str(tmp_path / "x.csv"), "--overwrite"]
+    assert main([*words[:2], "rlcr", *words[2:]]) == 0
+    (row,) = pd.read_csv(tmp_path / "x.csv").to_dict("records")
+    assert (row["metric"], row["replicates"], row["better"]) == ("ece", 3, 2)
+    spread = 4.302653 * np.std([-0.05, 0.01, -0.02], ddof=1) / np.sqrt(3)  # Student's t, two degrees of freedom
+    np.testing.assert_allclose(
+        [row[name] for name in ("value", "lower", "upper")], [-0.02, -0.02 - spread, -0.02 + spread]
+    )
+    assert main([*words[:2], "length", *words[2:]]) == 0
+    (row,) = pd.read_csv(tmp_path / "x.csv").to_dict("records")
+    assert (row["metric"], row["better"], round(row["value"], 9)) == ("auroc", 2, round((0.1 - 0.02 + 0.03) / 3, 9))
+    assert "2 of 3" in capsys.readouterr().out
+    assert main([*words[:2], "cocal-group", *words[2:]]) == 2  # the same responses, so the same accuracy
+    assert "in no table together" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["cocal-binary", "x.parquet"], "not one of each"),
+        (["cocal-binary", "length", "--results", "nowhere"], "run the study first"),
+        (["cocal-binary", "length", "--replicates", "nowhere"], "gather some with `cocal spread`"),
         (["cocal-binary", "nonsense"], "'nonsense' is no method"),
         (["cocal-binary", "rlcr", "--results", "nowhere"], "run the study first"),
     ],

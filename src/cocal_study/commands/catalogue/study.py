@@ -44,11 +44,12 @@ _SLURM = (
     ),
 )
 _COMPARE = (
-    flag("first A", "method such as cocal-binary, or a table of predictions (.parquet)"),
+    flag("first A", "method or rival, such as cocal-binary or length+platt-all, or a table of predictions (.parquet)"),
     flag("second B", "its rival, of the same kind; differences are A minus B"),
     _RESULTS,
     flag("--backbone", "backbone of the methods, where the study has several"),
     flag("--step", "step of the policies (default: the last)", type=flags.INDEX),
+    flag("--replicates", "folder of gathered replicates (`cocal spread`), which are compared instead", type=Path),
     flag("--settings", "of two tables: metric settings, JSON text or a YAML or JSON file"),
     flag("--groups", 'of two tables: JSON of macro averages, {"macro-mathematics": ["math500", ...]}'),
     output("--output FILE.csv", "file for all numbers"),
@@ -175,7 +176,7 @@ STUDY = {
         "the partition, GPU or account that COCAL_SLURM_* name. Snakemake calls this command before the first job.",
     ),
     "compare": Command(
-        "test the differences between two methods of a study, or between two tables of predictions", _COMPARE
+        "test the differences between two methods or rivals of a study, or between two tables of predictions", _COMPARE
     ),
     "trace": Command("show what a table, figure or other result was made from, back to the questions", _TRACE),
     "publish": Command(
