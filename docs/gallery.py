@@ -16,11 +16,10 @@ from cocal_study.config.methods import METHODS
 from cocal_study.config.study import load_study
 from cocal_study.evidence import fits
 from cocal_study.evidence.headlines import NAMES, SECOND
-from cocal_study.evidence.predicates import FAVOUR
+from cocal_study.evidence.predicates import FAVOUR, OPEN
 from cocal_study.evidence.published import METRICS, read_published
 from cocal_study.evidence.regimes import PAIRS, margins, over_points
 from cocal_study.evidence.verdicts import (
-    AGREES,
     CONTRADICTS,
     FOUND,
     LANGUAGE_MODEL,
@@ -38,7 +37,7 @@ from cocal_study.exhibits.drawing.curves import draw_replicates
 from cocal_study.exhibits.regimes import layout_of
 from cocal_study.exhibits.typesetting.landing import scale_of
 from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads
-from cocal_study.exhibits.typesetting.wording import number
+from cocal_study.exhibits.typesetting.wording import SMOLLM2, number
 from cocal_study.provenance.owner import owner_of
 from cocal_study.store.numbers import read_numbers
 
@@ -52,6 +51,7 @@ WIDTH = 1100
 """Pixels of a figure as wide as the text."""
 _COLUMNS = 120
 """Width of the lines of the pages."""
+_WITH_INTERVAL = "{value} ({lower} to {upper})"
 _REPLICATE = "replicate_"
 """Beginning of the columns that hold the values of single replicates."""
 
@@ -59,8 +59,8 @@ _REPLICATE = "replicate_"
 def verdict(numbers: pd.DataFrame) -> str:
     """The table of the headline claims, by the columns of tables/verdict.csv, with a verdict's first word in bold and
     without what it adds on the size of the paper's lead."""
-    claim, word, _, ours, _ = heads(numbers)
-    rows = [(claim, word, "Paper: Qwen3-8B", ours, "SmolLM2-135M, one run (not counted)"), ("---",) * 5]
+    claim, word, _, ours, language_model = heads(numbers)
+    rows = [(claim, word, "Paper: Qwen3-8B", ours, language_model), ("---",) * 5]
     rows += [(one, re.sub(r"^(\w+)([^;]*).*", r"**\1**\2", said), *cells) for one, said, *cells in headlines(numbers)]
     return _table(rows)
 
@@ -369,7 +369,7 @@ def power(numbers: pd.DataFrame) -> str:
 
 
 def what_holds(judged: pd.DataFrame) -> str:
-    """What all claims come to, and below it a table of the claims that are decided.
+    """What all claims come to, and below it a table of those that a source decides.
 
     Args:
         judged: The columns of tables/claims.csv.
@@ -377,28 +377,27 @@ def what_holds(judged: pd.DataFrame) -> str:
     whole = of_claims(judged)
     verdicts = whole.pivot(index="claim", columns="source", values="verdict").loc[whole["claim"].unique()]
     titles = whole.drop_duplicates("claim").set_index("claim")["title"]
-    decided = verdicts[verdicts.isin([*FAVOUR, AGREES, CONTRADICTS]).any(axis=1)]
-    sources = {STUDY: "embedded study", LANGUAGE_MODEL: "laptop study", PAPER: "the paper's numbers"}
+    sources = {REPLICATES: "replicates together", STUDY: "embedded study", LANGUAGE_MODEL: f"{SMOLLM2}, one run"}
     sources = {source: title for source, title in sources.items() if source in verdicts}
+    decided = verdicts[verdicts[[*sources]].isin({*FAVOUR} - {OPEN}).any(axis=1)]
     families = of_families(judged)
     contradicted = "; ".join(f'"{titles[claim]}"' for claim in verdicts.index[verdicts[PAPER] == CONTRADICTS])
     said = (
         f"Of {len(families)} families of claims that restate one another, {summary(families[REPLICATES])} by the "
         f"replicates together, and {summary(families[STUDY])} by the embedded study alone. A family is mixed whose "
-        "members differ, and a claim is undecided where the 95 % interval of a difference holds zero.",
+        "members differ, and a claim is undecided where the 95 % interval of a difference holds zero. Without "
+        "intervals a claim is observed or not. It is not assessable where a source has not run what it speaks of, and "
+        "its rival is degenerate where that confidence is constant or at chance.",
         f"The paper's own numbers contradict: {contradicted or 'nothing'}.",
     )
     lines = [
         *(_filled(f"* {line}", "  ") for line in said),
         "",
-        "<details><summary>Every claim that is decided</summary>",
+        f"<details><summary>The {len(decided)} claims of {len(verdicts)} that a column decides</summary>",
         "",
-        f"| claim | replicates together | {' | '.join(sources.values())} |",
-        "|---|---|" + "---|" * len(sources),
-        *(
-            f"| {titles[claim]} | {row[REPLICATES]} | {' | '.join(row[list(sources)])} |"
-            for claim, row in decided.iterrows()
-        ),
+        f"| claim | {' | '.join(sources.values())} |",
+        "|---|" + "---|" * len(sources),
+        *(f"| {titles[claim]} | {' | '.join(row[[*sources]])} |" for claim, row in decided.iterrows()),
         "",
         "</details>",
     ]
@@ -435,8 +434,7 @@ def of_studies(root: Path) -> Iterator[tuple[str, str, str]]:
     yield "docs/what-holds.md", "numbers", main_numbers(gathered, printed)
     yield "docs/what-holds.md", "learning curve", learning_curve(curve)
     yield "docs/what-holds.md", "against postcal", against_postcal(points)
-    form = "{value} ({lower} to {upper})"
-    yield "docs/laptop-study.md", "numbers", _beside_paper(laptop, printed, "one run, 95 % interval", form)
+    yield "docs/laptop-study.md", "numbers", _beside_paper(laptop, printed, "one run, 95 % interval", _WITH_INTERVAL)
 
 
 def main() -> None:
@@ -448,7 +446,8 @@ def main() -> None:
     cells = read_published(root / "config/paper").cells
     with paper_style():
         gathered = pd.read_csv(spread / "tables/main.csv")
-        drawn = draw_replicates(gathered, MATHEMATICS, cells[cells["table"] == "main"])
+        printed = cells[cells["table"] == "main"]
+        drawn = draw_replicates(gathered, MATHEMATICS, printed)
         save_figure(drawn, spread / "figures/replications.pdf", {"study": "embedded"})
     widest = 1650  # text width at 300 dots an inch
     gathered_too = [name for name in _WHERE_GATHERED if (root / f"results/figures/{name}.png").exists()]
@@ -467,6 +466,7 @@ def main() -> None:
         ("README.md", "answer", answered(numbers, scale)),
         ("README.md", "verdict", verdict(numbers)),
         ("README.md", "traced", traced(main_table)),
+        ("docs/embedded-study.md", "main", _beside_paper(main_table, printed, "one seed", _WITH_INTERVAL)),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
         ("docs/what-holds.md", "power", power(numbers)),
     )

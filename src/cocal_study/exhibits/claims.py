@@ -25,7 +25,7 @@ from cocal_study.evidence.verdicts import (
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_inputs, claims_layout, judged
 from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Line, block_of
-from cocal_study.exhibits.typesetting.wording import DEGENERATE, listed, signed
+from cocal_study.exhibits.typesetting.wording import DEGENERATE, SMOLLM2, listed, signed
 from cocal_study.planning.plan import has_methods
 
 Layout = ClaimsLayout
@@ -148,7 +148,7 @@ def _block(groups: Sequence[Claims], by_place: ByPlace, model: bool, scores: Seq
         )
 
     heads = ["Paper's numbers", "Replicates together", "They exclude", "This study", "Margin", "Excludes"]
-    heads += ["Language model"] * model + [f"By {HEADS[score].strip('↓')}" for score in scores]
+    heads += [SMOLLM2] * model + [f"By {HEADS[score].strip('↓')}" for score in scores]
     return block_of("Claim", heads, [(name, map(row, claims)) for name, claims in groups], width=1)
 
 

@@ -35,6 +35,7 @@ from cocal_study.evidence.verdicts import (
 from cocal_study.exhibits import claims, claims_forest
 from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import latex
+from cocal_study.exhibits.typesetting.wording import SMOLLM2
 from golden import assert_golden
 from paper_numbers import NUMBERS, ROOT
 
@@ -130,9 +131,9 @@ def test_the_verdicts_of_a_language_model_stand_beside_those_of_the_study(layout
         numbers[numbers["source"] != LANGUAGE_MODEL].reset_index(drop=True), judged, check_dtype=False
     )
     made = claims.grid(numbers, layout, source="", **arguments(files))
-    assert [head.text for head in made.blocks[0].heads[0]][-1] == "Language model"
+    assert [head.text for head in made.blocks[0].heads[0]][-1] == SMOLLM2
     heads = gallery().what_holds(numbers).split("| claim |")[1].splitlines()[0]
-    assert "| embedded study | laptop study | the paper's numbers |" in heads
+    assert heads == " replicates together | embedded study | SmolLM2-135M, one run |"
 
 
 def replicated(judged, shifts):
@@ -171,22 +172,13 @@ def gallery():
     return module
 
 
-def told(page: str) -> dict[str, str]:
-    """The verdicts of the paper's numbers in the page's table, by the titles of the claims."""
-    section = page.partition("<!--ledger-->")[2].partition("<!--/ledger-->")[0]
-    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
-    return {title: paper for title, *_, paper in rows[1:]}
-
-
 def test_the_documentation_tells_the_verdicts_in_plain_words(judged):
     page = (ROOT / "docs/what-holds.md").read_text(encoding="utf-8")
-    published = judged[judged["source"] == PAPER].set_index("title")["verdict"].to_dict()
-    assert told(page).items() <= published.items(), "`make gallery` renews docs/what-holds.md"
-    pages = gallery()
-    made = pages.with_section(page, "ledger", pages.what_holds(judged))
-    assert told(made).items() <= published.items()
     contradicted = ("declining-accuracy", "cocal-stable")
     said = "contradict: " + "; ".join(f'"{BY_ID[name].title}"' for name in contradicted)
+    pages = gallery()
+    made = pages.with_section(page, "ledger", pages.what_holds(judged))
+    assert said in " ".join(page.split())
     assert said in " ".join(made.split())
     assert pages.with_section(made, "ledger", pages.what_holds(judged)) == made
 
@@ -216,4 +208,4 @@ def test_what_holds_leads_with_the_joint_verdicts_of_the_replicates(judged):
     count = len(of_families(judged))
     assert f"Of {count} families of claims" in said
     assert f'restate one another, {count} "does not hold" by the replicates together, and ' in said
-    assert "| claim | replicates together | embedded study | the paper's numbers |" in table
+    assert "| claim | replicates together | embedded study |\n" in table

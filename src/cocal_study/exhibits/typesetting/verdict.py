@@ -9,7 +9,7 @@ import pandas as pd
 
 from cocal_study.config.methods import METHODS
 from cocal_study.evidence.headlines import CENTRAL, NAMES, NO, RANKED, STATED, TRAINED, UNDECIDED, YES
-from cocal_study.exhibits.typesetting.wording import counted, listed, number
+from cocal_study.exhibits.typesetting.wording import SMOLLM2, counted, listed, number
 
 BREAK = "<br>"
 """What separates the comparisons in a cell of the table in words."""
@@ -59,7 +59,7 @@ def heads(numbers: pd.DataFrame) -> tuple[str, ...]:
         "Holds here?",
         "Paper",
         f"Here, {_ours(numbers)}",
-        "A language model, one run (not counted)",
+        f"{SMOLLM2}, one run (not counted)",
     )
 
 
@@ -74,7 +74,7 @@ def headlines(numbers: pd.DataFrame) -> list[tuple[str, ...]]:
 
 def lines(numbers: pd.DataFrame, scale: str) -> list[str]:
     """The answer, and a line for each headline claim."""
-    said, sources = [answer(numbers, scale)], ("the paper", _ours(numbers), "a language model")
+    said, sources = [answer(numbers, scale)], ("the paper", _ours(numbers), SMOLLM2)
     for claim, word, *texts in headlines(numbers):
         told = zip(sources, texts, strict=True)
         parts = (f"    {source}: {text.replace(BREAK, ', ')}" for source, text in told if text)

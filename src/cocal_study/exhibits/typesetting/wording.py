@@ -15,6 +15,8 @@ SUBJECTS = {MATHEMATICS: "mathematics", FACTUAL: "factual questions"}
 SETS = {MATHEMATICS: "mathematical set", FACTUAL: "factual set"}
 """Name of one of the data sets of each macro average."""
 
+SMOLLM2 = "SmolLM2-135M"
+"""Name of the language model of the laptop study (`config/laptop.yaml`)."""
 BOLD_AND_UNDERLINED = "Bold and underlined values indicate the best and second-best results, respectively."
 UNDEFINED_VALUE = f"{UNDEFINED} marks an undefined value, such as the AUROC of a single class."
 DOUBTFUL = "†"
