@@ -1,14 +1,18 @@
-"""All that can be tried on one GPU, step after step, each under ten minutes, in one report to keep: `make gpu`, or
+"""All that can be tried on one GPU, step after step, in one report to keep: `make gpu`, or
 
-    python benchmarks/gpu.py [--only STEP ...] [--small] [--output docs/gpu.md]
+    python benchmarks/gpu.py [--only STEP ...] [--minutes 10] [--small] [--output docs/gpu.md]
 
-A step that fails or takes too long is reported, and the next one begins. Each part of the report is kept as soon as
-its step ends, in the place of that of an earlier run, so that a card that is lent for minutes is tried step by step.
+The steps that teach most come first. Among those with vLLM, the first one starts an engine alone and fills the caches
+(`VLLM_CACHE_ROOT`, Triton's), since several that start with empty ones starve one another; up to "extraction" all take
+some ten minutes. A step that fails or takes too long is reported, and the next one begins. Each part of the report is
+kept as soon as its step ends, in the place of that of an earlier run, so that a card that is lent for minutes is tried
+step by step.
 All that a step prints goes to `logs/gpu/STEP.txt` while it runs. `--small` runs the same steps at tiny sizes, also on a
 processor, to try the script itself.
 """
 
 import argparse
+import math
 import os
 import re
 import shutil
@@ -26,8 +30,8 @@ from cocal.store import write_text
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-LIMIT = 540
-"""Seconds that a step may take, so that a command of ten minutes holds one."""
+LIMIT = 240
+"""Seconds that a step may take."""
 KEPT = 60
 """Number of the last lines of a step's output that the report keeps."""
 
@@ -67,36 +71,39 @@ _TRAINING = ("tests/study/policy/test_gpu_training.py", "-k")
 _LIBRARY = [f"tests/cocal/{room}" for room in ("features", "companion", "models", "own_policy", "integrations")]
 
 
+_STEP = (str(HERE / "gpu_steps.py"),)
+
+
 def _own(title: str, name: str) -> Step:
-    words = (str(HERE / "gpu_steps.py"), name)
+    words = (*_STEP, name)
     return Step(title, words, (*words, "--small"))
 
 
 STEPS = {
     "device": _own("Device, driver and rates", "device"),
+    "first": Step("One engine of vLLM alone, which samples at Qwen3-0.6B's shape", (*_STEP, "first"), vllm=True),
+    "engine": _tested("Tests of vLLM", *_ENGINES),
+    "serving": _measured("vLLM's server with confidences, without them, and with a second pass", "serving", vllm=True),
+    "grpo": _own("Two steps of GRPO at Qwen3-0.6B's shape, with vLLM in the same process", "grpo"),
+    # every job of ours chooses the first runner, unless this variable says otherwise
+    "second-runner": _tested("Tests of vLLM with its second model runner", *_ENGINES, **{SECOND_RUNNER: "1"}),
+    "extraction": _measured("Extraction of states at Qwen3-8B's shape, with random weights", "extraction"),
+    "companions": _measured("Companions at the paper's size, beside the paper's figures", "companions"),
     "tests": _tested("Tests of what runs otherwise on a GPU", "tests/study/policy/test_gpu.py"),
     "training": _tested("Training, killed and resumed, with vLLM where it is", *_TRAINING, "not FSDP2"),
     "sharded": _tested("Training with vLLM and sharded weights, killed and resumed", *_TRAINING, "FSDP2", vllm=True),
     "rollouts": _own("Two steps of GRPO at Qwen3-1.7B's shape in 23.5 GiB, beside the plan's memory", "rollouts"),
     "own": _own("A companion for one's own policy at Qwen3-0.6B's shape, by the two commands", "own"),
     "library": _tested("The library's tests on a machine with a GPU", "-m", "not slow", "-n", "4", *_LIBRARY),
-    "engine": _tested("Tests of vLLM", *_ENGINES),
-    # every job of ours chooses the first runner, unless this variable says otherwise
-    "second-runner": _tested("Tests of vLLM with its second model runner", *_ENGINES, **{SECOND_RUNNER: "1"}),
     "commands": _tested("Tests of commands with vLLM", "-m", "vllm", *_VLLM),
-    "sampling": Step(
-        "Tokens that vLLM samples at Qwen3-8B's shape", (str(HERE / "gpu_steps.py"), "sampling"), vllm=True
-    ),
-    "companions": _measured("Companions at the paper's size, beside the paper's figures", "companions"),
-    "extraction": _measured("Extraction of states at Qwen3-8B's shape, with random weights", "extraction"),
-    "serving": _measured("vLLM's server with confidences, without them, and with a second pass", "serving", vllm=True),
+    "sampling": Step("Tokens that vLLM samples at Qwen3-8B's shape", (*_STEP, "sampling"), vllm=True),
     "profile": _own("Profile of an update at Qwen3-1.7B's shape, with random weights", "profile"),
 }
 """All steps; those that teach most come first."""
 
 
-def run(name: str, small: bool) -> str:
-    """Run a step; returns its part of the report, in Markdown."""
+def run(name: str, small: bool, limit: float) -> str:
+    """Run a step for at most so many seconds; returns its part of the report, in Markdown."""
     step = STEPS[name]
     words = step.small if small else step.command
     if words is None:
@@ -111,12 +118,12 @@ def run(name: str, small: bool) -> str:
         streams = {"stdout": output, "stderr": output, "start_new_session": True}
         process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **step.environment}, **streams)
         try:
-            code = process.wait(LIMIT)
+            code = process.wait(limit)
             verdict = "passed" if code == 0 else f"FAILED ({code})"
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # all that it has started, too
             process.wait()
-            verdict = f"STOPPED after {LIMIT} s"
+            verdict = f"STOPPED after {limit:.0f} s"
     lines = log.read_text(errors="replace").strip().splitlines()[-KEPT:]
     spent = time.monotonic() - began
     return "\n".join([f"## {step.title}", "", f"{verdict}, {spent:.0f} s", "", "```text", *lines, "```"])
@@ -135,6 +142,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the steps, print each part when it is done, and write the report."""
     parser = argparse.ArgumentParser(description="Try everything on one GPU, and write a report.")
     parser.add_argument("--only", nargs="+", choices=STEPS, metavar="STEP", help=f"some of {', '.join(STEPS)}")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="stop after so many, and leave out what is left"
+    )
     parser.add_argument("--small", action="store_true", help="tiny sizes, also on a processor")
     parser.add_argument("--output", type=Path, help="Markdown report to write")
     options = parser.parse_args(arguments)
@@ -144,9 +154,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    parts = []
+    parts, end = [], time.monotonic() + 60 * options.minutes
     for name in options.only or STEPS:
-        parts.append(run(name, options.small))
+        if (left := end - time.monotonic()) < 1:
+            print(f"No time is left for {name} and what follows.", file=sys.stderr)
+            break
+        parts.append(run(name, options.small, min(LIMIT, left)))
         print(parts[-1], flush=True)
         if options.output:
             earlier = options.output.read_text() if options.output.exists() else ""

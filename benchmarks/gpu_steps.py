@@ -24,8 +24,10 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from cocal.models.loading import load_policy
 from cocal_study.backbones.pretraining import train_tokenizer
+from cocal_study.config.engine import VllmSettings
 from cocal_study.config.evaluation import GenerationSettings
 from cocal_study.config.study import configured_study
+from cocal_study.generation.engines import Sampling, open_engine
 from cocal_study.policy.train import opening_vllm, set_precision, trl_arguments
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from cocal_study.policy.update import HostAdamW
@@ -39,14 +41,16 @@ _ROOMY = 40 * GIB
 """Memory of a card that holds weights, gradients and moments of 1.7 billion parameters in float32."""
 SIZES = {
     "device": ((8192, 2**30), (256, 2**20)),
+    "first": ((28, 1024, 3072, 151_936, 256, 128), (2, 64, 128, 512, 8, 16)),
+    "grpo": ((28, 1024, 3072, 151_936, 512), (2, 64, 128, 512, 16)),
     "rollouts": ((28, 2048, 6144, 151_936, 2048), (2, 64, 128, 512, 16)),
     "sampling": ((36, 4096, 12_288, 151_936, 1024, 192), None),
     "profile": ((28, 2048, 6144, 151_936, 4, 1024), (2, 64, 128, 512, 2, 32)),
     "own": ((28, 1024, 3072, 151_936, 4096, 400), (2, 64, 128, 512, 64, 12)),
 }
 """Of each step, those on a GPU and the small ones: side of a product and bytes of a copy; blocks, width, feed-forward
-width and vocabulary, and tokens of a rollout, number and tokens of responses, rows and tokens a row of a micro-batch,
-or number of rollouts and their mean length."""
+width and vocabulary, and then number and tokens of responses, tokens of a rollout (twice), number and tokens of
+responses, rows and tokens a row of a micro-batch, or number of rollouts and their mean length."""
 
 
 def device(side: int, size: int) -> None:
@@ -67,15 +71,41 @@ def device(side: int, size: int) -> None:
     print(f"copy from the host: {size / _seconds(lambda: block.copy_(host)) / 1e9:,.4g} GB/s")
 
 
+def first(layers: int, width: int, inner: int, vocabulary: int, together: int, tokens: int) -> None:
+    """The engine of the studies, alone: how long it takes to start, and what it samples then."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        Qwen3ForCausalLM(_shape(layers, width, inner, vocabulary, tied=True)).to(torch.bfloat16).save_pretrained(folder)
+        train_tokenizer([], 300, 4096).save_pretrained(folder)
+        began = time.perf_counter()
+        with open_engine(VllmSettings(kind="vllm", max_length=2048, memory_share=0.4), folder) as engine:
+            print(f"{engine.label}: started in {time.perf_counter() - began:.0f} s", flush=True)
+            sampling = Sampling(
+                temperature=0.7, top_k=20, top_p=0.8, presence_penalty=1.5, max_tokens=tokens, samples=1
+            )
+            prompts = [[3 + k % 200, 4, 5] for k in range(together)]
+            for _ in range(2):
+                began = time.perf_counter()
+                groups = engine.generate(prompts, sampling, list(range(together)))
+                seconds, number = time.perf_counter() - began, sum(len(one.token_ids) for (one,) in groups)
+                print(f"{together} responses of {number} tokens in {seconds:.1f} s", flush=True)
+
+
 def rollouts(layers: int, width: int, inner: int, vocabulary: int, tokens: int) -> None:
-    """Two steps of GRPO with random rewards at a high rate, in what memory a card of 24 GB has.
+    """`grpo` in what memory a card of 24 GB has, beside what the plan of the single-GPU study counts with."""
+    with _card():
+        grpo(layers, width, inner, vocabulary, tokens)
+    print(f"plan, at least: {least_memory(configured_study([STUDY], {}), 'update', CARD):.1f} GiB")
+
+
+def grpo(layers: int, width: int, inner: int, vocabulary: int, tokens: int) -> None:
+    """Two steps of GRPO with random rewards at a high rate.
 
     Were the weights that vLLM samples with not those of the update, its log-probabilities would differ in the second
     step, and the training would stop.
     """
     gpu = torch.cuda.is_available()
     study = configured_study([STUDY], {})
-    plan = least_memory(study, "update", CARD)
     whole = torch.cuda.get_device_properties(0).total_memory if gpu else CARD * GIB
     share = study.policy.trl.vllm_memory_share * CARD * GIB / whole
     trl = {"vllm": gpu and find_spec("vllm") is not None, "vllm_memory_share": share}
@@ -83,7 +113,7 @@ def rollouts(layers: int, width: int, inner: int, vocabulary: int, tokens: int) 
     changes |= {"max_response_length": {"grpo": tokens}, "trl": study.policy.trl.model_copy(update=trl)}
     settings = study.policy.model_copy(update=changes)
     draw = random.Random(0)
-    with TemporaryDirectory() as folder, _card(), _peak() as peak:
+    with TemporaryDirectory() as folder, _peak() as peak:
         base = Path(folder) / "base"
         config = _shape(layers, width, inner, vocabulary, tied=True)
         Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(base)
@@ -108,7 +138,6 @@ def rollouts(layers: int, width: int, inner: int, vocabulary: int, tokens: int) 
         trainer.train()
     difference = trainer.agreement.difference or "no vLLM"
     print(f"mean and largest difference of vLLM's log-probabilities in step 2: {difference}")
-    print(f"plan, at least: {plan:.1f} GiB")
     if gpu:
         print(f"peak of PyTorch {torch.cuda.max_memory_allocated() / GIB:.1f} GiB, of the card {peak[0] / GIB:.1f} GiB")
 
@@ -273,7 +302,15 @@ def main() -> None:
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    steps = {"device": device, "rollouts": rollouts, "sampling": sampling, "profile": update, "own": own}
+    steps = {
+        "device": device,
+        "first": first,
+        "grpo": grpo,
+        "rollouts": rollouts,
+        "sampling": sampling,
+        "profile": update,
+        "own": own,
+    }
     steps[options.step](*SIZES[options.step][options.small])
 
 

@@ -101,7 +101,7 @@ class Case:
 QUICK = Case(128, 2, 2, 1, 64, 256, 512, (64, 32, 16, 8), ends=16, requests=32, together=16, longest=64, pairs=2)
 CPU = Case(576, 30, 9, 3, 64, 1536, 49_152, (256, 128, 64, 32), ends=490, requests=48, together=24, longest=192)
 ON_GPU = Case(
-    2048, 28, 16, 8, 128, 6144, 151_936, (2048, 1024, 512, 256), ends=300, requests=1024, together=256, longest=1024
+    1024, 28, 16, 8, 128, 3072, 151_936, (2048, 1024, 512, 256), 300, requests=256, together=256, longest=384, pairs=5
 )
 
 
@@ -151,12 +151,10 @@ def measure(quick: bool) -> list[dict]:
             plain += ["--block-size", 32, "--kv-cache-memory-bytes", 2**30, "--enforce-eager"]
         ours = ["cocal", "serve", "--model", folder / "model", "--companion", folder / "companion", *flags]
         logs = folder / "plain.log", folder / "ours.log"
-        servers = [
-            stack.enter_context(_server([python, "-m", *words], log))
-            for words, log in zip((plain, ours), logs, strict=True)
-        ]
-        for (port, process), log in zip(servers, logs, strict=True):
-            _wait_for(port, process, log)
+        servers = []
+        for words, log in zip((plain, ours), logs, strict=True):  # the second one with the caches of the first
+            servers.append(stack.enter_context(_server([python, "-m", *words], log)))
+            _wait_for(*servers[-1], log)
         return _compared(case, servers, folder)
 
 

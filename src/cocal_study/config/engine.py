@@ -50,6 +50,9 @@ class VllmSettings(Model):
     batch_invariant: bool = False
     """True to use slower kernels whose sums do not depend on the batch, so that a response does not depend on those
     decoded with it. They need GPUs of compute capability 9.0 or newer. Equal jobs give equal responses in any case."""
+    eager: bool = False
+    """True to leave out vLLM's compilation, graphs and kernel warm-up, with which an engine starts later, by a minute
+    or two, and samples faster. For trials and tests; on a processor they are always left out."""
     start_timeout: Positive = 1800.0
     """Seconds that loading the checkpoint may take."""
 

@@ -236,7 +236,7 @@ def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> 
         load_format="safetensors",
         generation_config="vllm",  # the checkpoint's own sampling defaults are ignored
         dtype="float32" if cpu else "bfloat16",
-        enforce_eager=cpu,
+        enforce_eager=cpu or settings.eager,
         # vLLM's build for processors dies of a seeded request whose prompt is read in several steps
         enable_chunked_prefill=False if cpu else None,
         kv_cache_memory_bytes=_CPU_CACHE_BYTES if cpu else None,

@@ -36,7 +36,7 @@ PROMPTS = [[1, 30, 40, 50], [1, 31], [1, 32, 33, 34, 35, 36]]
 SEEDS = [100, 200, 300]
 ENGINES = {
     "transformers": TransformersSettings(batch_size=4),
-    "vllm": VllmSettings(kind="vllm", batch_invariant=INVARIANT),
+    "vllm": VllmSettings(kind="vllm", batch_invariant=INVARIANT, eager=True, memory_share=0.2),
 }
 
 

@@ -34,7 +34,7 @@ from rounding import INVARIANT, REPEATS, ROUNDING, same_states
 SAMPLING = Sampling(temperature=1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=40, samples=8)
 PROMPTS = [[1, 30 + k, 40, 50] for k in range(20)]
 SEEDS = [1000 * k for k in range(20)]
-ENGINE = {"kind": "vllm", "batch_invariant": INVARIANT}
+ENGINE = {"kind": "vllm", "batch_invariant": INVARIANT, "eager": True, "memory_share": 0.2}
 
 
 class StandIn:
@@ -93,6 +93,9 @@ def test_every_setting_reaches_vllm_under_its_own_name(vllm, micro_checkpoint):
     # FlashInfer compiles its sampler when vLLM warms up, and a node without nvcc cannot
     wanted = {"VLLM_BATCH_INVARIANT": "1", "VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     assert wanted.items() <= vllm.environment.items()
+    assert vllm.arguments["enforce_eager"] is False
+    with open_engine(VllmSettings(kind="vllm", eager=True), micro_checkpoint):
+        assert vllm.arguments["enforce_eager"] is True
 
 
 @pytest.mark.parametrize(("given", "runner"), [(None, "first"), ("0", "first"), ("1", "second")])

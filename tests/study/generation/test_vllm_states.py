@@ -47,7 +47,9 @@ def test_the_states_of_a_model_that_runs_as_transformers_own_are_those_of_a_pass
     options = {"layers": reading.layers, "pad": policy.pad, "poolings": reading.poolings}
     expected = score(policy.model, prompts, responses, [np.arange(6)], **options).features
     del policy
-    with open_engine(VllmSettings(kind="vllm", max_length=64), folder, reading=reading) as engine:
+    with open_engine(
+        VllmSettings(kind="vllm", eager=True, memory_share=0.2, max_length=64), folder, reading=reading
+    ) as engine:
         found = np.stack(engine.read(prompts, responses))
     same_states(found / np.abs(expected).max(), expected / np.abs(expected).max())
 
@@ -62,7 +64,9 @@ def test_states_are_those_of_a_pass_after_preemptions_and_prefix_hits(micro_chec
     prompts = [[1, 30 + k, 40, 50] + [20] * (17 * k % 50) for k in range(20)]
     sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=40, samples=5)
     reading = Reading((0, 1), ("last", "mean", "prompt"))
-    with open_engine(VllmSettings(kind="vllm", max_length=128), own, reading=reading) as engine:
+    with open_engine(
+        VllmSettings(kind="vllm", eager=True, memory_share=0.2, max_length=128), own, reading=reading
+    ) as engine:
         groups = engine.generate(prompts, sampling, [1000 * k for k in range(20)], read=5)
         counted = {one.name: one.value for one in engine._llm.get_metrics() if hasattr(one, "value")}
     assert min(counted[f"vllm:{name}"] for name in ("num_preemptions", "prefix_cache_hits")) > 20

@@ -1,5 +1,6 @@
 """Policy training on a GPU, killed and resumed: rollouts, states and stages; vLLM and FSDP2 where vLLM is."""
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def command(request, tmp_path, micro_checkpoint, micro_questions) -> list[str]:
     store = {"features": '{"layers": "all", "dtype": "bfloat16"}', "output_features": tmp_path / "rollouts.zarr"}
     questions = micro_questions / "micro-train.parquet"
     flags = train_words(tmp_path, SETTINGS | {"trl": trl}, micro_checkpoint, questions, **store)
-    start = train_command(TrlSettings(), per_node="")
+    start = [sys.executable, "-m", *train_command(TrlSettings(), per_node="")]  # without an installation, too
     if "shard" in trl:  # one process does without a launcher, and so without shards
         start = train_command(TrlSettings(devices=2, shard=True, vllm=True), per_node="")
         start[start.index("--num_processes") + 1] = "1"
