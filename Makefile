@@ -8,7 +8,7 @@ OLDEST := .venv-oldest
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce laptop replicate central regimes experience fits check test test-long test-oldest test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
+.PHONY: reproduce laptop replicate central regimes experience fits check fast test test-long test-oldest test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
@@ -123,7 +123,11 @@ fits: $(INSTALLED)
 
 PYTEST := pytest --numprocesses 2 --dist loadfile
 
-check: lint
+# Both are run and reported, whichever fails.
+check: $(INSTALLED)
+	$(MAKE) --keep-going --no-print-directory lint fast
+
+fast: $(INSTALLED)
 	$(PYTEST) -m "not slow and not long"
 
 test: lint
