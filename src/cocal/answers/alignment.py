@@ -2,23 +2,16 @@ r"""What only one of two answers states, as a table of rules, in the order in wh
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
+
+from cocal.answers.words import DATA, any_of
 
 NUMBER = r"[+-]?(?:[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?|\.[0-9]+|[0-9]+/[0-9]+|\\frac\{[0-9]+\}\{[0-9]+\})"
 GAP = r"(?:\s|\\[ ,;:]|~)"
 TEXT = re.compile(r"\\(?:text|textrm|mathrm)\s*\{([^{}]*)\}")
-_SYMBOLS = (
-    "km|cm|mm|dm|nm|kg|lbs?|oz|min|hrs?|secs?|days?|yd|ft|deg|sq|mph|km/h|kmh|kph|kWh|kW|kJ|mL|ml|Hz|kHz|kPa|Pa|mol"
-    "|USD|EUR|GBP"
-)
-"""Symbols of units that are no products of variables, as `mg`, `cd` and `mn` may be."""
-ONES = r"[kmµ]?g|[kcmµ]?m|m?s|h|min|m?[lL]|[km]?[NJWVA]|K"
-"""Symbols that may be variables, and are units after a typeset space or inside a text command."""
-_KNOWN = re.compile(
-    rf"{_SYMBOLS}|{ONES}|[mckd]l|cL|dL|[kM][NJWVA]|[kMGT]?B|in|mi|pt|qt|cc|ha|s|d|yr|wk|mo|eV|dB|[FCT]"
-    r"|Nm|Js|[pnµ][gsFCmAVW]|m[HF]|ly|AU|ac|fm"
-)
+_SYMBOLS, ONES = any_of("symbols"), any_of("letters")
+"""Symbols of units that are no products of variables, and those that may be."""
+_KNOWN = re.compile("|".join([_SYMBOLS, ONES, any_of("upright")]))
 """Units of one or two letters in a text command; other letters there may be variables in an upright font."""
 _POWER = r"(?:\s*\^\s*\{?(?P<power>[23])\}?)?"
 WORDED = r"[A-Za-z]{2,}(?:[ -][A-Za-z]{2,})*"
@@ -32,13 +25,9 @@ _UNIT = re.compile(
 _MIXED = re.compile(r"[\d}]\s*[A-Za-z]{2,}[\s,]+\d")
 """A number with its unit, before another number."""
 _ATTACHED = re.compile(rf"(?P<value>{NUMBER})\s?(?P<symbol>(?:{ONES}|{_SYMBOLS})(?:/(?:{ONES}))?){_POWER}")
-_WORDS = frozenset(
-    word
-    for line in (Path(__file__).parent / "units.txt").read_text(encoding="utf-8").splitlines()
-    if not line.startswith("#")
-    for word in line.split()
-)
+_WORDS = frozenset(DATA["counted"].split())
 """The words that may stand behind a number without changing it."""
+_ABBREVIATED = {word: symbol for symbol, names in DATA["abbreviated"].items() for word in names.split()}
 _MONEY = r"(?:US\s*\\?\$|\\?\$|[€£¥₹¢]|Rs\.?|USD|EUR|GBP)"
 _PRICE = re.compile(rf"{_MONEY}\s*({NUMBER})|({NUMBER})\s*{_MONEY}")
 _LABEL = re.compile(rf"(?:\\(?:text|mathrm)\s*\{{\s*)?\(([A-H])\)\s*\}}?{GAP}*(?=\S)")
@@ -166,7 +155,7 @@ ALIGNMENTS = (
     Alignment(
         "The question says what is counted, so `15` equals `15 sides`, `9 \\text{ cm}^2` equals `9` and `77` equals "
         "`€77`; of the same unit both lose it, and with two different units both keep theirs. The words of units and "
-        "of what is counted are those of `units.txt`; letters beside a number may be variables (`5t`, `3mg`).",
+        "of what is counted are those of `words.yaml`; letters beside a number may be variables (`5t`, `3mg`).",
         _unit,
     ),
 )
@@ -216,15 +205,6 @@ def _admitted(unit: str) -> bool:
         or {word.lower(), word.lower().removesuffix("s"), word.lower().removesuffix("es")} & _WORDS
         for word in re.findall("[A-Za-z]+", unit)
     )
-
-
-_ABBREVIATED = {
-    "meter": "m", "metre": "m", "centimeter": "cm", "kilometer": "km", "millimeter": "mm", "hour": "h", "hr": "h",
-    "minute": "min", "second": "s", "sec": "s", "gram": "g", "kilogram": "kg", "milligram": "mg", "pound": "lb",
-    "ounce": "oz", "degree": "deg", "foot": "ft", "feet": "ft", "inche": "in", "yard": "yd", "mile": "mi",
-    "mph": "mi/h", "kph": "km/h", "kmh": "km/h", "liter": "l", "litre": "l", "milliliter": "ml", "millilitre": "ml",
-    "dollar": "$", "usd": "$", "euro": "€", "eur": "€", "gbp": "£", "cent": "¢",
-}  # fmt: skip
 
 
 def unit_name(unit: str) -> str:

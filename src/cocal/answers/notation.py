@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from cocal.answers.alignment import GAP, GROUPED, NUMBER, ONES, SEVERAL, TEXT, WORDED, consecutive, measured, unit_name
+from cocal.answers.words import DATA, any_of
 
 _UPRIGHT = re.compile(r"\\(?:text|textrm|mathrm|operatorname)\s*\{([^{}]*)\}")
 _SPACE = re.compile(rf"(?<!\d){GAP}|{GAP}(?!\d)|\$")
@@ -18,7 +19,7 @@ _SPACE = re.compile(rf"(?<!\d){GAP}|{GAP}(?!\d)|\$")
 _SCRIPT = re.compile(r"([_^])\{(\\[A-Za-z]+|[^{}\\])\}")
 """An index or exponent of one character or command, which needs no braces."""
 _BARE = re.compile(NUMBER)
-_MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
+_MONTHS = any_of("months")
 _CLOCK = re.compile(rf"(\d{{1,2}}:\d\d){GAP}*(?:\\text\s*\{{\s*)?[apAP]\.?{GAP}*[mM]\.?\s*\}}?")
 _CLOCKS = re.compile(r"\d{1,2}:\d\d(?:(?:\s*,|\s*(?:\\text\s*\{)?\s*\band\b\s*\}?)\s*\d{1,2}:\d\d)+")
 """Several times of day."""
@@ -29,8 +30,7 @@ _DECIMAL = re.compile(r"[+-]?\d*\.\d+")
 _FEWEST_PLACES = 6
 """Decimal places from which on a decimal may be another one rounded."""
 _BASED = re.compile(r"([+-]?)([0-9A-F]+)(?:_|_?(?:in)?base-?)(-?[0-9]+|[a-z]+)", re.IGNORECASE)
-_BASE_NAMES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_BASES = {name: str(base) for base, name in enumerate(_BASE_NAMES, start=2)} | {"sixteen": "16"}
+_BASES = {name: str(base) for base, name in enumerate(DATA["numbers"].split())}
 _STATEMENTS = re.compile(r"(?:\(\d{1,2}\)[\s,]*){2,}")
 _PART = re.compile(
     r"\s*(?:,|;|\\ldots|(?:,\s*)?(?:\\text\s*\{\s*)?\b(?:and|or)\b(?:\s*\})?|(?<=[A-Za-z}])\s+(?=\d))\s*"

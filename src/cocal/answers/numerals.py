@@ -4,16 +4,15 @@ import math
 import re
 from collections.abc import Sequence
 
-_WORDS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
-)
-_SMALL: Sequence[str] = _WORDS.split()
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-SCALES: str = "hundred|thousand|million|billion|trillion"
-_HALVES = {"half": 2, "halves": 2, "third": 3, "quarter": 4, "fourth": 4}
-_HALVES |= {"fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10, "twelfth": 12}
-SPOKEN = "|".join([*_SMALL, *_TENS, SCALES, "an?|and|dozen", *(f"{part}s?" for part in _HALVES)])
+from cocal.answers.words import DATA
+
+_PARTS: dict[str, int] = DATA["parts"]
+SCALES: dict[str, int] = DATA["scales"]
+"""The powers of ten that multiply a number."""
+SCALE = "|".join(SCALES)
+_VALUES = {word: value for value, word in enumerate(DATA["numbers"].split())}
+_VALUES |= {word: 10 * value for value, word in enumerate(DATA["tens"].split(), start=2)}
+SPOKEN = "|".join([*_VALUES, SCALE, "an?|and|dozen", *(f"{part}s?" for part in _PARTS)])
 """The words of numbers."""
 
 
@@ -23,7 +22,7 @@ def spoken(text: str) -> str:
     words = text.lower().replace("-", " ").split()
     if {*words} <= {"a", "an", "and"}:
         return text
-    part = _HALVES.get(words[-1], _HALVES.get(words[-1].removesuffix("s")))
+    part = _PARTS.get(words[-1], _PARTS.get(words[-1].removesuffix("s")))
     if part:
         before = words[:-1]
         whole, _, above = " ".join(before).rpartition("and") if "and" in before else ("", "", " ".join(before))
@@ -43,13 +42,12 @@ def _whole(words: Sequence[str]) -> int | None:
             if word == "and" and current is None and not total:
                 return None
             current = 1 if word != "and" and current is None else current
-        elif word in _SMALL or word in _TENS:
-            value = _SMALL.index(word) if word in _SMALL else 10 * (2 + _TENS.index(word))
+        elif (value := _VALUES.get(word)) is not None:
             if current and (current % 10 or (current % 100 and value > 9)):
                 return None
             current = (current or 0) + value
         else:
-            scale = {"dozen": 12, "hundred": 100}.get(word) or 1000 ** (1 + SCALES.split("|").index(word) - 1)
+            scale = 12 if word == "dozen" else 10 ** SCALES[word]
             if current is None or scale >= last:
                 return None
             current *= scale

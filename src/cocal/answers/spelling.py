@@ -7,11 +7,13 @@ for computer algebra (`cocal.answers.algebra`).
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from itertools import accumulate
 from typing import NamedTuple
 
 from cocal.answers.extraction import extract_answer
-from cocal.answers.numerals import SCALES, SPOKEN, spoken, ungrouped
+from cocal.answers.numerals import SCALE, SCALES, SPOKEN, spoken, ungrouped
+from cocal.answers.words import DATA
 
 Replacement = str | Callable[[re.Match[str]], str]
 
@@ -51,9 +53,7 @@ def _greek(found: re.Match[str]) -> str:
 
 
 def _scaled(found: re.Match[str]) -> str:
-    whole, _, part = found[1].replace(",", "").partition(".")
-    zeros = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}[found[2].lower()]
-    return whole + part + "0" * (zeros - len(part)) if len(part) <= zeros else f"{whole}{part[:zeros]}.{part[zeros:]}"
+    return f"{Decimal(found[1].replace(',', '')).scaleb(SCALES[found[2].lower()]):f}"
 
 
 def _repeating(found: re.Match[str]) -> str:
@@ -78,18 +78,8 @@ _NESTED = r"(?:[^()]|\((?:[^()]|\([^()]*+\))*+\))*+"
 _BLANK = r"(?: |\\[ ,;]|~)"
 """A space between groups of digits."""
 _UPRIGHT = r"\\(?:text|mathrm|operatorname|mathbf|mathbb|rm)\s*\{{\s*({})\s*\}}"
-SIGNS = {
-    "−﹣–—‐‑‒": "-", "‘’′": "'", "“”": '"', "，、": ",", "；": ";", "∣": "|", "ˋ": "`", "■□▪∎": " ", "√": r"\sqrt",
-    "∛": r"\sqrt[3]", "\u2044": "/",
-    "∞": r"\infty ", "∪": r"\cup ", "∩": r"\cap ", "∖": r"\setminus ", "∈": r"\in ", "∉": r"\notin ",
-    "∅": r"\emptyset ",
-    "≤⩽": r"\le ", "≥⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "≡": r"\equiv ", "∼": r"\sim ", "→": r"\to ",
-    "⇒": r"\Rightarrow ", "∨": r"\lor ", "∧": r"\land ", "∀": r"\forall ", "±": r"\pm ", "∓": r"\mp ", "×": r"\times ",
-    "·⋅∙": r"\cdot ", "÷": r"\div ", "°º": r"^\circ ", "∠": r"\angle ", "△": r"\triangle ", "⟨": r"\langle ",
-    "⟩": r"\rangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "ℝ": r"\mathbb{R}",
-    "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}",
-}  # fmt: skip
-"""Signs of Unicode and what LaTeX has for them (Math-Verify #69, TinyV)."""
+SIGNS: dict[str, str] = DATA["signs"]
+"""Signs of Unicode and what LaTeX has for them."""
 _TRANSLATION = {ord(sign): latex for signs, latex in SIGNS.items() for sign in signs}
 
 CHARACTERS = _rules(
@@ -216,7 +206,7 @@ _SAID = (
 )
 PHRASES = _rules(
     ("$5 million: 5000000",
-     rf"(?i)^[^\w.+\\-]*(\d+(?:,\d{{3}})*(?:\.\d+)?)\s*(?:\\text\s*\{{\s*)?({SCALES})\W*$", _scaled, "TinyV #191"),
+     rf"(?i)^[^\w.+\\-]*(\d+(?:,\d{{3}})*(?:\.\d+)?)\s*(?:\\text\s*\{{\s*)?({SCALE})\W*$", _scaled, "TinyV #191"),
     ("one hundred and five, two and a half, three quarters: 105, (2+1/2), 3/4",
      rf"(?i)^(?:{SPOKEN})(?:[- ]+(?:{SPOKEN}))*$", lambda found: spoken(found[0]), "TinyV #132"),
     ("minus 5, negative 5: -5",
