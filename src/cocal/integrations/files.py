@@ -11,6 +11,7 @@ from cocal.errors import ContractError
 from cocal.integrations.format import Format, Wishes
 from cocal.integrations.formats import ENDINGS, format_of
 from cocal.integrations.sample import Sample
+from cocal.integrations.unfit import EVALUATION
 from cocal.store.provenance import file_digest
 from cocal.store.rows import is_file, listed
 
@@ -20,11 +21,6 @@ _WITHIN = re.compile(r"rollouts|train(?:ing)?|all|effective|(?:global_)?step[_-]
 """Folders within a folder of rollouts, and within these, that are searched for files."""
 _STEP = re.compile(r"(?:^|[._-])(?:global_)?step[_-]?(\d+)(?:$|[._-])", re.IGNORECASE)
 """The step in the name of a file or folder."""
-_EVALUATION = re.compile(
-    r"(?:^|[._ -])(?:eval(?:uation)?s?|val(?:id(?:ation)?)?|test|dev|held[_-]?out)(?:$|[._ -]|(?-i:[A-Z]))",
-    re.IGNORECASE,
-)
-"""A word in the name of a file or folder that is no part of a training."""
 _ABOUT = re.compile(r".*_metadata")
 """Names of files about a run that lie beside its rollouts."""
 _DEPTH = 5
@@ -126,8 +122,7 @@ def find(places: Sequence[Path]) -> Found:
     files = Counter(path.resolve() for _, path, _ in found)
     if twice := [path for path, count in files.items() if count > 1]:
         raise ContractError(f"{twice[0]}: the file is named twice; name it, or the folder that holds it, once")
-    if copies := _copies(files):
-        raise ContractError(f"{copies[1]}: holds the same rollouts as {copies[0].name}; delete one of both files")
+    said += _copies(files)
     if not alone:
         _say_what_is_passed_over({*files, *(path.resolve() for path in evaluated)})
     return Found(found[0][0], tuple((path, step) for _, path, step in found), tuple(said))
@@ -141,7 +136,7 @@ def _within(folder: Path, depth: int = 0) -> list[Path]:
     for ending in ENDINGS:
         if found := [path for path in entries if path.suffix == ending and is_file(path)]:
             return [path for path in found if not _ABOUT.fullmatch(path.stem)]
-    below = {path.name: path for path in entries if _WITHIN.fullmatch(path.name) or _EVALUATION.search(path.name)}
+    below = {path.name: path for path in entries if _WITHIN.fullmatch(path.name) or EVALUATION.search(path.name)}
     parts = {name: _within(path, depth + 1) for name, path in below.items() if path.is_dir() and depth < _DEPTH}
     if parts.get("all"):
         parts.pop("effective", None)  # prime-rl's choice of these
@@ -156,7 +151,7 @@ def _within(folder: Path, depth: int = 0) -> list[Path]:
 def _is_evaluation(path: Path, place: Path) -> bool:
     """Whether a name below a place that was given, or that of a file itself, tells of an evaluation."""
     parts = [path.stem] if path == place else [*path.relative_to(place).parent.parts, path.stem]
-    return any(_EVALUATION.search(part) for part in parts)
+    return any(EVALUATION.search(part) for part in parts)
 
 
 def _dated(files: Sequence[Path], place: Path) -> list[tuple[Format, Path, int | None]]:
@@ -183,14 +178,14 @@ def step_named(path: Path) -> int | None:
     return next((int(match[1]) for part in reversed(parts) if (match := _STEP.search(part))), None)
 
 
-def _copies(files: Collection[Path]) -> tuple[Path, Path] | None:
-    """Two files of one folder that have the same bytes; None if there are none."""
-    sizes = Counter((path.parent, path.stat().st_size) for path in files)
-    known: dict[tuple[Path, str], Path] = {}
-    for path in (path for path in files if sizes[path.parent, path.stat().st_size] > 1):
-        if (same := known.setdefault((path.parent, file_digest(path)), path)) != path:
-            return same, path
-    return None
+def _copies(files: Collection[Path]) -> list[str]:
+    """A sentence about files that have the same bytes; two in one folder are a ContractError."""
+    sizes, known, copies = Counter(path.stat().st_size for path in files), {}, []
+    for path in (path for path in files if sizes[path.stat().st_size] > 1):
+        if (first := known.setdefault(file_digest(path), path)).parent == path.parent and first != path:
+            raise ContractError(f"{path}: holds the same rollouts as {first.name}; delete one of both files")
+        copies += [f"{path} and {first}"] if first != path else []
+    return [f"{len(copies):,} files hold the same rollouts as another, such as {copies[0]}"] if copies else []
 
 
 def _say_what_is_passed_over(files: Collection[Path]) -> None:

@@ -10,7 +10,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.integrations.format import Wishes
 from cocal.integrations.formats import raw
 from cocal.integrations.sample import Sample
-from cocal.integrations.unfit import MEDIA, SEVERAL_VERSIONS, media_beside, other_words, several_versions
+from cocal.integrations.unfit import MEDIA, SEVERAL_VERSIONS, evaluated, media_beside, other_words, several_versions
 from cocal.integrations.values import verdict_of
 from cocal.models.text import comparable
 from cocal.store.rows import entries, listed
@@ -231,7 +231,7 @@ def samples(rows: Iterable[tuple[str, Mapping[str, Any], str | None]], wishes: W
             fields = Fields.of(entry, wishes.mapping, where, *how)
         if not entry.keys() <= seen.keys():
             seen |= entry
-        useless = why or (MEDIA if media_beside(entry) else None)
+        useless = why or (MEDIA if media_beside(entry) else evaluated(entry, wishes.ignored))
         found = Sample.read(where, left_out=useless) if useless else fields.sample(entry, where, learning=True)
         if found.left_out is None and found.label is None and fields.labels(entry):
             found = found.model_copy(update={"left_out": "its reward is None"})

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,11 @@ _ROLE = re.compile(r"(?:user|tool|ipython|observation)\n")
 """The same in texts without special tokens, which may stand behind other words; then comes the assistant again."""
 _LINE = re.compile(r"^(?:user|tool|ipython|observation)\n", re.MULTILINE)
 """The same as a line of its own."""
-
-
+EVALUATION = re.compile(
+    r"(?:^|[._ -])(?:eval(?:uation)?s?|val(?:id(?:ation)?)?|test|dev|held[_-]?out)(?:$|[._ -]|(?-i:[A-Z]))",
+    re.IGNORECASE,
+)
+"""A word in the name of a file, a folder or a split that is no part of a training."""
 SEVERAL_VERSIONS = "the response was written by several versions of the policy's weights"
 
 
@@ -32,6 +35,12 @@ def several_versions(entry: Mapping[str, Any]) -> bool:
     named = entry.get("weight_versions", [entry.get("head_version"), entry.get("tail_version")])
     found = {str(one) for one in (named if isinstance(named, LISTS) else ()) if one is not None}
     return len(found) > 1
+
+
+def evaluated(entry: Mapping[str, Any], ignored: Collection[str]) -> str | None:
+    """Why a row is none of the training, if its `split` is that of an evaluation."""
+    split = "" if "split" in ignored else str(entry.get("split"))
+    return f"its split is {split!r} (--ignore split, if it was trained on)" if EVALUATION.search(split) else None
 
 
 def has_media(said: Any) -> bool:

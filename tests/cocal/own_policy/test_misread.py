@@ -143,6 +143,28 @@ def test_evaluations_are_left_out_and_steps_are_those_of_folders(tmp_path):
     assert "eval_rollouts.jsonl" in found.said[0]
 
 
+def test_copies_of_a_file_in_other_folders_are_said(tmp_path):
+    paths = [lines(tmp_path / folder / "rollouts.jsonl", *answers()) for folder in "abc"]
+    other = lines(tmp_path / "d" / "rollouts.jsonl", *answers("I add. "))
+    assert find([paths[0], other]).said == ()
+    for places in (paths, [path.parent for path in paths]):
+        (said,) = find(places).said
+        assert said == f"2 files hold the same rollouts as another, such as {paths[1]} and {paths[0]}"
+
+
+@pytest.mark.parametrize("split", ["test", "eval", "val", "MATH-test", "validation"])
+def test_rows_of_an_evaluation_are_left_out_and_said(reading, split):
+    rows = [row | {"split": "train" if k < 4 else split} for k, row in enumerate(answers())]
+    found = reading(SWITCH, *rows)[1]
+    assert len(found.rows) == 4
+    assert f"2 rows left out: its split is {split!r} (--ignore split, if it was trained on)" in found.notes
+    assert len(reading(SWITCH, *rows, ignored=("split",))[1].rows) == 6
+    with pytest.raises(
+        ContractError, match=rf"there is no response to learn from \(6 rows left out: its split is '{split}'"
+    ):
+        reading(SWITCH, *(row | {"split": split} for row in rows))
+
+
 def test_repeated_rows_are_counted(reading):
     rows = answers()
     notes = reading(SWITCH, *rows, *rows[:2], json.loads(json.dumps(rows[3])))[1].notes
