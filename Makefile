@@ -116,10 +116,10 @@ experience: $(INSTALLED)
 # Other fits on the states of the embedded study and, where `make laptop` has run, of the laptop study; and fits on
 # prefixes of the embedded study's responses.
 fits: $(INSTALLED)
-	cocal fits --output studies/fits/fits.csv --overwrite
+	python benchmarks/fits.py --output studies/fits/fits.csv
 	[ ! -d $(LAPTOP)/results/metrics ] || \
-	  cocal fits --study config/laptop.yaml --directory $(LAPTOP) --output studies/fits/fits.csv --overwrite
-	cocal prefixes --every 4 --output studies/fits/prefixes.csv --overwrite
+	  python benchmarks/fits.py --study config/laptop.yaml --directory $(LAPTOP) --output studies/fits/fits.csv
+	python benchmarks/prefixes.py --every 4 --output studies/fits/prefixes.csv
 
 PYTEST := pytest --numprocesses 2 --dist loadfile
 

@@ -14,7 +14,6 @@ from scipy.special import ndtri, stdtrit
 from cocal.drawing.style import paper_style, save_figure
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import load_study
-from cocal_study.evidence import fits
 from cocal_study.evidence.headlines import NAMES, SECOND
 from cocal_study.evidence.predicates import FAVOUR, OPEN
 from cocal_study.evidence.published import METRICS, read_published
@@ -30,7 +29,7 @@ from cocal_study.evidence.verdicts import (
     of_families,
     over_replicates,
 )
-from cocal_study.exhibits import experience
+from cocal_study.exhibits import experience, fits
 from cocal_study.exhibits.base.exhibit import MATHEMATICS
 from cocal_study.exhibits.claims import summary
 from cocal_study.exhibits.drawing.curves import draw_replicates
@@ -326,7 +325,7 @@ def _of_splits(numbers: pd.DataFrame) -> pd.DataFrame:
 
 def limits(measured: pd.DataFrame) -> str:
     """A sentence for each study on other learners of the same responses, with what they explain, by the columns of
-    `cocal fits`."""
+    `benchmarks/fits.py`."""
     said = []
     names = {
         fits.MEMBER: "the paper's fit",
@@ -347,8 +346,28 @@ def limits(measured: pd.DataFrame) -> str:
             for fit, name in names.items()
         )
         told = f"* {str(study).capitalize()} study, AUROC at {' and at '.join(samplings)}: {', '.join(each)}. "
-        said.append(_filled(f"{told}{'; '.join(fits.explanations(rows)).capitalize()}.", "  "))
+        said.append(_filled(f"{told}{'; '.join(explanations(rows)).capitalize()}.", "  "))
     return "\n".join(said)
+
+
+def explanations(rows: pd.DataFrame) -> list[str]:
+    """Which explanations of a companion that trails token probability hold for CoCal with the evaluation's own
+    sampling, which comes first, as means over the replicates of one study, by the rules that were written beforehand.
+
+    One member is too few if all seeds together reach the AUROC of the probe of the same states, less 0.01; a companion
+    is under-trained if the paper's updates do, and unnormalised if standardised states do, where the member itself does
+    not; the states hold too little if the probe stays below the policy's token probability.
+    """
+    own = rows[(rows["sampling"] == rows["sampling"].iloc[0]) & rows["learner"].isin(["", "cocal-binary"])]
+    of = own.groupby("fit")["auroc"].mean()
+    reaches = of >= of[fits.PROBE] - 0.01
+    said = {
+        "one member is too few": reaches[fits.TOGETHER] and not reaches[fits.MEMBER],
+        "under-trained": reaches[fits.UPDATED] and not reaches[fits.MEMBER],
+        "unnormalised": reaches[fits.SCALED] and not reaches[fits.MEMBER],
+        "states that hold too little": of[fits.PROBE] < of[fits.OWN],
+    }
+    return [f"{name}: {'yes' if found else 'no'}" for name, found in said.items()]
 
 
 def power(numbers: pd.DataFrame) -> str:

