@@ -1,4 +1,4 @@
-"""Snakemake's terminal output: a line for each job that ends, with the share of the work done and the time left.
+"""Snakemake's terminal output: a line for each job that ends, with how many of the jobs have ended.
 
 `logger: cocal` in profiles/default selects it. Snakemake's own log in .snakemake/log is unchanged and has everything.
 """
@@ -7,8 +7,6 @@ import re
 import shlex
 import sys
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from logging import WARNING, LogRecord
 from pathlib import Path, PurePath
 from typing import Any
@@ -21,8 +19,6 @@ from cocal.runtime.progress import in_words, job_line
 
 TAIL = 30
 """Number of lines that are shown from the end of a failed job's log."""
-UNKNOWN = 5.0
-"""Seconds that are assumed for a job whose rule has no known duration."""
 VERDICT, FIRST = "results/verdict.txt", ("results/verdict.html", "results/tables/main.html")
 """A run that has built them ends with the first line of the former, and with one of the latter to open first."""
 _CHATTER = (
@@ -35,32 +31,6 @@ _STOPPING = {
 }
 _COMMAND = re.compile(r"Command '.*' (?=returned|died)", re.DOTALL)
 """A job's command in an error message, which may have kilobytes of settings; the log file has it, too."""
-_EXPECTED: dict[str, float] = {}
-
-
-def expect(seconds: Mapping[str, float]) -> None:
-    """Say how many seconds a job of each rule should take (`cocal_study.resources.estimate`), before a run is
-    planned."""
-    _EXPECTED.update(seconds)
-
-
-def expected(rule: str) -> float:
-    """Expected seconds of a job of a rule."""
-    return _EXPECTED.get(rule, UNKNOWN)
-
-
-def remaining(jobs: Mapping[str, int], finished: Sequence[tuple[str, float]], running: Sequence[tuple[str, float]]):
-    """The share of the work that is done, in [0, 1], and the seconds of all jobs that are left, one after the other;
-    given the number of jobs of each rule, and rule and seconds so far of those that have finished or run."""
-    # after a twentieth of the work, the measured pace counts as much as the expectation
-    inertia = 0.05 * sum(count * expected(rule) for rule, count in jobs.items())
-    took = sum(seconds for _, seconds in finished)
-    pace = (took + inertia) / (sum(expected(rule) for rule, _ in finished) + inertia) if inertia else 1.0
-    waiting = Counter(jobs) - Counter(rule for rule, _ in (*finished, *running))
-    left = sum(pace * expected(rule) * count for rule, count in waiting.items())
-    left += sum(max(pace * expected(rule) - ran, 0.2 * ran) for rule, ran in running)  # an overdue job goes on a while
-    done = took + sum(ran for _, ran in running)
-    return done / (done + left) if done + left else 1.0, left
 
 
 class LogHandler(LogHandlerBase):
@@ -73,8 +43,8 @@ class LogHandler(LogHandlerBase):
     has_formatter: bool = True
 
     def __post_init__(self) -> None:
-        self._jobs, self._planned, self._failures = {}, {}, {}
-        self._finished, self._built, self._running, self._side_by_side = [], [], set(), 1
+        self._jobs, self._failures, self._planned, self._finished = {}, {}, 0, 0
+        self._built, self._running, self._side_by_side = [], set(), 1
         self._stopped, self._began = False, time.monotonic()
         self._words = DefaultFormatter(self.common_settings.quiet)
         self._stream = sys.stdout if self.common_settings.stdout else sys.stderr
@@ -117,13 +87,11 @@ class LogHandler(LogHandlerBase):
         self._side_by_side = getattr(record, "cores", None) or getattr(record, "nodes", None) or self._side_by_side
 
     def _run_info(self, record: Any) -> str:
-        """The number of jobs and the expected time; at the end of a dry-run, the table of jobs precedes them."""
-        again, self._planned = bool(self._planned), {name: n for name, n in record.stats.items() if name != "total"}
-        jobs, left = f"{record.stats['total']} job(s)", remaining(self._planned, (), ())[1]
+        """The number of jobs; at the end of a dry-run, their table."""
+        again, self._planned = bool(self._planned), record.stats["total"]
         if not self.common_settings.dryrun:
-            return f"{jobs}, {self._side_by_side} at a time: about {in_words(left / self._side_by_side)}"
-        text = f"{self._words.format(record)}\n{jobs}, about {in_words(left)} if one ran after the other"
-        return text if again else ""
+            return f"{self._planned} job(s), {self._side_by_side} at a time"
+        return self._words.format(record) if again else ""
 
     def _job_info(self, record: Any) -> str:
         """A long job says itself how far it is, and each has a line when it ends; a dry-run says why each would run."""
@@ -141,15 +109,11 @@ class LogHandler(LogHandlerBase):
         took = time.monotonic() - since
         self._running.discard(record.job_id)
         self._failures.pop(record.job_id, None)
-        self._finished.append((started.rule_name, took))
+        self._finished += 1
         if not started.output:  # a target without outputs, such as all
             return ""
         self._built += map(str, started.output)
-        jobs = map(self._jobs.__getitem__, self._running)
-        running = [(one.rule_name, time.monotonic() - begun) for one, begun in jobs]
-        share, left = remaining(self._planned, self._finished, running)
-        rest = f", about {in_words(left / self._side_by_side)} left" if left >= 1 else ""
-        return _line(_named(started), f"done in {in_words(took):<12}  {min(int(100 * share), 99)} % of the work{rest}")
+        return _line(_named(started), f"done in {in_words(took):<12}  {self._finished} of {self._planned} jobs")
 
     def _job_error(self, record: Any) -> str:
         """Name of the failed job, the path of its log and the end of that log."""

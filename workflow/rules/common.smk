@@ -5,7 +5,6 @@ from base64 import urlsafe_b64encode
 from functools import cache
 from pathlib import Path
 
-import snakemake_logger_plugin_cocal
 from snakemake.logging import logger
 
 from cocal.runtime import numerics
@@ -20,7 +19,6 @@ from cocal_study.provenance.owner import refuse_gaps, refuse_other_study
 from cocal_study.questions.loaders import counted
 from cocal_study.questions.prompts import JUDGE_FORMATS, Prompts, judge_prompts
 from cocal_study.questions.registry import known_wrong, registry_of
-from cocal_study.resources.estimate import seconds_by_rule
 from cocal_study.resources.slurm import site_of
 from cocal_study.stages.jobs import either, is_folder
 from cocal_study.stages.rules import Plan
@@ -104,12 +102,6 @@ EXHIBITS = exhibits_of(
 )
 TABLES = [exhibit for exhibit in EXHIBITS if isinstance(exhibit, TableExhibit)]
 FIGURES = [exhibit for exhibit in EXHIBITS if isinstance(exhibit, FigureExhibit)]
-
-# The terminal shows the share of the work and the time left, which start from these seconds.
-RULES = [*PLAN.rules, "table_all", "landing", "all"]
-RULES += [f"table_{table.name}" for table in TABLES]
-RULES += [f"figure_{figure.name}" for figure in FIGURES]
-snakemake_logger_plugin_cocal.expect(seconds_by_rule(STUDY, RULES))
 
 
 wildcard_constraints:

@@ -1,7 +1,6 @@
 """The needs of each rule's jobs, and an estimate of a study's GPU-hours and storage from stated paces and from the
 shapes of its models."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -280,30 +279,3 @@ def cache_bytes(backbone: BackboneSettings, tokens: float) -> float:
     """Bytes of the keys and values of so many tokens, in bfloat16."""
     shape = shape_of(backbone)
     return tokens * 2 * backbone.depth * shape.key_value_heads * shape.head_dim * HALF
-
-
-_TINY_DOCUMENT, _DOCUMENT = 1.6e-8, 2.8e-9
-"""Seconds to pre-train on a document of the corpus, per parameter of the policy: of a tiny one on one core, and of a
-language model on two."""
-_READING = 0.1
-"""Time to read rollouts again, as a multiple of the time to sample them."""
-
-
-def seconds_by_rule(study: Study, names: Iterable[str]) -> dict[str, float]:
-    """Expected seconds of one job of each of these rules of a study, as the mean over its backbones, where they are
-    known."""
-    hours: defaultdict[str, float] = defaultdict(float)
-    jobs: defaultdict[str, int] = defaultdict(int)
-    for work in workloads(study, HIGH):
-        hours[work.rule] += work.hours
-        jobs[work.rule] += work.jobs
-    seconds = {rule: 3600 * hours[rule] / jobs[rule] for rule in hours if jobs[rule]}
-    if "resample" in seconds:
-        seconds["replay"] = _READING * seconds["resample"]
-    made = [one for one in study.backbones.values() if isinstance(one, PretrainingSettings)]
-    if made:
-        paces = [_DOCUMENT if one.start else _TINY_DOCUMENT for one in made]
-        work = [one.steps * one.batch_size * parameters_of(one) * pace for one, pace in zip(made, paces, strict=True)]
-        seconds["backbone"] = _TINY.start + sum(work) / len(made)
-    seconds = {name: rule.seconds for name, rule in RULES.items() if rule.seconds is not None} | seconds
-    return {name: seconds[key] for name in names if (key := name if name in seconds else rule_of(name)) in seconds}

@@ -8,7 +8,7 @@ from cocal_study.config.study import configured_study, load_study
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.questions.loaders import counted
-from cocal_study.resources.estimate import HIGH, LOW, PAPER, parameters_of, rule_of, seconds_by_rule, workloads
+from cocal_study.resources.estimate import HIGH, LOW, PAPER, parameters_of, rule_of, workloads
 from cocal_study.resources.forecast import gpu_hours, pace_on
 from cocal_study.resources.memory import GPUS
 from planned_jobs import rules_of_any_study
@@ -123,15 +123,3 @@ def test_every_rule_has_its_needs(repository):
     found = [rule_of(name) for name in ("train_grpo", "factual_responses", "table_metrics")]
     assert found == ["train_", "responses", "table_"]
     assert rule_of("gone") is None
-
-
-@pytest.mark.parametrize(
-    ("study", "least", "most"), [("config", 60, 1800), ("smoke", 0, 30), ("paper", 3 * 3600, 5 * 3600)]
-)
-def test_expected_times_know_what_is_long_in_a_study(repository, study, least, most):
-    names = ["train_grpo", "responses", "factual_responses", "table_main", "unheard"]
-    seconds = seconds_by_rule(load_study(repository / f"config/{study}.yaml"), names)
-    assert list(seconds) == names[:4]
-    assert seconds["responses"] != seconds["factual_responses"]
-    assert least < seconds["train_grpo"] < most
-    assert seconds["train_grpo"] > seconds["factual_responses"] > seconds["table_main"] >= 0
