@@ -19,13 +19,13 @@ from cocal_study.provenance.lineage import trace
 from cocal_study.provenance.owner import owner_of
 from cocal_study.questions.loaders import counted
 from cocal_study.resources import slurm
-from cocal_study.resources.forecast import by_gpu, forecast, jobs_left, paces
+from cocal_study.resources.forecast import by_gpu, forecast, jobs_left
 from cocal_study.stages import MODULES
 from cocal_study.stages.base import stage_of
 
 
 def run_plan(options: argparse.Namespace) -> None:
-    """Count the jobs left with a dry-run, estimate hours and storage from the configuration, and print both."""
+    """Count the jobs left with a dry-run, and print them with the memory and the disk that follow from the study."""
     study = counted(load_study(options.study))
     beside = Path("studies") / study.study
     here = not beside.exists() and owner_of("results") in (None, study.study)
@@ -34,9 +34,7 @@ def run_plan(options: argparse.Namespace) -> None:
     print(f"{options.study}: {study.study}", *lines, sep="\n")
     if elsewhere := by_gpu(study, lambda card: counted(load_study(options.study, {"card": card}))):
         print("\nOn GPUs of one kind each, with the settings of the card that fits it:", *elsewhere, sep="\n")
-    print(f"\nJobs: those left to do in {directory.absolute()}. All else: the complete study, hours on a B200 where it")
-    print("needs a GPU, memory at least, without activations and caches; estimated from these paces (bytes, operations")
-    print(f"and seconds, explained in cocal_study.resources.estimate): {paces()}")
+    print(f"\nJobs: those left to do in {directory.absolute()}. Memory at least, without activations and caches.")
 
 
 def run_trace(options: argparse.Namespace) -> None:

@@ -3,12 +3,14 @@
 Activations, caches and logits come on top; `make gpu` tries a card with them.
 """
 
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Collection, Iterable
+from typing import Literal, NamedTuple
 
+from cocal_study.config.backbone import BackboneSettings, DecoderSettings, PretrainingSettings
 from cocal_study.config.study import Study
-from cocal_study.resources.estimate import HALF, RULES, SINGLE, OnGpu, on_gpu, parameters_of
 
+HALF, SINGLE = 2, 4
+"""Bytes of a number in half and in single precision."""
 GIB = 2**30
 OVERHEAD = 1.5 * GIB
 """Bytes of the context of CUDA, of CUDA graphs and of what the allocator cannot use."""
@@ -16,24 +18,53 @@ AS_MUCH = 1.02
 """Cards of the same size differ by a percent in the memory that they state."""
 
 
+OnGpu = Literal["update", "engine", "engine and policy", "policy", "companions"]
+"""What a job holds on its GPUs: a training with its moments and its engine, an engine that samples, a policy beside it,
+a policy that reads responses, companions."""
+HELD: dict[str, OnGpu] = {
+    "train_": "update",
+    "import_rollouts": "policy",
+    "resample": "engine and policy",
+    "responses": "engine",
+    "features": "policy",
+    "replay": "policy",
+    "companions": "companions",
+    "online": "companions",
+    "latency": "engine and policy",
+}
+"""By the rule's name. `train_` stands for all rules that begin with it, and any other also for its variants, as
+`responses` for `factual_responses`."""
+
+
+def held_by(rule: str) -> OnGpu | None:
+    """What the jobs of a rule of the workflow hold on GPUs; None if they use none."""
+    if rule.startswith(("table_", "figure_")):
+        return None
+    if f"{rule}_".startswith("train_"):
+        return HELD["train_"]
+    return next((held for key, held in HELD.items() if f"_{rule}".endswith(f"_{key}")), None)
+
+
+def on_gpu(rules: Iterable[str]) -> set[OnGpu]:
+    """What the jobs of these rules hold on GPUs."""
+    return {held for rule in rules if (held := held_by(rule))}
+
+
 class Gpu(NamedTuple):
-    """A GPU as its maker describes it: its name for readers, a part of its name as `nvidia-smi` and SLURM print it (in
-    lower case without spaces and hyphens), GiB of memory as `nvidia-smi` counts them, the peak rate of dense bfloat16
-    products, and TB/s of its memory."""
+    """A GPU: its name for readers, a part of its name as `nvidia-smi` and SLURM print it (in lower case without spaces
+    and hyphens), and GiB of memory as `nvidia-smi` counts them."""
 
     label: str
     pattern: str
     memory: float
-    teraflops: float
-    bandwidth: float
 
 
 GPUS = (
-    Gpu("RTX 4090", "rtx4090", 23.99, 165.2, 1.008),
-    Gpu("A100 80 GB", "a100", 80.0, 312.0, 2.039),
-    Gpu("H100 80 GB", "h100", 79.65, 989.4, 3.35),
-    Gpu("H200", "h200", 140.4, 989.4, 4.8),
-    Gpu("B200", "b200", 179.06, 2250.0, 8.0),
+    Gpu("RTX 4090", "rtx4090", 23.99),
+    Gpu("A100 80 GB", "a100", 80.0),
+    Gpu("H100 80 GB", "h100", 79.65),
+    Gpu("H200", "h200", 140.4),
+    Gpu("B200", "b200", 179.06),
 )
 
 
@@ -81,7 +112,7 @@ _REMEDIES = {
 }
 
 
-def too_small(study: Study, memory: float, rules: Collection[str] = tuple(RULES)) -> list[str]:
+def too_small(study: Study, memory: float, rules: Collection[str] = tuple(HELD)) -> list[str]:
     """A sentence for each backbone and kind of job of these rules that a GPU of `memory` GiB is surely too small for.
     The judge is not counted: its shape is not known."""
     kinds, trl, engine, found = on_gpu(rules), study.policy.trl, study.generation.engine, []
@@ -100,3 +131,28 @@ def too_small(study: Study, memory: float, rules: Collection[str] = tuple(RULES)
                 given = f"its share is {share * memory:.1f} GiB"
                 found.append(f"{name}: vLLM needs {need:.1f} GiB, but {given}: raise {key}")
     return found
+
+
+def shape_of(backbone: BackboneSettings) -> DecoderSettings:
+    """Shape of a backbone's blocks. Of a checkpoint that does not state it, about 12 x width^2 parameters per block and
+    Qwen3's vocabulary are assumed."""
+    if isinstance(backbone, PretrainingSettings):
+        if backbone.start:
+            return shape_of(backbone.start)
+        return DecoderSettings(**backbone.architecture.model_dump(include=set(DecoderSettings.model_fields)))
+    heads = max(1, backbone.width // 128)
+    return backbone.architecture or DecoderSettings(heads=heads, intermediate_size=3 * backbone.width)
+
+
+def parameters_of(backbone: BackboneSettings) -> float:
+    """Number of parameters without those of the norms."""
+    shape = shape_of(backbone)
+    attention = 2 * (shape.heads + shape.key_value_heads) * shape.head_dim
+    block = backbone.width * (attention + 3 * shape.intermediate_size)
+    return backbone.depth * block + (1 if shape.tied else 2) * shape.vocabulary * backbone.width
+
+
+def cache_bytes(backbone: BackboneSettings, tokens: float) -> float:
+    """Bytes of the keys and values of so many tokens, in bfloat16."""
+    shape = shape_of(backbone)
+    return tokens * 2 * backbone.depth * shape.key_value_heads * shape.head_dim * HALF

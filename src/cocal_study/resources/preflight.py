@@ -11,8 +11,7 @@ from cocal.errors import ConfigError
 from cocal.runtime.gpus import PROCESSOR_ONLY, Found, listed_gpus, parse_gpus, torch_obstacle
 from cocal_study.config.backbone import PretrainingSettings
 from cocal_study.config.study import Study
-from cocal_study.resources.estimate import on_gpu
-from cocal_study.resources.memory import AS_MUCH, fitting_card, gpu_of, too_small
+from cocal_study.resources.memory import AS_MUCH, fitting_card, gpu_of, on_gpu, too_small
 from cocal_study.resources.slurm import Site, site_of
 
 _FLASHINFER_BY_DEFAULT = 10.0

@@ -7,9 +7,20 @@ import pytest
 from cocal.cli import main
 from cocal_study.config.study import configured_study
 from cocal_study.questions.loaders import counted
-from cocal_study.resources.estimate import RULES, cache_bytes, parameters_of, shape_of
 from cocal_study.resources.forecast import by_gpu
-from cocal_study.resources.memory import GIB, GPUS, OVERHEAD, fitting_card, gpu_of, least_memory, too_small
+from cocal_study.resources.memory import (
+    GIB,
+    GPUS,
+    HELD,
+    OVERHEAD,
+    cache_bytes,
+    fitting_card,
+    gpu_of,
+    least_memory,
+    parameters_of,
+    shape_of,
+    too_small,
+)
 
 
 @pytest.fixture
@@ -88,29 +99,24 @@ def test_gpus_are_known_by_the_names_of_drivers_and_clusters():
 def test_each_gpu_gets_the_card_that_fits_it(study, repository):
     assert [fitting_card(study(), gpu.memory) for gpu in GPUS] == ["24gb", "80gb", "80gb", "80gb", "80gb"]
     assert fitting_card(study(), 12) is None
-    *lines, papers = by_gpu(study(), lambda card: study(card=card))
-    low, high = zip(
-        *(map(float, re.search(r"\): ([0-9.]+) to ([0-9.]+) GPU-hours$", line).groups()) for line in lines), strict=True
-    )
-    assert list(low) == sorted(low, reverse=True), "from the slowest to the fastest"
-    assert all(one < other for one, other in zip(low, high, strict=True))
-    assert float(papers.split()[-2]) > 0
+    lines = by_gpu(study(), lambda card: study(card=card))
+    assert [line.partition(", ")[0] for line in lines] == [gpu.label for gpu in GPUS]
+    assert lines[0] == "RTX 4090, 24.0 GiB (card=24gb): large enough"
+    paper = configured_study([repository / "config/paper.yaml"], {"card": None})
+    assert by_gpu(paper, lambda card: paper)[0].startswith("RTX 4090, 24.0 GiB: qwen3-8b, engine and policy: ")
     assert by_gpu(configured_study([repository / "config/config.yaml"], {}), study) == []
 
 
-def test_the_plan_shows_hours_and_memory(repository, monkeypatch, capsys):
+def test_the_plan_shows_memory_and_gpus(repository, monkeypatch, capsys):
     monkeypatch.setattr("cocal_study.commands.study.jobs_left", lambda *_: {"train_grpo": 2, "table_main": 4})
     assert main(["plan", "--study", str(repository / "config/single-gpu.yaml")]) == 0
     printed = capsys.readouterr().out
     rows = {line.split()[0]: re.split("  +", line) for line in printed.splitlines() if line}
-    assert rows["rule"] == ["rule", "jobs", "hours", "GPUs", "memory", "storage", "while it runs"]
+    assert rows["rule"] == ["rule", "jobs", "GPUs", "memory"]
     study = counted(configured_study([repository / "config/single-gpu.yaml"], {}))
-    assert rows["train_"][3:5] == ["1", f"{least_memory(study, 'update', 24):.1f} GiB"]
-    assert rows["table_"] == ["table_", "4"]
-    assert [line.split(",")[0] for line in printed.splitlines() if "GPU-hours" in line][:5] == [
-        gpu.label for gpu in GPUS
-    ]
-    assert "too small" not in printed
+    assert rows["train_grpo"][1:] == ["2", "1", f"{least_memory(study, 'update', 24):.1f} GiB"]
+    assert rows["table_main"] == ["table_main", "4"]
+    assert printed.count(": large enough") == len(GPUS)
 
 
 def test_the_page_has_the_memory_of_the_largest_job(study, repository):
@@ -120,6 +126,5 @@ def test_the_page_has_the_memory_of_the_largest_job(study, repository):
         for gpu in GPUS[:3]:
             whole = study(card=fitting_card(study(), gpu.memory))
             one = whole.model_copy(update={"backbones": {name: whole.backbones[name]}})
-            held = {rule.on_gpu for rule in RULES.values()}
-            cells.append(f"{max(least_memory(one, kind, gpu.memory) for kind in held):.1f} GiB")
+            cells.append(f"{max(least_memory(one, kind, gpu.memory) for kind in HELD.values()):.1f} GiB")
         assert f"| least memory of the largest job, {label} | {' | '.join(cells)} |" in page

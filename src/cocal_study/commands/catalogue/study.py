@@ -150,7 +150,7 @@ _GATHER = (
 )
 
 STUDY = {
-    "plan": Command("print jobs, GPU-hours and storage of a study before it runs", _PLAN),
+    "plan": Command("print jobs, GPU memory and disk of a study before it runs", _PLAN),
     "slurm": Command(
         "refuse a run that this SLURM cluster cannot take now, or cancel a run's jobs",
         _SLURM,
