@@ -249,6 +249,23 @@ def test_the_course_of_a_call_is_asked_for_and_recorded():
     assert recorder.verdict(0).course == {"every": 2, "tokens": 3, "values": [0.7]}
 
 
+def test_a_response_to_another_prompt_of_a_call_has_a_verdict_of_its_own():
+    """Their choices are numbered on; those of several to one prompt need vLLM (`_together`)."""
+    both = [output([8, 2], "stop", [0.1, 0.3, 0.9])], [output([8, 7], "stop", [0.5, 0.7, 0.9])]
+    followed, recorder = FollowedEngine(Engine(*both)), Recorder(scorer())
+
+    async def answer():
+        RECORDER.set(recorder)
+        for _ in both:
+            parameters = SimpleNamespace(n=1, seed=None, extra_args=None)
+            async for _ in followed.generate({}, parameters, "request"):
+                pass
+
+    asyncio.run(answer())
+    assert [recorder.verdict(k).confidence for k in range(2)] == pytest.approx([0.2, 0.6])
+    assert recorder.verdict() == recorder.verdict(1)
+
+
 @pytest.mark.vllm
 @pytest.mark.parametrize("kind", ["DELTA", "FINAL_ONLY"])
 def test_each_choice_is_a_request_of_its_own(kind):
