@@ -14,6 +14,9 @@ Experience = Literal["rollouts", "resampled", "prompts", "online"]
 """What companions learn from."""
 Reader = Literal["one-layer", "rollouts", "resampled"]
 """The companions that score hidden states: those of one hidden layer, CoCal's own, or those of PostCal."""
+Learnable = Literal["step", "question_id", "length", "mean_logprob", "least_token_probability"]
+"""Columns of a response that a score of hidden states may read, too: the rollout step of its policy, its question, its
+number of tokens, and their mean log-probability and least probability."""
 Function = Annotated[str, Field(pattern=r"^\w+(\.\w+)*:\w+$")]
 """A function, as "module:function", which is imported when it is needed."""
 
@@ -36,6 +39,8 @@ class Rival:
     learn: Function | Literal[""] = ""
     """Function that learns a score of hidden states from GRPO's rollouts (`cocal_study.methods.base.responses.Learn`),
     for the target of the method's companion if it has one."""
+    columns: tuple[Learnable, ...] = ()
+    """What `learn` and the score that it returns are given of each response beside its states."""
     reader: Reader | None = None
     """The companions that score hidden states, for the target of the method's companion."""
     ranks_only: bool = False

@@ -80,7 +80,7 @@ class LinearProbe(Model):
             training: At least one response to learn from.
             validation: At least one response to choose the penalty by; its group accuracies are not read.
         """
-        states, correct, group_accuracy = training
+        states, correct, group_accuracy, _ = training
         targets = confidence_targets(target, correct, group_accuracy).astype(np.float64)
         if np.ptp(targets) == 0:
             share = (targets.sum() + 1) / (len(targets) + 2)

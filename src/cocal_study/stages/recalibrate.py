@@ -74,7 +74,7 @@ class Recalibrate(Cell):
 
     def declared(self):
         """Of the rivals' declarations, only what is computed from counts."""
-        return [[rival.name, rival.method, rival.learn, rival.reader] for rival in self.compared]
+        return [[rival.name, rival.method, rival.learn, rival.reader, *rival.columns] for rival in self.compared]
 
     def run(self) -> None:
         from cocal_study.methods.base.predictions import Checkpoint

@@ -15,14 +15,16 @@ from cocal.answers.settings import VerifierSettings
 from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.features.store import open_features
-from cocal.store import read_document, read_provenance
+from cocal.store import read_document, read_frame, read_provenance
 from cocal.store.origin import PARENTS
 from cocal_study.config.evaluation import EstimatorSettings
+from cocal_study.config.method import Rival
 from cocal_study.methods.base.responses import Estimator, LabelledStates, function
 from cocal_study.methods.linear_probe import PENALTIES, LinearProbe
 from cocal_study.methods.recalibration.calibrators import Isotonic, Platt, fit_rivals
 from cocal_study.methods.recalibration.confidences import learn_scores, read_experience, with_classes
 from cocal_study.planning.rivals import RIVALS
+from cocal_study.store.contracts import PREDICTIONS
 from companion_run import GROUP, SETTINGS, STEPS, final_features
 from evaluated_study import SAMPLES
 from recalibrated_study import PREVIOUS, questions_of, small_study
@@ -239,6 +241,33 @@ def test_every_confidence_is_that_of_its_name_and_of_a_fit_on_its_part(done):
     evaluated = done.responses[done.responses["sample"] < SAMPLES]
     assert evaluated["truncated"].any(), "truncated responses stay in evaluation"
     assert found.columns.tolist() == evaluated["response_id"].tolist()
+
+
+def test_a_score_of_states_is_given_the_columns_that_it_declares(done, tmp_path, monkeypatch):
+    """Of its training in the order of the steps, and of what it scores, response by response."""
+    learner = """
+class Scored:
+    def __init__(self, steps):
+        self.steps = steps
+    def apply(self, states, table):
+        assert len(states) == len(table)
+        return 1 / (self.steps + table["length"].to_numpy())
+def learn(target, training, validation):
+    assert [*training.table] == ["step", "length"] and len(training.table) == len(training.correct)
+    assert training.table["step"].is_monotonic_increasing
+    return Scored(training.table["step"].nunique())
+"""
+    (tmp_path / "late_rollouts.py").write_text(learner)
+    monkeypatch.syspath_prepend(tmp_path)
+    declared = {"method": "cocal-binary", "learn": "late_rollouts:learn", "columns": ("step", "length")}
+    monkeypatch.setitem(RIVALS, "late", Rival(name="late", position=95, **declared))
+    files = [f"--output={tmp_path / 'out.parquet'}", f"--output-calibrators={tmp_path / 'fits.json'}"]
+    assert main([*done.command(rivals=["cocal-binary", "late"]), *files]) == 0
+    found = read_frame(tmp_path / "out.parquet", PREDICTIONS)
+    found = found[found["method"] == "late"].set_index("response_id")["confidence"]
+    lengths = done.responses.set_index("response_id")["length"][found.index]
+    assert lengths.nunique() > 2
+    np.testing.assert_allclose(found, 1 / (STEPS + lengths))
 
 
 def test_without_a_last_stage_and_postcal_there_are_no_fits_on_them(done, tmp_path):

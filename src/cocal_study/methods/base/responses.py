@@ -98,18 +98,21 @@ class LabelledStates(NamedTuple):
         states: float32 (n, inputs), what companions read by default: last token and mean of the deepest block stored.
         correct: bool (n,).
         group_accuracy: float64 (n,), the share of correct responses in the group of each.
+        table: The columns that the rival declares, in chronological order as all else; None if it declares none.
     """
 
     states: np.ndarray
     correct: np.ndarray
     group_accuracy: np.ndarray
+    table: pd.DataFrame | None = None
 
 
 class LearntScore(Protocol):
     """What was learnt."""
 
-    def apply(self, states: np.ndarray) -> np.ndarray:
-        """The scores of states (m, inputs), float64 (m,) in [0, 1]."""
+    def apply(self, states: np.ndarray, *table: pd.DataFrame) -> np.ndarray:
+        """The scores of states (m, inputs), float64 (m,) in [0, 1]. Where the rival declares columns, a table of them
+        follows, with m rows."""
         ...
 
 

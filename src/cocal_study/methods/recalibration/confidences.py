@@ -141,8 +141,9 @@ class Scorer:
         plain = [RIVALS[name] for name in self.rivals if RIVALS[name].score]
         return {Estimator(rival.name): function(rival.score)(table, self.settings) for rival in plain}
 
-    def of_states(self, reader: FeatureReader, rows: np.ndarray) -> dict[Estimator, np.ndarray]:
-        """Scores of the rivals that read hidden states, float64 (n,) each, of ascending rows, int64 (n,)."""
+    def of_states(self, reader: FeatureReader, rows: np.ndarray, table: pd.DataFrame) -> dict[Estimator, np.ndarray]:
+        """Scores of the rivals that read hidden states, float64 (n,) each, of ascending rows, int64 (n,), and of the
+        responses to which these belong."""
         from cocal_study.methods.base.companion_scores import score_rows
 
         readers = {(RIVALS[name].reader, _target(name)): name for name in self.rivals if RIVALS[name].reader}
@@ -157,8 +158,14 @@ class Scorer:
                     found[Estimator(name, seed, *spec.prefix, spec.layer, spec.pooling)] = values
         if learnt:
             states = states_of(reader, rows)
-            found |= {Estimator(name): one.apply(states) for name, one in learnt.items()}
+            found |= {Estimator(name): one.apply(states, *_declared(name, table)) for name, one in learnt.items()}
         return found
+
+
+def _declared(rival: str, table: pd.DataFrame) -> list[pd.DataFrame]:
+    """The table of the columns that a rival declares; empty if it declares none."""
+    columns = list(RIVALS[rival].columns)
+    return [table[columns].reset_index(drop=True)] if columns else []
 
 
 def _target(rival: str) -> str | None:
@@ -189,15 +196,20 @@ def learn_scores(
         return {}
     if features is None:
         raise ConfigError(f"--rollout-features: {learning[0]} learns from the states of rollouts; give their folder")
-    lessons = []
+    parts = []
     for part in ("training", "held out"):
         rows = np.flatnonzero(rollouts["part"] == part)
         if not len(rows):
             raise ContractError(f"{features.path}: no response is left in the {part} part of the rollouts")
         of_part = rollouts.iloc[rows]
         labels = (of_part[name].to_numpy() for name in ("correct", "group_accuracy"))
-        lessons.append(LabelledStates(states_of(features, rows), *labels))
-    return {name: function(RIVALS[name].learn)(_target(name), *lessons) for name in learning}
+        parts.append((LabelledStates(states_of(features, rows), *labels), of_part))
+    return {
+        name: function(RIVALS[name].learn)(
+            _target(name), *(LabelledStates(*given[:3], *_declared(name, table)) for given, table in parts)
+        )
+        for name in learning
+    }
 
 
 def check_companions(
@@ -230,7 +242,7 @@ def scores_to_learn_from(
     found = scorer.of_table(table)
     if features is not None:
         held_out = (table["part"] == "held out").to_numpy()
-        for rival, values in scorer.of_states(features, table.index[held_out].to_numpy()).items():
+        for rival, values in scorer.of_states(features, table.index[held_out].to_numpy(), table[held_out]).items():
             found[rival] = np.full(len(table), np.nan)
             found[rival][held_out] = values
     return found
@@ -287,6 +299,8 @@ def _scores(scorer: Scorer, given: Responses, count: int, features: Path | None)
 
         reader = open_features(features / f"{given.dataset}.zarr")
         rows = match_features(reader, given.evaluated, given.path)
-        found |= {rival: values[rows] for rival, values in scorer.of_states(reader, np.arange(len(reader))).items()}
+        order = np.argsort(rows)  # the store is read in its own order
+        scores = scorer.of_states(reader, rows[order], pool[evaluated].iloc[order])
+        found |= {rival: values[np.argsort(order)] for rival, values in scores.items()}
     order = list(RIVALS)
     return dict(sorted(found.items(), key=lambda item: (order.index(item[0].method), item[0].seed)))
