@@ -89,7 +89,7 @@ def show(name: str, values: Sequence[float]) -> None:
 
 def splits(policy: Policy, rollouts: Path, count: int | None):
     """Rollouts, agreement of groups, states, token inputs, and which responses are held out, for each split."""
-    experience = fitting.read(rollouts, Encoder(policy), fitting.Reading())
+    experience = fitting.read(rollouts, Encoder(policy))
     rows = experience.rows if count is None else experience.rows.iloc[-count:].reset_index(drop=True)
     rows = rows.assign(response_id=np.arange(len(rows)))
     texts = policy.tokenizer.batch_decode(rows["response_ids"].tolist(), skip_special_tokens=True)

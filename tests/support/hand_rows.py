@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cocal.errors import ConfigError, ContractError
 from cocal.integrations.files import find
+from cocal.integrations.format import Reading
 
 IDS = {"question_id": "q7", "prompt_ids": [5, 6, 7], "response_ids": [8, 9], "truncated": True, "group": 11}
 LINE = IDS | {"prompt": "What is 2 + 3?", "correct": True, "step": 4}
@@ -46,13 +47,14 @@ def dump(folder: Path, *given) -> Path:
 
 def samples(*places: Path, **mapping) -> list:
     """The responses of files whose format is guessed."""
-    return list(find(places).samples(mapping, Counter()))
+    return list(find(places).samples(Reading(fields=mapping), Counter()))
 
 
 def noted(*places: Path, **mapping) -> tuple[list, list[str]]:
     """The same, and what is noted beside the fields."""
     notes: Counter = Counter()
-    return list(find(places).samples(mapping, notes)), [note for note in notes if not note.startswith("fields")]
+    found = list(find(places).samples(Reading(fields=mapping), notes))
+    return found, [note for note in notes if not note.startswith("fields")]
 
 
 def sentence(read, *given) -> str | None:

@@ -7,12 +7,13 @@ import numpy as np
 
 from cocal.commands.flags import field_flags, field_mapping, given_flags
 from cocal.errors import ConfigError
+from cocal.integrations.format import Reading
 from cocal.integrations.lines import NEEDED
 from cocal.metrics.choices import best_of_n, fewest_questions
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
 from cocal.own_policy import scored
-from cocal.own_policy.scored import Reading, read_courses, read_scored, write_decisions
+from cocal.own_policy.scored import read_courses, read_scored, write_decisions
 
 _TITLES = {
     "best-of-n": "best of n",
@@ -24,14 +25,15 @@ _TITLES = {
 
 def run_decide(options: argparse.Namespace) -> None:
     """Decide, write the decisions, and say what was decided and how good it is."""
-    answer = getattr(options, "answer", None)
-    reading = Reading(field_mapping(options.field), options.name, answer, options.correct_above)
+    reading = Reading(fields=field_mapping(options.field), correct_above=options.correct_above)
     {"abstain": _abstain, "stop": _stop}.get(options.way, _choose)(options, reading)
 
 
 def _choose(options: argparse.Namespace, reading: Reading) -> None:
     voting = options.way == "vote"
-    pools = read_scored(options.input, reading, ("question",), ("responses",), answers=True)
+    pools = read_scored(
+        options.input, reading, ("question",), ("responses",), name=options.name, answers=True, answer=options.answer
+    )
     compared = voting or (pools.correct is not None and any(pools.answers))
     classes = scored.classes_of(pools, options.domain) if compared else None
     chosen = scored.rules(pools, classes)
@@ -80,10 +82,11 @@ def _say_threshold(options: argparse.Namespace, threshold: float | None, unshown
 
 def _abstain(options: argparse.Namespace, reading: Reading) -> None:
     max_risk, delta = _bounds(options, "max_risk")
-    pools, threshold = read_scored(options.input, reading, ("question",), ("decision",)), options.threshold
+    pools = read_scored(options.input, reading, ("question",), ("decision",), name=options.name)
+    threshold = options.threshold
     said = [pools.as_read]
     if options.calibration:
-        calibration = read_scored(options.calibration, reading, ("question",))
+        calibration = read_scored(options.calibration, reading, ("question",), name=options.name)
         threshold = scored.threshold_for(pools, calibration, max_risk=max_risk, delta=delta)
         said.append(calibration.as_read)
     rows = best_of_n(pools.question, pools.confidence)
@@ -102,7 +105,7 @@ def _abstain(options: argparse.Namespace, reading: Reading) -> None:
         f"{sure}, at most {risk} of answered questions from this source are wrong",
     )
     if threshold is not None and options.calibration:
-        unlabelled = {meaning: name for meaning, name in reading.mapping.items() if meaning not in NEEDED["label"]}
+        unlabelled = {meaning: name for meaning, name in reading.fields.items() if meaning not in NEEDED["label"]}
         words = ["--threshold", repr(threshold), "--output", "OUT", *given_flags(options, {"name": "confidence"})]
         words = shlex.join([*words, *field_flags(unlabelled)])
         print(f"  Later files need no labels: cocal decide abstain FILE {words}")
@@ -115,10 +118,10 @@ def _abstain(options: argparse.Namespace, reading: Reading) -> None:
 
 def _stop(options: argparse.Namespace, reading: Reading) -> None:
     risk, delta = _bounds(options, "risk")
-    new, threshold = read_courses(options.input, reading, ("stopped_at",)), options.threshold
+    new, threshold = read_courses(options.input, reading, ("stopped_at",), options.name), options.threshold
     print(new.scored.as_read)
     if options.calibration:
-        old = read_courses(options.calibration, reading)
+        old = read_courses(options.calibration, reading, name=options.name)
         print(old.scored.as_read)
         threshold = scored.threshold_to_stop(new, old, max_risk=risk, delta=delta)
     _say_threshold(

@@ -3,16 +3,16 @@
 import argparse
 
 from cocal.commands.flags import field_mapping
+from cocal.integrations.format import Reading
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.own_policy.evaluation import NAMES, read, report
-from cocal.own_policy.scored import Reading
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
     """Measure, write the report, and say the main numbers."""
-    reading = Reading(field_mapping(options.field), options.name, correct_above=options.correct_above)
-    scored = read(options.input, reading)
+    reading = Reading(fields=field_mapping(options.field), correct_above=options.correct_above)
+    scored = read(options.input, reading, options.name)
     numbers = report(scored, options.output, MetricSettings(resamples=options.resamples)).set_index("metric")
     print(scored.as_read)
     for metric, (title, meaning) in NAMES.items():

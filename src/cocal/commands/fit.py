@@ -8,19 +8,18 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from cocal.commands.flags import field_flags, field_mapping, given_flags, template_values
+from cocal.commands.job import Job
 from cocal.companion.settings import CompanionSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.integrations.files import find
+from cocal.integrations.format import Reading
 from cocal.integrations.lines import NEEDED
 from cocal.models.text import read_template
 from cocal.own_policy.companion import Companion
-from cocal.own_policy.fitting import Reading
-from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.saved import check_place
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
-from cocal.store import digest
 from cocal.store.damage import RUN_MARK
-from cocal.store.run_folder import RunFolder, file_states, link_file
+from cocal.store.run_folder import RunFolder, link_file
 
 STATES = "states"
 """Folder of the kept states within a companion's: a copy of the working folder that read them, with its mark."""
@@ -40,17 +39,13 @@ def run_fit(options: argparse.Namespace) -> None:
         raise ConfigError(f"flags of the companion: {error.errors()[0]['msg']}") from None
     recipe = options.recipe or ("best" if options.target == "binary" else "paper")
     template = None if options.template is None else read_template(options.template)
-    reading = Reading(
-        *(field_mapping(options.field), options.correct_above, options.max_response_length, options.thinking, template),
-        *(template_values(options.template_field), tuple(options.ignore)),
-    )
-    files = [path for path, _ in find(options.rollouts).files]
+    values = {name: getattr(options, name) for name in ("correct_above", "max_response_length", "thinking")}
+    values |= {"template": template, "template_fields": template_values(options.template_field)}
+    reading = Reading(fields=field_mapping(options.field), ignored=tuple(options.ignore), **values)
+    rollouts = find(options.rollouts)
     check_place(options.output)
-    checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
-    depends_on = {"model": checkpoint.identity(), "rollouts": file_states(files), "reading": repr(reading)}
-    depends_on |= {"layer": options.layer, "states": options.states, "batch_tokens": batch_tokens}
-    depends_on["precision"] = options.precision
-    run_folder = RunFolder(options.output.with_name(f".{options.output.name}.fit"), digest(depends_on))
+    parts = {"reading": repr(reading), "layer": options.layer, "states": options.states, "batch_tokens": batch_tokens}
+    checkpoint, run_folder = Job.claim(options, [path for path, _ in rollouts.files], **parts)
     _take(options.output / STATES, run_folder)
     policy = checkpoint.load(options.precision)
     wishes = {name: getattr(options, name) for name in ("cut", "prefixes", "layer", "license")}
@@ -58,7 +53,7 @@ def run_fit(options: argparse.Namespace) -> None:
     if options.beside is not None:
         wishes["token_probability"] = options.beside == "token-probability"
     places = {"batch_tokens": batch_tokens, "base_model": checkpoint.facts(policy), "run": run_folder.path}
-    companion = Companion.fit(policy.model, policy.tokenizer, options.rollouts, **wishes, **places)
+    companion = Companion.fit(policy.model, policy.tokenizer, rollouts, **wishes, **places)
     companion.save_pretrained(options.output)
     if options.keep_states:
         _keep(run_folder, options.output / STATES)
@@ -84,7 +79,7 @@ def run_fit(options: argparse.Namespace) -> None:
     needed = {*NEEDED["prompt"], *NEEDED["response"]}
     flags = ["--companion", str(options.output), "--model", options.model]
     flags += given_flags(options, {"revision": None, "adapter": None, "numerics": "native", "batch_tokens": None})
-    flags += field_flags({meaning: name for meaning, name in reading.mapping.items() if meaning in needed})
+    flags += field_flags({meaning: name for meaning, name in reading.fields.items() if meaning in needed})
     print(f"Next: {shlex.join(['cocal', 'score', *flags])} in.jsonl out.jsonl")
 
 

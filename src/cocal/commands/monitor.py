@@ -14,7 +14,7 @@ from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
 from cocal.own_policy.companion import Companion
 from cocal.own_policy.facts import LEAST_QUESTIONS
-from cocal.own_policy.fitting import Reading, digest_of, read
+from cocal.own_policy.fitting import digest_of, read
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.quality import measured
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
@@ -34,16 +34,16 @@ def run_monitor(options: argparse.Namespace) -> None:
     not given is the worse end of the interval on the companion's card. A ContractError names rollouts of no use.
     """
     fix_threads(alone=True)
-    companion = Companion.from_pretrained(options.companion).ignoring(options.ignore)
+    companion = Companion.from_pretrained(options.companion)
     about, checkpoint = companion.about, Checkpoint.find(options.model, options.revision)
     checkpoint.check_fit(about)
     policy = checkpoint.load(options.precision)
-    above = about.correct_above if options.correct_above is None else options.correct_above
     given = field_mapping(options.field)
     labelled = {*given} & {*NEEDED["label"]}  # by another field than at the fit
     kept = {meaning: name for meaning, name in about.fields.items() if not (labelled and meaning in NEEDED["label"])}
-    reading = Reading({**kept, **given}, above, ignored=about.ignored)
-    rows = read(options.rollouts, about.encoder(policy), reading).rows
+    other = {"fields": {**kept, **given}, "correct_above": options.correct_above}
+    companion = companion.reading(options.ignore, **other)
+    rows = read(options.rollouts, companion.about.encoder(policy)).rows
     if (questions := rows["question"].nunique()) < LEAST_QUESTIONS:
         raise ContractError(
             f"{options.rollouts[0]}: {questions} question(s) give no interval; it takes at least {LEAST_QUESTIONS}"

@@ -4,33 +4,28 @@ import argparse
 import shlex
 
 from cocal.commands.flags import field_flags, field_mapping, given_flags
+from cocal.commands.job import Job
 from cocal.own_policy.companion import Companion
-from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.scoring import UNFINISHED, Wanted, check, score_file
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
-from cocal.store import digest
-from cocal.store.run_folder import RunFolder, file_states
 
 
 def run_score(options: argparse.Namespace) -> None:
     """Check the file, score it, or go on with it, and put the result in its place."""
     fix_threads(alone=True)
-    given = {name: getattr(options, name) for name in ("target", "seed", "max_response_length", "every")}
-    given |= {"field": options.name, "batch_tokens": options.batch_tokens or usual_batch_tokens()}
+    given = {name: getattr(options, name) for name in ("name", "target", "seed", "every")}
+    given["batch_tokens"] = options.batch_tokens or usual_batch_tokens()
     wanted = Wanted(options.input, field_mapping(options.field), **given)
-    companion = Companion.from_pretrained(options.companion).ignoring(options.ignore)
+    companion = Companion.from_pretrained(options.companion)
+    companion = companion.reading(ignored=options.ignore, max_response_length=options.max_response_length)
     if options.every:
         companion.about.check_prefixes()
     checked = check(wanted, companion.about)
-    checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
-    checkpoint.check_fit(companion.about)
-    checkpoint.warn_of_other(companion.about)
-    depends_on = {"responses": file_states([options.input]), "wanted": repr(wanted), "model": checkpoint.identity()}
-    depends_on |= {"companion": companion.identity(), "precision": options.precision}
-    run_folder = RunFolder(options.output.with_name(f".{options.output.name}.score"), digest(depends_on))
-    policy = checkpoint.load(options.precision)
-    origins, responses = score_file(companion, policy, wanted, checked, run_folder)
-    run_folder.publish({UNFINISHED: options.output})
+    parts = {"wanted": repr(wanted), "companion": companion.identity()}
+    job = Job.claim(options, [options.input], companion.about, **parts)
+    policy = job.checkpoint.load(options.precision)
+    origins, responses = score_file(companion, policy, wanted, checked, job.run)
+    job.run.publish({UNFINISHED: options.output})
     print(f"\n{options.output}: {checked.rows:,} responses with `{options.name}`")
     print(f"  fields: {checked.fields}")
     for why, count in checked.unread.items():
@@ -38,7 +33,7 @@ def run_score(options: argparse.Namespace) -> None:
     for origin, count in origins.items():
         print(f"  {count:,} prompts are {origin}")
     print("  Where `confidence_ids` is `tokenised`, the ids were made anew from texts, and may not be those sampled.")
-    if limit := options.max_response_length or companion.about.max_response_length:
+    if limit := companion.about.max_response_length:
         print(f"  responses of {limit:,} tokens or more count as cut, where they do not say so (--max-response-length)")
     learnt = companion.about.rollouts
     if learnt and (difference := learnt.difference(responses)):

@@ -3,12 +3,12 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cocal.errors import ContractError
-from cocal.integrations.format import Format, Wishes
+from cocal.integrations.format import Format, Reading
 from cocal.integrations.formats import ENDINGS, format_of
 from cocal.integrations.sample import Sample
 from cocal.integrations.unfit import EVALUATION
@@ -45,23 +45,21 @@ class Found:
         """What the files were taken for, in words."""
         return self.kind.name
 
-    def samples(self, mapping: Mapping[str, str], notes: Counter, ignored: Collection[str] = ()) -> Iterator[Sample]:
+    def samples(self, reading: Reading, notes: Counter) -> Iterator[Sample]:
         """Every response to learn from, file by file, each with its step where the dump says it.
 
         Args:
-            mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
+            reading: How the files are read.
             notes: Sentences about what was read for what, and about the rows that were left out, which are added to.
-            ignored: Names or meanings of fields that are not read.
 
         Raises:
-            ConfigError: if the mapping does not suit the format.
+            ConfigError: if names of fields do not suit the format.
             ContractError: if a file is not readable, a row is invalid, all were left out, or they come from several
                 policies; the message names file and row.
         """
         notes.update(self.said)
-        wishes = Wishes(mapping, ignored, notes)
-        found = (_placed(one, path, step) for path, step in self.files for one in self.kind.read(path, wishes))
-        return learnable(found, wishes, str(self.files[0][0]))
+        found = (_placed(one, path, step) for path, step in self.files for one in self.kind.read(path, reading, notes))
+        return learnable(found, reading, notes, str(self.files[0][0]))
 
 
 def _placed(sample: Sample, path: Path, step: int | None) -> Sample:
@@ -73,7 +71,7 @@ def _placed(sample: Sample, path: Path, step: int | None) -> Sample:
     return sample.model_copy(update={"step": step, "file": str(path) if step is None else None, "group": group})
 
 
-def learnable(samples: Iterable[Sample], wishes: Wishes, source: str) -> Iterator[Sample]:
+def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, source: str) -> Iterator[Sample]:
     """The samples to learn from; sentences about the others, and about doubtful labels, are added to the notes. If
     there is none, a ContractError names the source; if there are several policies, the row."""
     read, left_out, doubts, models = 0, Counter(), Counter(), Counter()
@@ -85,14 +83,14 @@ def learnable(samples: Iterable[Sample], wishes: Wishes, source: str) -> Iterato
         doubts.update(filter(None, [sample.doubt]))
         if sample.model is not None:
             models[sample.model] += 1
-        if len(models) > 1 and not {"model", "models"} & {*wishes.ignored}:
+        if len(models) > 1 and not {"model", "models"} & {*reading.ignored}:
             raise ContractError(
                 f"{sample.where}: the response is one of {sample.model}, and those before are of {next(iter(models))}; "
                 "a companion learns from one policy: give its rows alone, or --ignore model if these are one"
             )
         yield sample
     said = [f"{count:,} row{'s' if count > 1 else ''} left out: {why}" for why, count in left_out.items()]
-    wishes.notes.update([*said, *(f"in {count:,} of {read:,} rows {doubt}" for doubt, count in doubts.items())])
+    notes.update([*said, *(f"in {count:,} of {read:,} rows {doubt}" for doubt, count in doubts.items())])
     if said and not read:
         raise ContractError(f"{source}: there is no response to learn from ({'; '.join(said)})")
 

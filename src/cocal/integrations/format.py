@@ -2,36 +2,44 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cocal.errors import ConfigError
 from cocal.integrations.sample import Sample
+from cocal.settings.base import Count, Model
 
 
-@dataclass(frozen=True)
-class Wishes:
-    """How rollouts are read.
+class Reading(Model):
+    """How responses are read, from files or tables: for a fit, for confidences, and for decisions among scored ones. A
+    companion keeps that of its fit."""
 
-    Attributes:
-        mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
-        ignored: Names or meanings of fields that are not read.
-        notes: Sentences about what was read for what, which are added to.
-    """
-
-    mapping: Mapping[str, str] = field(default_factory=dict)
-    ignored: Collection[str] = ()
-    notes: Counter = field(default_factory=Counter)
+    fields: dict[str, str] = {}
+    """Names of the rollouts' fields by their meaning, as they were given; a file to be scored is read with them too."""
+    correct_above: float | None = None
+    """A reward above this number meant a correct response; None for rewards of 0 and 1, or -1 and 1."""
+    max_response_length: Count | None = None
+    """Tokens from which on a response counts as cut, where it does not say so itself; if None, a text counts as
+    complete, and ids as cut if they do not end with an end token."""
+    thinking: bool = False
+    """True if chats are put into the template in thinking mode, where the template knows it."""
+    template: str | None = None
+    """Chat template in place of the tokenizer's own (None); if empty, prompts are plain text, which begins as the
+    tokenizer begins texts."""
+    template_fields: dict[str, Any] = {}
+    """Further values that the chat template was given; those of a sample come before them."""
+    ignored: tuple[str, ...] = ()
+    """What of the rollouts was not read although it may matter (`cocal fit --ignore`, `cocal.own_policy.replies`)."""
 
     def label(self, kind: str) -> str | None:
         """Name of the label that was given for a format with fields of its own; a ConfigError refuses other names."""
-        if wrong := [meaning for meaning in self.mapping if meaning not in ("reward", "correct")]:
+        if wrong := [meaning for meaning in self.fields if meaning not in ("reward", "correct")]:
             raise ConfigError(
                 f"--field {wrong[0]}=...: {kind} have fields of their own; only that of the label may be named "
                 "(--field reward=NAME)"
             )
-        return next(iter(self.mapping.values()), None)
+        return next(iter(self.fields.values()), None)
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,8 @@ class Format:
         example: Name of a file, and a row in it.
         recognises: Whether a file is of this format, by its path and the names of the fields in its first row; of a
             pickle there are none.
-        read: The responses of a file; a ContractError names file and row of a wrong one.
+        read: The responses of a file; sentences about what was read for what are added to the counter. A ContractError
+            names file and row of a wrong one.
         steps: Files of a folder by their steps, where names tell them in a way of the format; None where the one rule
             for all names holds (`cocal.integrations.files.step_named`).
         raw: Whether texts of prompts are all that the policy read, and not messages of a user.
@@ -59,7 +68,7 @@ class Format:
     about: str
     example: tuple[str, Mapping[str, Any]]
     recognises: Callable[[Path, Collection[str]], bool]
-    read: Callable[[Path, Wishes], Iterable[Sample]]
+    read: Callable[[Path, Reading, Counter], Iterable[Sample]]
     steps: Callable[[Path], Mapping[int, Path]] | None = None
     raw: bool = False
     last: bool = False

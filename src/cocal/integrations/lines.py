@@ -1,13 +1,14 @@
 """JSON lines in the words of any project, whose fields are found by usual names (`FIELDS`) or a mapping."""
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cocal.errors import ConfigError, ContractError
-from cocal.integrations.format import Wishes
+from cocal.integrations.format import Reading
 from cocal.integrations.formats import raw
 from cocal.integrations.sample import Sample
 from cocal.integrations.unfit import MEDIA, SEVERAL_VERSIONS, evaluated, media_beside, other_words, several_versions
@@ -220,18 +221,20 @@ class Fields:
         return tuple(found)
 
 
-def samples(rows: Iterable[tuple[str, Mapping[str, Any], str | None]], wishes: Wishes) -> Iterator[Sample]:
+def samples(
+    rows: Iterable[tuple[str, Mapping[str, Any], str | None]], reading: Reading, notes: Counter
+) -> Iterator[Sample]:
     """The responses of rows, each with its place for error messages and the reason to leave it out, if there is one.
 
     Sentences about what was read for what are added to the notes. See `Fields.of` about the mapping and about errors.
     """
-    fields, seen, how = None, {}, (tuple(NEEDED), wishes.ignored)
+    fields, seen, how = None, {}, (tuple(NEEDED), reading.ignored)
     for where, entry, why in rows:
         if fields is None:
-            fields = Fields.of(entry, wishes.mapping, where, *how)
+            fields = Fields.of(entry, reading.fields, where, *how)
         if not entry.keys() <= seen.keys():
             seen |= entry
-        useless = why or (MEDIA if media_beside(entry) else evaluated(entry, wishes.ignored))
+        useless = why or (MEDIA if media_beside(entry) else evaluated(entry, reading.ignored))
         found = Sample.read(where, left_out=useless) if useless else fields.sample(entry, where, learning=True)
         if found.left_out is None and found.label is None and fields.labels(entry):
             found = found.model_copy(update={"left_out": "its reward is None"})
@@ -239,7 +242,7 @@ def samples(rows: Iterable[tuple[str, Mapping[str, Any], str | None]], wishes: W
             found = found.model_copy(update={"doubt": SEVERAL_VERSIONS})
         yield found
     if seen:
-        wishes.notes[f"fields: {Fields.of(seen, wishes.mapping, where, *how)}"] += 1
+        notes[f"fields: {Fields.of(seen, reading.fields, where, *how)}"] += 1
 
 
 def _given(value: Any, meaning: str) -> bool:

@@ -2,12 +2,13 @@
 
 from importlib.resources import files
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from cocal import __version__
 from cocal.companion.spec import CompanionSpec
 from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import TOKEN_INPUTS
+from cocal.integrations.format import Reading
 from cocal.models.hub import may_be_on_hub
 from cocal.models.loading import Policy, Vocabulary, text_config
 from cocal.own_policy.facts import HeldOut, Part, ResponseFacts, table_of, table_of_parts
@@ -81,8 +82,8 @@ class BaseModelFacts(Model):
         )
 
 
-class About(Model):
-    """The content of `config.json`."""
+class About(Reading):
+    """The content of `config.json`, with how the rollouts were read."""
 
     model_type: Literal["cocal-companion"] = "cocal-companion"
     cocal_version: str = __version__
@@ -93,22 +94,8 @@ class About(Model):
     base_model: BaseModelFacts
     license: str | None = None
     """Licence of the companion, by the Hub's name for it, such as "apache-2.0"; None if nobody has said it."""
-    thinking: bool = False
-    """True if chats are put into the template in thinking mode."""
-    template: str | None = None
-    """Chat template in place of the tokenizer's own (None); if empty, prompts are plain text."""
-    template_fields: dict[str, Any] = {}
-    """Further values that the chat template was given."""
-    ignored: tuple[str, ...] = ()
-    """What of the rollouts was not read although it may matter (`cocal fit --ignore`)."""
     notes: tuple[str, ...] = ()
     """Sentences about the rollouts, and about what was assumed of them."""
-    fields: dict[str, str] = {}
-    """Names of the rollouts' fields by their meaning, as they were given; a file to be scored is read with them too."""
-    correct_above: float | None = None
-    """A reward above this number meant a correct response; None for rewards of 0 and 1, or -1 and 1."""
-    max_response_length: Count | None = None
-    """Tokens from which on a response counts as cut, where it does not say so itself."""
     recipe: Recipe = "paper"
     """How the members were chosen and fitted (`cocal.own_policy.fitting.fit`)."""
     cut: Cut = "leave-out"
@@ -150,17 +137,10 @@ class About(Model):
         widths = self.spec.settings.widths
         return f"Hidden layers {' / '.join(map(str, widths))}" if widths else "No hidden layer: a linear probe"
 
-    def encoder(self, policy: Policy | Vocabulary, max_response_length: int | None = None) -> Encoder:
-        """The encoder that turns prompts and responses into token ids.
-
-        Args:
-            policy: The companion's language model, or what of it needs no weights.
-            max_response_length: Tokens from which on a response counts as cut, where it does not say so itself; by
-                default those of the fit.
-        """
-        limit = max_response_length or self.max_response_length
-        more = {"template_fields": self.template_fields, "ignored": self.ignored}
-        return Encoder(policy, self.template, self.thinking, limit, **more)
+    def encoder(self, policy: Policy | Vocabulary) -> Encoder:
+        """What turns prompts and responses into token ids, with the companion's language model or what of it needs no
+        weights."""
+        return Encoder(policy, self)
 
     def check_model(self, model: BaseModelFacts) -> None:
         """Refuse by a ContractError a model of another architecture, or without the block and the width of states that

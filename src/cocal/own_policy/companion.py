@@ -79,9 +79,15 @@ class Companion:
         with evaluating(model):
             return cls(*fit(model, tokenizer, rollouts, settings=settings, **options))
 
-    def ignoring(self, names: Sequence[str]) -> Self:
-        """The companion, which leaves more of what it is given unread (`cocal.own_policy.fitting.Reading`)."""
-        self.about = self.about.model_copy(update={"ignored": (*self.about.ignored, *names)})
+    def reading(self, ignored: Sequence[str] = (), **other: Any) -> Self:
+        """The companion, which from now on reads responses otherwise than those of its fit.
+
+        Args:
+            ignored: What it leaves unread beside what the fit has left.
+            other: Further values of `cocal.integrations.format.Reading`; None keeps that of the fit.
+        """
+        update = {name: value for name, value in other.items() if value is not None}
+        self.about = self.about.model_copy(update=update | {"ignored": (*self.about.ignored, *ignored)})
         return self
 
     @classmethod

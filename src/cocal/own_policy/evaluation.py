@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 from cocal.drawing.bins import legend_entries, plot_reliability
 from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_style, save_figure
 from cocal.errors import ContractError
+from cocal.integrations.format import Reading
 from cocal.metrics.calibration import reliability_bins
 from cocal.metrics.ordered import Ordered
 from cocal.metrics.settings import MetricSettings
@@ -23,7 +24,7 @@ from cocal.metrics.shown import csv_text, metric_text
 from cocal.own_policy.about import About
 from cocal.own_policy.facts import LEAST_QUESTIONS
 from cocal.own_policy.quality import measured
-from cocal.own_policy.scored import Reading, Scored, read_scored
+from cocal.own_policy.scored import Scored, read_scored
 from cocal.store import write_text
 from cocal.store.atomic import together
 
@@ -49,14 +50,12 @@ COVERAGES = np.arange(5, 101) / 100
 _COLOUR = "#2c6fad"
 
 
-def read(source: Path, reading: Reading) -> Scored:
+def read(source: Path, reading: Reading, name: str = "confidence") -> Scored:
     """Read confidences and labels. A ContractError names file and row where a label is missing or a confidence is not
     from 0 to 1, and the file where no row has a confidence."""
-    scored = read_scored(source, reading, ["label"])
+    scored = read_scored(source, reading, ["label"], name=name)
     if np.isnan(scored.confidence).all():
-        raise ContractError(
-            f"{source}: no response has a valid confidence in {reading.field!r}; there is nothing to evaluate"
-        )
+        raise ContractError(f"{source}: no response has a valid confidence in {name!r}; there is nothing to evaluate")
     if len(scored.names) < LEAST_QUESTIONS:
         return replace(scored, notes=(*scored.notes, f"fewer than {LEAST_QUESTIONS} questions give no interval"))
     return scored

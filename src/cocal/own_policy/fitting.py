@@ -5,7 +5,7 @@ import logging
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -22,52 +22,31 @@ from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import TOKEN_INPUTS, pooled_states, states_and_tokens, token_inputs
 from cocal.features.forward import RESPONSE_POOLINGS, Prefixes
 from cocal.features.store import FeatureReader, NumberFormat, create_features, decoded, open_features
-from cocal.integrations.files import find, learnable
-from cocal.integrations.format import Wishes
+from cocal.integrations.files import Found, find, learnable
+from cocal.integrations.format import Reading
 from cocal.integrations.lines import samples
 from cocal.models.loading import Policy
 from cocal.own_policy.about import About, BaseModelFacts, Cut, Recipe
-from cocal.own_policy.companion import Companion
 from cocal.own_policy.measuring import measured_fields
 from cocal.own_policy.prefixes import Rows, course, drawn, names
 from cocal.own_policy.recipes import Chosen, best, folds_of, spec_of, work
 from cocal.own_policy.rivals import rivals_of
 from cocal.own_policy.rollouts import Experience, experience_of
 from cocal.own_policy.states import BLOCK, Encoder
+from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-
-@dataclass(frozen=True)
-class Reading:
-    """How rollouts are read.
-
-    Attributes:
-        mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
-        correct_above: A reward above this number means a correct response; None for rewards of 0 and 1, or -1 and 1.
-        max_response_length: Tokens from which on a response counts as cut, where the rollouts do not say which are.
-        thinking: Whether chats are put into the template in thinking mode.
-        template: Chat template in place of the tokenizer's own; if empty, prompts are plain text.
-        template_fields: Further values that the template reads.
-        ignored: Names of fields that are not read although they may have changed the prompts; and see
-            `cocal.own_policy.replies.check`.
-    """
-
-    mapping: Mapping[str, str] = field(default_factory=dict)
-    correct_above: float | None = None
-    max_response_length: int | None = None
-    thinking: bool = False
-    template: str | None = None
-    template_fields: Mapping[str, Any] = field(default_factory=dict)
-    ignored: tuple[str, ...] = ()
+Rollouts = pd.DataFrame | Found | str | Path | Sequence[str | Path]
+"""A table of rollouts, files that were found, or the places of files."""
 
 
 def fit(
     model: "PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase",
-    rollouts: pd.DataFrame | str | Path | Sequence[str | Path],
+    rollouts: Rollouts,
     *,
     recipe: Recipe | None = None,
     cut: Cut | None = None,
@@ -128,9 +107,10 @@ def fit(
     _check_wishes(recipe, settings, bool(token_probability or prefixes), given=states is not None)
     policy = Policy(model, tokenizer)
     if reading.template is None and tokenizer.chat_template is None:
-        reading = replace(reading, template="")
-    encoder = _encoder(policy, reading)
-    experience = _counted(read(rollouts, encoder, reading), cut)
+        reading = reading.model_copy(update={"template": ""})
+    encoder = Encoder(policy, reading)
+    encoder.check_wishes()
+    experience = _counted(read(rollouts, encoder), cut)
     _check_read(experience, settings, given=states is not None)
     rows = experience.rows
     learnt = rows if cut == "leave-out" else rows.assign(truncated=False)
@@ -160,13 +140,13 @@ def fit(
             **{"prefixes": prefixes or None, "notes": (*experience.notes, *_doubts(tokens, base.vocabulary))},
             "learnt": digest_of(rows),
         }
-        facts |= {"fields" if name == "mapping" else name: value for name, value in vars(reading).items()}
+        facts |= reading.model_dump()
         if recipe == "paper":
             last = int(rows["step"].max())
             ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])
             about, confidence = About(spec=companions.spec, **facts), np.full(len(rows), np.nan)
             found = decoded(store.take(np.flatnonzero(held_out), at_layer, RESPONSE_POOLINGS), store.dtype)
-            confidence[held_out] = Companion(companions, about).score_states(found)
+            confidence[held_out] = companions.to(best_device()).predict(found)[companions.spec.chosen()].mean(axis=0)
             quality = measured_fields(about, experience, held_out, confidence, others)
             return companions, about.model_copy(update=quality), None
         inputs = each.inputs(store, at_layer, None if token_probability is False else tokens)
@@ -183,14 +163,6 @@ def fit(
     return *described(chosen), chosen.alone and described(chosen.alone)
 
 
-def _encoder(policy: Policy, reading: Reading) -> Encoder:
-    """The encoder of rollouts; a ConfigError refuses a mode or values that the template does not read."""
-    more = {"template_fields": reading.template_fields, "ignored": reading.ignored}
-    encoder = Encoder(policy, reading.template, reading.thinking, reading.max_response_length, **more)
-    encoder.check_wishes()
-    return encoder
-
-
 def _counted(experience: Experience, cut: Cut) -> Experience:
     """The rollouts with the labels that are both learnt and measured: the verifier's, or wrong for cut responses. What
     was read is logged."""
@@ -205,26 +177,25 @@ def _counted(experience: Experience, cut: Cut) -> Experience:
     return experience
 
 
-def read(rollouts: pd.DataFrame | str | Path | Sequence[str | Path], encoder: Encoder, reading: Reading) -> Experience:
+def read(rollouts: Rollouts, encoder: Encoder) -> Experience:
     """Read rollouts from files, whose format is guessed, or from a table; a ContractError names what is not usable."""
-    notes: Counter = Counter()
+    notes, reading = Counter(), encoder.reading
     if isinstance(rollouts, Sequence) and rollouts and isinstance(rollouts[0], Mapping):
         rollouts = pd.DataFrame(rollouts)
     if isinstance(rollouts, pd.DataFrame):
         notes["a table"] += 1
         table = cast(Any, rollouts)
         given = table.astype(object).where(table.notna(), None).to_dict("records")
-        wishes = Wishes(reading.mapping, reading.ignored, notes)
-        rows = samples(((f"row {place}", row, None) for place, row in enumerate(given)), wishes)
-        found = learnable(rows, wishes, "the table")
+        rows = samples(((f"row {place}", row, None) for place, row in enumerate(given)), reading, notes)
+        found = learnable(rows, reading, notes, "the table")
     else:
         places = [rollouts] if isinstance(rollouts, (str, Path)) else rollouts
-        files = find([Path(place) for place in places])
+        files = places if isinstance(places, Found) else find([Path(place) for place in places])
         encoder.dated(files.files[0][0])
         count = len(files.files)
         notes[f"{count:,} file{'s' if count > 1 else ''} of {files.format}"] += 1
-        found = files.samples(reading.mapping, notes, reading.ignored)
-    return experience_of(found, encoder, correct_above=reading.correct_above, notes=notes)
+        found = files.samples(reading, notes)
+    return experience_of(found, encoder, notes)
 
 
 def digest_of(rows: pd.DataFrame) -> str:

@@ -36,9 +36,7 @@ class Experience:
     tells_cut: bool = True
 
 
-def experience_of(
-    samples: Iterator[Sample], encoder: Encoder, *, correct_above: float | None = None, notes: Counter | None = None
-) -> Experience:
+def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | None = None) -> Experience:
     """Gather samples. Token ids are held in memory, four bytes each; texts are not.
 
     Responses to one prompt in one step are a group, wherever they lie in it; groups that samples name divide them
@@ -46,8 +44,7 @@ def experience_of(
 
     Args:
         samples: Responses with labels, in any order of the steps.
-        encoder: Turns them into token ids.
-        correct_above: See `correctness`.
+        encoder: Turns them into token ids, and says how they are read.
         notes: Sentences that were collected while reading.
 
     Raises:
@@ -55,6 +52,7 @@ def experience_of(
             correct or all are wrong; the message names file and row.
     """
     notes = Counter() if notes is None else notes
+    correct_above, limit = encoder.reading.correct_above, encoder.reading.max_response_length
     gathered, origins = [], Counter()
     while part := list(islice(samples, 2048)):  # they are tokenised together
         for sample, encoded in zip(part, encoder.encode(part, strict=True), strict=True):
@@ -86,7 +84,7 @@ def experience_of(
             f"{anew:,} responses or their prompts are texts, whose ids were made anew and may differ from those that "
             "were sampled"
         )
-    told, limit = bool(rows["tells_cut"].all()), encoder.max_response_length
+    told = bool(rows["tells_cut"].all())
     longest = int(rows["length"].max())
     if not told and limit is None:
         unknown, cut = int((~rows["tells_cut"]).sum()), int(rows["truncated"].sum())

@@ -14,6 +14,7 @@ from cocal.answers.extraction import extract_answer
 from cocal.answers.judge import ExactMatch
 from cocal.answers.settings import VerifierSettings
 from cocal.errors import ContractError
+from cocal.integrations.format import Reading
 from cocal.integrations.lines import FIELDS, NEEDED, Fields
 from cocal.integrations.sample import Sample
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
@@ -31,24 +32,6 @@ ANSWER, BOXED = "answer", "boxed"
 COURSE = "_course"
 """What follows the name of the confidence in that of its course."""
 _UNCERTAIN = "the lines name no question, so each counts as one; intervals are too narrow if questions repeat"
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The fields that are read of a file of scored responses, and under which names.
-
-    Attributes:
-        mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
-        field: Name of the field of the confidence; null means that there is no valid one.
-        answer: Name of the field of the answer, or `BOXED`; by default `ANSWER`, or `BOXED` where there is no such
-            field.
-        correct_above: A reward above this number is a correct response.
-    """
-
-    mapping: Mapping[str, str]
-    field: str = "confidence"
-    answer: str | None = None
-    correct_above: float | None = None
 
 
 @dataclass(frozen=True)
@@ -130,15 +113,25 @@ def check_bound(sample: Sample, above: float | None) -> None:
 
 
 def read_scored(
-    source: Path, reading: Reading, needs: Sequence[str] = (), added: Sequence[str] = (), *, answers: bool = False
+    source: Path,
+    reading: Reading,
+    needs: Sequence[str] = (),
+    added: Sequence[str] = (),
+    *,
+    name: str = "confidence",
+    answers: bool = False,
+    answer: str | None = None,
 ) -> Scored:
     """Read the responses of a file of JSON lines, as `cocal score` writes them, in any order.
 
     Args:
-        source, reading: The file, and the names of its fields.
+        source: The file.
+        reading: Names of its fields, and the bound of rewards.
         needs: What every line must have: `label`, `question`. Lines that name no question count as one each.
         added: Fields that somebody adds later, which the lines must not have yet.
+        name: Field of the confidence; null means that there is no valid one.
         answers: Whether answers are read; otherwise no response has one.
+        answer: Field of the answer, or `BOXED`; by default `ANSWER`, or `BOXED` where there is no such field.
 
     Raises:
         ContractError: if a line lacks what it needs, its confidence is not from 0 to 1, it lacks a label that others
@@ -148,13 +141,13 @@ def read_scored(
     wheres, questions, rows = [], [], []
     for where, _, entry in entries(source):
         if not wheres:
-            names = [*reading.mapping, *(meaning for meaning in NEEDED["label"] if {*FIELDS[meaning]} & {*entry})]
+            names = [*reading.fields, *(meaning for meaning in NEEDED["label"] if {*FIELDS[meaning]} & {*entry})]
             labelled = "label" in needs or bool({*NEEDED["label"]} & {*names})
-            answer = reading.answer or (ANSWER if ANSWER in entry else BOXED)
+            answer = answer or (ANSWER if ANSWER in entry else BOXED)
             named = {"answer": answer} if answers and answer != BOXED else {}
-            fields = Fields.of(entry, reading.mapping, where, ["label"] * labelled, confidence=reading.field, **named)
+            fields = Fields.of(entry, reading.fields, where, ["label"] * labelled, confidence=name, **named)
             read = [*NEEDED["label"], "confidence", *named, *(["response"] if answers and not named else [])]
-        if taken := [name for name in added if name in entry]:
+        if taken := [new for new in added if new in entry]:
             raise ContractError(f"{where}: there is a field {taken[0]!r} already; decide on the file of `cocal score`")
         question = fields.asked(entry)
         if not any(question) and "question" in needs:
@@ -162,9 +155,9 @@ def read_scored(
                 f"{where}: nothing tells which question was answered; give a question_id or a prompt, or name the "
                 "field (--field question_id=FIELD)"
             )
-        if reading.field not in entry:
+        if name not in entry:
             raise ContractError(
-                f"{where}: there is no field {reading.field!r}; add it by `cocal score`, or name another (--name)"
+                f"{where}: there is no field {name!r}; add it by `cocal score`, or name another (--name)"
             )
         found = fields.part(entry, where, *read)
         if labelled and found.label is None:
@@ -189,13 +182,13 @@ def read_scored(
         correct, note = correctness(np.array(labels), lambda place: wheres[place], reading.correct_above)
         notes.append(f"labels: {note}")
     question = same_question(*zip(*questions, strict=True))
-    said = contradictions(question, [name for _, _, name in questions])
+    said = contradictions(question, [stated for _, _, stated in questions])
     notes += [*([] if all(map(any, questions)) else [_UNCERTAIN]), *said]
     names, known = {}, {}
     for number, (text, ids, stated), where in zip(question.tolist(), questions, wheres, strict=True):
-        name = None if said else stated
-        names.setdefault(number, name or text or ids or where.removeprefix(f"{source}: "))
-        known |= {normalised(one): number for one in (text, ids, name) if one}
+        title = None if said else stated
+        names.setdefault(number, title or text or ids or where.removeprefix(f"{source}: "))
+        known |= {normalised(one): number for one in (text, ids, title) if one}
     confidence = np.array(confidence, dtype=np.float64)
     if missing := int(np.isnan(confidence).sum()):
         notes.append(f"confidences: {missing:,} of {len(confidence):,} are null")
@@ -304,11 +297,11 @@ class Courses:
         return np.where(found < 1, found, np.nan)
 
 
-def read_courses(source: Path, reading: Reading, added: Sequence[str] = ()) -> Courses:
+def read_courses(source: Path, reading: Reading, added: Sequence[str] = (), name: str = "confidence") -> Courses:
     """Read confidences with their courses (`read_scored`). A ContractError names file and row of a line without a
     course, or with one of another form or with another number of tokens between confidences."""
-    scored = read_scored(source, reading, ("question",), added)
-    found, name = [], reading.field + COURSE
+    scored = read_scored(source, reading, ("question",), added, name=name)
+    found, name = [], name + COURSE
     for where, _, entry in entries(source):
         if name not in entry:
             raise ContractError(f"{where}: there is no field {name!r}; add it by `cocal score --every 16`")

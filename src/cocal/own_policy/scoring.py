@@ -40,19 +40,17 @@ class Wanted:
     """The file of JSON lines that is scored, and how.
 
     Attributes:
-        mapping: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
-        field: Name of the field for the confidences.
+        fields: Names of fields by their meaning (`cocal.integrations.lines.FIELDS`).
+        name: Field for the confidences.
         target, seed, batch_tokens, every: See `Companion.score`.
-        max_response_length: See `About.encoder`.
     """
 
     source: Path
-    mapping: Mapping[str, str]
-    field: str = "confidence"
+    fields: Mapping[str, str]
+    name: str = "confidence"
     target: Target | None = None
     seed: int | None = None
     batch_tokens: int = 16384
-    max_response_length: int | None = None
     every: int | None = None
 
 
@@ -84,14 +82,12 @@ def check(wanted: Wanted, about: About) -> Checked:
     count, unread = 0, Counter()
     for where, _, entry in entries(wanted.source):
         if not count:
-            mapping = {meaning: name for meaning, name in about.fields.items() if name in entry} | {**wanted.mapping}
+            mapping = {meaning: name for meaning, name in about.fields.items() if name in entry} | {**wanted.fields}
             read = {meaning: name for meaning, name in mapping.items() if meaning not in NEEDED["label"]}
             fields = Fields.of(entry, read, where, ("prompt", "response"), about.ignored)
             mapping = {meaning: name for meaning, name in mapping.items() if name in entry}
             rewarded = not {*entry} & {mapping.get("correct"), *FIELDS["correct"]}
-        if taken := [
-            name for name in (wanted.field, IDS, wanted.field + COURSE, wanted.field + REASON) if name in entry
-        ]:
+        if taken := [name for name in (wanted.name, IDS, wanted.name + COURSE, wanted.name + REASON) if name in entry]:
             raise ContractError(
                 f"{where}: there is a field {taken[0]!r} already; give the confidences another name (--name), and "
                 "score the original file rather than a scored one"
@@ -118,7 +114,7 @@ def score_file(
     Blocks that an earlier run has finished are kept, up to the first that has changed since, or whose input has.
     """
     path, marks = run.path / UNFINISHED, run.path / _DIGESTS
-    encoder = companion.about.encoder(policy, wanted.max_response_length)
+    encoder = companion.about.encoder(policy)
     encoder.dated(wanted.source)
     if done := _whole_blocks(wanted.source, path, marks):
         logging.info("%s of %s responses were scored by an earlier run", f"{done:,}", f"{checked.rows:,}")
@@ -143,13 +139,13 @@ def score_file(
             scored, written = iter(zip(rows, found.tolist(), courses, strict=True)), []
             for text, sample in block:
                 if why := _without_response(sample):
-                    written.append(extended(text, {wanted.field: None, wanted.field + REASON: why}).encode())
+                    written.append(extended(text, {wanted.name: None, wanted.name + REASON: why}).encode())
                     continue
                 row, confidence, course = next(scored)
-                added = {wanted.field: confidence, IDS: "given" if row.exact else "tokenised"}
+                added = {wanted.name: confidence, IDS: "given" if row.exact else "tokenised"}
                 if wanted.every:
                     values = {"every": wanted.every, "tokens": len(row.response), "values": course.tolist()}
-                    added[wanted.field + COURSE] = values
+                    added[wanted.name + COURSE] = values
                 written.append(extended(text, added).encode())
             mark = _digest((text for text, _ in block), written)
             for stream, content in ((output, b"".join(written)), (digests, mark)):
@@ -157,7 +153,7 @@ def score_file(
                 stream.flush()
                 os.fsync(stream.fileno())
             progress.add(len(block), detail=f"mean confidence {found.mean():.3f}" if rows else "")
-    known = known or encoder.max_response_length is not None
+    known = known or encoder.reading.max_response_length is not None
     return origins, ResponseFacts.of(np.concatenate(lengths), np.concatenate(cut) if known else None)
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from cocal.errors import ConfigError, ContractError, first_line
+from cocal.integrations.format import Reading
 from cocal.integrations.sample import Sample
 from cocal.models.loading import Policy, Vocabulary
 from cocal.models.text import Tokens, check_tokens, render, template_fault, template_fields, turn_end
@@ -80,13 +81,7 @@ class Encoder:
 
     Attributes:
         policy: The language model, with its tokenizer, or what of it needs no weights.
-        template: Chat template in place of the tokenizer's own; if empty, there is none, and prompts are plain text,
-            which begins as the tokenizer begins texts.
-        thinking: Whether chats are rendered in thinking mode, where the template knows it.
-        template_fields: Further values that the template reads; those of a sample come before them.
-        ignored: See `cocal.own_policy.replies.check`.
-        max_response_length: Number of tokens from which on a response that does not say so counts as cut; if None, a
-            text counts as complete, and ids as cut if they do not end with an end token.
+        reading: How responses are read.
         day: Day that the template writes, where it writes one (`dated`); by default today.
 
     Raises:
@@ -94,27 +89,24 @@ class Encoder:
     """
 
     policy: Policy | Vocabulary
-    template: str | None = None
-    thinking: bool = False
-    max_response_length: int | None = None
+    reading: Reading = field(default_factory=Reading)
     day: datetime | None = None
-    template_fields: Mapping[str, Any] = field(default_factory=dict)
-    ignored: Collection[str] = ()
 
     def __post_init__(self):
         self._tokenizer = tokenizer = self.policy.tokenizer
+        self._untemplated = self.reading.template == ""
         self._known: dict[tuple, tuple[np.ndarray, Origin]] = {}
         self._tokens, self._texts_end = {*tokenizer.get_vocab()}, False
-        if self.template is None and tokenizer.chat_template is None:
+        if self.reading.template is None and tokenizer.chat_template is None:
             raise ContractError(
                 f"{tokenizer.name_or_path}: the tokenizer has no chat template, with which the companion was fitted; "
                 "give the tokenizer that it was fitted with"
             )
-        if self.template and (reason := template_fault(tokenizer, self.template)):
+        if self.reading.template and (reason := template_fault(tokenizer, self.reading.template)):
             raise ContractError(
                 f"the chat template of --template or of the companion's config.json is broken ({reason}); give another"
             )
-        end = turn_end(tokenizer, self.policy.ends, self.template)
+        end = turn_end(tokenizer, self.policy.ends, self.reading.template)
         self._ends = self.policy.ends if end is None else self.policy.ends | {end}
         self._end = sorted(self._ends)[:1] if end is None else [end]
         rows = self.policy.vocabulary
@@ -129,9 +121,9 @@ class Encoder:
         template = self._written
         names = [name for name in template_fields(template) if name != "enable_thinking"]
         instead = f"; it reads {', '.join(names)} (--template-field NAME=VALUE)" if names else ""
-        if self.thinking and not (self._replies and self._replies.knows_thinking):
+        if self.reading.thinking and not (self._replies and self._replies.knows_thinking):
             raise ConfigError(f"--thinking changes nothing in this chat template{instead}; leave it out")
-        for name in self.template_fields:
+        for name in self.reading.template_fields:
             if not re.search(rf"\b{re.escape(name)}\b", template):
                 raise ConfigError(f"--template-field {name}: the chat template reads no such value{instead}")
 
@@ -153,8 +145,8 @@ class Encoder:
         )
         found = [self._one(sample, ids) for sample, ids in zip(samples, responses, strict=True)]
         if strict:
-            mode = "say so" if self.template == "" else f"give {self._mode}"
-            check(self._tokenizer, self._replies, samples, found, self.ignored, mode)
+            mode = "say so" if self._untemplated else f"give {self._mode}"
+            check(self._tokenizer, self._replies, samples, found, self.reading.ignored, mode)
         self._warn(samples, found)
         return found
 
@@ -202,7 +194,7 @@ class Encoder:
         given, ended, truncated = sample.response_ids is not None, int(ids[-1]) in self._ends, sample.truncated
         told = sample.tells_cut or self._texts_end
         if truncated is None:
-            limit = self.max_response_length
+            limit = self.reading.max_response_length
             truncated = not ended and (told if limit is None else len(ids) >= limit)
         if not (given or truncated or ended):
             ids = np.append(ids, self._end if sample.ended_by is None else sample.ended_by).astype(ids.dtype)
@@ -223,7 +215,7 @@ class Encoder:
         key = (repr(sample.prompt), sample.raw, repr(sample.tools), repr(sample.template_fields))
         if key not in self._known:
             text, origin = self._text(sample)
-            ids = np.asarray(self._ids(text, whole=self.template == ""), dtype=np.int32)
+            ids = np.asarray(self._ids(text, whole=self._untemplated), dtype=np.int32)
             if not len(ids):
                 raise ContractError(f"{sample.where}: the prompt has no token; correct or delete the row")
             if origin == "template":
@@ -236,7 +228,7 @@ class Encoder:
         prompt = sample.prompt
         if not isinstance(prompt, str):
             return self._chat(sample, prompt or ()), "chat"
-        if self.template == "":
+        if self._untemplated:
             return prompt, "text"
         if self._markers and self._markers.search(prompt):
             return prompt, "template"
@@ -251,7 +243,7 @@ class Encoder:
         return self._chat(sample, _messages(["user"], [prompt])), "chat"
 
     def _chat(self, sample: Sample, messages: Sequence[Mapping[str, Any]]) -> str:
-        if self.template == "":
+        if self._untemplated:
             wrong = (
                 "the prompt is a chat, but there is no chat template; give prompts that are texts, or a template when "
                 "the companion is fitted (--template FILE)"
@@ -263,7 +255,7 @@ class Encoder:
             )
         else:
             try:
-                return self._rendered(messages, self.thinking, sample.tools, sample.template_fields)
+                return self._rendered(messages, self.reading.thinking, sample.tools, sample.template_fields)
             except Exception as error:  # templates are programs: some refuse a role, or two messages of one role
                 wrong = f"the chat template refuses the chat ({first_line(error)}); correct or delete the row"
         raise ContractError(f"{sample.where}: {wrong}")
@@ -281,18 +273,20 @@ class Encoder:
     @cached_property
     def _padding(self) -> Padding:
         tokenizer = self._tokenizer
-        prompt = "" if self.template == "" else self._rendered(_messages(["user"], [_USER]), self.thinking)
+        prompt = "" if self._untemplated else self._rendered(_messages(["user"], [_USER]), self.reading.thinking)
         begins = {tokenizer.bos_token_id, *self._ids(prompt, whole=not prompt)[:1]} - {None}
         return Padding({tokenizer.pad_token_id} - {None}, self._ends, begins, self._ids("\n"))
 
     @cached_property
     def _replies(self) -> Replies | None:
-        return None if self.template == "" else Replies(self._tokenizer, self._written, self._rendered, self.thinking)
+        if self._untemplated:
+            return None
+        return Replies(self._tokenizer, self._written, self._rendered, self.reading.thinking)
 
     @property
     def values(self) -> dict[str, Any]:
         """What the template is given beside messages and tools."""
-        return {"enable_thinking": self.thinking, **self.template_fields}
+        return {"enable_thinking": self.reading.thinking, **self.reading.template_fields}
 
     @cached_property
     def _mode(self) -> str:
@@ -304,12 +298,12 @@ class Encoder:
     @property
     def _written(self) -> str:
         """The chat template, as it is written."""
-        return str(self._tokenizer.chat_template if self.template is None else self.template)
+        return str(self._tokenizer.chat_template if self.reading.template is None else self.reading.template)
 
     @cached_property
     def _markers(self) -> re.Pattern | None:
         """The special tokens that open and close the messages of the template, and other tokens that open them."""
-        text = self._rendered(_messages(["user"], [_USER]), self.thinking)
+        text = self._rendered(_messages(["user"], [_USER]), self.reading.thinking)
         found = [token for token in self._tokenizer.all_special_tokens if token in text]
         added = (str(token) for token in self._tokenizer.added_tokens_decoder.values())
         found += [token for token in added if token.strip() and token in text.partition(_USER)[0]]
@@ -319,9 +313,9 @@ class Encoder:
     def _headers(self) -> list[str]:
         """What the template writes last before a response, from each of its lines and markers on, with markers and
         without; the longest first."""
-        if self.template == "":
+        if self._untemplated:
             return []
-        texts = (self._rendered(_messages(["user"], [_USER]), thinking) for thinking in (self.thinking, False))
+        texts = (self._rendered(_messages(["user"], [_USER]), thinking) for thinking in (self.reading.thinking, False))
         whole = [text for one in texts for text in (one, self._plain(one))]
         ends = [text.rpartition(_USER)[2] for text in whole]
         starts = re.compile(f"^|{self._markers.pattern}" if self._markers else "^", re.MULTILINE)
@@ -350,7 +344,7 @@ class Encoder:
     def _forms(self) -> list[tuple[re.Pattern, tuple[str, ...], bool]]:
         """Patterns of prompts whose special tokens were left out, with the roles of their messages and the mode."""
         forms = []
-        for thinking in (self.thinking, not self.thinking):
+        for thinking in (self.reading.thinking, not self.reading.thinking):
             for roles, contents in ((("user",), [_USER]), (("system", "user"), [_SYSTEM, _USER])):
                 try:
                     plain = self._plain(self._rendered(_messages(roles, contents), thinking))
@@ -368,8 +362,8 @@ class Encoder:
         tools: list[Any] | None = None,
         fields: Mapping[str, Any] | None = None,
     ) -> str:
-        more = {**self.template_fields, **(fields or {})}
-        return render(self._tokenizer, messages, thinking, self.template, tools, self.day, more)
+        more = {**self.reading.template_fields, **(fields or {})}
+        return render(self._tokenizer, messages, thinking, self.reading.template, tools, self.day, more)
 
     def _ids(self, text: str, whole: bool = False) -> list[int]:
         """The ids of a text; of a whole one, which no template has begun, as the tokenizer begins texts, once."""

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from cocal.integrations.format import Reading
 from cocal.integrations.formats import slime
 from cocal.integrations.lines import Fields
 from cocal.integrations.values import LABELS
 from cocal.own_policy import evaluation
-from cocal.own_policy.scored import Reading
 from cocal_study.policy import jsonl
 from hand_rows import FIXED, LINE, SLIME, TEXT, dump, lines, samples, sentence
 
@@ -21,7 +21,7 @@ def test_labels_are_read_in_words(tmp_path, field):
     rows = [{**TEXT, "reward": None, field: value, "confidence": 0.25} for value, _ in given]
     path = lines(tmp_path / "mine.jsonl", *rows)
     assert [sample.label for sample in samples(path)] == [label for _, label in given]
-    assert evaluation.read(path, Reading({})).correct.tolist() == [label == 1 for _, label in given]
+    assert evaluation.read(path, Reading()).correct.tolist() == [label == 1 for _, label in given]
 
 
 def test_another_word_is_answered_with_the_remedy(tmp_path):

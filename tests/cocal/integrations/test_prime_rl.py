@@ -9,6 +9,7 @@ import pytest
 
 from cocal.errors import ConfigError, ContractError
 from cocal.integrations import files as formats
+from cocal.integrations.format import Reading
 from cocal.integrations.formats import prime_rl
 from cocal.integrations.sample import Sample
 from dumps import write_episodes
@@ -36,7 +37,7 @@ def change(folder: Path, edit) -> Path:
 
 def samples(place: Path, **mapping: str) -> tuple[list[Sample], Counter]:
     notes: Counter = Counter()
-    return list(formats.find([place]).samples(mapping, notes)), notes
+    return list(formats.find([place]).samples(Reading(fields=mapping), notes)), notes
 
 
 def test_every_response_has_its_exact_ids_and_label(folder, rollouts):

@@ -9,6 +9,7 @@ from trl import GRPOConfig, GRPOTrainer
 from cocal.errors import ContractError
 from cocal.features.store import open_features
 from cocal.integrations.files import find
+from cocal.integrations.format import Reading
 from cocal.integrations.formats import trl
 from cocal.integrations.trl.recording import Recording, RolloutRecording
 from cocal.models.loading import load_policy
@@ -95,7 +96,7 @@ def test_words_of_tools_are_no_response(make, tmp_path, micro_policy, masked):
 
 def _read(tmp_path) -> tuple[list, list[str]]:
     notes: Counter = Counter()
-    found = list(find([tmp_path / "output/completions"]).samples({}, notes))
+    found = list(find([tmp_path / "output/completions"]).samples(Reading(), notes))
     return found, [note for note in notes if "left out" in note]
 
 

@@ -13,6 +13,7 @@ import torch
 
 import engine_lines
 from cocal.integrations.files import find
+from cocal.integrations.format import Reading
 from cocal.integrations.formats import formats, page
 from cocal.own_policy.rollouts import experience_of
 from cocal.own_policy.states import Encoder
@@ -49,7 +50,7 @@ def test_an_example_is_read_as_its_format(tmp_path, one):
 def test_converted_rollouts_become_experience(tmp_path, own, name):
     CODE["convert"](CODE[name], WRITERS[name](own, tmp_path / "theirs"), tmp_path / "ours.jsonl")
     found, given = samples(tmp_path / "ours.jsonl"), own.rollouts
-    table = experience_of(iter(found), Encoder(own.policy, max_response_length=20)).rows
+    table = experience_of(iter(found), Encoder(own.policy, Reading(max_response_length=20))).rows
     assert (table["step"] // (5 if name == "skyrl" else 1)).tolist() == given["step"].tolist()
     assert table["correct"].tolist() == given["correct"].tolist()
     np.testing.assert_array_equal(table["group_accuracy"], given["group_accuracy"])

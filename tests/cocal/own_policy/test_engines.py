@@ -8,6 +8,7 @@ import pytest
 
 from cocal.errors import ContractError
 from cocal.integrations.files import find
+from cocal.integrations.format import Reading
 from cocal.integrations.sample import MASKED
 from cocal.own_policy.rollouts import experience_of
 from cocal.own_policy.states import Encoder
@@ -121,7 +122,7 @@ def test_a_chat_may_be_the_text_of_its_json(tmp_path):
 
 def test_the_field_that_gives_way_is_named(tmp_path):
     notes: Counter = Counter()
-    list(find([lines(tmp_path / "1.jsonl", row(input="2+3"))]).samples({}, notes))
+    list(find([lines(tmp_path / "1.jsonl", row(input="2+3"))]).samples(Reading(), notes))
     assert "fields: input, response, correct, step; only where these are missing: prompt" in notes
 
 
@@ -190,15 +191,16 @@ def test_a_file_that_is_there_twice_is_refused_and_what_is_passed_over_is_said(t
 
 def test_a_bound_of_rewards_is_none_of_verdicts(tmp_path, own):
     found = noted(lines(tmp_path / "1.jsonl", row(), row(correct=False)))[0]
-    assert experience_of(iter(found), Encoder(own.policy), correct_above=0.5).rows["correct"].tolist() == [1, 0]
+    encoder = Encoder(own.policy, Reading(correct_above=0.5))
+    assert experience_of(iter(found), encoder).rows["correct"].tolist() == [1, 0]
     with pytest.raises(ContractError, match=r"line 1: has a verdict, and --correct-above 5 is for rewards"):
-        experience_of(iter(found), Encoder(own.policy), correct_above=5.0)
+        experience_of(iter(found), Encoder(own.policy, Reading(correct_above=5.0)))
 
 
 def test_a_field_that_the_first_line_lacks_is_read_in_the_others(tmp_path):
     notes: Counter = Counter()
     path = lines(tmp_path / "1.jsonl", row(), row(group=3, truncated=True), row(group=4, finish_reason="abort"))
-    found = list(find([path]).samples({}, notes))
+    found = list(find([path]).samples(Reading(), notes))
     assert [(sample.group, sample.truncated) for sample in found] == [(None, None), (3, True)]
     assert any("truncated" in note and "finish_reason" in note for note in notes if note.startswith("fields"))
 

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cocal.integrations.format import Reading
 from cocal.metrics.calibration import evaluate
 from cocal.metrics.settings import MetricSettings
 from cocal.own_policy.evaluation import draw, read
 from cocal.own_policy.evaluation import report as write
 from cocal.own_policy.quality import measured
-from cocal.own_policy.scored import Reading
 from hand_rows import lines
 from own_rollouts import run
 
@@ -93,7 +93,7 @@ def test_the_small_print_of_a_report_counts_what_is_drawn(tmp_path):
     rows = [{"question_id": k // 3, "confidence": k / 60, "correct": k % 4 > 0} for k in range(48)]
     for row in rows[:6] + rows[9:10]:
         row["confidence"] = None
-    scored = read(lines(tmp_path / "in.jsonl", *rows), Reading({}))
+    scored = read(lines(tmp_path / "in.jsonl", *rows), Reading())
     numbers = write(scored, tmp_path / "report")
     figure = draw(scored, numbers, pd.read_csv(tmp_path / "report/reliability.csv"))
     said = [text.get_text() for text in figure.texts]

@@ -12,10 +12,11 @@ import pytest
 import torch
 
 from cocal.errors import ContractError
+from cocal.integrations.format import Reading
 from cocal.integrations.formats import prime_rl, slime, trl
 from cocal.own_policy import evaluation
 from cocal.own_policy.about import About
-from cocal.own_policy.scored import Reading, read_scored
+from cocal.own_policy.scored import read_scored
 from cocal.own_policy.scoring import Wanted, check
 from cocal.store import parquet, read_frame, rows
 from cocal.store.contracts import RESPONSES
@@ -72,7 +73,7 @@ def questions(path):
     return load_files({"x": FileSettings(kind="file", path=str(path))})
 
 
-READ = Reading({})
+READ = Reading()
 READERS = {
     "lines of ids": (of_lines("mine.jsonl"), LINE, samples),
     "lines of texts": (of_lines("mine.jsonl"), TEXT, samples),

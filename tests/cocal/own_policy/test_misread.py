@@ -6,8 +6,10 @@ import pytest
 
 from cocal.errors import ConfigError, ContractError
 from cocal.integrations.files import find
+from cocal.integrations.format import Reading
 from cocal.models.loading import load_policy
-from cocal.own_policy.fitting import Reading, _encoder, read
+from cocal.own_policy.fitting import read
+from cocal.own_policy.states import Encoder
 from hand_rows import lines
 from micro import own_copy
 
@@ -26,8 +28,9 @@ def reading(micro_checkpoint, tmp_path):
     def start(template, *rows, **how):
         folder = own_copy(micro_checkpoint, tmp_path / f"model{len([*tmp_path.iterdir()])}")
         (folder / "chat_template.jinja").write_text(template)
-        policy, wishes = load_policy(folder), Reading(**how)
-        return policy.tokenizer, read(lines(tmp_path / "rows.jsonl", *rows), _encoder(policy, wishes), wishes)
+        encoder = Encoder(load_policy(folder), Reading(**how))
+        encoder.check_wishes()
+        return encoder.policy.tokenizer, read(lines(tmp_path / "rows.jsonl", *rows), encoder)
 
     return start
 

@@ -8,6 +8,7 @@ import pytest
 
 from cocal import Companion
 from cocal.integrations.files import find
+from cocal.integrations.format import Reading
 from cocal.own_policy.rollouts import experience_of
 from cocal.own_policy.states import Encoder
 from hand_rows import lines
@@ -39,7 +40,7 @@ def named(source, tmp_path):
 
 def learnt(own, path):
     """The rollouts of a file as a fit reads them."""
-    return experience_of(find([path]).samples({}, Counter()), Encoder(own.policy))
+    return experience_of(find([path]).samples(Reading(), Counter()), Encoder(own.policy))
 
 
 @pytest.mark.parametrize("without", [["prompt"], []], ids=["ids", "texts"])

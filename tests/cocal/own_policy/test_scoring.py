@@ -12,6 +12,7 @@ import torch
 from cocal import Companion
 from cocal.companion.settings import CompanionSettings
 from cocal.integrations.files import find
+from cocal.integrations.format import Reading
 from cocal.models.loading import load_policy, load_tokenizer
 from cocal.own_policy import scoring
 from cocal.own_policy.models import Checkpoint
@@ -48,7 +49,7 @@ def test_verl_s_lines_become_a_companion_and_get_confidences(tmp_path, own, scor
 def test_the_restored_ids_are_those_that_verl_s_policy_read(own):
     """Its texts lack the markers of the chat and the end token; put back, most ids are the sampled ones."""
     encoder = Companion.from_pretrained(own.companion).about.encoder(own.policy)
-    found = encoder.encode(list(find([own.verl]).samples({}, Counter())))
+    found = encoder.encode(list(find([own.verl]).samples(Reading(), Counter())))
     prompts, responses = ({tuple(map(int, ids)) for ids in own.rollouts[f"{of}_ids"]} for of in ("prompt", "response"))
     assert {tuple(one.prompt.tolist()) for one in found} == prompts
     assert np.mean([tuple(one.response.tolist()) in responses for one in found]) > 0.4

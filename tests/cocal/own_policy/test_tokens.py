@@ -13,6 +13,7 @@ from tokenizers.processors import TemplateProcessing
 
 from cocal import Companion
 from cocal.errors import ContractError
+from cocal.integrations.format import Reading
 from cocal.integrations.lines import Fields
 from cocal.integrations.sample import Sample
 from cocal.models.loading import Vocabulary, load_policy, read_vocabulary
@@ -54,7 +55,7 @@ def spoken(micro_checkpoint, tmp_path):
 def encoder(own):
     """An encoder whose template refuses a chat of one word."""
     template = "{% if messages[0].content == 'no' %}{{ raise_exception('never no') }}{% endif %}" + TEMPLATE
-    return Encoder(own.policy, template=template)
+    return Encoder(own.policy, Reading(template=template))
 
 
 def rows(*lines):
@@ -62,7 +63,7 @@ def rows(*lines):
 
 
 def encoded(vocabulary, *lines, **options):
-    return Encoder(vocabulary, **options).encode(rows(*lines))
+    return Encoder(vocabulary, Reading(**options)).encode(rows(*lines))
 
 
 def text(vocabulary, ids):

@@ -1,16 +1,17 @@
 """open-instruct's traces (`--save_traces`), which have exact ids, and number the prompts of a step as `prompt_idx`."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from cocal.integrations import lines
-from cocal.integrations.format import Format, Wishes
+from cocal.integrations.format import Format, Reading
 from cocal.integrations.sample import Sample
 
 
-def read(path: Path, wishes: Wishes) -> Iterator[Sample]:
+def read(path: Path, reading: Reading, notes: Counter) -> Iterator[Sample]:
     """The responses of a file; one for which a tool was called says that it is left out."""
-    return lines.samples(((where, entry, _useless(entry)) for where, entry in lines.rows(path)), wishes)
+    return lines.samples(((where, entry, _useless(entry)) for where, entry in lines.rows(path)), reading, notes)
 
 
 def _useless(entry: dict) -> str | None:

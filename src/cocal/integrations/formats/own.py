@@ -1,16 +1,17 @@
 """JSON lines in the words of any project."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from cocal.integrations import lines
-from cocal.integrations.format import Format, Wishes
+from cocal.integrations.format import Format, Reading
 from cocal.integrations.sample import Sample
 
 
-def read(path: Path, wishes: Wishes) -> Iterator[Sample]:
+def read(path: Path, reading: Reading, notes: Counter) -> Iterator[Sample]:
     """The responses of a file."""
-    return lines.samples(((where, entry, None) for where, entry in lines.rows(path)), wishes)
+    return lines.samples(((where, entry, None) for where, entry in lines.rows(path)), reading, notes)
 
 
 FORMAT = Format(

@@ -198,5 +198,5 @@ FORMAT = Format(
         },
     ),
     recognises=lambda path, fields: path.suffix == ".jsonl" and {"task", "traces"} <= {*fields},
-    read=lambda path, wishes: read(path, wishes.label("prime-rl's traces")),
+    read=lambda path, reading, _: read(path, reading.label("prime-rl's traces")),
 )

@@ -1,15 +1,16 @@
 """Tables that a study, or the recording of a training with TRL, has written in the contract RESPONSES."""
 
+from collections import Counter
 from pathlib import Path
 
-from cocal.integrations.format import Format, Wishes
+from cocal.integrations.format import Format, Reading
 from cocal.integrations.formats import trl
 from cocal.integrations.sample import Sample
 
 
-def read(path: Path, wishes: Wishes) -> list[Sample]:
+def read(path: Path, reading: Reading, notes: Counter) -> list[Sample]:
     """The samples of a table."""
-    wishes.label("rollout tables of CoCal")
+    reading.label("rollout tables of CoCal")
     return trl.read(path, "reward")
 
 

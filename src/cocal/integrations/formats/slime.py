@@ -170,6 +170,6 @@ FORMAT = Format(
         },
     ),
     recognises=lambda path, _: path.suffix == ".pt",
-    read=lambda path, wishes: read(path, wishes.label("slime's dumps") or "reward", wishes.ignored),
+    read=lambda path, reading, _: read(path, reading.label("slime's dumps") or "reward", reading.ignored),
     steps=files,
 )

@@ -8,11 +8,12 @@ there, be it of rollouts or of an evaluation.
 import json
 import math
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from cocal.errors import ContractError
-from cocal.integrations.format import Format, Wishes
+from cocal.integrations.format import Format, Reading
 from cocal.integrations.sample import Sample
 from cocal.integrations.unfit import MEDIA, MEDIA_FIELDS, media_beside
 from cocal.store import read_frame
@@ -154,10 +155,10 @@ def _has_text(said: Any) -> bool:
     return said is not None and said != ""
 
 
-def _of_table(path: Path, wishes: Wishes) -> list[Sample]:
-    reward = wishes.label("TRL's completions")
+def _of_table(path: Path, reading: Reading, notes: Counter) -> list[Sample]:
+    reward = reading.label("TRL's completions")
     if reward is None and (reward := reward_of(path)):
-        wishes.notes[f"fields: {reward} as reward"] += 1
+        notes[f"fields: {reward} as reward"] += 1
     if found := read(path, reward or "reward"):
         return found
     raise ContractError(f"{path}: the file is empty; delete it, or dump the step again")

@@ -1,19 +1,20 @@
 """verl's lines (`trainer.rollout_data_dir`): texts without special tokens, which may be shuffled within a step."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import count, groupby
 from pathlib import Path
 from typing import Any
 
 from cocal.integrations import lines
-from cocal.integrations.format import Format, Wishes
+from cocal.integrations.format import Format, Reading
 from cocal.integrations.sample import Sample
 
 
-def read(path: Path, wishes: Wishes) -> Iterator[Sample]:
+def read(path: Path, reading: Reading, notes: Counter) -> Iterator[Sample]:
     """The responses of a file; outputs of one session, of which the last alone was scored, are left out."""
-    return lines.samples(_rows(path), wishes)
+    return lines.samples(_rows(path), reading, notes)
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any], str | None]]:

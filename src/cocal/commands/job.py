@@ -1,0 +1,48 @@
+"""A long job of one's own policy: what it reads is found and what it writes is claimed here, once."""
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cocal.own_policy.about import About
+from cocal.own_policy.models import Checkpoint
+from cocal.store import digest
+from cocal.store.run_folder import RunFolder, file_states
+
+
+class Job(NamedTuple):
+    """A job that may begin, or go on.
+
+    Attributes:
+        checkpoint: The language model, which has not been loaded yet.
+        run: Working folder, which this process alone has; it lies beside the output.
+    """
+
+    checkpoint: Checkpoint
+    run: RunFolder
+
+    @classmethod
+    def claim(
+        cls, options: argparse.Namespace, inputs: Iterable[Path], about: About | None = None, **depends_on: Any
+    ) -> "Job":
+        """Find the model and claim the output of a command.
+
+        Args:
+            options: Flags of the command: model, revision, adapter, precision and output.
+            inputs: The files that it reads.
+            about: What the companion says of itself that the model has to fit.
+            depends_on: What else the work depends on; the work of an earlier job is gone on with if all is the same.
+
+        Raises:
+            BusyError: if another process has the working folder.
+            ConfigError: if something else lies there.
+            ContractError: if there is no such model, or it does not fit the companion.
+        """
+        checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
+        if about is not None:
+            checkpoint.check_fit(about)
+            checkpoint.warn_of_other(about)
+        depends_on |= {"inputs": file_states(inputs), "model": checkpoint.identity(), "precision": options.precision}
+        folder = options.output.with_name(f".{options.output.name}.{options.command}")
+        return cls(checkpoint, RunFolder(folder, digest(depends_on)))
