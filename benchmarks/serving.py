@@ -1,12 +1,12 @@
 """A model served with confidences against the same one without, and against a second pass over its answers.
 
 Two servers run beside one another, vLLM's own and that of `cocal serve`, and get the same requests in turns: prompts as
-token ids, each with a seed, so that both give the same answers. Ten pairs of rounds are run, each pair begun by the
-other server, and printed as they end with the load of the machine; their median counts. In further ten, ours gives the
-confidence after every sixteen tokens, too. The model has random weights, on a processor in the shape of the laptop
-study's, and so many tokens end its responses that they have some hundred tokens in the mean. On a processor, each
-server has one compute thread. Times are seconds, since the servers' processes spin while they wait for one another;
-nothing else should run on the machine.
+token ids, each with a seed, so that both give the same answers. The companion reads token probabilities beside states.
+Ten pairs of rounds are run, each pair begun by the other server, and printed as they end with the load of the machine;
+their median counts. In further ten, ours gives the confidence after every sixteen tokens, too. The model has random
+weights, on a processor in the shape of the laptop study's, and so many tokens end its responses that they have some
+hundred tokens in the mean. On a processor, each server has one compute thread. Times are seconds, since the servers'
+processes spin while they wait for one another; nothing else should run on the machine.
 
 The obvious way to a confidence is a second pass: the answers of vLLM's own server are read once more by transformers.
 It is timed with `cocal.Companion.score`, which pools inside that pass.
@@ -38,6 +38,7 @@ import torch
 from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
 from cocal.companion.settings import CompanionSettings
+from cocal.features.extract import TOKEN_INPUTS
 from cocal.models.loading import load_policy
 from cocal.own_policy.about import About, BaseModelFacts
 from cocal.own_policy.companion import Companion
@@ -92,8 +93,9 @@ class Case:
         model.save_pretrained(folder / "model")
         tokenizer.save_pretrained(folder / "model")
         settings = CompanionSettings(widths=self.widths, targets=("binary",))
-        companions = untrained(settings, 2 * self.hidden, self.layers - 1)
-        about = About(spec=companions.spec, base_model=BaseModelFacts.of(config, str(folder / "model")), prefixes=16)
+        companions = untrained(settings, 2 * self.hidden + TOKEN_INPUTS, self.layers - 1)
+        base = BaseModelFacts.of(config, str(folder / "model"))
+        about = About(spec=companions.spec, base_model=base, prefixes=16, token_probability=True)
         (folder / "companion").mkdir()
         write(folder / "companion", companions, about)
 
@@ -164,7 +166,7 @@ def _compared(case: Case, servers: Sequence[tuple[int, psutil.Process]], folder:
     prompts = [draw.integers(3, 256, draw.integers(8, case.longest // 2)).tolist() for _ in range(case.requests)]
     ended = _pairs(case, servers, prompts, "answers end")
     course = _pairs(case, servers, prompts, "a confidence after every 16 tokens", ours={"confidence_every": 16})
-    # nothing is scored, so that the states' own cost is seen
+    # nothing is scored, so that the sums' own cost is seen
     kept = _pairs(case, servers, prompts, "to the limit", {"ignore_eos": True})
     plain, ours = ended[0][0], ended[1][0]
     same = sum(a.response == b.response for a, b in zip(plain.answers, ours.answers, strict=True))
@@ -187,7 +189,7 @@ def _compared(case: Case, servers: Sequence[tuple[int, psutil.Process]], folder:
 
     firsts = [float(np.median([one.first for one in half])) for half in ended]
     told = f"; {scored} responses scored; {same} of {case.requests} answers are the same tokens"
-    limit = "; nothing is scored, so this is what summing the states costs"
+    limit = "; nothing is scored, so this is what the sums cost"
     return [
         compared(size, "vLLM without confidences", ended, note=told),
         compared("the same, with confidences after every 16 tokens", "vLLM without confidences", course),

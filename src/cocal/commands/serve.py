@@ -14,7 +14,7 @@ def run_serve(options: argparse.Namespace) -> None:
     """Check that the companion fits the model, and become vLLM's server."""
     check_flags(options.passed_on)
     served = Served(options.companion, options.target, options.abstain_below, options.abstained == "withheld")
-    _, about = saved.read_for_vllm(options.companion)
+    _, about = saved.read_named(options.companion)
     served.of(about)
     checkpoint = Checkpoint.find(options.model, options.revision)
     checkpoint.check_fit(about)

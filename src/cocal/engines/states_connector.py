@@ -56,6 +56,8 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
     """Name of what is read in the `kv_transfer_params` of an output."""
     reads_cut = True
     """Whether a response is read that reached its length limit."""
+    reads_tokens = False
+    """Whether what the model gave the tokens is read, too."""
 
     def __init__(self, vllm_config, role, kv_cache_config):
         super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
@@ -140,17 +142,20 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
     # beside the model
 
     def register_kv_caches(self, kv_caches) -> None:
-        """Load what reading needs; workers that share a model have the same states, of which the first one reads."""
-        if get_tensor_model_parallel_rank() == 0:
-            device = torch.device(self._vllm_config.device_config.device)
-            self.load(self._vllm_config.kv_transfer_config.kv_connector_extra_config, device)
-            self._sums = Sums(device, prompts="prompt" in self.poolings)
+        """Load what reading needs. Workers that share a model have the same states, of which the first one reads; the
+        others follow it where tokens are read, since they compute logits together."""
+        device = torch.device(self._vllm_config.device_config.device)
+        self.load(self._vllm_config.kv_transfer_config.kv_connector_extra_config, device)
+        self._is_first = get_tensor_model_parallel_rank() == 0
+        if self._is_first or self.reads_tokens:
+            self._sums = Sums(device, "prompt" in self.poolings, self.reads_tokens)
 
     def load(self, extra: dict[str, Any], device: torch.device) -> None:
         self.poolings = tuple(extra["poolings"])
 
-    def read(self, states: Tensor) -> Tensor:
-        """What is told of n responses, of shape (n, ...), from their states, float32 (n, layers, poolings, hidden)."""
+    def read(self, states: Tensor, tokens: Tensor | None) -> Tensor:
+        """What is told of n responses, of shape (n, ...), from their states, float32 (n, layers, poolings, hidden), and
+        what the model gave their tokens, float32 (n, 3), if that is read."""
         return states
 
     def told(self, found: Tensor) -> Sequence[Any] | np.ndarray:
@@ -165,6 +170,11 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         """What the model has computed in this step; see `Computed`."""
         self._computed = Computed(*computed)
 
+    def drawn(self, logprobs: Tensor) -> None:
+        """See `Sums.drawn`."""
+        if self._sums is not None:
+            self._sums.drawn(logprobs)
+
     @torch.inference_mode()
     def wait_for_save(self) -> None:
         """Add the states of this step, and read the responses that are complete. A step may compute nothing, such as
@@ -177,9 +187,10 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         if computed:
             self._sums.add(computed)
         due = self._sums.due if computed else []
-        if (whole := self._sums.whole()) or due:
+        if ((whole := self._sums.whole()) or due) and self._is_first:
             names = [*whole, *(name for name, _ in due)]
-            self._hand_over(whole, due, self.read(self._sums.pooled(names, self.poolings)))
+            tokens = self._sums.tokens(names) if self.reads_tokens else None
+            self._hand_over(whole, due, self.read(self._sums.pooled(names, self.poolings), tokens))
 
     def _hand_over(self, whole: list[str], due: list[tuple[str, int]], found: Tensor) -> None:
         copied = None

@@ -1,10 +1,14 @@
-"""The sums of the states of growing responses, as an engine computes them in steps of any form.
+"""The sums of the states of growing responses, and of what the model gave their tokens, as an engine computes them in
+steps of any form.
 
 A request keeps its sum when it is preempted. What is then computed again is skipped: no prefix of the cache can be
 longer than what the request itself has computed, since its last token never comes from there.
+
+A token counts when its state does. Its log-probability comes from the row before it: of the same step, or of the
+request's step before, at whose end it was drawn (`Sums.drawn`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,12 +27,14 @@ class Computed(NamedTuple):
         requests: Ids of the requests, whose tokens lie one after another.
         bounds: int64 (requests + 1,), where the tokens of each begin, and where they end.
         starts: int64 (requests,), how many tokens of each were computed before.
+        logprobs: Function that tells the log-probabilities of the tokens that follow those of some rows, float32.
     """
 
     states: Sequence[Tensor]
     requests: Sequence[str]
     bounds: np.ndarray
     starts: np.ndarray
+    logprobs: Callable[[slice], Tensor]
 
 
 class Sums:
@@ -37,10 +43,14 @@ class Sums:
     Args:
         device: Where they are kept.
         prompts: Whether the state of the prompt's last token is kept, too.
+        tokens: Whether it is kept what the model gave the tokens.
     """
 
-    def __init__(self, device: torch.device, prompts: bool):
+    def __init__(self, device: torch.device, prompts: bool, tokens: bool = False):
         self._device, self._names = device, ("last", "mean", *(["prompt"] if prompts else []))
+        self._of_tokens = {"next": (), "tokens": (3,)} if tokens else {}
+        """Shapes, for a response, of the log-probability of the token that comes next, and of the sum of the tokens'
+        probabilities, that of their log-probabilities, and the lowest one."""
         self._begun: dict[str, tuple[int, int]] = {}
         """What was told of requests of which nothing was computed yet, and which have no place."""
         self._ended: dict[str, int] = {}
@@ -48,6 +58,8 @@ class Sums:
         self._places: dict[str, int] = {}
         self._free: list[int] = []
         self._kept: dict[str, Tensor] = {}
+        self._now = np.empty(0, np.int64)
+        """Places of the requests of the latest step, -1 for those that are not followed."""
         self._counts = np.zeros((4, 0), np.int64)
         """Tokens of the prompt, tokens up to which states are summed, the length at which they end, and the number of
         tokens after each of which the response is read, 0 for none."""
@@ -75,14 +87,14 @@ class Sums:
 
     def add(self, step: Computed) -> None:
         """Add the states of a step; those that were added before are skipped."""
-        self.due = []
+        self.due, self._now = [], np.full(len(step.requests), -1)
         for name in self._begun.keys() & {*step.requests}:
             self._begin(name, *self._begun.pop(name), step)
         if not self._places:
             return
         for name in self._ended.keys() & self._places.keys():
             self._counts[2, self._places[name]] = self._ended[name]
-        places = np.array([self._places.get(name, -1) for name in step.requests], np.int64)
+        places = self._now = np.array([self._places.get(name, -1) for name in step.requests], np.int64)
         prompt, done, limit, every = self._counts[:, places]
         followed, ends = places >= 0, step.starts + np.diff(step.bounds)
         begin, stop = np.maximum(step.starts, done), np.minimum(ends, limit)
@@ -98,9 +110,38 @@ class Sums:
         if new.any():
             which, last = self._put("last", step, new, places, offset + stop - 1)
             self._kept["mean"][which] += last
+        if self._of_tokens:
+            drawn = new & (begin == step.starts)  # their first one was, in an earlier step
+            if drawn.any():
+                which = self._indices(places[drawn])
+                self._count(which, self._kept["next"][which][:, None])
+            first = begin + drawn
+            for k in np.flatnonzero(new & (stop > first)):
+                rows = slice(int(offset[k] + first[k]) - 1, int(offset[k] + stop[k]) - 1)
+                self._count(self._indices(places[k : k + 1]), step.logprobs(rows)[None])
         self._counts[1, places[new]] = stop[new]
         due = new & (every > 0) & (stop < limit) & ((stop - prompt) % np.maximum(every, 1) == 0)
         self.due = [(step.requests[k], int(stop[k] - prompt[k])) for k in np.flatnonzero(due).tolist()]
+
+    def drawn(self, logprobs: Tensor) -> None:
+        """Take the log-probabilities of the tokens that follow the last ones of all requests of the latest step,
+        float32 (requests,)."""
+        if (followed := np.flatnonzero(self._now >= 0)).size:
+            self._kept["next"][self._indices(self._now[followed])] = logprobs[self._indices(followed)]
+
+    def _count(self, which: Tensor, logprobs: Tensor) -> None:
+        """Add tokens, float32 (n, k), to those of n responses in these places."""
+        before, more = self._kept["tokens"][which], logprobs.double()
+        sums = before[:, :2] + torch.stack([more.exp().sum(1), more.sum(1)], 1)
+        self._kept["tokens"][which] = torch.cat([sums, torch.minimum(before[:, 2], more.amin(1))[:, None]], 1)
+
+    def tokens(self, requests: Sequence[str]) -> Tensor:
+        """What the model gave the tokens of responses, float32 (n, 3), as `cocal.features.extract.token_inputs` tells
+        it."""
+        places = np.array([self._places[name] for name in requests])
+        found = self._kept["tokens"][self._indices(places)]
+        found[:, :2] /= self._indices(self._counts[1, places] - self._counts[0, places])[:, None]
+        return found.float()
 
     def pooled(self, requests: Sequence[str], poolings: Sequence[str]) -> Tensor:
         """The pooled states of responses, float32 (n, layers, poolings, hidden), in the order of `poolings`."""
@@ -124,10 +165,13 @@ class Sums:
             size = self._counts.shape[1]
             more = max(64, size)
             self._counts = np.pad(self._counts, ((0, 0), (0, more)))
-            room = torch.zeros(more, len(step.states), step.states[0].shape[1], device=self._device)
-            kept = self._kept
-            self._kept = {name: torch.cat([kept[name], room] if kept else [room.clone()]) for name in self._names}
+            shapes = dict.fromkeys(self._names, (len(step.states), step.states[0].shape[1])) | self._of_tokens
+            for name, shape in shapes.items():
+                form = torch.float64 if name == "tokens" else torch.float32
+                room = torch.zeros(more, *shape, device=self._device, dtype=form)
+                self._kept[name] = torch.cat([self._kept[name], room]) if size else room
             self._free += range(size, size + more)
         place = self._places[request] = self._free.pop()
         self._counts[:, place] = prompt, prompt, _NEVER, every
-        self._kept["mean"][place] = 0
+        for name in {"mean", "tokens"} & self._kept.keys():
+            self._kept[name][place] = 0

@@ -170,14 +170,6 @@ class About(Reading):
                 f"the companion reads {self.states_width}; give the model that it was fitted for"
             )
 
-    def check_vllm(self) -> None:
-        """Refuse by a ConfigError a companion of token probabilities, which vLLM does not hand out."""
-        if self.token_probability:
-            raise ConfigError(
-                "the companion reads token probabilities beside states, which vLLM does not hand out to it, and none "
-                "of states alone lies beside it; fit again without --with token-probability"
-            )
-
     def check_prefixes(self) -> None:
         """Refuse by a ConfigError a companion of whole responses where confidences of growing ones are wanted."""
         if self.prefixes is None:

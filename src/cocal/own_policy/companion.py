@@ -40,8 +40,8 @@ class Companion:
 
     Args:
         companions, about: Fitted members; what they were fitted on, and for which model.
-        alone: Where they read token probabilities beside states, the best companion of states alone, for vLLM, which
-            hands out no more; it is saved with them.
+        alone: Where they read token probabilities beside states, the best companion of states alone, for servers that
+            hand out no more; it is saved with them.
     """
 
     def __init__(self, companions: Companions, about: About, alone: tuple[Companions, About] | None = None):

@@ -60,15 +60,9 @@ def read_alone(folder: Path) -> tuple[Companions, About] | None:
     return read(folder / ALONE) if (folder / ALONE / CONFIG).exists() else None
 
 
-def read_for_vllm(name: str) -> tuple[Companions, About]:
-    """Read a companion of states alone: the one that is named, or the one in its folder; a ConfigError says that there
-    is none."""
-    folder = folder_of(name, {})
-    companions, about = read(folder)
-    if about.token_probability:
-        companions, about = read_alone(folder) or (companions, about)
-    about.check_vllm()
-    return companions, about
+def read_named(name: str, options: Mapping[str, Any] = {}) -> tuple[Companions, About]:
+    """Read a companion by its folder, or its name on the Hub; see `folder_of`."""
+    return read(folder_of(name, options))
 
 
 def read(folder: Path) -> tuple[Companions, About]:

@@ -1,4 +1,4 @@
-"""The companion inside vLLM: it turns the states that the engine has computed into confidences."""
+"""The companion inside vLLM: it turns what the engine has computed into confidences."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from torch import Tensor
 
 from cocal.engines.states_connector import StatesConnector
 from cocal.own_policy import saved
+from cocal.serving.estimates import Estimator
 from cocal.serving.scoring import CONFIDENCES
 
 
@@ -20,17 +21,15 @@ class CompanionConnector(StatesConnector):
     reads_cut = False
 
     def load(self, extra: dict[str, Any], device: torch.device) -> None:
-        companions, self._about = saved.read_for_vllm(extra["companion"])
-        self.poolings = self._about.spec.poolings
-        self._model = companions.to(device).model
-        self._chosen = self._about.spec.chosen(extra.get("target"))
+        companions, about = saved.read_named(extra["companion"])
+        self.poolings, self.reads_tokens = about.spec.poolings, about.token_probability
+        self._estimator = Estimator(companions, about, extra.get("target"), device)
 
-    def read(self, states: Tensor) -> Tensor:
-        features = states.flatten(1)
-        return self._model(features.bfloat16() if self._about.states == "bfloat16" else features).T.contiguous()
+    def read(self, states: Tensor, tokens: Tensor | None) -> Tensor:
+        return self._estimator.members(states, tokens)
 
     def told(self, found: Tensor) -> list[list[float]]:
         return found.tolist()  # arrays would not reach the server's process
 
     def so_far(self, one: list[float]) -> float:
-        return sum(one[k] for k in self._chosen) / len(self._chosen)
+        return self._estimator.mean(one)

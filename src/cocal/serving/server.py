@@ -95,7 +95,7 @@ class Service:
     """
 
     def __init__(self, engine: Any, served: Served, model: Path):
-        _, about = saved.read_for_vllm(served.companion)
+        _, about = saved.read_named(served.companion)
         reader, longest = read_vocabulary(model, plain=True), engine.model_config.max_model_len
         members = about.spec.members
         self.scorer = Scorer(engine, members, served.of(about), reader.ends, longest)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from cocal.engines.states_sums import Computed, Sums
+from cocal.features.extract import token_inputs
 
 LAYERS, HIDDEN = 2, 6
 
@@ -19,6 +20,7 @@ def computed(draw, sums, late: bool) -> int:
     prompt = {name: int(draw.integers(1, 9)) for name in names}
     length = {name: prompt[name] + int(draw.integers(1, 30)) for name in names}
     states = {name: torch.randn(length[name] + 400, LAYERS, HIDDEN) for name in names}
+    logprobs = {name: -9 * torch.rand(len(states[name]) + 1) ** 3 for name in names}
     done, reached, found, again = dict.fromkeys(names, 0), dict.fromkeys(names, 0), {}, 0
     given = set(names[::3])  # their responses exist, and are a part of the request's prompt
     told, known = {name: length[name] for name in given}, {}
@@ -36,14 +38,20 @@ def computed(draw, sums, late: bool) -> int:
         rows = [states[name][done[name] : done[name] + k] for name, k in zip(running, sizes, strict=True)]
         # a request that is not followed lies before them, and a graph pads the rows
         rows = torch.cat([torch.full((3, LAYERS, HIDDEN), 9.0), *rows, torch.full((4, LAYERS, HIDDEN), torch.nan)])
+        spans = [logprobs[name][done[name] + 1 :][:k] for name, k in zip(running, sizes, strict=True)]
+        following = torch.cat([torch.zeros(3), *spans])
         starts = np.array([5, *(done[name] for name in running)], np.int64)
         sums.follow(begun, told)
-        sums.add(Computed(list(rows.unbind(1)), ["other", *running], np.cumsum([0, 3, *sizes]), starts))
+        bounds = np.cumsum([0, 3, *sizes])
+        sums.add(Computed(list(rows.unbind(1)), ["other", *running], bounds, starts, following.__getitem__))
         if sums.due:
-            of_due = sums.pooled([name for name, _ in sums.due], ("last", "mean"))
-            grown += [(name, tokens, one) for (name, tokens), one in zip(sums.due, of_due, strict=True)]
+            due = [name for name, _ in sums.due]
+            of_due = zip(sums.due, sums.pooled(due, ("last", "mean")), sums.tokens(due), strict=True)
+            grown += [(name, tokens, *pair) for (name, tokens), *pair in of_due]
         if whole := sums.whole():
-            found |= dict(zip(whole, sums.pooled(whole, ("mean", "prompt", "last")), strict=True))
+            pairs = zip(sums.pooled(whole, ("mean", "prompt", "last")), sums.tokens(whole), strict=True)
+            found |= dict(zip(whole, pairs, strict=True))
+        sums.drawn(following[bounds[1:] - 1])
         begun, told, known = {}, known, {}
         for name, k in zip(running, sizes, strict=True):
             done[name] += k
@@ -53,25 +61,34 @@ def computed(draw, sums, late: bool) -> int:
     for name in names:
         whole = states[name][: length[name]]
         expected = torch.stack([whole[prompt[name] :].mean(0), whole[prompt[name] - 1], whole[-1]], 1)
-        torch.testing.assert_close(found[name], expected, rtol=0, atol=3e-6)
+        torch.testing.assert_close(found[name][0], expected, rtol=0, atol=3e-6)
+        given = logprobs[name][prompt[name] : length[name]].numpy()
+        np.testing.assert_allclose(found[name][1][None], token_inputs(given, np.array([len(given)])), atol=3e-6)
+    check_grown(grown, late, every, prompt, length, states, logprobs)
+    sums.follow(gone=names)
+    return again
+
+
+def check_grown(grown, late, every, prompt, length, states, logprobs) -> None:
+    """What is read of growing responses comes once, and is that of so many tokens."""
     # with late news of an end, what its last token makes due is read, too
     expected = {(name, k) for name in every for k in range(every[name], length[name] - prompt[name], every[name])}
     ends = {(name, length[name] - prompt[name]) for name in every}
-    counted = [(name, tokens) for name, tokens, _ in grown]
+    counted = [(name, tokens) for name, tokens, *_ in grown]
     assert len(counted) == len({*counted}) >= len(expected) > 50
     assert expected <= {*counted} <= expected | (ends if late else set())
-    for name, tokens, one in grown:
+    for name, tokens, one, given in grown:
         part = states[name][prompt[name] : prompt[name] + tokens]
         torch.testing.assert_close(one, torch.stack([part[-1], part.mean(0)], 1), rtol=0, atol=3e-6)
-    sums.follow(gone=names)
-    return again
+        expected = token_inputs(logprobs[name][prompt[name] :].numpy(), np.array([tokens]))
+        np.testing.assert_allclose(given[None], expected, atol=3e-6)
 
 
 @pytest.mark.parametrize("late", [False, True])
 def test_sums_are_those_of_the_states_whatever_the_steps(late):
     """Chunks, preemptions, padding, requests that are not followed, more requests than places, and places used again.
     With late news of an end, as in asynchronous scheduling, its token may be computed before."""
-    sums = Sums(torch.device("cpu"), prompts=True)
+    sums = Sums(torch.device("cpu"), prompts=True, tokens=True)
     for seed in range(4):
         assert computed(np.random.default_rng(seed), sums, late) > 500
         assert (sums._places, sums._ended, len(sums._free)) == ({}, {}, sums._counts.shape[1])

@@ -21,7 +21,6 @@ from cocal.own_policy import fitting
 from cocal.own_policy.facts import Metric
 from cocal.own_policy.recipes import Lesson, choose, folds_of
 from cocal.own_policy.rivals import FLAG, GROUP, TOKENS, agreement, rivals
-from cocal.own_policy.saved import read_for_vllm
 from own_rollouts import run, write_lines
 
 SETTINGS = CompanionSettings(targets=("binary",), seeds=(42, 137), passes=4)
@@ -323,18 +322,13 @@ def test_a_fit_tries_token_probabilities_unless_it_is_told(tmp_path, own, mine):
         assert about.spec.inputs == about.states_width + 3 * reads == 64 + 3 * reads
 
 
-def test_vllm_refuses_a_companion_of_token_probabilities(both, own, capsys):
-    assert run("serve", "--companion", both / "tokens", "--model", own.checkpoint) == 2
-    assert "reads token probabilities beside states, which vLLM does not hand out" in capsys.readouterr().err
-
-
-def test_one_of_states_alone_lies_beside_it_for_vllm(both, tmp_path):
+def test_one_of_states_alone_lies_beside_it(both, tmp_path):
     states, tokens = (Companion.from_pretrained(both / name) for name in ("states", "tokens"))
     assert tokens.alone is None
     Companion(tokens.companions, tokens.about, (states.companions, states.about)).save_pretrained(tmp_path)
     found = Companion.from_pretrained(tmp_path)
     assert (found.identity(), found.alone.identity()) == (tokens.identity(), states.identity())
-    assert Companion(*read_for_vllm(str(tmp_path))).identity() == states.identity()
+    assert Companion.from_pretrained(tmp_path / "states-alone").identity() == states.identity()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     for folder in (tmp_path, tmp_path / "new"):
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))  # as on a full disk
@@ -345,7 +339,7 @@ def test_one_of_states_alone_lies_beside_it_for_vllm(both, tmp_path):
     assert not (tmp_path / "new").exists()
     states.save_pretrained(tmp_path)
     assert not (tmp_path / "states-alone").exists()
-    assert Companion(*read_for_vllm(str(tmp_path))).identity() == states.identity()
+    assert Companion.from_pretrained(tmp_path).identity() == states.identity()
 
 
 def test_kept_states_are_read_once(tmp_path, own, monkeypatch, capsys):

@@ -16,11 +16,12 @@ CHAT, COMPLETION, RESPONSE = "/v1/chat/completions", "/v1/completions", "/v1/res
 
 @pytest.fixture(scope="module")
 def companion(own, tmp_path_factory):
-    """Of prefixes, which reads states as they are; rounded ones may fall to either side of a rounding. Where it reads
-    token probabilities, the one of states alone beside it is served."""
+    """Of prefixes, which reads states as they are (rounded ones may fall to either side of a rounding), and what the
+    model gave the tokens."""
     folder = tmp_path_factory.mktemp("companion")
     source = write_lines(folder / "mine.jsonl", own.rollouts, own.texts)
     flags = ("--states", "float32", "--passes", "20", "--prefixes", "7", "--recipe", "best")
+    flags += ("--with", "token-probability")
     assert own.fit(source, folder / "companion", *flags) == 0
     return folder / "companion"
 
@@ -44,8 +45,7 @@ def chat(own, k: int, **more) -> dict:
 def courses(own, companion, pairs, every=EVERY):
     """The confidences and courses of `Companion.score` of prompts and choices."""
     ids = [np.array(prompt) for prompt, _ in pairs], [np.array(one["token_ids"]) for _, one in pairs]
-    found = Companion.from_pretrained(companion)
-    return (found.alone or found).score(*own.policy, *ids, every=every)
+    return Companion.from_pretrained(companion).score(*own.policy, *ids, every=every)
 
 
 def test_under_load_every_course_is_that_of_cocal_score(own, companion, server):

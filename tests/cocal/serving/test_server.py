@@ -25,10 +25,12 @@ TINY_CACHE = ("--kv-cache-memory-bytes", str(24 * 32 * 640))
 
 @pytest.fixture(scope="module")
 def companion(own, tmp_path_factory):
-    """A companion that reads states as they are; rounded ones may fall to either side of a rounding."""
+    """A companion that reads states as they are, and what the model gave the tokens; rounded states may fall to either
+    side of a rounding."""
     folder = tmp_path_factory.mktemp("companion")
     source = write_lines(folder / "mine.jsonl", own.rollouts, own.texts)
-    assert own.fit(source, folder / "companion", "--states", "float32", "--passes", "20") == 0
+    flags = ("--states", "float32", "--passes", "20", "--recipe", "best", "--with", "token-probability")
+    assert own.fit(source, folder / "companion", *flags) == 0
     return folder / "companion"
 
 
@@ -113,7 +115,7 @@ def test_the_last_chunk_of_each_choice_of_a_stream_has_its_confidence(own, compa
         assert text == choice["message"]["content"]
         assert found["confidence"] == pytest.approx(choice["confidence"], abs=TOLERANCE)
         if found["confidence"] is not None:
-            assert found["confidence_members"].keys() == {"binary-42", "binary-137"}
+            assert found["confidence_members"].keys() == {"binary-42"}  # a probe has one
             assert np.mean([*found["confidence_members"].values()]) == pytest.approx(found["confidence"])
     check(own, companion, [(answer["prompt_token_ids"], choice) for choice in answer["choices"]])
 

@@ -1,0 +1,38 @@
+"""The confidences that a companion makes of what an engine has summed."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from cocal.companion.companions import Companions
+from cocal.companion.settings import Target
+from cocal.own_policy.about import About
+
+
+class Estimator:
+    """A companion on the engine's device.
+
+    Args:
+        companions, about: Members, and what is known of them.
+        target: The target that is scored; None for the usual one.
+    """
+
+    def __init__(self, companions: Companions, about: About, target: Target | None, device: torch.device):
+        self._model, self._about = companions.to(device).model, about
+        self._chosen = about.spec.chosen(target)
+
+    def members(self, states: Tensor, tokens: Tensor | None) -> Tensor:
+        """The confidences of all members in n responses, float32 (n, members).
+
+        Args:
+            states: Pooled states, float32 (n, layers, poolings, hidden).
+            tokens: What the model gave the tokens, float32 (n, 3), for a companion that reads it.
+        """
+        features = states.flatten(1)
+        features = features.bfloat16().float() if self._about.states == "bfloat16" else features
+        return self._model(features if tokens is None else torch.cat([features, tokens], 1)).T.contiguous()
+
+    def mean(self, members: Sequence[float]) -> float:
+        """The confidence in a response, by those of all members."""
+        return sum(members[k] for k in self._chosen) / len(self._chosen)
