@@ -120,7 +120,9 @@ async def streamed(events: AsyncGenerator[str], recorder: Recorder, shown: Shown
             if choice is None:
                 yield _written(_outside(chunk)) if any_withheld and "choices" in chunk else event
             elif choice.get("finish_reason") is None:
-                if so_far := recorder.grown.pop(choice["index"], None):
+                # an event with the role comes before all text, although the first tokens are there by then
+                begins = choice.get("delta", {}).get("role")
+                if so_far := None if begins else recorder.grown.pop(choice["index"], None):
                     choice["confidence_tokens"], choice["confidence"] = so_far
                     _keep(choice)
                 same = event if so_far is None else _written(chunk)

@@ -135,7 +135,7 @@ class Recorder:
     def __init__(self, scorer: Scorer, reason: str | None = None, every: int = 0, below: float | None = None):
         self._scorer, self._reason = scorer, reason
         self.asking = asking(every=every, below=below)
-        self._every = every
+        self.every = every
         self.grown: dict[int, tuple[int, float]] = {}
         """The latest confidence in each growing choice, with its number of tokens, until somebody takes it."""
         self._verdicts: dict[int, Verdict] = {}
@@ -146,7 +146,7 @@ class Recorder:
         self._choices += count
         return self._choices - count
 
-    async def follow(self, outputs: AsyncGenerator, index: int) -> AsyncIterator:
+    async def follow(self, outputs: AsyncGenerator, index: int) -> AsyncGenerator:
         """The outputs of an engine for one choice of this index, unchanged."""
         prompt, response = [], []
         async with aclosing(outputs):
@@ -157,12 +157,21 @@ class Recorder:
                 course = (output.kv_transfer_params or {}).get(COURSE)
                 if one.finish_reason is not None:
                     found = await self._scorer.generated(output, prompt, response)
-                    if self._every:
-                        values = {"every": self._every, "tokens": len(response), "values": course or []}
+                    if self.every:
+                        values = {"every": self.every, "tokens": len(response), "values": course or []}
                         found = found._replace(course=values)
                     self._verdicts[index] = found
-                elif course:
-                    self.grown[index] = course
+                yield output
+
+    async def growing(self, outputs: AsyncGenerator, first: int) -> AsyncGenerator:
+        """The outputs of one prompt's choices, the first of which has this index, as the API takes them. What was read
+        of a growing choice is known from here on; before, an output may still wait behind those of other choices."""
+        async with aclosing(outputs):
+            async for output in outputs:
+                for one in output.outputs:
+                    course = (output.kv_transfer_params or {}).get(COURSE)
+                    if one.finish_reason is None and course:
+                        self.grown[first + one.index] = course
                 yield output
 
     def verdict(self, index: int | None = None) -> Verdict:
@@ -194,7 +203,7 @@ class FollowedEngine:
         count = sampling_params.n
         first = recorder.places(count)
 
-        def choice(k: int) -> AsyncIterator:
+        def choice(k: int) -> AsyncGenerator:
             own = copy(sampling_params)
             own.n, own.extra_args = 1, (own.extra_args or {}) | recorder.asking
             if own.seed is not None:
@@ -203,11 +212,14 @@ class FollowedEngine:
             return recorder.follow(self._engine.generate(prompt, own, name, **options), first + k)
 
         if count == 1:
-            return choice(0)
-        return _together([choice(k) for k in range(count)], whole=sampling_params.output_kind.name == "FINAL_ONLY")
+            found = choice(0)
+        else:
+            whole = sampling_params.output_kind.name == "FINAL_ONLY"
+            found = _together([choice(k) for k in range(count)], whole)
+        return recorder.growing(found, first) if recorder.every else found
 
 
-async def _together(choices: Sequence[AsyncIterator], whole: bool) -> AsyncIterator:
+async def _together(choices: Sequence[AsyncGenerator], whole: bool) -> AsyncGenerator:
     """The outputs of all choices as they come, or one output with all of them, as vLLM gives those of one request."""
     from vllm.utils.async_utils import merge_async_iterators
 

@@ -89,16 +89,18 @@ PIECES = [(0, "a", 0), (1, 'x"finish_reason":"stop"', 0), (0, "b", 0), (1, "y", 
 COURSE_OF_SECOND = {"every": 16, "tokens": 17, "values": [0.4]}
 
 
-def chunks_of(shown: Shown, second: Verdict, grown: bool = False) -> list[dict]:
+def chunks_of(shown: Shown, second: Verdict, grown: bool = False, role_of: int | None = None) -> list[dict]:
     """The chunks of a stream with two choices, the last events of which are its usage and its end; where it grows, the
-    first choice has a confidence of 0.4 after 16 tokens, once two events were read."""
+    first choice has a confidence of 0.4 after 16 tokens, once two events were read. One of the events may be that which
+    names the role."""
     recorder = recorded(Verdict(0.25), second)
 
     async def events():
         for place, (index, text, ended) in enumerate(PIECES):
             if place == 2 and grown:
                 recorder.grown[0] = (16, 0.4)
-            choice = {"index": index, "delta": {"content": text}, "finish_reason": "length" if ended else None}
+            delta = {"content": text} | ({"role": "assistant"} if place == role_of else {})
+            choice = {"index": index, "delta": delta, "finish_reason": "length" if ended else None}
             yield f"data: {json.dumps({'choices': [choice]}, separators=(',', ':'))}\n\n"
         yield 'data: {"choices":[],"usage":{"total_tokens":3}}\n\n'
         yield "data: [DONE]\n\n"
@@ -136,6 +138,12 @@ def test_a_confidence_while_a_choice_grows_stands_in_its_next_event():
     last = {one["index"]: one for one in chunks if one["finish_reason"]}
     assert {k: one["finish_reason"] for k, one in last.items()} == {0: "length", 1: "confidence"}
     assert [last[k].get("confidence_course") for k in (0, 1)] == [None, COURSE_OF_SECOND]
+
+
+def test_it_does_not_stand_in_the_event_that_names_the_role():
+    """Which comes before all text, while a busy server may have joined the first tokens and their confidence."""
+    chunks = chunks_of(Shown(), Verdict(0.75), grown=True, role_of=2)
+    assert not any("confidence_tokens" in one for one in chunks)
 
 
 def test_it_is_held_back_with_the_text_where_choices_are_withheld():

@@ -266,6 +266,27 @@ def test_a_response_to_another_prompt_of_a_call_has_a_verdict_of_its_own():
     assert recorder.verdict() == recorder.verdict(1)
 
 
+def test_what_was_read_of_a_growing_choice_is_known_when_its_output_is_taken():
+    """And not before, since vLLM reads on in the outputs of one choice while an event of another is sent."""
+    recorder = Recorder(scorer(), every=2)
+
+    async def outputs():
+        yield output([8, 9], course=(2, 0.7))
+
+    async def taken():
+        followed = recorder.follow(outputs(), 5)
+        waiting = await anext(followed)
+        assert recorder.grown == {}
+        waiting.outputs[0].index = 1
+        assert [one async for one in recorder.growing(given(waiting), 4)] == [waiting]
+
+    async def given(one):
+        yield one
+
+    asyncio.run(taken())
+    assert recorder.grown == {5: (2, 0.7)}
+
+
 @pytest.mark.vllm
 @pytest.mark.parametrize("kind", ["DELTA", "FINAL_ONLY"])
 def test_each_choice_is_a_request_of_its_own(kind):
