@@ -7,13 +7,14 @@ import sys
 from cocal.engines.states import implementation
 from cocal.own_policy import saved
 from cocal.own_policy.models import Checkpoint
+from cocal.serving.choices import Shown
 from cocal.serving.launch import Served, check_flags, check_vllm, command, environment
 
 
 def run_serve(options: argparse.Namespace) -> None:
     """Check that the companion fits the model, and become vLLM's server."""
-    check_flags(options.passed_on)
     served = Served(options.companion, options.target, options.abstain_below, options.abstained == "withheld")
+    check_flags(options.passed_on, Shown(False, served.abstain_below, served.withhold).withholds)
     _, about = saved.read_named(options.companion)
     served.of(about)
     checkpoint = Checkpoint.find(options.model, options.revision)

@@ -36,6 +36,11 @@ _REFUSED = {
     "--trust-remote-code": "code that a checkpoint brings is never run",
 }
 """vLLM's flags that cannot be given, with the reason."""
+_TELLING = {
+    "--enable-prompt-tokens-details": "answers of low confidence are withheld (--abstain-below), and how much of a "
+    "prompt the cache holds would tell whether it begins as such an answer does"
+}
+"""Those that cannot be given where answers may be withheld."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +64,13 @@ class Served:
         return self.target or about.spec.usual_target
 
 
-def check_flags(flags: Sequence[str]) -> None:
-    """Refuse flags of vLLM that would take the companion's place, or that it does not fit; a ConfigError says why."""
+def check_flags(flags: Sequence[str], withholds: bool) -> None:
+    """Refuse flags of vLLM that would take the companion's place, that it does not fit, or that tell of answers which
+    are withheld; a ConfigError says why."""
+    refused = _REFUSED | (_TELLING if withholds else {})
     for flag in flags:
         name = flag.partition("=")[0].partition(".")[0].replace("_", "-")
-        if reason := _REFUSED.get(name):
+        if reason := refused.get(name):
             raise ConfigError(f"{flag}: this flag of vLLM cannot be given here: {reason}")
 
 
