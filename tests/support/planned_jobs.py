@@ -14,11 +14,11 @@ from cocal_study.config.study import Study, configured_study
 from cocal_study.exhibits.base.exhibit import Exhibit, TableExhibit
 from cocal_study.exhibits.base.registry import exhibit_parameters, exhibits_of
 from cocal_study.planning import results
+from cocal_study.policy.objectives import OBJECTIVES
 from cocal_study.questions.loaders import counted
 from cocal_study.questions.prompts import JUDGE_FORMATS, Prompts, judge_prompts
 from cocal_study.questions.registry import Registry, known_wrong, registry_of
 from cocal_study.stages.jobs import Rule, either
-from cocal_study.stages.policy_rules import ALGORITHMS
 from cocal_study.stages.rules import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,7 +88,7 @@ def jobs_of(configured: Study, prompts: Any = None, judge_texts: str | None = No
 
 def rules_of_any_study() -> dict[str, Rule]:
     """All rules but those of exhibits, by name. No study has all of them."""
-    imported = {name: {"imported": dict.fromkeys(ALGORITHMS, IMPORTED)} for name in ("smoke", "smoke-deep")}
+    imported = {name: {"imported": dict.fromkeys(OBJECTIVES, IMPORTED)} for name in ("smoke", "smoke-deep")}
     trainings = ({}, {"backbones": imported})
     studies = [study_of("paper"), *(study_of("smoke", **changes) for changes in trainings)]
     plans = (_plan(located(study, ROOT, ROOT), Prompts(study.prompts), "") for study in studies)

@@ -26,7 +26,7 @@ from cocal.store.run_folder import RunFolder
 from cocal_study.config.policy import PolicySettings
 from cocal_study.generation.replay import Scorer
 from cocal_study.policy import jsonl
-from cocal_study.policy.objectives import PROMPT_FORMATS, step_rewards
+from cocal_study.policy.objectives import OBJECTIVES, step_rewards
 from cocal_study.policy.recorder import Outputs, RolloutRecorder
 from cocal_study.questions.prompts import Prompts
 
@@ -142,7 +142,7 @@ class StepTables:
                 for ids, values, sample in zip(responses, logprobs, samples, strict=True)
             ],
             plain_texts(self.vocabulary.tokenizer, responses),
-            PROMPT_FORMATS[self.algorithm],
+            OBJECTIVES[self.algorithm].prompt_format,
             dataset=self.questions["dataset"].iloc[0],
             question_ids=asked["question_id"],
             prompt_ids=prompts,
@@ -202,7 +202,9 @@ class StepTables:
             )
         tokenizer, limit = self.vocabulary.tokenizer, self._longest
         end = turn_end(tokenizer, self.vocabulary.ends)
-        asking = [self.prompts.message(PROMPT_FORMATS[self.algorithm], question) for question in asked["question"]]
+        asking = [
+            self.prompts.message(OBJECTIVES[self.algorithm].prompt_format, question) for question in asked["question"]
+        ]
         texts = tokenizer([sample.response for sample in samples], add_special_tokens=False)["input_ids"]
         found = []
         for sample, prompt, text in zip(samples, chat_ids(tokenizer, asking), texts, strict=True):

@@ -3,8 +3,8 @@
 `cocal.rewards` has them as functions of arrays. Rows are responses; the G responses to one question are consecutive.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,31 +14,58 @@ from cocal.settings.base import Algorithm
 if TYPE_CHECKING:
     from cocal_study.config.policy import PolicySettings
 
-PROMPT_FORMATS: dict[Algorithm, str] = {"grpo": "answer", "rlcr": "rlcr", "dcpo": "dcpo"}
-"""Prompt format of each algorithm's responses, in training and evaluation."""
+Calibration = Callable[["PolicySettings", np.ndarray, np.ndarray], np.ndarray]
+"""Calibration rewards, float64 (n,), of verdicts, float64 (n,) of 0 and 1 in groups, and of stated confidences, float64
+(n,), NaN where there is no valid one, under the settings of a training."""
+
+
+class Objective(NamedTuple):
+    """What an algorithm trains a policy for.
+
+    Attributes:
+        prompt_format: Prompt format of its responses, in training and evaluation; one with a confidence to be stated
+            where there is a calibration reward.
+        calibration: Its calibration reward; None if it rewards right answers alone.
+        by_token: Whether each reward has advantages of its own, those of calibration for the tokens that state the
+            confidence; otherwise those of the sum go to the whole response.
+    """
+
+    prompt_format: str
+    calibration: Calibration | None = None
+    by_token: bool = False
+
+
+def _rlcr(settings: "PolicySettings", task: np.ndarray, confidence: np.ndarray) -> np.ndarray:
+    """-(c - y)^2."""
+    return rlcr_calibration(task, confidence, settings.invalid_confidence)
+
+
+def _dcpo(settings: "PolicySettings", task: np.ndarray, confidence: np.ndarray) -> np.ndarray:
+    """-|c - y_DCPO| with y_DCPO = (1 - lambda) y + lambda mean(y), lambda = `dcpo_group_weight`."""
+    size, weight = settings.responses_per_question, settings.dcpo_group_weight
+    return dcpo_calibration(task, confidence, size, weight, settings.invalid_confidence)
+
+
+OBJECTIVES: dict[Algorithm, Objective] = {
+    "grpo": Objective("answer"),
+    "rlcr": Objective("rlcr", _rlcr),
+    "dcpo": Objective("dcpo", _dcpo, by_token=True),
+}
+"""The objectives of the algorithms; docs/architecture.md says what else a new one needs."""
 
 
 def step_rewards(
     settings: "PolicySettings", algorithm: Algorithm, correct: np.ndarray, confidence: np.ndarray
 ) -> Rewards:
-    """Task and calibration rewards of the responses of one step.
-
-    The task reward is y (section 3). The calibration reward of RLCR is -(c - y)^2, and that of DCPO is -|c - y_DCPO|
-    with y_DCPO = (1 - lambda) y + lambda mean(y), lambda = `dcpo_group_weight` (appendix B.2). GRPO has none.
+    """Task and calibration rewards of the responses of one step. The task reward is y (section 3).
 
     Args:
         settings: Settings of the training: group size, lambda, and the confidence error of a missing confidence.
         correct: Correctness, bool (n,); the responses of a group are consecutive.
         confidence: Stated confidence, float64 (n,); NaN where there is no valid one.
     """
-    task = np.asarray(correct, dtype=np.float64)
-    if algorithm == "grpo":
-        return Rewards(task, None)
-    invalid = settings.invalid_confidence
-    if algorithm == "rlcr":
-        return Rewards(task, rlcr_calibration(task, confidence, invalid))
-    size, weight = settings.responses_per_question, settings.dcpo_group_weight
-    return Rewards(task, dcpo_calibration(task, confidence, size, weight, invalid))
+    task, calibration = np.asarray(correct, dtype=np.float64), OBJECTIVES[algorithm].calibration
+    return Rewards(task, calibration and calibration(settings, task, confidence))
 
 
 def step_advantages(
@@ -51,10 +78,8 @@ def step_advantages(
     advantage to the rest. Every token belongs to exactly one of the two. A start is the index of the response's first
     confidence token, at least its length if it has none; `length` is the padded length of the responses.
     """
-    how = settings.responses_per_question, settings.advantage_scale
-    if algorithm == "grpo":
-        return group_advantages(rewards.task, *how)
-    if algorithm == "rlcr":
-        return group_advantages(rewards.task + rewards.calibration, *how)
-    task, calibration = (group_advantages(np.asarray(part), *how) for part in rewards)
-    return token_advantages(task, calibration, starts, length)
+    objective, how = OBJECTIVES[algorithm], (settings.responses_per_question, settings.advantage_scale)
+    if objective.by_token:
+        task, calibration = (group_advantages(np.asarray(part), *how) for part in rewards)
+        return token_advantages(task, calibration, starts, length)
+    return group_advantages(rewards.task + rewards.calibration if objective.calibration else rewards.task, *how)

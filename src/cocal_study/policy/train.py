@@ -29,7 +29,7 @@ from cocal.store.run_folder import RunFolder
 from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings, TrlSettings
 from cocal_study.generation.vllm_engine import check_compiler, check_installed
-from cocal_study.policy.objectives import PROMPT_FORMATS
+from cocal_study.policy.objectives import OBJECTIVES
 from cocal_study.policy.recorder import Outputs, open_recorder
 from cocal_study.policy.resumable import last_resumable
 from cocal_study.policy.schedule import question_schedule
@@ -94,7 +94,7 @@ def train_policy(
             processing_class=policy.tokenizer,
             reward_funcs=[correctness(verifier)],
             args=trl_arguments(settings, algorithm, run_folder),
-            train_dataset=scheduled(questions, schedule.ravel(), prompts, PROMPT_FORMATS[algorithm]),
+            train_dataset=scheduled(questions, schedule.ravel(), prompts, OBJECTIVES[algorithm].prompt_format),
         )
     set_precision(trainer.accelerator, settings.trl)
     with recorder or nullcontext(), trainer.behind:

@@ -24,7 +24,7 @@ from cocal_study.generation.engines import Sampling
 from cocal_study.generation.responses import sampling_seeds
 from cocal_study.generation.transformers_engine import TransformersEngine
 from cocal_study.policy.agreement import Agreement
-from cocal_study.policy.objectives import PROMPT_FORMATS, step_advantages, step_rewards
+from cocal_study.policy.objectives import OBJECTIVES, step_advantages, step_rewards
 from cocal_study.policy.recorder import RolloutRecorder
 from cocal_study.policy.resumable import make_room
 from cocal_study.policy.steps import StepCallback
@@ -223,9 +223,9 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
     def _local_rows(self, inputs: list[dict], batch: dict[str, torch.Tensor]) -> list[dict]:
         """The record of each of this process's rollouts and, for DCPO, where its confidence statement starts."""
         rows = self._captured(batch)
-        confidence = stated_confidences([row["text"] for row in rows], PROMPT_FORMATS[self._algorithm])
+        confidence = stated_confidences([row["text"] for row in rows], OBJECTIVES[self._algorithm].prompt_format)
         starts = [0] * len(rows)
-        if self._algorithm == "dcpo":
+        if OBJECTIVES[self._algorithm].by_token:
             starts = [
                 confidence_start(row["completion"].token_ids, lambda part: plain_texts(self._tokenizer, [part])[0])
                 for row in rows
@@ -236,7 +236,11 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         ]
 
     def _record(self, rows: list[dict], verdicts: Verdicts, rewards: Rewards) -> None:
-        step, dataset, prompt_format = self._rollout_step, self._policy.dataset, PROMPT_FORMATS[self._algorithm]
+        step, dataset, prompt_format = (
+            self._rollout_step,
+            self._policy.dataset,
+            OBJECTIVES[self._algorithm].prompt_format,
+        )
         frame = self._recorded(rows, verdicts, rewards, step=step, dataset=dataset, prompt_format=prompt_format)
         self.summary = (
             f"reward {(frame['reward_task'] + frame['reward_calibration'].fillna(0)).mean():.3f}, "
@@ -244,6 +248,6 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
             f"length {frame['length'].mean():.1f}, "
             f"truncated {frame['truncated'].mean():.1%}"
         )
-        if self._algorithm != "grpo":
+        if OBJECTIVES[self._algorithm].calibration:
             stated = frame["confidence"]
             self.summary += f", confidence {stated.mean():.3f} of {stated.notna().mean():.0%}"

@@ -9,7 +9,7 @@ from cocal_study.config.evaluation import PostCalSettings
 from cocal_study.config.features import FeatureSettings
 from cocal_study.planning import plan, results
 from cocal_study.policy.launch import train_command
-from cocal_study.policy.objectives import PROMPT_FORMATS
+from cocal_study.policy.objectives import OBJECTIVES
 from cocal_study.stages.backbones import Backbone, ImportCheckpoints
 from cocal_study.stages.base import Stage
 from cocal_study.stages.jobs import Job, Rule, Rules
@@ -17,7 +17,6 @@ from cocal_study.stages.rollouts import ImportCost, ImportRollouts, Resample
 from cocal_study.stages.states import Prompts, Replay
 from cocal_study.stages.training import Train
 
-ALGORITHMS: tuple[Algorithm, ...] = ("grpo", "rlcr", "dcpo")
 TRAINERS = {"train": "trl", "import": "imported"}
 """Who trains a policy (`plan.trainer_of`), by the beginning of the names of the rules, one for each algorithm."""
 
@@ -54,7 +53,7 @@ class PolicyRules(Rules):
         rules += [
             self._training(f"{name}_{algorithm}", trainer, algorithm)
             for name, trainer in TRAINERS.items()
-            for algorithm in ALGORITHMS
+            for algorithm in OBJECTIVES
             if self.trained_by(trainer, algorithm)
         ]
         rollouts, states = results.rollouts_folder("{backbone}", "grpo"), results.states_file("{backbone}", "grpo")
@@ -124,7 +123,7 @@ class PolicyRules(Rules):
             prompts=self.study.prompts,
             base=results.policy_folder(backbone, "base", 0),
             questions=self._training_set,
-            texts=self._texts(PROMPT_FORMATS[algorithm]),
+            texts=self._texts(OBJECTIVES[algorithm].prompt_format),
             **given,
             **made,
         )
@@ -163,7 +162,7 @@ class PolicyRules(Rules):
             tokenise=study.prompts if dumps.tokenise else None,
             policy=results.policy_folder(backbone, "base", 0),
             questions=self._training_set,
-            texts=self._texts(PROMPT_FORMATS["grpo"]) if dumps.tokenise else "",
+            texts=self._texts(OBJECTIVES["grpo"].prompt_format) if dumps.tokenise else "",
             **self._readers(backbone),
             **made,
         )

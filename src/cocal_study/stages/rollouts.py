@@ -15,7 +15,7 @@ from cocal_study.config.engine import EngineChoice, gpus_of
 from cocal_study.config.evaluation import PostCalSettings
 from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
-from cocal_study.policy.objectives import PROMPT_FORMATS
+from cocal_study.policy.objectives import OBJECTIVES
 from cocal_study.provenance.lineage import Source, identities, inherited
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import Out, OutFolder, PromptSet, ReadByCheckpoints, Stage, Unfinished
@@ -73,7 +73,7 @@ class ImportRollouts(ReadByCheckpoints):
             "format": self.format,
             "correctness": self.correctness,
             "reward_key": self.reward_key,
-            "tokenised_text": prompts and prompts.identity(PROMPT_FORMATS[self.algorithm]),
+            "tokenised_text": prompts and prompts.identity(OBJECTIVES[self.algorithm].prompt_format),
             "missing_logprobs": "computed" if checkpoints else "refused",
         }
         inputs = {

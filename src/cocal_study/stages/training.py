@@ -6,7 +6,7 @@ from cocal.settings.base import Algorithm
 from cocal.store import digest, read_frame
 from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
-from cocal_study.policy.objectives import PROMPT_FORMATS
+from cocal_study.policy.objectives import OBJECTIVES
 from cocal_study.provenance.lineage import Source, identities, inherited
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import In, Out, OutFolder, OutSteps, PromptSet, Stage, Unfinished
@@ -45,7 +45,7 @@ class Train(Stage):
         policy, prompts = self.settings.for_training(self.algorithm), Prompts(self.prompts)
         questions = read_frame(self.questions, QUESTIONS)
         depends_on = {"policy": policy, "verifier": self.verifier, "algorithm": self.algorithm}
-        depends_on |= {"prompts": prompts.identity(PROMPT_FORMATS[self.algorithm])}
+        depends_on |= {"prompts": prompts.identity(OBJECTIVES[self.algorithm].prompt_format)}
         depends_on |= {"features": self.features if self.output_features else None}
         facts = inherited(self.base, "backbone") | {"algorithm": self.algorithm, "experience": "rollouts"}
         attributes = self.attributes(self.rollouts, depends_on, **facts)
