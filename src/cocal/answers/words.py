@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-DATA: dict[str, Any] = yaml.safe_load((files(__package__) / "words.yaml").read_text(encoding="utf-8"))
+DATA: dict[str, Any] = yaml.safe_load((files("cocal.answers") / "words.yaml").read_text(encoding="utf-8"))
 
 
 def any_of(name: str) -> str:
