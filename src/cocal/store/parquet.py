@@ -15,8 +15,9 @@ from cocal.store.rows import in_bytes, regular
 LARGEST_TABLE = 2 * 2**30
 """Bytes of the columns that are read of one file, decoded. A step of 2,048 responses of 32,000 tokens, with their ids
 and log-probabilities, takes 0.8 GiB."""
-_ROWS = 1024
+_MOST_ROWS = 1024
 """Rows of a batch."""
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError)
 """The errors that pyarrow raises about a damaged file; an OSError about damage has no number of the system's errors."""
 
@@ -45,7 +46,7 @@ def columns_of(path: Path) -> pa.Schema:
 
 
 def batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in their order, at most `_ROWS` at a time.
+    """The rows of a file in their order, at most `_MOST_ROWS` at a time.
 
     Args:
         columns: Columns to read; by default all of them.
@@ -57,17 +58,14 @@ def batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.Rec
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             file.scan_contents(columns)  # damaged metadata, which would abort the process below, make this fail
+            rows = _rows_together(path, file, columns)
             decoded = 0
-            for batch in file.iter_batches(batch_size=_ROWS, columns=columns):
+            for batch in file.iter_batches(batch_size=rows, columns=columns):
                 # dictionaries would hide how large the rows become
                 plain = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
                 written_out = pa.RecordBatch.from_arrays(plain, batch.schema.names)
                 decoded += written_out.nbytes
-                if decoded > LARGEST_TABLE:
-                    raise ContractError(
-                        f"{path}: {in_bytes(path.stat().st_size)} that become more than {in_bytes(LARGEST_TABLE)} when "
-                        "they are read; write the rows into several files, or leave out columns that are not needed"
-                    )
+                _check(path, decoded)
                 yield written_out
     except UNREADABLE as error:
         raise damaged(path, error) from None
@@ -95,3 +93,30 @@ def check_lists(column: pa.ChunkedArray, kind: pa.DataType, where: str) -> None:
     if column.null_count:
         row = column.is_null().index(True).as_py()
         raise ContractError(f"{where} has no list in row {row}; correct or delete the row")
+
+
+def _rows_together(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None) -> int:
+    """Number of rows of a batch, so that none exceeds the bound whatever its values are.
+
+    Numbers take as many bytes as the metadata say. A text takes at most its whole part of the file, and every row may
+    repeat it.
+    """
+    decoded, longest = 0, 1
+    for group in (file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)):
+        for place in range(group.num_columns):
+            part = group.column(place)
+            if columns is not None and part.path_in_schema.split(".")[0] not in columns:
+                continue
+            width = _WIDTHS.get(part.physical_type)
+            decoded += part.num_values * width if width else part.total_uncompressed_size
+            longest = longest if width else max(longest, part.total_uncompressed_size)
+    _check(path, decoded)
+    return min(max(LARGEST_TABLE // longest, 1), _MOST_ROWS)
+
+
+def _check(path: Path, decoded: int) -> None:
+    if decoded > LARGEST_TABLE:
+        raise ContractError(
+            f"{path}: {in_bytes(path.stat().st_size)} that become more than {in_bytes(LARGEST_TABLE)} when they are "
+            "read; write the rows into several files, or leave out columns that are not needed"
+        )
