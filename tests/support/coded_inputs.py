@@ -120,10 +120,10 @@ def coded_fits(slopes) -> Fits:
 
 def coded_scores(windows, steps: int) -> pd.DataFrame:
     """Scores of online companions; replayed ones, of window 0, stand at some of the steps alone."""
-    draw = np.random.default_rng(steps)
     rows = [
         {"window": window, "source_step": step, "step": step + 1, "target": target, "seed": seed, "responses": 64}
-        | {"ece": draw.random(), "auroc": draw.random(), "kept_bytes": {0: 7_300_000_000}.get(window, 510_000 * window)}
+        | {metric: hashed(metric, window, step, target, seed) / 2**64 for metric in ("ece", "auroc")}
+        | {"kept_bytes": 510_000 * window or 7_300_000_000}
         for window in (*windows, 0)
         for step in range(1, steps, 1 if window else 30)
         for target in ("binary", "group")
@@ -136,7 +136,7 @@ def coded_rollouts() -> dict[str, pd.DataFrame]:
     """Rollouts of GRPO, RLCR and DCPO in the paper's number; each algorithm, step and level has shares of its own."""
     found = {}
     for place, name in enumerate(("grpo", "rlcr", "dcpo")):
-        draw = np.random.default_rng(place)
+        draw = np.random.default_rng(hashed(name))
         step, question = np.repeat(np.arange(1, 121), 2048), draw.integers(60, size=245_760)
         found[name] = pd.DataFrame({"question_id": [f"q-{number}" for number in question], "step": step})
         found[name]["truncated"] = draw.random(len(step)) < 0.1 + 0.04 * (question % 6) + 0.03 * place

@@ -1,9 +1,11 @@
 """Golden files: what is printed, drawn, planned or counted, as it was when somebody last read or compared it.
 
-After a change that is meant, `COCAL_RENEW=1 pytest` with the file of the test writes them anew; read the diff.
+After a change that is meant, `COCAL_RENEW=1 pytest` with the file of the test writes those anew that differ, and fails;
+a test of two such files is run twice. Read the diff.
 """
 
 import os
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from difflib import unified_diff
 from pathlib import Path
@@ -19,12 +21,10 @@ from cocal_study.exhibits.typesetting.grid import Block
 def assert_golden(path: Path, lines: Iterable[str]) -> None:
     """That the lines are those of a file."""
     text = "".join(f"{line}\n" for line in lines)
-    if os.environ.get("COCAL_RENEW"):
-        path.write_text(text, encoding="utf-8")
-        raise AssertionError(
-            f"{path} is written anew (COCAL_RENEW); read its diff, and run the test without the variable"
-        )
     known = path.read_text(encoding="utf-8") if path.exists() else ""
+    if text != known and os.environ.get("COCAL_RENEW"):
+        path.write_text(text, encoding="utf-8")
+        raise AssertionError(f"{path} is written anew (COCAL_RENEW); read its diff, and run the test again")
     if text != known:
         changes = list(unified_diff(known.splitlines(), text.splitlines(), path.name, "now", lineterm="", n=0))
         raise AssertionError(
@@ -34,19 +34,20 @@ def assert_golden(path: Path, lines: Iterable[str]) -> None:
 
 
 def printed(blocks: Iterable[Block]) -> Iterator[str]:
-    """A line for every value: the words that lead to it, the value, and its mark."""
+    """The titles of the columns of each block, and a line for each row: its name, and its values with their marks."""
     for block in blocks:
         heads = zip(*([head.text for head in line for _ in range(head.span)] for line in block.heads), strict=True)
-        columns = [" ".join(words) for words in heads]
+        yield f"{block.corner}: {' | '.join(' '.join(filter(None, words)) for words in heads)}"
         for group in block.groups:
+            yield f"-- {group.title}".rstrip()
             for row in group.rows:
-                for cell, head in zip(row.cells, columns, strict=True):
-                    words = (block.corner, group.title, row.label, head)
-                    yield f"{' | '.join(words)}: {cell.text} {cell.mark or ''}".rstrip()
+                values = (" ".join(filter(None, (cell.text, cell.mark))) for cell in row.cells)
+                yield f"{row.label}: {' | '.join(values)}"
 
 
 def drawn(figure: Figure) -> Iterator[str]:
-    """A line for every text, curve, band, whisker and bar of a figure.
+    """What a reader sees of a figure: its legend and texts, and of each panel its words, three points of the curves and
+    marks of each entry, the tops of the bars of each colour, and the number of bands and the values of cells.
 
     Curves are named by the legend's entry that looks alike.
     """
@@ -57,23 +58,26 @@ def drawn(figure: Figure) -> Iterator[str]:
     assert len(entries) == sum(isinstance(handle, Line2D) for handle, _ in legends), "entries look different"
     yield from (f"legend: {text.get_text()}" for _, text in legends)
     yield from (f"text: {text.get_text()!r}" for text in figure.texts)
-    for place, ax in enumerate(figure.axes):
-        yield f"panel {place}: {ax.get_title()!r}, {ax.get_xlabel()!r}, {ax.get_ylabel()!r}"
+    for ax in figure.axes:
+        yield f"panel: {ax.get_title()!r}, {ax.get_xlabel()!r}, {ax.get_ylabel()!r}"
         for axis, labels in (("x", ax.get_xticklabels()), ("y", ax.get_yticklabels())):
-            yield f"{axis} ticks: {' | '.join(label.get_text() for label in labels)}"
+            names = [label.get_text() for label in labels if label.get_text()[:1].isalpha()]
+            yield from [f"{axis} names: {' | '.join(names)}"] * bool(names)
+        points, tops, others = defaultdict(list), defaultdict(list), Counter()
         for line in ax.lines:
-            points = " ".join(f"{x:.5g},{y:.5g}" for x, y in line.get_xydata())
-            yield f"{entries.get(_look(line), 'line')}: {points}"
-        for shape in ax.patches:
-            corners = shape.get_path().transformed(shape.get_patch_transform()).get_extents().bounds
-            said = f"{to_hex(shape.get_facecolor(), keep_alpha=True)} {shape.get_hatch() or ''}"
-            yield f"shape {said}: {' '.join(f'{number:.4f}' for number in corners)}"
-        for mark in ax.collections:  # bands, whiskers and cells
-            corners = [path.vertices.ravel() for path in mark.get_paths()]
-            values = np.concatenate([[], *corners]) if mark.get_array() is None else mark.get_array().ravel()
-            yield f"{type(mark).__name__}: {' '.join(f'{value:.5g}' for value in values)}"
-        for text in ax.texts:
-            yield f"text at {text.get_position()[0]:.5g},{text.get_position()[1]:.5g}: {text.get_text()!r}"
+            points[entries.get(_look(line), "other line")] += [f"{x:.3g},{y:.3g}" for x, y in line.get_xydata()]
+        for one in ax.patches:
+            top = one.get_path().transformed(one.get_patch_transform()).get_extents().y1
+            tops[f"{to_hex(one.get_facecolor())} {one.get_hatch() or ''}".rstrip()].append(top)
+        for mark in ax.collections:
+            values = np.ravel([] if mark.get_array() is None else mark.get_array())
+            others[" ".join([type(mark).__name__, *(f"{value:.3g}" for value in values)])] += 1
+        for name, of in points.items():
+            few = dict.fromkeys([of[0], of[len(of) // 2], of[-1]]) if of else ()
+            yield f"{name}: {len(of)} points {' '.join(few)}".rstrip()
+        yield from (f"{len(of)} bars {colour}: {min(of):.3g} to {max(of):.3g}" for colour, of in tops.items())
+        yield from (f"{count} x {what}" for what, count in others.items())
+        yield from [f"words: {' | '.join(text.get_text() for text in ax.texts)!r}"] * bool(ax.texts)
 
 
 def seen(figure: Figure) -> Iterator[str]:

@@ -26,6 +26,25 @@ IMPORTED = {"stages": {2: "/elsewhere", 4: "/elsewhere"}, "rollouts": {"format":
 """A training that was run elsewhere."""
 
 
+FIXED = (
+    "base-verbal",
+    "verbal",
+    "self-consistency",
+    "token-probability",
+    "p-true",
+    "rlcr",
+    "dcpo",
+    "postcal-group",
+    "postcal-binary",
+    "cocal-group",
+    "cocal-binary",
+    "cocal-pre-generation",
+    "cocal-on-rlcr",
+    "cocal-on-dcpo",
+)
+"""Methods whose plans, tables and figures golden files have: a method that is added changes none of them."""
+
+
 @dataclass(frozen=True)
 class PlannedJob:
     """A job with what it makes, reads and depends on."""
@@ -44,6 +63,11 @@ class PlannedJob:
 def study_of(name: str, **changes: Any) -> Study:
     """A study of config/, with other values of some keys (nested mappings)."""
     return configured_study([ROOT / f"config/{name}.yaml"], changes)
+
+
+def fixed_study(name: str, **changes: Any) -> Study:
+    """A study of config/ that compares `FIXED`, with other values of some keys (nested mappings)."""
+    return study_of(name, estimators={"methods": list(FIXED)}, **changes)
 
 
 def jobs_of(configured: Study, prompts: Any = None, judge_texts: str | None = None) -> dict[str, PlannedJob]:
