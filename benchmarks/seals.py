@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save_file
 
-from cocal.store.files import BLANK, check_seal, seal
+from cocal.store.seals import BLANK, check_seal, seal
 from timing import best, row
 
 

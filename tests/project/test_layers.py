@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,6 +63,16 @@ def test_imports_go_down_and_the_library_never_imports_the_study():
         if (module not in ROOTS and _layer(name) > _layer(module)) or name.startswith("snakemake")
     ]
     assert found == []
+
+
+def test_no_modules_import_each_other_even_within_functions():
+    """But for the package itself, which imports `cocal.Companion` when it is asked for."""
+    found = {}
+    for module, text in MODULES.items():
+        run = re.sub(r"^if TYPE_CHECKING:\n(?:    .*\n|\n)+", "", text, flags=re.MULTILINE)
+        names = {name if name in MODULES else name.rpartition(".")[0] for _, name in _imports(run)}
+        found[module] = (names & MODULES.keys()) - ROOTS
+    list(TopologicalSorter(found).static_order())  # a CycleError names them
 
 
 def test_every_room_says_what_it_is_for():

@@ -19,8 +19,8 @@ from cocal.errors import ConfigError, ContractError
 from cocal.store import atomic_path, write_document
 from cocal.store.atomic import usual_mode
 from cocal.store.damage import absent, remedy, unreadable
-from cocal.store.files import BLANK, check_seal, seal
 from cocal.store.origin import SEAL
+from cocal.store.seals import BLANK, check_seal, seal
 
 if TYPE_CHECKING:
     import pandas as pd

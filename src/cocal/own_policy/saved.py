@@ -18,9 +18,10 @@ from cocal.own_policy.about import About
 from cocal.runtime.places import plain
 from cocal.store.atomic import atomic_path, together, usual_mode, write_text
 from cocal.store.damage import remedy, unreadable
-from cocal.store.files import read_document, stated_seal, write_document
+from cocal.store.files import read_document, write_document
 from cocal.store.origin import read_provenance
 from cocal.store.provenance import file_digest
+from cocal.store.seals import stated_seal
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 """Files of a saved companion."""

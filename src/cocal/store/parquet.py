@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from cocal.errors import ContractError
 from cocal.store.damage import unreadable
-from cocal.store.files import stated_seal
 from cocal.store.rows import in_bytes, regular
+from cocal.store.seals import stated_seal
 
 LARGEST_TABLE = 2 * 2**30
 """Bytes of the columns that are read of one file, decoded. A step of 2,048 responses of 32,000 tokens, with their ids

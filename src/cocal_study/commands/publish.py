@@ -11,7 +11,7 @@ from pathlib import Path
 from cocal.errors import ConfigError, ContractError
 from cocal.store import atomic_path, label_folder, provenance, write_text
 from cocal.store.damage import absent
-from cocal.store.files import check_seal
+from cocal.store.seals import check_seal
 from cocal_study.commands.hub import RESULTS, publish_companion, save_companions
 from cocal_study.config.study import Study, load_study
 from cocal_study.exhibits.base.exhibit import OF_REPOSITORY, Exhibit

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from cocal.errors import ContractError
 from cocal.store.damage import absent
-from cocal.store.files import stated_seal
 from cocal.store.folders import listed_files
 from cocal.store.origin import read_provenance
 from cocal.store.provenance import canonical, digest, file_digest
+from cocal.store.seals import stated_seal
 
 
 def identity(path: Path) -> str:

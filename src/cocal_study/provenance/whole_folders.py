@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from cocal.errors import ContractError
-from cocal.store.files import stated_seal
 from cocal.store.folders import check_folder, listed_files
 from cocal.store.origin import PROVENANCE, read_provenance
+from cocal.store.seals import stated_seal
 
 
 def whole_files(folder: Path, stage: str) -> tuple[dict[str, str], Mapping[str, str]]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from cocal.errors import ContractError
 from cocal.store.atomic import atomic_path
 from cocal.store.damage import absent, unreadable
-from cocal.store.files import BLANK, check_seal, seal
 from cocal.store.origin import SEAL
+from cocal.store.seals import BLANK, check_seal, seal
 
 if TYPE_CHECKING:
     import xarray as xr

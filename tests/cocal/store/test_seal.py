@@ -14,8 +14,8 @@ from cocal.companion.companions import load_companions
 from cocal.errors import ContractError
 from cocal.models.loading import load_policy, load_tokenizer, read_vocabulary
 from cocal.store import check_folder, read_document, read_frame, write_document, write_frame
-from cocal.store.files import BLANK, seal, stated_seal
 from cocal.store.origin import PROVENANCE
+from cocal.store.seals import BLANK, seal, stated_seal
 from cocal_study.store.contracts import JUDGEMENTS
 from cocal_study.store.datasets import read_dataset, write_dataset
 from companion_run import small_run
