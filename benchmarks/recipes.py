@@ -23,10 +23,10 @@ from sklearn.preprocessing import StandardScaler
 from cocal.companion.settings import CompanionSettings
 from cocal.models.loading import Policy
 from cocal.own_policy import fitting
+from cocal.own_policy.baselines import FLAG, GROUP, TOKENS, agreement
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.prefixes import Rows
 from cocal.own_policy.recipes import best, folds_of
-from cocal.own_policy.rivals import FLAG, GROUP, TOKENS, agreement
 from cocal.own_policy.states import Encoder
 
 SPLITS, FORMAT = 5, "bfloat16"

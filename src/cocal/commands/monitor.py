@@ -13,8 +13,8 @@ from cocal.integrations.lines import NEEDED
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
 from cocal.own_policy.companion import Companion
-from cocal.own_policy.facts import LEAST_QUESTIONS
 from cocal.own_policy.fitting import digest_of, read
+from cocal.own_policy.held_out import LEAST_QUESTIONS
 from cocal.own_policy.models import Checkpoint
 from cocal.own_policy.quality import measured
 from cocal.runtime.machine import fix_threads, usual_batch_tokens

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cocal.errors import ContractError
+from cocal.integrations.exclusions import EVALUATION
 from cocal.integrations.format import Format, Reading
 from cocal.integrations.formats import ENDINGS, format_of
 from cocal.integrations.sample import Sample
-from cocal.integrations.unfit import EVALUATION
 from cocal.store.provenance import file_digest
 from cocal.store.rows import is_file, listed
 

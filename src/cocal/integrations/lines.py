@@ -8,10 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from cocal.errors import ConfigError, ContractError
+from cocal.integrations.exclusions import (
+    MEDIA,
+    SEVERAL_VERSIONS,
+    evaluated,
+    media_beside,
+    other_words,
+    several_versions,
+)
 from cocal.integrations.format import Reading
 from cocal.integrations.formats import raw
 from cocal.integrations.sample import Sample
-from cocal.integrations.unfit import MEDIA, SEVERAL_VERSIONS, evaluated, media_beside, other_words, several_versions
 from cocal.integrations.values import verdict_of
 from cocal.models.text import comparable
 from cocal.store.rows import entries, listed

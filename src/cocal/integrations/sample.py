@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from cocal.errors import ContractError
 from cocal.integrations.chats import decoded
-from cocal.integrations.unfit import no_response, other_words
+from cocal.integrations.exclusions import no_response, other_words
 from cocal.integrations.values import (
     Answer,
     Confidence,

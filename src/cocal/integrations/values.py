@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import PlainValidator, ValidationInfo
 
 from cocal.integrations.chats import SHOWN_CHAT
-from cocal.integrations.unfit import LISTS
+from cocal.integrations.exclusions import LISTS
 from cocal.store.rows import listed, shown
 
 LONGEST = 2**20

@@ -37,10 +37,10 @@ def context_of(config: "PretrainedConfig") -> int | None:
 
 
 def decoder_of(model: "PreTrainedModel") -> tuple["nn.Module", "nn.ModuleList"]:
-    """The part of a causal language model that is neither its output layer nor anything but text, and its blocks.
+    """The decoder of a causal language model, without output layer, vision and audio, and the list of its blocks.
 
-    The blocks are the only list of modules of the decoder with as many as it has layers. The output of the last one is
-    the state before the final norm, which the decoder applies after them.
+    Its blocks are the only list of modules whose length is the number of layers. The output of the last block is the
+    state before the final norm, which the decoder applies afterwards.
 
     Raises:
         ContractError: if there is no such list; the message names the architecture.

@@ -11,7 +11,7 @@ from cocal.features.extract import TOKEN_INPUTS
 from cocal.integrations.format import Reading
 from cocal.models.hub import may_be_on_hub
 from cocal.models.loading import Policy, Vocabulary, text_config
-from cocal.own_policy.facts import HeldOut, Part, ResponseFacts, table_of, table_of_parts
+from cocal.own_policy.held_out import HeldOut, Part, ResponseStatistics, table_of, table_of_parts
 from cocal.own_policy.states import Encoder
 from cocal.settings.base import Count, Model
 
@@ -118,7 +118,7 @@ class About(Reading):
     """Quality while responses of all steps grow; empty if prefixes were not learnt from."""
     learnt: str | None = None
     """Digest of the token ids of all rollouts (`cocal.own_policy.fitting.digest_of`)."""
-    rollouts: ResponseFacts | None = None
+    rollouts: ResponseStatistics | None = None
     """All responses of the last stage, to held-out questions or others."""
 
     @property

@@ -22,7 +22,7 @@ from cocal.metrics.ordered import Ordered
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import csv_text, metric_text
 from cocal.own_policy.about import About
-from cocal.own_policy.facts import LEAST_QUESTIONS
+from cocal.own_policy.held_out import LEAST_QUESTIONS
 from cocal.own_policy.quality import measured
 from cocal.own_policy.scored import Scored, read_scored
 from cocal.store import write_text

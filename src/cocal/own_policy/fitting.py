@@ -27,10 +27,10 @@ from cocal.integrations.format import Reading
 from cocal.integrations.lines import samples
 from cocal.models.loading import Policy
 from cocal.own_policy.about import About, BaseModelFacts, Cut, Recipe
-from cocal.own_policy.measuring import measured_fields
-from cocal.own_policy.prefixes import Rows, course, drawn, names
-from cocal.own_policy.recipes import Chosen, best, folds_of, spec_of, work
-from cocal.own_policy.rivals import rivals_of
+from cocal.own_policy.baselines import baselines_of
+from cocal.own_policy.prefixes import Rows, drawn, names, quality_of_parts
+from cocal.own_policy.quality import measured_fields
+from cocal.own_policy.recipes import Selection, best, folds_of, spec_of, work
 from cocal.own_policy.rollouts import Experience, experience_of
 from cocal.own_policy.states import BLOCK, Encoder
 from cocal.runtime.machine import best_device
@@ -134,7 +134,7 @@ def fit(
         store, tokens = _states(
             policy, rows, at_layer, number_format, batch_tokens, path, states, recipe == "best", grown, progress
         )
-        others = rivals_of(experience, fold, tokens, policy.tokenizer)
+        others = baselines_of(experience, fold, tokens, policy.tokenizer)
         facts: dict[str, Any] = {
             **{"states": number_format, "license": license, "base_model": base, "recipe": recipe, "cut": cut},
             **{"prefixes": prefixes or None, "notes": (*experience.notes, *_doubts(tokens, base.vocabulary))},
@@ -153,9 +153,9 @@ def fit(
         reads = {inputs.shape[1]} if token_probability else {width, inputs.shape[1]}
         chosen = best(each, inputs, reads, width, learnt, fold, settings, progress)
 
-    def described(one: Chosen) -> tuple[Companions, About]:
+    def described(one: Selection) -> tuple[Companions, About]:
         spec = spec_of(one, learnt, at_layer)
-        parts = course(each, rows, one.out_of_fold, tokens, prefixes) if prefixes else ()
+        parts = quality_of_parts(each, rows, one.out_of_fold, tokens, prefixes) if prefixes else ()
         about = About(spec=spec, token_probability=spec.inputs > width, tried=one.tried, course=parts, **facts)
         quality = measured_fields(about, experience, held_out, each.by_response(one.out_of_fold), others)
         return Companions(spec, one.model), about.model_copy(update=quality)

@@ -14,7 +14,7 @@ import pandas as pd
 from cocal.features.extract import TOKEN_INPUTS
 from cocal.features.forward import RESPONSE_POOLINGS
 from cocal.features.store import FeatureReader, decoded
-from cocal.own_policy.facts import Part
+from cocal.own_policy.held_out import Part
 from cocal.own_policy.quality import compared
 
 MOST = 8
@@ -117,7 +117,7 @@ class Rows:
         return values[whole[np.argsort(self.response[whole])]]
 
 
-def course(
+def quality_of_parts(
     each: Rows, responses: pd.DataFrame, confidence: np.ndarray, tokens: np.ndarray, every: int
 ) -> tuple[Part, ...]:
     """Quality of the confidence in responses as they grow: in each quarter, and in ranges of tokens that double.

@@ -1,7 +1,7 @@
-"""The recipe `best`: cross-validation over questions chooses among linear probes and MLPs on standardised inputs.
+"""The recipe `best`: nested cross-validation over questions selects among linear probes and MLPs.
 
-Questions are divided into folds by their texts. What predicts a fold was fitted without it, and was chosen without it:
-the members that choose for it are fitted without two folds, it and the one on which they are compared.
+Questions are divided into folds by their texts. The recipe that predicts a fold is selected and fitted without that
+fold: for the selection, each recipe is fitted without two folds, the predicted one and the one that it is scored on.
 """
 
 import hashlib
@@ -40,45 +40,44 @@ _ROWS, _STEPS = 8192, 80
 """Responses that are read at once where all are read, and steps of the probe's fit."""
 
 
-class Chosen(NamedTuple):
-    """What `choose` found.
+class Selection(NamedTuple):
+    """The recipe with the lowest Brier score, as `choose` selects it.
 
     Attributes:
-        settings: Architecture of the members, and the passes that they were trained for.
-        model: The members, fitted on all responses that are learnt from, with what standardises their inputs.
-        out_of_fold: float64 (n,), the confidence of each response by a recipe that was neither fitted nor chosen on its
-            question.
-        tried: The best of each kind, the chosen one first.
-        alone: The same among those of states alone, where the chosen one reads token probabilities.
+        settings: Architecture of the members, and the number of passes of their training.
+        model: The members, fitted on all rows that are not excluded, with the mean and scale of their inputs.
+        out_of_fold: float64 (n,), confidence of each row by the recipe that was selected and fitted without the fold of
+            its question.
+        tried: The best recipe of each kind, the selected one first.
+        alone: The selection among recipes that read states alone, where this one reads token probabilities too.
     """
 
     settings: CompanionSettings
     model: CompanionMLP
     out_of_fold: np.ndarray
     tried: tuple[Tried, ...]
-    alone: "Chosen | None" = None
+    alone: "Selection | None" = None
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """What is learnt.
+class TrainingSet:
+    """What recipes are fitted on and compared by.
 
     Attributes:
         inputs: float32 (n, inputs), in chronological order; `choose` standardises them in place.
         target: float32 (n,), 1 for a response that counts as correct and 0 for another.
-        learnt: float32 (n,), share of each row in what is learnt, at most 1; 0 for what is neither learnt from nor
-            compared on.
-        weight: float64 (n,), of each row where recipes are compared; those of all that are learnt from sum to 1.
-        fold: int64 (n,), fold of each row's question.
-        emphasis: float32 (inputs,), by which standardised inputs are multiplied, so that a penalty spares some.
-        reads: Numbers of inputs, from the first one on, that a recipe may read; each is tried. Inputs that only some
-            recipes read are token probabilities.
+        loss_weight: float32 (n,), weight of each row in the training loss, at most 1; 0 excludes a row from training
+            and from comparisons.
+        score_weight: float64 (n,), weight of each row in Brier scores; those of rows that are not excluded sum to 1.
+        fold: int64 (n,), cross-validation fold of each row's question.
+        emphasis: float32 (inputs,), factors of the standardised inputs; an L2 penalty weighs less on large ones.
+        reads: Numbers of leading inputs that recipes read; what only some of them read are token probabilities.
     """
 
     inputs: np.ndarray
     target: np.ndarray
-    learnt: np.ndarray
-    weight: np.ndarray
+    loss_weight: np.ndarray
+    score_weight: np.ndarray
     fold: np.ndarray
     emphasis: np.ndarray
     reads: tuple[int, ...]
@@ -109,7 +108,7 @@ def best(
     fold: np.ndarray,
     settings: CompanionSettings,
     progress: Progress | None = None,
-) -> Chosen:
+) -> Selection:
     """What the recipe best chooses. Recipes are compared by the Brier score on all responses that are learnt from, as
     the card states it: the last stage alone would be a noisy judge. The inputs of the rows are standardised in place;
     the first `width` are states."""
@@ -118,8 +117,8 @@ def best(
     used = ~learnt["truncated"].to_numpy()
     weight = (used / used.sum())[each.response] * each.weight
     target, share = learnt["correct"].to_numpy(np.float32)[each.response], each.share * used[each.response]
-    lesson = Lesson(inputs, target, share, weight, fold[each.response], emphasis, tuple(sorted(reads)))
-    return choose(lesson, settings, progress)
+    data = TrainingSet(inputs, target, share, weight, fold[each.response], emphasis, tuple(sorted(reads)))
+    return choose(data, settings, progress)
 
 
 def work(rows: int, width: int, settings: CompanionSettings) -> float:
@@ -137,7 +136,7 @@ def _sizes(settings: CompanionSettings) -> tuple[Sequence[tuple[tuple[int, ...],
     return sizes, settings.passes if "passes" in given else PASSES
 
 
-def spec_of(chosen: Chosen, learnt: pd.DataFrame, layer: int) -> CompanionSpec:
+def spec_of(chosen: Selection, learnt: pd.DataFrame, layer: int) -> CompanionSpec:
     """The spec of members that the recipe best has chosen."""
     last, settings, used = int(learnt["step"].max()), chosen.settings, ~learnt["truncated"]
     return CompanionSpec(
@@ -156,43 +155,45 @@ def spec_of(chosen: Chosen, learnt: pd.DataFrame, layer: int) -> CompanionSpec:
     )
 
 
-def choose(lesson: Lesson, settings: CompanionSettings, progress: Progress | None = None) -> Chosen:
+def choose(data: TrainingSet, settings: CompanionSettings, progress: Progress | None = None) -> Selection:
     """Fit what is tried, compare it by cross-validation, and fit the best on everything.
 
     Means and scales of the inputs are those of all responses; no label takes part in them.
 
     Args:
-        lesson: What is learnt.
+        data: What is learnt.
         settings: Seeds of the members, and batch size of MLPs. Widths and a learning rate that were given replace
             `WIDTHS` and `RATE`, and passes that were given the bound `PASSES`.
         progress: Counts the multiplications, those of `work` in all.
     """
-    mean, scale = _standardise(lesson.inputs, lesson.emphasis)
+    mean, scale = _standardise(data.inputs, data.emphasis)
     given, (sizes, bound) = settings.model_fields_set, _sizes(settings)
-    progress = progress or Progress("", work(len(lesson.fold), min(lesson.reads), settings))
-    folds = range(lesson.fold.max() + 1)
+    progress = progress or Progress("", work(len(data.fold), min(data.reads), settings))
+    folds = range(data.fold.max() + 1)
     parts = [*((k, (k + 1) % len(folds)) for k in folds), *((k,) for k in folds), ()]
-    kinds: list[_Kind] = [_Probe(lesson, parts, reads, progress) for reads in lesson.reads]
+    kinds: list[_Kind] = [_Probe(data, parts, reads, progress) for reads in data.reads]
     for widths, dropout in sizes:
         own = {"widths": widths, "dropout": dropout, "passes": bound}
         own |= {} if "learning_rate" in given else {"learning_rate": RATE}
         own = settings.model_copy(update=own)
-        kinds += [_Mlp(lesson, parts, reads, own, progress) for reads in lesson.reads]
-    chosen = _best_of(kinds, lesson, mean, scale, settings.seeds)
-    of_states = [kind for kind in kinds if kind.inputs.shape[1] == min(lesson.reads)]
-    if len(chosen.model.input_mean) > min(lesson.reads):
-        return chosen._replace(alone=_best_of(of_states, lesson, mean, scale, settings.seeds))
+        kinds += [_Mlp(data, parts, reads, own, progress) for reads in data.reads]
+    chosen = _best_of(kinds, data, mean, scale, settings.seeds)
+    of_states = [kind for kind in kinds if kind.inputs.shape[1] == min(data.reads)]
+    if len(chosen.model.input_mean) > min(data.reads):
+        return chosen._replace(alone=_best_of(of_states, data, mean, scale, settings.seeds))
     return chosen
 
 
-def _best_of(kinds: Sequence["_Kind"], lesson: Lesson, mean: Tensor, scale: Tensor, seeds: tuple[int, ...]) -> Chosen:
+def _best_of(
+    kinds: Sequence["_Kind"], data: TrainingSet, mean: Tensor, scale: Tensor, seeds: tuple[int, ...]
+) -> Selection:
     """The best recipe of these kinds, fitted on everything."""
-    out_of_fold = np.empty(len(lesson.fold))
-    for k in range(lesson.fold.max() + 1):
+    out_of_fold = np.empty(len(data.fold))
+    for k in range(data.fold.max() + 1):
         place, kind = min(
             ((int(kind.scores[:, k].argmin()), kind) for kind in kinds), key=lambda one: one[1].scores[one[0], k]
         )
-        rows = lesson.fold == k
+        rows = data.fold == k
         out_of_fold[rows] = kind.singles[place, rows]
     ranked = sorted(kinds, key=lambda kind: kind.overall.min())
     first, place = ranked[0], int(ranked[0].overall.argmin())
@@ -201,22 +202,27 @@ def _best_of(kinds: Sequence["_Kind"], lesson: Lesson, mean: Tensor, scale: Tens
     whole = CompanionMLP(reads, first.settings.widths, model.seeds, 1, standardised=True)
     weights = {name: one.cpu() for name, one in model.state_dict().items()}
     whole.load_state_dict(weights | {MEAN: mean[:reads], SCALE: scale[:reads]})
-    names = [kind.name(int(kind.overall.argmin())) + more[kind.inputs.shape[1] > min(lesson.reads)] for kind in ranked]
+    names = [kind.name(int(kind.overall.argmin())) + more[kind.inputs.shape[1] > min(data.reads)] for kind in ranked]
     tried = tuple(Tried(name=name, brier=kind.overall.min()) for name, kind in zip(names, ranked, strict=True))
     update = {"passes": first.passes(place), "seeds": model.seeds, "targets": ("binary",)}
-    return Chosen(first.settings.model_copy(update=update), whole.eval(), out_of_fold, tried)
+    return Selection(first.settings.model_copy(update=update), whole.eval(), out_of_fold, tried)
 
 
 class _Kind:
-    """Recipes of one kind, such as a probe with each penalty, fitted without the folds of each of `parts`: two, one or
-    none.
+    """Recipes of one kind, such as linear probes with different penalties, evaluated by nested cross-validation.
 
-    A kind has `predictions`, which yields for each recipe the confidences of all responses by the fit of each part,
-    float32 (parts, n); `fitted`, the members of the recipe at a place; and its `name` in words. `scores`, float64
-    (recipes, folds), are the Brier scores that choose for a fold, from fits without it, `overall`, float64 (recipes,),
-    those over all folds, and `singles`, float32 (recipes, n), the confidences by the fits without a response's fold
-    alone. Each choice ends where `PATIENCE` recipes have brought nothing, by its own scores, so that no fold has a say
-    in its own.
+    Each recipe is fitted once for every entry of `parts`, which lists the folds that the fit leaves out: two, one or
+    none. The score that selects a recipe for fold k comes from fits without fold k, so that no response takes part in
+    the selection of the recipe that predicts it. For each score, no recipe counts that comes after `PATIENCE` ones
+    which have not improved it.
+
+    Subclasses define `predictions`, which yields float32 (parts, n) for each recipe: the confidence of all rows by the
+    fit of each part; `fitted`, the members of the recipe at an index; and `name`, its description.
+
+    Attributes:
+        scores: float64 (recipes, folds), Brier scores by which a recipe is selected for each fold.
+        overall: float64 (recipes,), Brier scores over all folds.
+        singles: float32 (recipes, n), confidence of each row by the fit that leaves out its fold alone.
     """
 
     settings: CompanionSettings
@@ -224,17 +230,17 @@ class _Kind:
     fitted: Callable[[int, tuple[int, ...]], CompanionMLP]
     name: Callable[[int], str]
 
-    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], reads: int, progress: Progress):
-        self.lesson, self.parts, self.inputs = lesson, parts, lesson.inputs[:, :reads]
+    def __init__(self, data: TrainingSet, parts: Sequence[tuple[int, ...]], reads: int, progress: Progress):
+        self.data, self.parts, self.inputs = data, parts, data.inputs[:, :reads]
         self.progress = progress
-        left_out = np.array([np.isin(lesson.fold, part) for part in parts])
-        self.train = np.where(left_out, np.float32(0), lesson.learnt)
-        self._folds = lesson.fold.max() + 1
-        scores, singles, weight = [], [], lesson.weight * (lesson.learnt > 0)
+        left_out = np.array([np.isin(data.fold, part) for part in parts])
+        self.train = np.where(left_out, np.float32(0), data.loss_weight)
+        self._folds = data.fold.max() + 1
+        scores, singles, weight = [], [], data.score_weight * (data.loss_weight > 0)
         for found in self.predictions():
-            errors = weight * np.square(found - lesson.target)
-            share = np.bincount(lesson.fold, weight, minlength=self._folds)
-            by_fold = np.array([np.bincount(lesson.fold, row, minlength=self._folds) for row in errors])
+            errors = weight * np.square(found - data.target)
+            share = np.bincount(data.fold, weight, minlength=self._folds)
+            by_fold = np.array([np.bincount(data.fold, row, minlength=self._folds) for row in errors])
             error, total = np.zeros(self._folds + 1), np.zeros(self._folds + 1)
             for part, row in zip(parts, by_fold, strict=True):
                 # a fit without two folds chooses for each of them by the other, one without a single fold over all
@@ -243,7 +249,7 @@ class _Kind:
                     total[chooser] += share[scored]
             scores.append(error / total)
             alone = {part[0]: row for part, row in zip(parts, found, strict=True) if len(part) == 1}
-            singles.append(np.choose(lesson.fold, [alone[k] for k in range(self._folds)]).astype(np.float32))
+            singles.append(np.choose(data.fold, [alone[k] for k in range(self._folds)]).astype(np.float32))
             if self.ended(np.array(scores)):
                 break
         scores = np.array(scores)
@@ -265,10 +271,10 @@ class _Kind:
 class _Probe(_Kind):
     """Logistic regressions, as companions without a hidden layer."""
 
-    def __init__(self, lesson: Lesson, parts: Sequence[tuple[int, ...]], reads: int, progress: Progress):
+    def __init__(self, data: TrainingSet, parts: Sequence[tuple[int, ...]], reads: int, progress: Progress):
         self.settings = CompanionSettings(widths=(), dropout=(), targets=("binary",))
         self._weights: list[tuple[Tensor, Tensor]] = []
-        super().__init__(lesson, parts, reads, progress)
+        super().__init__(data, parts, reads, progress)
 
     def predictions(self) -> Iterator[np.ndarray]:
         for weights, bias in self._all():
@@ -284,7 +290,7 @@ class _Probe(_Kind):
         Nesterov's momentum, begun anew where it leads uphill, makes them quick. All fits read the inputs together.
         """
         device, parts, wide = best_device(), len(self.parts), self.inputs.shape[1]
-        shares = torch.from_numpy(self.lesson.learnt).to(device)
+        shares = torch.from_numpy(self.data.loss_weight).to(device)
         weighed = zip(self._blocks(device), shares.split(_ROWS), strict=True)
         products = sum((rows.double() * share[:, None]).T @ rows.double() for rows, share in weighed)
         values, vectors = torch.linalg.eigh(products)
@@ -292,7 +298,7 @@ class _Probe(_Kind):
         penalty = 1 / torch.tensor(STRENGTHS, device=device).repeat_interleave(parts)[:, None]
         bound = values.clamp(min=0).float() / 4 + penalty
         train = torch.from_numpy(self.train).to(device)
-        target = torch.from_numpy(self.lesson.target).to(device)
+        target = torch.from_numpy(self.data.target).to(device)
         before = torch.zeros(len(penalty), wide + 1, device=device)
         at, rate = before, torch.ones(len(penalty), 1, device=device)
         for _ in range(_STEPS):
@@ -331,7 +337,7 @@ class _Mlp(_Kind):
 
     def __init__(
         self,
-        lesson: Lesson,
+        data: TrainingSet,
         parts: Sequence[tuple[int, ...]],
         reads: int,
         settings: CompanionSettings,
@@ -339,8 +345,8 @@ class _Mlp(_Kind):
     ):
         self.settings = settings
         weights = sum(a * b for a, b in pairwise((reads, *settings.widths, 1)))
-        self._cost = 3.0 * len(parts) * len(lesson.inputs) * weights
-        super().__init__(lesson, parts, reads, progress)
+        self._cost = 3.0 * len(parts) * len(data.inputs) * weights
+        super().__init__(data, parts, reads, progress)
         progress.skip((settings.passes - len(self.scores)) * self._cost)
 
     def ended(self, scores: np.ndarray) -> bool:
@@ -354,7 +360,7 @@ class _Mlp(_Kind):
             yield torch.cat(parts, dim=1).numpy()
 
     def fitted(self, place: int, seeds: tuple[int, ...]) -> CompanionMLP:
-        *_, model = self._trained(self.lesson.learnt[None], seeds, self.passes(place))
+        *_, model = self._trained(self.data.loss_weight[None], seeds, self.passes(place))
         return model
 
     def name(self, place: int) -> str:
@@ -371,7 +377,7 @@ class _Mlp(_Kind):
         training = Training(model, settings)
         used = np.flatnonzero(train.any(axis=0))
         taken = torch.from_numpy(train[:, used]).to(device)
-        target = torch.from_numpy(self.lesson.target[used].astype(np.float32)).to(device)
+        target = torch.from_numpy(self.data.target[used].astype(np.float32)).to(device)
         for _ in range(passes):
             with matmul_precision(settings.matmul):
                 for start in range(0, len(used), settings.batch_size):

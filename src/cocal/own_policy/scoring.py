@@ -18,7 +18,7 @@ from cocal.integrations.sample import Sample
 from cocal.models.loading import Policy
 from cocal.own_policy.about import About
 from cocal.own_policy.companion import Companion
-from cocal.own_policy.facts import ResponseFacts
+from cocal.own_policy.held_out import ResponseStatistics
 from cocal.own_policy.scored import COURSE
 from cocal.own_policy.states import ORIGINS, ROWS
 from cocal.runtime.progress import Progress
@@ -106,7 +106,7 @@ def _without_response(sample: Sample) -> str | None:
 
 def score_file(
     companion: Companion, policy: Policy, wanted: Wanted, checked: Checked, run: RunFolder
-) -> tuple[Counter, ResponseFacts]:
+) -> tuple[Counter, ResponseStatistics]:
     """Write every line of a file with its confidence into the run folder, in the order of the file, and return the
     number of responses by what their prompts' ids come from, and facts of all responses.
 
@@ -154,7 +154,7 @@ def score_file(
                 os.fsync(stream.fileno())
             progress.add(len(block), detail=f"mean confidence {found.mean():.3f}" if rows else "")
     known = known or encoder.reading.max_response_length is not None
-    return origins, ResponseFacts.of(np.concatenate(lengths), np.concatenate(cut) if known else None)
+    return origins, ResponseStatistics.of(np.concatenate(lengths), np.concatenate(cut) if known else None)
 
 
 def _digest(texts: Iterable[str], written: Iterable[bytes]) -> bytes:

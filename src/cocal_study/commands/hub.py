@@ -11,10 +11,10 @@ from cocal.errors import ContractError
 from cocal.metrics.calibration import reliability_bins
 from cocal.own_policy import saved
 from cocal.own_policy.about import About, BaseModelFacts
-from cocal.own_policy.facts import HeldOut
+from cocal.own_policy.baselines import baselines
+from cocal.own_policy.held_out import HeldOut
 from cocal.own_policy.quality import compared, measured
 from cocal.own_policy.recipes import folds_of
-from cocal.own_policy.rivals import rivals
 from cocal.store import atomic_path, label_folder, provenance, read_frame, write_text
 from cocal.store.contracts import RESPONSES
 from cocal.store.damage import absent
@@ -111,12 +111,12 @@ def _evaluated(study: Study, given: Path, method: str, seeds: tuple[int, ...] = 
 
 
 def _quality(answered: pd.DataFrame, others: dict[str, pd.Series], seeds: tuple[int, ...], target: str) -> HeldOut:
-    """Quality on all of these responses together, beside that of rivals."""
+    """Quality on all of these responses together, beside that of baselines."""
     confidence, correct = answered["confidence"].to_numpy(np.float64), answered["correct"].to_numpy(bool)
     questions = answered["dataset"] + "/" + answered["question_id"]
     found, cut = measured(questions, confidence, correct), answered["truncated"].to_numpy(bool)
     known = (one.fillna(0.0).to_numpy(np.float64) if len(one) == len(correct) else None for one in others.values())
-    beside = rivals(correct, folds_of(questions, 42), cut, *known)
+    beside = baselines(correct, folds_of(questions, 42), cut, *known)
     return HeldOut.of(
         found,
         bins=reliability_bins(confidence, correct, 10).query("count > 0").to_dict("records"),

@@ -14,7 +14,7 @@ from cocal import Companion
 from cocal.commands.catalogue.own import OWN
 from cocal.companion.settings import CompanionSettings
 from cocal.own_policy import fitting
-from cocal.own_policy.facts import ResponseFacts
+from cocal.own_policy.held_out import ResponseStatistics
 from golden import assert_golden
 from hand_rows import lines
 from micro import own_copy
@@ -89,7 +89,7 @@ def test_the_hub_reads_the_licence_of_the_card(companion):
     assert "Its licence is apache-2.0." in about.card()
 
 
-FACTS = ResponseFacts(responses=500, lengths=(210.0, 311.0, 402.0), cut=0.03)
+FACTS = ResponseStatistics(responses=500, lengths=(210.0, 311.0, 402.0), cut=0.03)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ FACTS = ResponseFacts(responses=500, lengths=(210.0, 311.0, 402.0), cut=0.03)
 )
 def test_other_responses_than_those_that_were_learnt_from_are_told(lengths, cut, words):
     flags = None if cut is None else np.arange(len(lengths)) < cut
-    said = FACTS.difference(ResponseFacts.of(lengths, flags))
+    said = FACTS.difference(ResponseStatistics.of(lengths, flags))
     assert (said is None) is not words
     assert all(word in said for word in words)
     assert not words or ("cut at the limit" in said) is any("cut" in word for word in words)

@@ -15,7 +15,7 @@ from cocal import Companion
 from cocal.companion.settings import CompanionSettings
 from cocal.errors import ContractError
 from cocal.own_policy.evaluation import html
-from cocal.own_policy.facts import HeldOut
+from cocal.own_policy.held_out import HeldOut
 
 SETTINGS = CompanionSettings(targets=("binary",), widths=(8, 4), dropout=(0.1,), passes=2, seeds=(42, 137))
 CHAT = [{"role": "user", "content": "Was ist 3 + 4?"}]

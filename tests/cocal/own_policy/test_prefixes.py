@@ -16,8 +16,8 @@ from cocal.features.extract import token_inputs
 from cocal.features.forward import score
 from cocal.features.store import open_features
 from cocal.own_policy import prefixes, recipes
-from cocal.own_policy.prefixes import Rows, course, drawn
-from cocal.own_policy.recipes import Lesson, _Mlp, choose, folds_of
+from cocal.own_policy.prefixes import Rows, drawn, quality_of_parts
+from cocal.own_policy.recipes import TrainingSet, _Mlp, choose, folds_of
 from cocal.runtime.progress import Progress
 from golden import assert_golden
 from own_rollouts import read_lines, run
@@ -94,11 +94,11 @@ def test_a_row_of_a_share_counts_as_so_much_of_a_row():
     rows = np.repeat(np.arange(360), copies)
     share = (1 / copies[rows]).astype(np.float32)
     weight = share.astype(np.float64) / share.sum()
-    lesson = Lesson(
+    data = TrainingSet(
         inputs[rows], target[rows], share, weight, folds_of(questions[rows], 1), np.ones(5, np.float32), (5,)
     )
     standard = (inputs[rows] - inputs[rows].mean(axis=0)) / inputs[rows].std(axis=0)
-    found = choose(lesson, CompanionSettings(targets=("binary",), seeds=(7,), passes=1))
+    found = choose(data, CompanionSettings(targets=("binary",), seeds=(7,), passes=1))
     assert found.settings.widths == ()
     strength = 1 / float(found.tried[0].name.rpartition(" ")[2])
     expected = LogisticRegression(C=strength, tol=1e-8, max_iter=1000).fit(standard, target[rows], share)
@@ -118,7 +118,7 @@ def test_a_row_of_a_share_counts_as_so_much_of_a_row_in_an_mlp():
         share = (1 / np.bincount(rows)[rows]).astype(np.float32)
         given = inputs[rows], target[rows], share, share / 240.0, fold[rows], np.ones(4, np.float32), (4,)
         kind = _Mlp(
-            Lesson(*given),
+            TrainingSet(*given),
             [*((k, (k + 1) % 5) for k in range(5)), *((k,) for k in range(5)), ()],
             4,
             settings,
@@ -135,26 +135,26 @@ def test_prefixes_are_learnt_with_the_label_and_the_question_of_the_whole_respon
     own, mine, micro_policy, monkeypatch
 ):
     """And weigh together as much as it, however long it is; where recipes are compared, both are half of it."""
-    lessons, real = [], recipes.choose
-    monkeypatch.setattr(recipes, "choose", lambda one, *how: lessons.append(one) or real(one, *how))
+    sets, real = [], recipes.choose
+    monkeypatch.setattr(recipes, "choose", lambda one, *how: sets.append(one) or real(one, *how))
     settings = CompanionSettings(targets=("binary",), seeds=(42,), widths=(4,), dropout=(0.0,), passes=1)
     Companion.fit(*micro_policy, mine, recipe="best", cut="leave-out", prefixes=EVERY, settings=settings)
-    rows, (lesson,) = own.rollouts, lessons
+    rows, (data,) = own.rollouts, sets
     each = Rows.of(rows["length"], drawn(rows["length"], EVERY, 32))
     whole, correct, cut = each.prefix == 0, rows["correct"].to_numpy(), rows["truncated"].to_numpy()
-    np.testing.assert_array_equal(lesson.target, correct[each.response])
-    assert 0 < lesson.target[~whole].mean() < 1
+    np.testing.assert_array_equal(data.target, correct[each.response])
+    assert 0 < data.target[~whole].mean() < 1
     questions = rows["question_id"].map(own.texts)
-    np.testing.assert_array_equal(lesson.fold, folds_of(questions, settings.split_seed)[each.response])
+    np.testing.assert_array_equal(data.fold, folds_of(questions, settings.split_seed)[each.response])
     has = np.bincount(each.response) > 1
     assert np.ptp(np.bincount(each.response)) > 2
-    learnt = np.bincount(each.response[~whole], lesson.learnt[~whole], len(rows))
+    learnt = np.bincount(each.response[~whole], data.loss_weight[~whole], len(rows))
     np.testing.assert_allclose(learnt, has & ~cut, atol=1e-6)
-    np.testing.assert_array_equal(lesson.learnt[whole], ~cut[each.response[whole]])
+    np.testing.assert_array_equal(data.loss_weight[whole], ~cut[each.response[whole]])
     weight = ~cut / (~cut).sum()
-    np.testing.assert_allclose(np.bincount(each.response, lesson.weight), weight, atol=1e-9)
+    np.testing.assert_allclose(np.bincount(each.response, data.score_weight), weight, atol=1e-9)
     alone = np.where(has, 0.5, 1)[each.response[whole]]
-    np.testing.assert_allclose(lesson.weight[whole], (weight[each.response[whole]] * alone), atol=1e-9)
+    np.testing.assert_allclose(data.score_weight[whole], (weight[each.response[whole]] * alone), atol=1e-9)
 
 
 def test_each_part_has_the_last_prefix_of_each_response_there():
@@ -168,7 +168,7 @@ def test_each_part_has_the_last_prefix_of_each_response_there():
     tokens[:, 0, 0] = 0.5
     tokens[:, 1:, 0] = np.arange(4)[:, None] / 10  # of prefixes, the later responses have more
     rows = pd.DataFrame({"length": length, "correct": correct})
-    found = pd.DataFrame(one.model_dump() for one in course(each, rows, confidence, tokens.reshape(4, 15), 2))
+    found = pd.DataFrame(one.model_dump() for one in quality_of_parts(each, rows, confidence, tokens.reshape(4, 15), 2))
     lines = found.to_csv(index=False, float_format="%.6g").splitlines()
     assert_golden(Path(__file__).with_name("course.txt"), lines)
 

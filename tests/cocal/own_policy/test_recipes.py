@@ -18,16 +18,16 @@ from cocal.metrics.shown import metric_text
 from cocal.models.loading import Policy
 from cocal.models.text import batches_of_tokens
 from cocal.own_policy import fitting
-from cocal.own_policy.facts import Metric
-from cocal.own_policy.recipes import Lesson, choose, folds_of
-from cocal.own_policy.rivals import FLAG, GROUP, TOKENS, agreement, rivals
+from cocal.own_policy.baselines import FLAG, GROUP, TOKENS, agreement, baselines
+from cocal.own_policy.held_out import Metric
+from cocal.own_policy.recipes import TrainingSet, choose, folds_of
 from own_rollouts import run, write_lines
 
 SETTINGS = CompanionSettings(targets=("binary",), seeds=(42, 137), passes=4)
 TEXTS = [f"what is {k} plus {k % 7}?" for k in range(90)]
 
 
-def lesson(noise: float = 1.0, learnt=None, seed: int = 3) -> Lesson:
+def training_set(noise: float = 1.0, learnt=None, seed: int = 3) -> TrainingSet:
     """Seven responses to each question, some inputs that tell correctness and most that do not."""
     draw = np.random.default_rng(seed)
     questions = draw.permutation(np.repeat(TEXTS, 7))
@@ -36,7 +36,7 @@ def lesson(noise: float = 1.0, learnt=None, seed: int = 3) -> Lesson:
     inputs[:, 5] += 20 + noise * target * 12
     weight = np.arange(1, len(target) + 1) / np.arange(1, len(target) + 1).sum()
     used = np.ones(len(target), dtype=bool) if learnt is None else learnt
-    return Lesson(inputs, target, used, weight, folds_of(questions, 42), np.ones(24, dtype=np.float32), (24,))
+    return TrainingSet(inputs, target, used, weight, folds_of(questions, 42), np.ones(24, dtype=np.float32), (24,))
 
 
 def test_folds_hold_whole_questions_and_as_many_of_them():
@@ -50,15 +50,15 @@ def test_folds_hold_whole_questions_and_as_many_of_them():
 
 
 def test_what_is_learnt_is_better_than_a_constant_and_what_cannot_be_learnt_is_not_claimed():
-    told, untold = (choose(one, SETTINGS).out_of_fold for one in (lesson(2.0), lesson(0.0)))
-    target = lesson().target
+    told, untold = (choose(one, SETTINGS).out_of_fold for one in (training_set(2.0), training_set(0.0)))
+    target = training_set().target
     assert brier_score_loss(target, told) < 0.8 * target.var()
     assert brier_score_loss(target, untold) > 0.99 * target.var()
 
 
 def test_a_response_is_measured_without_its_question():
     """Labels of one fold change nothing of its own confidences, and something of those of all other folds."""
-    before, changed = lesson(), lesson()
+    before, changed = training_set(), training_set()
     of_fold = changed.fold == 2
     changed.target[of_fold] = 1 - changed.target[of_fold]
     settings = SETTINGS.model_copy(update={"passes": 14})
@@ -69,26 +69,26 @@ def test_a_response_is_measured_without_its_question():
 
 def test_responses_that_are_left_out_teach_nothing():
     left_out = np.arange(630) % 3 == 1
-    one, other = lesson(learnt=~left_out), lesson(learnt=~left_out)
+    one, other = training_set(learnt=~left_out), training_set(learnt=~left_out)
     other.target[left_out] = 1 - other.target[left_out]
     models = [choose(given, SETTINGS).model.state_dict() for given in (one, other)]
     assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
 
 
 def test_the_lowest_brier_score_is_chosen_and_weights_count():
-    given = lesson()
+    given = training_set()
     found = choose(given, SETTINGS)
     briers = [one.brier for one in found.tried]
     assert briers == sorted(briers)
     assert len({one.name.split(",")[0] for one in found.tried}) == 3
-    light = lesson()
-    light.weight[:] = 1 / len(light.weight)
+    light = training_set()
+    light.score_weight[:] = 1 / len(light.score_weight)
     assert choose(light, SETTINGS).tried[0].brier != briers[0]
 
 
 def test_widths_and_seeds_that_are_given_are_taken():
     settings = CompanionSettings(targets=("binary",), widths=(12, 6), dropout=(), seeds=(7, 8, 9), passes=3)
-    found = choose(lesson(), settings)
+    found = choose(training_set(), settings)
     assert {one.name.split(",")[0] for one in found.tried} == {"linear probe", "MLP of widths 12 / 6"}
     assert found.model.seeds in ((7,), (7, 8, 9))
 
@@ -96,7 +96,7 @@ def test_widths_and_seeds_that_are_given_are_taken():
 @pytest.mark.parametrize(("told", "chosen"), [(4.0, 24), (0.0, 21)])
 def test_inputs_that_some_recipes_read_are_taken_where_they_help(told, chosen):
     """The last three tell correctness, or hide it behind what tells nothing."""
-    given = lesson(1.0)
+    given = training_set(1.0)
     draw = np.random.default_rng(8)
     given.inputs[:, 21:] = draw.normal(size=(len(given.target), 3)) + told * given.target[:, None]
     given.emphasis[21:] = 40.0
@@ -230,13 +230,13 @@ def test_what_is_better_and_a_companion_like_a_constant_are_told(both):
             assert found == " ".join([better] * bool(held.others) + [alike] * said)
 
 
-def test_rivals_are_logistic_regressions_out_of_fold():
+def test_baselines_are_logistic_regressions_out_of_fold():
     """A second computation by scikit-learn; the flag is read beside each, and alone."""
     draw = np.random.default_rng(4)
     correct, fold = draw.random(300) < 0.4, draw.integers(0, 4, 300)
     cut = draw.random(300) < np.where(correct, 0.1, 0.5)
     chance, agreed = (draw.random(300) + weight * correct for weight in (0.5, 1.5))
-    found = rivals(correct, fold, cut, chance, agreed)
+    found = baselines(correct, fold, cut, chance, agreed)
     columns = {TOKENS: [chance, cut], GROUP: [agreed, cut], FLAG: [cut]}
     assert {*found} == {*columns}
     for name, some in columns.items():
@@ -245,7 +245,7 @@ def test_rivals_are_logistic_regressions_out_of_fold():
             inputs = (numbers - numbers[train].mean(axis=0)) / numbers[train].std(axis=0)
             expected = LogisticRegression(tol=1e-8).fit(inputs[train], correct[train]).predict_proba(inputs)[:, 1]
             np.testing.assert_allclose(found[name][~train], expected[~train], atol=1e-4)
-    assert {*rivals(correct, fold, None, chance, None)} == {TOKENS}
+    assert {*baselines(correct, fold, None, chance, None)} == {TOKENS}
 
 
 def test_agreement_is_the_share_of_the_others_with_the_same_answer():
@@ -263,7 +263,7 @@ def test_the_metrics_of_the_card_are_those_of_the_out_of_fold_confidences(micro_
     table.loc[table["truncated"].to_numpy().nonzero()[0][::3], "correct"] = True
     found = Companion.fit(*micro_policy, table, states=states, number_format="float32").about
     correct, weight = table["correct"].to_numpy(), np.full(len(table), 1 / len(table))
-    given = Lesson(
+    given = TrainingSet(
         states.copy(),
         correct.astype(np.float32),
         np.ones(len(table), dtype=bool),

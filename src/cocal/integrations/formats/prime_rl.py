@@ -15,9 +15,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Strict, model_validator
 
 from cocal.errors import ContractError
+from cocal.integrations.exclusions import MEDIA, has_media
 from cocal.integrations.format import Format
 from cocal.integrations.sample import Sample
-from cocal.integrations.unfit import MEDIA, has_media
 from cocal.integrations.values import Name, Number
 from cocal.store.rows import entries, listed, reading
 

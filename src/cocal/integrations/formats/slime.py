@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Strict
 
 from cocal.errors import ContractError, first_line
+from cocal.integrations.exclusions import MEDIA, SEVERAL_VERSIONS, other_words, several_versions
 from cocal.integrations.format import Format
 from cocal.integrations.sample import Sample
-from cocal.integrations.unfit import MEDIA, SEVERAL_VERSIONS, other_words, several_versions
 from cocal.integrations.values import Name, TokenIds
 from cocal.store.rows import in_bytes, listed, numbered, reading, regular
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from cocal.errors import ContractError
+from cocal.integrations.exclusions import MEDIA, MEDIA_FIELDS, media_beside
 from cocal.integrations.format import Format, Reading
 from cocal.integrations.sample import Sample
-from cocal.integrations.unfit import MEDIA, MEDIA_FIELDS, media_beside
 from cocal.store import read_frame
 from cocal.store.rows import is_file, listed, numbered
 

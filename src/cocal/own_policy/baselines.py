@@ -1,4 +1,4 @@
-"""Other confidences in the responses that a companion is measured on: those that need no states.
+"""Baselines on the responses that a companion is measured on: confidences that need no states.
 
 Each is a logistic regression on a few numbers, fitted out of fold as the companion is, so that the card compares what
 everybody could have from the same labels. Beside its own numbers each one reads whether the response was cut at the
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from cocal.own_policy.rollouts import Experience
 
 FLAG, TOKENS, GROUP = "cut or not", "token probability, recalibrated", "agreement of the group, recalibrated"
-"""Names of the rivals, on cards as in the published comparison."""
+"""Names of the baselines, on cards as in the published comparison."""
 
 
-def rivals_of(
+def baselines_of(
     experience: "Experience", fold: np.ndarray, tokens: np.ndarray | None, tokenizer: "PreTrainedTokenizerBase"
 ) -> dict[str, np.ndarray]:
-    """`rivals` in all rollouts, given their `token_inputs` (`cocal.features.extract`), or None."""
+    """The `baselines` of all rollouts, given their `token_inputs` (`cocal.features.extract`), or None."""
     rows, agreed = experience.rows, None
     if rows["sample"].max() > 0:
         texts = tokenizer.batch_decode(rows["response_ids"].tolist(), skip_special_tokens=True)
         agreed = agreement([*zip(rows["step"], rows["group"], strict=True)], texts)
     cut = rows["truncated"].to_numpy() if experience.tells_cut else None
-    return rivals(rows["correct"].to_numpy(), fold, cut, None if tokens is None else tokens[:, 0], agreed)
+    return baselines(rows["correct"].to_numpy(), fold, cut, None if tokens is None else tokens[:, 0], agreed)
 
 
-def rivals(
+def baselines(
     correct: np.ndarray,
     fold: np.ndarray,
     cut: np.ndarray | None,
     tokens: np.ndarray | None,
     agreed: np.ndarray | None,
 ) -> dict[str, np.ndarray]:
-    """Out-of-fold confidences of all rivals that are known, float64 (n,), by their names.
+    """Out-of-fold confidences of all baselines that are known, float64 (n,), by their names.
 
     Args:
         correct: bool (n,), the labels as they are learnt and measured.

@@ -1,4 +1,4 @@
-"""The quality of confidences as a companion's files state it, and facts of the responses that it was measured on."""
+"""The quality of confidences as a companion's files state it, and statistics of the responses behind it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -57,9 +57,9 @@ class HeldOut(Model):
     bins: tuple[Bin, ...] = ()
     """The reliability diagram."""
     constant: float | None = None
-    """Brier score of the constant that is the share of correct ones of these responses, which no constant undercuts."""
+    """Brier score of the accuracy as a constant confidence; no other constant has a lower one on these responses."""
     others: dict[str, dict[str, float | None]] = {}
-    """The metrics of other confidences in the same responses (`cocal.own_policy.rivals`), by their names."""
+    """The metrics of other confidences in the same responses (`cocal.own_policy.baselines`), by their names."""
 
     @classmethod
     def of(cls, found: "pd.DataFrame", **facts: Any) -> "HeldOut":
@@ -158,8 +158,8 @@ def table_of(rows: Sequence[Sequence[str]]) -> list[str]:
     return [heads, f"|{'|'.join('-' * (width + 2) for width in widths)}|", *lines]
 
 
-class ResponseFacts(Model):
-    """Facts about responses by which others are found to be of another kind."""
+class ResponseStatistics(Model):
+    """Lengths and truncation of responses, from which others are found to be of another kind."""
 
     responses: Count
     lengths: tuple[float, float, float]
@@ -168,12 +168,12 @@ class ResponseFacts(Model):
     """Share of responses that were cut at the length limit; None where this is not known of all."""
 
     @classmethod
-    def of(cls, lengths: Sequence[int] | np.ndarray, cut: Sequence[bool] | np.ndarray | None) -> "ResponseFacts":
-        """The facts of responses with these lengths."""
+    def of(cls, lengths: Sequence[int] | np.ndarray, cut: Sequence[bool] | np.ndarray | None) -> "ResponseStatistics":
+        """The statistics of responses with these lengths."""
         quartiles = tuple(np.quantile(lengths, (0.25, 0.5, 0.75)).tolist())
         return cls(responses=len(lengths), lengths=quartiles, cut=None if cut is None else float(np.mean(cut)))
 
-    def difference(self, others: "ResponseFacts") -> str | None:
+    def difference(self, others: "ResponseStatistics") -> str | None:
         """How other responses differ from these, in one sentence; None if they do not, or are too few to tell.
 
         Their median length differs if it lies outside the quartiles of these, and their share of cut responses if it
