@@ -69,8 +69,6 @@ _EVALUATIONS = {
 """The sentence of the paper that states the number of problems of a set, the place of the number in it, and how many
 responses to each of them are evaluated."""
 _UNLIKELY = 0.05
-_EVALUATED = {"grpo": "token-probability"}
-"""The method whose responses are those of an algorithm's policy, where it does not have the algorithm's name."""
 _CONDITIONS = {
     MATHEMATICS: {
         _BEFORE: ("main", "base-verbal", "accuracy"),
@@ -114,7 +112,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     algorithms: list[Algorithm] = [
         name
         for name in study.policy.algorithms
-        if has_methods(study, _EVALUATED.get(name, name))
+        if has_methods(study, _evaluated(name))
         and (name == "grpo" or trainer_of(study, backbone, name) != "imported")  # whose rollouts are GRPO's alone
     ]
     domains = macro_averages(study, backbone)
@@ -220,6 +218,11 @@ def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) 
     yield _VALID, of, "share", asked, _NONE, value, ""
 
 
+def _evaluated(algorithm: str) -> str:
+    """The method whose responses are those of an algorithm's policy."""
+    return "token-probability" if algorithm == "grpo" else algorithm
+
+
 def _trained(layout: Layout, tables: Mapping[Any, pd.DataFrame], metrics: Cube) -> Iterator[tuple]:
     """Accuracies of the rollouts up to each stage, and how much greater the last ones are than in the evaluation."""
     less = "Accuracy of the last rollouts less that of the evaluation (points)"
@@ -227,7 +230,7 @@ def _trained(layout: Layout, tables: Mapping[Any, pd.DataFrame], metrics: Cube) 
         for stage in layout.stages:
             value = table["correct"][table["step"].between(stage - _LAST + 1, stage)].mean()
             yield _TRAINED, f"{name.upper()}, step {stage}", "share", _REPORTED, _NONE, value, ""
-        gap = value - _read(layout, metrics, _EVALUATED.get(name, name), MATHEMATICS, "accuracy")["value"]
+        gap = value - _read(layout, metrics, _evaluated(name), MATHEMATICS, "accuracy")["value"]
         yield less, name.upper(), "gap", _REPORTED, _NONE, gap, ""
 
 

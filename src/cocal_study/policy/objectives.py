@@ -78,7 +78,8 @@ def step_advantages(
     advantage to the rest. Every token belongs to exactly one of the two. A start is the index of the response's first
     confidence token, at least its length if it has none; `length` is the padded length of the responses.
     """
-    objective, how = OBJECTIVES[algorithm], (settings.responses_per_question, settings.advantage_scale)
+    objective = OBJECTIVES[algorithm]
+    how = settings.responses_per_question, settings.advantage_scale
     if objective.by_token:
         task, calibration = (group_advantages(np.asarray(part), *how) for part in rewards)
         return token_advantages(task, calibration, starts, length)
