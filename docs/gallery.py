@@ -441,7 +441,7 @@ def of_studies(root: Path) -> Iterator[tuple[str, str, str]]:
     curve = experience.prepare(layout_of(load_study(root / "config/config.yaml")), points, published)
     conditions = pd.read_csv(root / _SPREAD / "tables/conditions.csv")
     compared = pd.read_csv(root / "studies/fits/recipes.csv")
-    measured = read_numbers(root / "studies/fits/fits.csv", fits.COLUMNS)
+    measured = read_numbers(root / "studies/fits/fits.csv")
     yield "docs/what-holds.md", "limits", limits(measured)
     yield "docs/what-holds.md", "regimes", of_regimes(pd.read_csv(root / "studies/regimes/gathered/points.csv"))
     yield "README.md", "experience", experience_said(curve, conditions, points)
