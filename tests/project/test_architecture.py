@@ -123,7 +123,7 @@ assert not taken, taken
     ]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_score_that_learns_is_compared_with_cocal_in_a_finished_study(package, smoke, tmp_path):
     folder = shutil.copytree(smoke, tmp_path / "study", symlinks=True)
     run(package, "snakemake", *flags_of(folder, CONFIG), "results/tables/recalibrated.tex")

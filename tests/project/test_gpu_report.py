@@ -12,7 +12,7 @@ import pytest
 import started
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_report_keeps_what_each_step_said_whichever_command_ran_it(repository, tmp_path):
     """Steps by one command each, the last first, and one of them twice; the report has them in their order."""
     for names in (["profile"], ["rollouts", "tests"], ["device"], ["profile"], ["grpo"]):

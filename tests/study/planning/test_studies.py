@@ -56,6 +56,7 @@ def test_what_is_no_study_is_refused(repository, tmp_path, flags, message):
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.long
 def test_a_results_folder_belongs_to_one_study(repository, tmp_path):
     smoke = ["--configfile", "config/smoke.yaml"]
     status, text = _snakemake(repository, tmp_path, *smoke, "--", DIAGRAM)
@@ -81,7 +82,7 @@ def test_a_results_folder_belongs_to_one_study(repository, tmp_path):
     assert owner_of(tmp_path / "results") == "smoke"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("flags", [[], ["--directory", "studies/mine"]])
 def test_local_checkpoints_and_registry_start_at_the_checkout(repository, tmp_path, micro_checkpoint, flags):
     for name in ("Snakefile", "workflow", "profiles"):

@@ -35,12 +35,14 @@ def _environment(difference: float) -> dict[str, str]:
     return os.environ | {"TEST_PRECISION": "no", "TEST_DIFFERENCE": str(difference)}
 
 
+@pytest.mark.long
 def test_differences_are_recorded_by_step(words, tmp_path):
     said = started.said(words(), _environment(0.05))
     assert "vLLM off by 0.0500 (at most 0.05)" in said
     assert read_document(tmp_path / "cost.json")["vllm_differences"] == [pytest.approx([0.05, 0.05], abs=1e-4)] * 2
 
 
+@pytest.mark.long
 def test_a_training_stops_above_the_bound(words):
     done = started.run(words(), environment=_environment(-0.2))
     assert done.returncode != 0

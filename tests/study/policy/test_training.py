@@ -164,6 +164,7 @@ def test_stages_differ_and_the_time_of_all_steps_is_the_cost(trained):
     assert cost.states_seconds > 0
 
 
+@pytest.mark.long
 def test_training_without_captured_states_gives_the_same_weights(command, trained, rollouts, tmp_path):
     """Abstract: the companion's supervision is collected "while leaving task optimization unchanged"."""
     started.said(command(tmp_path, states=False))
@@ -172,7 +173,7 @@ def test_training_without_captured_states_gives_the_same_weights(command, traine
     pd.testing.assert_frame_equal(read_frame(tmp_path / "rollouts", RESPONSES), rollouts)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_run_resumes_without_losing_or_repeating_a_step(command, tmp_path, trained, rollouts):
     """Killed in step 4, after the checkpoint of step 2: the same rollouts, features and policies in the end."""
     words = command(tmp_path)

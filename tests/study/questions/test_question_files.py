@@ -121,7 +121,7 @@ def test_training_leaves_out_what_evaluation_asks(tmp_path, mine):
     assert (row.question_id, row.training_id, row.action) == ("asked-00000", "mine-a", "excluded")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_edit_of_the_file_reruns_its_set(tmp_path, content, mine):
     content["datasets"]["smoke-small"]["source"] = {"kind": "file", "path": str(mine)}
     config = tmp_path / "study.yaml"
