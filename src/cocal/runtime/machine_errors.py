@@ -13,7 +13,6 @@ from pathlib import Path
 EXTRAS = {
     **dict.fromkeys(("pandera", "pyarrow", "zarr"), "fit"),
     **dict.fromkeys(("datasets", "trl"), "trl"),
-    **dict.fromkeys(("gguf", "h5netcdf", "h5py", "pooch", "sklearn", "snakemake", "xarray"), "workflow"),
 }
 """The extra of pyproject.toml that installs a package which only some commands need, by the name of its import."""
 _SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

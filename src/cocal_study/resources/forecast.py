@@ -34,7 +34,8 @@ def jobs_left(snakefile: Path, study: Path, directory: Path) -> dict[str, int]:
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     text = done.stdout + done.stderr
     if done.returncode:
-        cause = "install the package with [workflow]" if "No module named snakemake" in text else text.strip()[-2000:]
+        missing = "No module named snakemake" in text
+        cause = "`pip install . ./src` in a checkout brings it" if missing else text.strip()[-2000:]
         raise ConfigError(f"{snakefile}: the dry-run with {study} failed: {cause}")
     table = text.partition("Job stats:\n")[2].splitlines()[2:]
     rows = takewhile(lambda row: row[:1] != ["total"], map(str.split, table))

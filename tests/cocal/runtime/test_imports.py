@@ -35,12 +35,12 @@ def test_companions_score_and_decide_without_the_packages_of_extras(tmp_path, ow
         [0, "decide", "best-of-n", scored, "--output", f"{decided}-best.jsonl", "--resamples", "20"],
         [0, "decide", "vote", scored, "--output", f"{decided}-vote.jsonl", "--resamples", "20"],
         [0, "decide", "abstain", scored, "--output", f"{decided}-abstain.jsonl", "--threshold", "0.5"],
-        [2, "metrics", "--predictions", "none", "--settings", "{}", "--output", "none.nc"],
+        [2, "fit", "--model", str(own.checkpoint), "--rollouts", lines, "--output", str(tmp_path / "none")],
     ]
     command = [sys.executable, "-c", _WITHOUT_EXTRAS, json.dumps(commands), json.dumps([*EXTRAS])]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    sentence = "cocal metrics: error: the package {} is not installed; `pip install '.[{}]'` in a checkout brings it"
+    sentence = "cocal fit: error: the package {} is not installed; `pip install '.[{}]'` in a checkout brings it"
     assert done.stderr.splitlines()[-1] in {sentence.format(*one) for one in EXTRAS.items()}
 
 

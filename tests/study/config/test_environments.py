@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 import yaml
+from setuptools import find_packages
 
 from cocal.runtime.machine_errors import EXTRAS
 from cocal_study.stages.jobs import Environment
@@ -21,9 +22,12 @@ def _pins(lines) -> dict[str, str]:
 
 
 def _required(repository: Path) -> dict[str, set[str]]:
-    """The packages that this one asks for, by extra; `core` for those that every installation has."""
-    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
-    lists = {"core": project["dependencies"], **project["optional-dependencies"]}
+    """The packages that this one asks for, by extra; `core` for those that every installation has, `study` for a study's."""
+    project, study = (
+        tomllib.loads((repository / folder / "pyproject.toml").read_text())["project"] for folder in (".", "src")
+    )
+    assert project["version"] == study["version"]
+    lists = {"core": project["dependencies"], "study": study["dependencies"], **project["optional-dependencies"]}
     return {
         name: {re.match(r"[A-Za-z0-9_.-]+", line)[0].lower() for line in lines} - {"cocal"}
         for name, lines in lists.items()
@@ -32,10 +36,19 @@ def _required(repository: Path) -> dict[str, set[str]]:
 
 def test_a_missing_package_is_known_by_its_extra(repository):
     required = _required(repository)
-    imported = {"scikit-learn": "sklearn"}
-    found = {imported.get(p, p): extra for extra in ("workflow", "trl", "fit") for p in required[extra]}
+    found = {package: extra for extra in ("trl", "fit") for package in required[extra]}
     assert {name: found.get(name) for name in EXTRAS} == EXTRAS
     assert (required["fit"] | required["trl"]) - required["core"] <= {*EXTRAS}
+
+
+def test_library_and_study_are_two_distributions(repository):
+    """Installing the library brings nothing of the study, and the study brings nothing of the library twice."""
+    found = {}
+    for folder in (repository, repository / "src"):
+        chosen = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
+        packages = find_packages(str(folder / chosen["where"][0]), include=chosen["include"])
+        found[folder.name] = {package.partition(".")[0] for package in packages}
+    assert found == {repository.name: {"cocal"}, "src": {"cocal_study", "snakemake_logger_plugin_cocal"}}
 
 
 def _packages(path: Path) -> list[str]:
@@ -48,7 +61,7 @@ def test_conda_environments_hold_the_dependencies_at_the_constrained_versions(re
     constraints = _pins((repository / "constraints.txt").read_text().splitlines())
     required = _required(repository)
     needed = required["core"] | required["fit"] | required["trl"]
-    needed |= {name for name in required["workflow"] if not name.startswith("snakemake")}
+    needed |= {name for name in required["study"] if not name.startswith("snakemake")}
     assert needed <= set(constraints)
     packages = _packages(repository / "envs" / name)
     assert packages[0] == "torch==2.13.0", "torch comes first, or its newest build is taken"

@@ -1,25 +1,36 @@
 """All commands with their flags, and the names of the functions that do their work, which are imported later."""
 
 from collections.abc import Mapping
-from importlib import import_module
+from functools import cache
+from importlib.metadata import entry_points
+from types import ModuleType
 
 from cocal.commands.catalogue.own import OWN
 from cocal.commands.flags import Command
 
-_STUDY = "cocal_study.commands.catalogue.whole"
-"""The commands of a study, which the library finds by this name alone, when one of them or the list is asked for."""
+GROUP = "cocal.commands"
+"""The entry points of distributions that add commands: modules with `COMMANDS` and `WORK`."""
+
+
+@cache
+def _added() -> list[ModuleType]:
+    return [point.load() for point in entry_points(group=GROUP)]
 
 
 def commands_with(word: str | None) -> Mapping[str, Command]:
-    """The commands for a policy of one's own, and those of a study too unless the word is one of the former."""
-    return OWN if word in OWN else OWN | import_module(_STUDY).COMMANDS
+    """The commands for a policy of one's own, and those that are added unless the word is one of the former."""
+    commands = dict(OWN)
+    if word not in OWN:
+        for module in _added():
+            commands |= module.COMMANDS
+    return commands
 
 
 def work_of(command: str) -> str:
     """The function that does the work of a command, as MODULE:NAME."""
-    if command not in OWN:
-        return import_module(_STUDY).WORK[command]
-    return f"cocal.commands.{command}:run_{command.replace('-', '_')}"
+    if command in OWN:
+        return f"cocal.commands.{command}:run_{command.replace('-', '_')}"
+    return next(module.WORK[command] for module in _added() if command in module.WORK)
 
 
 def listing(commands: Mapping[str, Command]) -> str:
