@@ -164,10 +164,10 @@ $(OLDEST)/.installed: pyproject.toml src/pyproject.toml constraints.txt Makefile
 
 # What needs TRL or Snakemake is left out, the tokenizers that a newer transformers misreads, and what rests on the bytes
 # of NumPy's functions or on one draw of responses.
-NEWER := integrations/test_trl_recording.py integrations/test_trl_runs.py models/test_resumable.py \
+NEWER := rollouts/test_trl_recording.py rollouts/test_trl_runs.py models/test_resumable.py \
   models/test_tokenizers.py rewards/test_trl.py runtime/test_terminal.py
 NEWER_ONES := runtime/test_numerics.py::test_an_operation_gives_the_bytes_of_other_processors \
-  own_policy/test_monitor.py::test_a_bound_is_left_where_the_whole_interval_is_worse \
+  confidence/test_monitor.py::test_a_bound_is_left_where_the_whole_interval_is_worse \
   runtime/test_gpus.py::test_importing_a_training_asks_for_no_gpu
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/python -m $(PYTEST) tests/cocal -m "not slow and not long and not vllm" -W ignore::DeprecationWarning \

@@ -68,7 +68,7 @@ _VLLM = [f"tests/study/generation/{name}.py" for name in ("test_vllm_engine", "t
 _VLLM += ["tests/study/generation/test_latency.py"]
 _ENGINES = ("-m", "vllm", "tests/study/generation/test_engines.py")
 _TRAINING = ("tests/study/policy/test_gpu_training.py", "-k")
-_LIBRARY = [f"tests/cocal/{room}" for room in ("features", "companion", "models", "own_policy", "integrations")]
+_LIBRARY = [f"tests/cocal/{room}" for room in ("features", "companion", "models", "rollouts", "fitting", "confidence")]
 
 
 _STEP = (str(HERE / "gpu_steps.py"),)

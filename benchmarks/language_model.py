@@ -27,8 +27,8 @@ from trl import GRPOTrainer
 
 from cocal.answers.equivalence import Verifier
 from cocal.companion.settings import CompanionSettings
+from cocal.confidence.companion import Companion
 from cocal.models.loading import load_policy
-from cocal.own_policy.companion import Companion
 from cocal.runtime.machine import processors
 from cocal.runtime.numerics import computes_bfloat16, environment
 from cocal_study.backbones.importing import existing

@@ -20,8 +20,8 @@ import numpy as np
 import pandas as pd
 
 from cocal import Companion
+from cocal.fitting.models import Checkpoint
 from cocal.metrics.calibration import auroc
-from cocal.own_policy.models import Checkpoint
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.config.study import Study, load_study

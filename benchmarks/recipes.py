@@ -21,13 +21,13 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.preprocessing import StandardScaler
 
 from cocal.companion.settings import CompanionSettings
+from cocal.fitting import fit as fitting
+from cocal.fitting.baselines import FLAG, GROUP, TOKENS, agreement
+from cocal.fitting.models import Checkpoint
+from cocal.fitting.prefixes import Rows
+from cocal.fitting.recipes import best, folds_of
 from cocal.models.loading import Policy
-from cocal.own_policy import fitting
-from cocal.own_policy.baselines import FLAG, GROUP, TOKENS, agreement
-from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.prefixes import Rows
-from cocal.own_policy.recipes import best, folds_of
-from cocal.own_policy.states import Encoder
+from cocal.rollouts.encoding import Encoder
 
 SPLITS, FORMAT = 5, "bfloat16"
 GRID = {"C": np.logspace(-3.5, -0.5, 7)}

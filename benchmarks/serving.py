@@ -38,11 +38,11 @@ import torch
 from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
 from cocal.companion.settings import CompanionSettings
+from cocal.confidence.companion import Companion
+from cocal.confidence.saved import write
 from cocal.features.extract import TOKEN_INPUTS
+from cocal.fitting.about import About, BaseModelFacts
 from cocal.models.loading import load_policy
-from cocal.own_policy.about import About, BaseModelFacts
-from cocal.own_policy.companion import Companion
-from cocal.own_policy.saved import write
 from cocal_study.backbones.pretraining import train_tokenizer
 from timing import row, timed
 from untrained import untrained

@@ -7,7 +7,7 @@ is asked for.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cocal.own_policy.companion import Companion
+    from cocal.confidence.companion import Companion
 
 __version__ = "0.1.0"
 __all__ = ["Companion", "__version__"]
@@ -16,6 +16,6 @@ __all__ = ["Companion", "__version__"]
 def __getattr__(name: str) -> object:
     if name != "Companion":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from cocal.own_policy.companion import Companion
+    from cocal.confidence.companion import Companion
 
     return Companion

@@ -15,6 +15,7 @@ from cocal.metrics.settings import MetricSettings
 from cocal_study.exhibits.base.inputs import READERS
 from cocal_study.store.datasets import write_dataset
 from sample_predictions import metric_cube, sample_predictions
+from smoke_study import CONFIG, flags_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/architecture.md").read_text()
@@ -120,6 +121,15 @@ assert not taken, taken
         '[1.0, 0.5, 0.0, 0.833] {"right":[0.0,1.0],"wrong":[4.0,5.0]}',
         "True True",
     ]
+
+
+@pytest.mark.long
+def test_a_score_that_learns_is_compared_with_cocal_in_a_finished_study(package, smoke, tmp_path):
+    folder = shutil.copytree(smoke, tmp_path / "study", symlinks=True)
+    run(package, "snakemake", "results/tables/recalibrated.tex", *flags_of(folder, CONFIG))
+    said = run(package, "cocal", "compare", "cocal-binary", "nearest-centroid", "--results", folder / "results")
+    assert "A: cocal-binary   B: nearest-centroid" in said
+    assert re.search(r"macro-mathematics +auroc +[+−]?[\d.]+ \[", said)
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 from cocal.errors import ConfigError, ContractError
-from cocal.integrations.files import find
-from cocal.integrations.format import Reading
+from cocal.rollouts.files import find
+from cocal.rollouts.format import Reading
 
 IDS = {"question_id": "q7", "prompt_ids": [5, 6, 7], "response_ids": [8, 9], "truncated": True, "group": 11}
 LINE = IDS | {"prompt": "What is 2 + 3?", "correct": True, "step": 4}

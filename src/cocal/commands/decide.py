@@ -6,14 +6,14 @@ import shlex
 import numpy as np
 
 from cocal.commands.flags import field_flags, field_mapping, given_flags
+from cocal.confidence import scored
+from cocal.confidence.scored import read_courses, read_scored, write_decisions
 from cocal.errors import ConfigError
-from cocal.integrations.format import Reading
-from cocal.integrations.lines import NEEDED
 from cocal.metrics.choices import best_of_n, fewest_questions
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
-from cocal.own_policy import scored
-from cocal.own_policy.scored import read_courses, read_scored, write_decisions
+from cocal.rollouts.format import Reading
+from cocal.rollouts.lines import NEEDED
 
 _TITLES = {
     "best-of-n": "best of n",

@@ -3,10 +3,10 @@
 import argparse
 
 from cocal.commands.flags import field_mapping
-from cocal.integrations.format import Reading
+from cocal.confidence.evaluation import NAMES, read, report
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED, metric_text
-from cocal.own_policy.evaluation import NAMES, read, report
+from cocal.rollouts.format import Reading
 
 
 def run_evaluate(options: argparse.Namespace) -> None:

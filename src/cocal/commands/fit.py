@@ -10,13 +10,13 @@ from pydantic import ValidationError
 from cocal.commands.flags import field_flags, field_mapping, given_flags, template_values
 from cocal.commands.job import Job
 from cocal.companion.settings import CompanionSettings
+from cocal.confidence.companion import Companion
+from cocal.confidence.saved import check_place
 from cocal.errors import ConfigError, ContractError
-from cocal.integrations.files import find
-from cocal.integrations.format import Reading
-from cocal.integrations.lines import NEEDED
 from cocal.models.text import read_template
-from cocal.own_policy.companion import Companion
-from cocal.own_policy.saved import check_place
+from cocal.rollouts.files import find
+from cocal.rollouts.format import Reading
+from cocal.rollouts.lines import NEEDED
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
 from cocal.store.damage import RUN_MARK
 from cocal.store.run_folder import RunFolder, link_file

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cocal.own_policy.about import About
-from cocal.own_policy.models import Checkpoint
+from cocal.fitting.about import About
+from cocal.fitting.models import Checkpoint
 from cocal.store import digest
 from cocal.store.run_folder import RunFolder, file_states
 

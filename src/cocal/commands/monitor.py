@@ -8,15 +8,15 @@ import numpy as np
 import pandas as pd
 
 from cocal.commands.flags import field_mapping
+from cocal.confidence.companion import Companion
 from cocal.errors import ContractError
-from cocal.integrations.lines import NEEDED
+from cocal.fitting.fit import digest_of, read
+from cocal.fitting.held_out import LEAST_QUESTIONS
+from cocal.fitting.models import Checkpoint
+from cocal.fitting.quality import measured
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
-from cocal.own_policy.companion import Companion
-from cocal.own_policy.fitting import digest_of, read
-from cocal.own_policy.held_out import LEAST_QUESTIONS
-from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.quality import measured
+from cocal.rollouts.lines import NEEDED
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
 from cocal.store import write_text
 

@@ -5,8 +5,8 @@ import shlex
 
 from cocal.commands.flags import field_flags, field_mapping, given_flags
 from cocal.commands.job import Job
-from cocal.own_policy.companion import Companion
-from cocal.own_policy.scoring import UNFINISHED, Wanted, check, score_file
+from cocal.confidence.companion import Companion
+from cocal.confidence.scoring import UNFINISHED, Wanted, check, score_file
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
 
 

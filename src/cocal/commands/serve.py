@@ -4,9 +4,9 @@ import argparse
 import os
 import sys
 
+from cocal.confidence import saved
 from cocal.engines.states import implementation
-from cocal.own_policy import saved
-from cocal.own_policy.models import Checkpoint
+from cocal.fitting.models import Checkpoint
 from cocal.serving.choices import Shown
 from cocal.serving.launch import Served, check_flags, check_vllm, command, environment
 

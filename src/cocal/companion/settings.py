@@ -44,7 +44,7 @@ class CompanionSettings(Model):
 
 
 class OnlineSettings(Model):
-    """Companions that learn inside the training of the policy (`cocal.integrations.trl.recording`)."""
+    """Companions that learn inside the training of the policy (`cocal.rollouts.trl.recording`)."""
 
     companion: CompanionSettings = CompanionSettings()
     window: Count = 1

@@ -6,8 +6,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, StrictInt, model_validator
 
 from cocal.errors import ContractError
-from cocal.integrations.sample import Sample
-from cocal.own_policy.states import ROWS
+from cocal.rollouts.encoding import ROWS
+from cocal.rollouts.sample import Sample
 
 
 class Row(BaseModel):

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cocal.confidence import saved
 from cocal.engines.states_connector import StatesConnector
-from cocal.own_policy import saved
 from cocal.serving.estimates import Estimator
 from cocal.serving.scoring import CONFIDENCES
 

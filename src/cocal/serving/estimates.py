@@ -7,7 +7,7 @@ from torch import Tensor
 
 from cocal.companion.companions import Companions
 from cocal.companion.settings import Target
-from cocal.own_policy.about import About
+from cocal.fitting.about import About
 
 
 class Estimator:

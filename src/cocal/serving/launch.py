@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from cocal.companion.settings import Target
 from cocal.engines.states import FIRST_RUNNER, engine_settings
 from cocal.errors import ConfigError
-from cocal.own_policy.about import About
-from cocal.own_policy.models import Checkpoint
+from cocal.fitting.about import About
+from cocal.fitting.models import Checkpoint
 
 VERSION = "0.32."
 """The versions of vLLM whose interfaces these are; they are experimental, and another version may change them."""

@@ -25,9 +25,9 @@ from vllm.entrypoints.serve.utils.orca_metrics import metrics_header
 from vllm.entrypoints.serve.utils.sse_keep_alive import with_sse_keep_alive
 from vllm.exceptions import VLLMValidationError
 
+from cocal.confidence import saved
 from cocal.errors import ContractError
 from cocal.models.loading import read_vocabulary
-from cocal.own_policy import saved
 from cocal.serving.bodies import ConfidenceBody, other_mode
 from cocal.serving.choices import Shown, of_response, streamed, whole
 from cocal.serving.launch import Served

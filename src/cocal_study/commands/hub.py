@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 
 from cocal.companion.companions import load_companions
+from cocal.confidence import saved
 from cocal.errors import ContractError
+from cocal.fitting.about import About, BaseModelFacts
+from cocal.fitting.baselines import baselines
+from cocal.fitting.held_out import HeldOut
+from cocal.fitting.quality import compared, measured
+from cocal.fitting.recipes import folds_of
 from cocal.metrics.calibration import reliability_bins
-from cocal.own_policy import saved
-from cocal.own_policy.about import About, BaseModelFacts
-from cocal.own_policy.baselines import baselines
-from cocal.own_policy.held_out import HeldOut
-from cocal.own_policy.quality import compared, measured
-from cocal.own_policy.recipes import folds_of
 from cocal.store import atomic_path, label_folder, provenance, read_frame, write_text
 from cocal.store.contracts import RESPONSES
 from cocal.store.damage import absent

@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from cocal.errors import ConfigError
-from cocal.integrations.recorded import sampled_rows
 from cocal.models.text import chat_ids, plain_texts
+from cocal.rollouts.recorded import sampled_rows
 from cocal_study.config.evaluation import GenerationSettings
 from cocal_study.generation.engines import Engine, Sampling
 from cocal_study.planning.plan import SetPlan

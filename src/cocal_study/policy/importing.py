@@ -14,11 +14,11 @@ import pandas as pd
 from cocal.answers.judge import Judge, Verdicts
 from cocal.engines.engine import Completion
 from cocal.errors import ContractError
-from cocal.integrations.formats import slime, trl
-from cocal.integrations.recorded import rollout_rows, sampled_rows
-from cocal.integrations.sample import Sample
 from cocal.models.loading import Vocabulary
 from cocal.models.text import chat_ids, check_tokens, plain_texts, turn_end
+from cocal.rollouts.formats import slime, trl
+from cocal.rollouts.recorded import rollout_rows, sampled_rows
+from cocal.rollouts.sample import Sample
 from cocal.runtime.progress import Progress
 from cocal.settings.base import Algorithm
 from cocal.store.rows import normalised

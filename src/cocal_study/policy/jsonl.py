@@ -15,8 +15,8 @@ Further fields are ignored.
 from pathlib import Path
 
 from cocal.errors import ContractError
-from cocal.integrations.lines import Fields
-from cocal.integrations.sample import Sample
+from cocal.rollouts.lines import Fields
+from cocal.rollouts.sample import Sample
 from cocal.store.rows import entries, numbered
 
 _NEEDED = ("prompt_ids", "response_ids", "truncated", "group")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cocal.errors import ContractError
 from cocal.features.store import FeatureWriter, create_features, open_features
-from cocal.integrations.recorded import StepWriter
+from cocal.rollouts.recorded import StepWriter
 from cocal.store import read_document, write_document
 from cocal.store.damage import remedy
 from cocal.store.run_folder import RunFolder

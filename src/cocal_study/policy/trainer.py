@@ -13,9 +13,9 @@ from trl import GRPOTrainer
 from trl.models import unwrap_model_for_generation
 
 from cocal.answers.judge import Verdicts
-from cocal.integrations.trl.capture import RolloutCapture
 from cocal.models.text import plain_texts
 from cocal.rewards import Rewards, confidence_start, stated_confidences
+from cocal.rollouts.trl.capture import RolloutCapture
 from cocal.runtime.numerics import half_precision
 from cocal.settings.base import Algorithm
 from cocal.store.run_folder import WriteBehind

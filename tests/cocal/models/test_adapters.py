@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 
 from cocal import Companion
 from cocal.errors import ContractError
+from cocal.fitting.models import Checkpoint
 from cocal.models.adapters import check_base, merged
 from cocal.models.loading import load_policy
-from cocal.own_policy.models import Checkpoint
 from micro import own_copy
 from own_rollouts import SMALL, read_lines, run
 

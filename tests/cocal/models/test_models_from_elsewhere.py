@@ -19,11 +19,11 @@ from cocal import Companion
 from cocal.errors import ContractError
 from cocal.features.extract import pooled_states
 from cocal.features.store import Layout
+from cocal.fitting.models import Checkpoint
 from cocal.models import text as templates
 from cocal.models.hub import download
 from cocal.models.loading import decoder_of, load_policy, load_tokenizer
 from cocal.models.text import template_fault
-from cocal.own_policy.models import Checkpoint
 from micro import own_copy
 from own_rollouts import SMALL, read_lines, run
 

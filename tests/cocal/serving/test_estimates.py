@@ -8,7 +8,7 @@ from cocal import Companion
 from cocal.companion.companions import Companions, build_model
 from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import CompanionSpec
-from cocal.own_policy.about import About, BaseModelFacts
+from cocal.fitting.about import About, BaseModelFacts
 from cocal.serving.estimates import Estimator
 
 HIDDEN = 6

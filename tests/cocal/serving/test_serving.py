@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import pytest
 from pydantic import ValidationError
 
+from cocal.confidence.companion import Companion
 from cocal.engines.states import BELOW, COURSE, asking
 from cocal.errors import ContractError
+from cocal.fitting.models import Checkpoint
 from cocal.models.loading import read_vocabulary
-from cocal.own_policy.companion import Companion
-from cocal.own_policy.models import Checkpoint
-from cocal.own_policy.states import Encoder
+from cocal.rollouts.encoding import Encoder
 from cocal.serving import launch
 from cocal.serving.bodies import ConfidenceBody
 from cocal.serving.launch import Served, command, environment

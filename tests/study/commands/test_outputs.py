@@ -11,7 +11,7 @@ import pytest
 
 from cocal import Companion
 from cocal.errors import ContractError
-from cocal.own_policy import fitting
+from cocal.fitting import fit as fitting
 from cocal.store import label_folder, read_frame, write_frame
 from cocal_study.store.contracts import QUESTIONS
 from own_rollouts import read_lines, run, write_lines

@@ -22,7 +22,7 @@ def _pins(lines) -> dict[str, str]:
 
 
 def _required(repository: Path) -> dict[str, set[str]]:
-    """The packages that this one asks for, by extra; `core` for those that every installation has, `study` for a study's."""
+    """The packages that an installation asks for: `core` always, `study` for studies, others by their extra."""
     project, study = (
         tomllib.loads((repository / folder / "pyproject.toml").read_text())["project"] for folder in (".", "src")
     )

@@ -9,7 +9,7 @@ import pytest
 
 from cocal.cli import main
 from cocal.engines.engine import Completion
-from cocal.integrations.recorded import sampled_rows
+from cocal.rollouts.recorded import sampled_rows
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.generation import sampling

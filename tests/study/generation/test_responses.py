@@ -9,9 +9,9 @@ import pytest
 from cocal.engines.engine import Completion
 from cocal.errors import ContractError
 from cocal.features.store import open_features
-from cocal.integrations.recorded import sampled_rows
 from cocal.models.text import chat_ids, plain_texts
 from cocal.rewards import stated_confidences
+from cocal.rollouts.recorded import sampled_rows
 from cocal_study.backbones.pretraining import CHAT_TEMPLATE, train_tokenizer
 from cocal_study.config.evaluation import GenerationSettings
 from cocal_study.generation.engines import Sampling

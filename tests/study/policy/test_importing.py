@@ -12,8 +12,8 @@ import torch
 import dumps
 from cocal.cli import main
 from cocal.errors import ContractError
-from cocal.integrations.formats import slime
-from cocal.integrations.sample import MASKED, Sample
+from cocal.rollouts.formats import slime
+from cocal.rollouts.sample import MASKED, Sample
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.policy import importing

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from cocal.errors import ContractError
-from cocal.integrations import recorded
+from cocal.rollouts import recorded
 from cocal.store import write_frame
 from cocal.store.run_folder import RunFolder
 from cocal_study.planning.costs import Cost, device_name

@@ -1,0 +1,1 @@
+"""Confidences: companions saved in the Hub's convention, applied to responses, evaluated, and decided by."""

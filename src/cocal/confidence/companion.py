@@ -1,0 +1,319 @@
+"""`Companion`: fitted companions in one object that scores responses, and is saved in the Hub's convention."""
+
+import hashlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from torch import Tensor
+
+from cocal.companion.companions import Companions, load_companions
+from cocal.companion.settings import CompanionSettings, Target
+from cocal.confidence import saved
+from cocal.errors import ContractError, first_line
+from cocal.features.extract import inputs_of
+from cocal.features.store import Layout, NumberFormat, decoded, encoded
+from cocal.fitting.about import About, BaseModelFacts
+from cocal.models.loading import Policy, evaluating
+from cocal.rollouts.encoding import BLOCK, ROWS, Encoded
+from cocal.rollouts.sample import Sample
+from cocal.runtime.machine import best_device
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+Prompt = str | Sequence[Mapping[str, str]] | Sequence[int] | np.ndarray | Tensor
+"""A prompt: the message of a user, a chat (messages with role and content), or exact token ids."""
+Response = str | Sequence[int] | np.ndarray | Tensor
+"""A response: its text, or its exact token ids with the end token."""
+
+
+class Companion:
+    """A companion: it tells how likely answers of a language model are correct, from the model's hidden states.
+
+    It holds one member for each target and seed that was fitted. A confidence is the mean over the seeds of one target,
+    or that of one seed. The paper averages metrics over seeds instead; the mean of confidences is what one would use,
+    and its quality is what the model card states.
+
+    Args:
+        companions, about: Fitted members; what they were fitted on, and for which model.
+        alone: Where they read token probabilities beside states, the best companion of states alone, for servers that
+            hand out no more; it is saved with them.
+    """
+
+    def __init__(self, companions: Companions, about: About, alone: tuple[Companions, About] | None = None):
+        self.companions = companions.to(best_device())
+        self.about = about
+        self.alone = Companion(*alone) if alone else None
+
+    @classmethod
+    def fit(
+        cls,
+        model: "PreTrainedModel",
+        tokenizer: "PreTrainedTokenizerBase",
+        rollouts: "pd.DataFrame | str | Path | Sequence[str | Path]",
+        *,
+        settings: CompanionSettings | None = None,
+        **options: Any,
+    ) -> Self:
+        """Fit a companion on rollouts.
+
+        Args:
+            model: The policy, or the checkpoint that ended its training; each of its parts is afterwards in the mode in
+                which it was (`train()` or `eval()`).
+            tokenizer: Its tokenizer. Without a chat template, prompts are plain text.
+            rollouts: Folder or files of rollouts, as `cocal fit --rollouts` takes them; or a table with the columns
+                prompt (or messages, or prompt_ids), response (or response_ids), correct (or reward), and optionally
+                step, group, question_id and truncated, in the order of training.
+            settings: Architecture and training of the recipe paper.
+            options: Further arguments of `cocal.fitting.fit.fit`, which says more.
+
+        Raises:
+            ContractError: if the rollouts are not usable; the message names file, row and remedy.
+        """
+        from cocal.fitting.fit import fit  # needs what only training does, such as pyarrow
+
+        with evaluating(model):
+            return cls(*fit(model, tokenizer, rollouts, settings=settings, **options))
+
+    def reading(self, ignored: Sequence[str] = (), **other: Any) -> Self:
+        """The companion, which from now on reads responses otherwise than those of its fit.
+
+        Args:
+            ignored: What it leaves unread beside what the fit has left.
+            other: Further values of `cocal.rollouts.format.Reading`; None keeps that of the fit.
+        """
+        update = {name: value for name, value in other.items() if value is not None}
+        self.about = self.about.model_copy(update=update | {"ignored": (*self.about.ignored, *ignored)})
+        return self
+
+    @classmethod
+    def from_study(cls, folder: str | Path, model: "PreTrainedModel", states: NumberFormat) -> Self:
+        """The companions that a study has fitted, such as those of results/companions.
+
+        Args:
+            folder: Output folder of `cocal companions`.
+            model: The policy.
+            states: `features.dtype` of the study.
+
+        Raises:
+            ContractError: if the folder holds no companions, or they read a block that the model lacks.
+        """
+        companions = load_companions(folder)
+        base = BaseModelFacts.of(model.config)
+        notes = (f"companions of a study ({Path(folder).name})",)
+        about = About(spec=companions.spec, states=states, base_model=base, notes=notes)
+        about.check_model(base)
+        return cls(companions, about)
+
+    def identity(self) -> str:
+        """Digest of the weights and of what the companion reads."""
+        unread = {"held_out", "held_out_all_steps", "held_out_uncut", "held_out_cut", "rollouts"}
+        unread |= {"notes", "license", "recipe", "cut", "tried", "course"}
+        found = hashlib.sha256(self.about.model_dump_json(exclude=unread).encode())
+        for name, tensor in sorted(self.companions.model.state_dict().items()):
+            found.update(name.encode() + tensor.cpu().numpy().tobytes())
+        return found.hexdigest()
+
+    def score(
+        self,
+        model: "PreTrainedModel",
+        tokenizer: "PreTrainedTokenizerBase",
+        prompts: Sequence[Prompt] | Prompt,
+        responses: Sequence[Response] | Response,
+        *,
+        target: Target | None = None,
+        seed: int | None = None,
+        batch_tokens: int = 16384,
+        every: int | None = None,
+    ) -> "np.ndarray | tuple[np.ndarray, list[np.ndarray]]":
+        """Score responses by one teacher-forced pass over their token ids.
+
+        Given ids are used unchanged. The confidences are then those that a study stores for the same responses, to the
+        last bit for the same set in the same order, since both decide which responses share a batch, if the model is
+        loaded as there (`cocal.models.loading.load_policy`). Texts are tokenised, with the template for prompts and an
+        end token after responses.
+
+        Args:
+            model: The language model, whose parts are in evaluation mode for the passes, and then as before.
+            tokenizer: Its tokenizer.
+            prompts: n prompts, or one that all responses answer; see `Prompt`. A tensor of ids has a row for each.
+            responses: n responses, or one; see `Response`.
+            target: Target of the members, "binary" or "group"; by default binary if it was fitted.
+            seed: Seed of the member; by default the mean over all seeds.
+            batch_tokens: Largest number of tokens in one forward pass, padding included.
+            every: Number of tokens after each of which the confidence in a response so far is wanted, too.
+
+        Returns:
+            float64 (n,) in [0, 1]. With `every`, also the course of each response, float64 (k,): its confidences after
+            every so many tokens before its last one.
+
+        Raises:
+            ConfigError: if there is no such target or seed, or `every` is given to a companion of whole responses.
+            ContractError: if the model is another one, or a prompt or response is empty, has an unknown id, or is
+                longer than the model reads.
+        """
+        samples, found, courses = _samples_of(prompts, responses), [np.empty(0)], []
+        with evaluating(model):
+            policy = Policy(model, tokenizer)
+            self.about.check_model(BaseModelFacts.of(model.config))
+            encoder = self.about.encoder(policy)
+            for start in range(0, len(samples), ROWS):
+                rows, chosen = encoder.encode(samples[start : start + ROWS]), {"target": target, "seed": seed}
+                whole, grown = self.score_encoded(policy, rows, batch_tokens=batch_tokens, every=every, **chosen)
+                found.append(whole)
+                courses += grown
+        return (np.concatenate(found), courses) if every else np.concatenate(found)
+
+    def score_encoded(
+        self,
+        policy: Policy,
+        rows: Sequence[Encoded],
+        *,
+        batch_tokens: int = 16384,
+        every: int | None = None,
+        **member: Any,
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Score at most `ROWS` responses whose ids are known: float64 (n,), and courses if `every` is given; see
+        `score`, which has target and seed of a member, too."""
+        about, spec, courses = self.about, self.about.spec, [np.empty(0)] * len(rows) if every else []
+        if every:
+            about.check_prefixes()
+        inputs = [np.empty((0, spec.inputs), dtype=np.float32)]
+        for start in range(0, len(rows), BLOCK):
+            block = rows[start : start + BLOCK]
+
+            def take(row: int, grown: np.ndarray, at: int = start) -> None:
+                courses[at + row] = self.score_states(grown, **member)
+
+            layout = Layout(len(block), (spec.layer,), spec.poolings, policy.hidden, len(block), about.states)
+            ids = [row.prompt for row in block], [row.response for row in block]
+            inputs.append(inputs_of(policy, layout, *ids, batch_tokens, about.token_probability, every, take))
+        return self.score_states(np.concatenate(inputs), **member), courses
+
+    def score_states(self, states: np.ndarray, *, target: Target | None = None, seed: int | None = None) -> np.ndarray:
+        """Score hidden states that were computed elsewhere.
+
+        Args:
+            states: float32 (n, inputs), the states of the layer and poolings in `about.spec`, concatenated, and behind
+                them token probabilities if `about.token_probability` (`cocal.features.extract`).
+            target, seed: See `score`.
+
+        Returns:
+            float64 (n,) in [0, 1].
+
+        Raises:
+            ConfigError: if there is no such target or seed.
+            ContractError: if the states have another width.
+        """
+        chosen, form, width = self.about.spec.chosen(target, seed), self.about.states, self.about.states_width
+        found = [np.empty((len(chosen), 0))]
+        for start in range(0, len(states), ROWS):
+            block = np.asarray(states[start : start + ROWS], dtype=np.float32)
+            rounded = decoded(encoded(block[..., :width], form), form)  # but not what the model gave the tokens
+            found.append(self.companions.predict(np.concatenate([rounded, block[..., width:]], axis=-1))[chosen])
+        return np.concatenate(found, axis=1).mean(axis=0)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
+        """Load a companion from a folder, or from the Hub by its name (`owner/name`).
+
+        Args:
+            pretrained_model_name_or_path: Folder or name.
+            options: Those of `huggingface_hub.snapshot_download`, such as `revision` and `local_files_only`.
+
+        Raises:
+            ContractError: if there is no such companion, or a file is missing, has changed since it was saved, or is
+                not a companion's.
+        """
+        folder = saved.folder_of(str(pretrained_model_name_or_path), options)
+        companions, about = saved.read(folder)
+        return cls(companions, about, saved.read_alone(folder) if about.token_probability else None)
+
+    def save_pretrained(self, save_directory: str | Path) -> None:
+        """Save weights, settings and model card in a folder, which is made if need be, in the Hub's convention.
+
+        The settings carry the digest of the weights and a seal over themselves, which are compared on loading. A
+        ContractError refuses a folder that holds such files of something else than a companion.
+        """
+        alone = self.alone and (self.alone.companions, self.alone.about)
+        saved.write(Path(save_directory), self.companions, self.about, alone)
+
+    def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None, **more: Any) -> str:
+        """Upload the companion to the Hub, in one commit to a repository that is made if need be.
+
+        Args:
+            repo_id: Name on the Hub (`owner/name`).
+            private: Whether a new repository is private; by default as the owner's settings say.
+            token: Token of the account; by default the one of `hf auth login`.
+            more: Further arguments of `huggingface_hub.HfApi.upload_folder`, such as commit_message or revision.
+
+        Returns:
+            Address of the commit.
+
+        Raises:
+            ContractError: if the Hub is not reached, or refuses.
+        """
+        from huggingface_hub import HfApi
+
+        hub = HfApi(token=token)
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            try:
+                name = hub.create_repo(repo_id=repo_id, private=private, exist_ok=True).repo_id
+                return hub.upload_folder(repo_id=name, folder_path=Path(folder), **more)
+            except Exception as error:  # the client's errors have no common class, and differ by its version
+                raise ContractError(
+                    f"{repo_id}: not uploaded ({first_line(error)}); save the companion in a folder (save_pretrained), "
+                    "and push it where the Hub is reached, logged in by `hf auth login`"
+                ) from error
+
+    def summary(self) -> str:
+        """Its quality on held-out questions, beside what others reach on the same responses (`About.summary`)."""
+        return self.about.summary(self.alone and self.alone.about)
+
+    def __repr__(self) -> str:
+        about = self.about
+        return f"Companion of {about.base_model.name} ({about.architecture})\n\n{self.summary()}"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the card's numbers on held-out questions, and a reliability diagram."""
+        from cocal.confidence.evaluation import html
+
+        return html(self.about, self.summary())
+
+
+def _samples_of(prompts: Sequence[Prompt] | Prompt, responses: Sequence[Response] | Response) -> list[Sample]:
+    """The pairs as they would stand in a file. One that is not in a list is a list of one; a single prompt is that of
+    all responses."""
+    prompts, responses = _listed(prompts), _listed(responses)
+    if len(prompts) == 1:
+        prompts = prompts * len(responses)
+    if len(prompts) != len(responses):
+        raise ContractError(f"{len(prompts)} prompts but {len(responses)} responses; give one prompt for each")
+    return [_sample(f"response {k}", *pair) for k, pair in enumerate(zip(prompts, responses, strict=True))]
+
+
+def _listed(given: Any) -> list:
+    """What is given as a list, whose entries are texts, chats or ids; a table of ids, as `generate` returns it, has its
+    rows."""
+    if hasattr(given, "tolist"):  # of NumPy, pandas, or PyTorch on any device
+        given = given.tolist()
+    alone = isinstance(given, str) or (len(given) and isinstance(given[0], Mapping | int | np.integer))
+    return [given] if alone else list(given)
+
+
+def _sample(where: str, prompt: Any, response: Any) -> Sample:
+    values, names = {}, {}
+    for what, given in (("prompt", prompt), ("response", response)):
+        one = given.tolist() if hasattr(given, "tolist") else given
+        one = one[0] if isinstance(one, list) and len(one) == 1 and isinstance(one[0], list) else one  # a batch of one
+        if isinstance(one, str) and not (one.strip() or (one and what == "response")):
+            raise ContractError(f"{where}: the {what} is empty")
+        chat = isinstance(one, Sequence) and one and isinstance(one[0], Mapping)
+        field = what if isinstance(one, str) or chat else f"{what}_ids"
+        values[field], names[field] = one, what
+    return Sample.read(where, names, **values)

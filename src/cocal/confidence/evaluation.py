@@ -1,0 +1,165 @@
+"""Quality of the confidences in a file: numbers with intervals, two plots, one page."""
+
+import base64
+import io
+from dataclasses import replace
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from cocal.confidence.scored import Scored, read_scored
+from cocal.drawing.bins import legend_entries, plot_reliability
+from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_style, save_figure
+from cocal.errors import ContractError
+from cocal.fitting.about import About
+from cocal.fitting.held_out import LEAST_QUESTIONS
+from cocal.fitting.quality import measured
+from cocal.metrics.calibration import reliability_bins
+from cocal.metrics.ordered import Ordered
+from cocal.metrics.settings import MetricSettings
+from cocal.metrics.shown import csv_text, metric_text
+from cocal.rollouts.format import Reading
+from cocal.store import write_text
+from cocal.store.atomic import together
+
+NAMES = {
+    "accuracy": ("Accuracy (%)", "share of correct responses, with or without a valid confidence"),
+    "mean_confidence": ("Mean confidence", "near the accuracy, if it is calibrated"),
+    "ece": ("ECE", "calibration error of ten equal bins; 0 is best"),
+    "auroc": (
+        "AUROC",
+        "chance that a correct response has a higher confidence than a wrong one; 1 is best, 0.5 is none",
+    ),
+    "brier": ("Brier score", "mean squared error; 0 is best"),
+    "log_loss": ("Log loss", "0 is best"),
+    "smooth_ece": ("Smooth ECE", "calibration error without bins; 0 is best"),
+    "aurc": ("AURC", "mean risk over all coverages; 0 is best"),
+    "prr": ("PRR", "prediction rejection ratio; 1 is the best order, 0 a random one"),
+    "accuracy_at_80": ("Accuracy at 80 % coverage (%)", "of the most confident 80 %"),
+    "accuracy_at_50": ("Accuracy at 50 % coverage (%)", "of the most confident half"),
+}
+"""The metrics of the page, with their titles and what they mean."""
+COVERAGES = np.arange(5, 101) / 100
+"""Coverages that are drawn; smaller ones rest on a few responses."""
+_COLOUR = "#2c6fad"
+
+
+def read(source: Path, reading: Reading, name: str = "confidence") -> Scored:
+    """Read confidences and labels. A ContractError names file and row where a label is missing or a confidence is not
+    from 0 to 1, and the file where no row has a confidence."""
+    scored = read_scored(source, reading, ["label"], name=name)
+    if np.isnan(scored.confidence).all():
+        raise ContractError(f"{source}: no response has a valid confidence in {name!r}; there is nothing to evaluate")
+    if len(scored.names) < LEAST_QUESTIONS:
+        return replace(scored, notes=(*scored.notes, f"fewer than {LEAST_QUESTIONS} questions give no interval"))
+    return scored
+
+
+def report(scored: Scored, output: Path, settings: MetricSettings | None = None) -> pd.DataFrame:
+    """Write `numbers.csv`, `reliability.csv`, `quality.pdf` and `.png`, and `index.html`, which needs no other file,
+    and return the numbers (`measured`). They are put into the folder when all of them are written, so that a full disk
+    leaves none."""
+    settings = settings or MetricSettings()
+    questions = np.array(scored.names, dtype=object)[scored.question]
+    numbers = measured(questions, scored.confidence, scored.correct, settings)
+    valid = ~np.isnan(scored.confidence)
+    bins = reliability_bins(scored.confidence[valid], scored.correct[valid], settings.bins)
+    with together(output) as folder:
+        write_text(folder / "numbers.csv", csv_text(numbers))
+        write_text(folder / "reliability.csv", csv_text(bins))
+        with paper_style():
+            save_figure(draw(scored, numbers, bins), folder / "quality.pdf", {"source": str(scored.source)})
+        picture = _inline((folder / "quality.png").read_bytes())
+        write_text(folder / "index.html", _page(scored, numbers, picture, settings.level))
+    return numbers
+
+
+def draw(scored: Scored, numbers: pd.DataFrame, bins: pd.DataFrame) -> Figure:
+    """A reliability diagram above its counts, and the risk against the coverage beside it."""
+    valid = ~np.isnan(scored.confidence)
+    figure = Figure(figsize=(TEXT_WIDTH, 3.45))
+    panels = figure.subplot_mosaic([["diagram", "risks"], ["histogram", "risks"]], height_ratios=(1.5, 0.47))
+    figure.subplots_adjust(left=0.0764, right=0.9945, bottom=0.2957, top=0.913, wspace=0.2444, hspace=0.1624)
+    diagram, histogram, risks = (panels[name] for name in ("diagram", "histogram", "risks"))
+    plot_reliability(diagram, histogram, bins, _COLOUR)
+    diagram.set(ylabel="Accuracy")
+    histogram.set(ylabel="Count", xlabel="Confidence")
+    for ax in (diagram, histogram):
+        ax.yaxis.set_label_coords(-0.13, 0.5)
+    value = dict(zip(numbers["metric"], numbers["value"], strict=True))
+    diagram.set_title(f"ECE {metric_text('ece', value['ece'])}", pad=4)
+    risks.set_title(f"AUROC {metric_text('auroc', value['auroc'])}", pad=4)
+    correct = scored.correct[valid]
+    curves = {
+        "responses in order of confidence": (scored.confidence[valid], {"color": _COLOUR, "linewidth": 1.3}),
+        "best order": (correct.astype(np.float64), {"color": INK, "linestyle": (0, (1, 1.4)), "linewidth": 1.0}),
+        "random order": (np.zeros(len(correct)), {"color": INK, "linestyle": (0, (4, 2.5)), "linewidth": 0.7}),
+    }
+    highest = 0.0
+    for order, look in curves.values():
+        ordered = Ordered.of(np.arange(len(correct)), order, correct)
+        counted = ordered.counted(np.ones((len(correct), 1), dtype=np.int32))
+        risk = 100 * counted.risk_at(COVERAGES[:, None])[:, 0]  # of wrong responses among the most confident ones
+        highest = max(highest, risk.max())
+        risks.plot(100 * COVERAGES, risk, **look)
+    risks.set(
+        xlim=(0, 102), ylim=(-0.02 * highest or -1, 1.05 * highest or 1), xlabel="Coverage (%)", ylabel="Risk (%)"
+    )
+    handles = [*legend_entries(), *(Line2D([], [], label=name, **look) for name, (_, look) in curves.items())]
+    figure.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 0.05), ncols=3, **LEGEND)
+    rest = f"{int(valid.sum()):,} responses to {len(np.unique(scored.question[valid])):,} questions"
+    figure.text(0.5, 0.012, f"{scored.source.name}: {rest}", ha="center", va="bottom", **SMALL_PRINT)
+    return figure
+
+
+def _page(scored: Scored, numbers: pd.DataFrame, picture: str, level: float) -> str:
+    rows = numbers.set_index("metric")
+    lines = []
+    for metric, (title, meaning) in NAMES.items():
+        one = rows.loc[metric]
+        texts = [metric_text(metric, one[name]) for name in ("value", "lower", "upper")]
+        lines.append(
+            f'<tr><th>{escape(title)}</th><td class="number">{texts[0]}</td><td class="number">{texts[1]} to '
+            f'{texts[2]}</td><td class="note">{escape(meaning)}</td></tr>'
+        )
+    invalid = int(np.isnan(scored.confidence).sum())
+    without = f" {invalid:,} of them have no valid confidence and count for the accuracy alone." if invalid else ""
+    return Template(files("cocal.confidence").joinpath("page.html").read_text(encoding="utf-8")).substitute(
+        title=escape(f"Quality of the confidences in {scored.source.name}"),
+        count=f"{len(scored.correct):,}",
+        questions=f"{len(scored.names):,}",
+        invalid=without,
+        level=f"{100 * level:g}",
+        rows="\n".join(lines),
+        picture=picture,
+        notes=escape(". ".join(note[:1].upper() + note[1:] for note in scored.notes)),
+    )
+
+
+def html(about: About, summary: str) -> str:
+    """What a notebook shows of a companion: a heading, this summary of the quality on held-out questions, and
+    the reliability diagram of all held-out responses, if it was kept."""
+    head = f"<p><b>Companion of {escape(about.base_model.name)}</b> ({escape(about.architecture)})</p>"
+    shown, picture = about.held_out_all_steps or about.held_out, ""
+    if shown is not None and shown.bins:
+        data = io.BytesIO()
+        with paper_style():
+            figure = Figure(figsize=(2.6, 2.9), layout="constrained")
+            top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+            plot_reliability(top, bottom, pd.DataFrame([one.model_dump() for one in shown.bins]), _COLOUR)
+            top.set(ylabel="Accuracy")
+            bottom.set(ylabel="Responses", xlabel="Confidence")
+            figure.savefig(data, format="png")
+        picture = f'<img width="320" alt="Reliability diagram" src="{_inline(data.getvalue())}">'
+    return f"{head}<pre>{escape(summary)}</pre>{picture}"
+
+
+def _inline(picture: bytes) -> str:
+    """A PNG as an address that needs no file."""
+    return f"data:image/png;base64,{base64.b64encode(picture).decode('ascii')}"

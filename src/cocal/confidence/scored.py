@@ -1,0 +1,310 @@
+"""Files of scored responses: how they are read, and decisions among them and while they grow."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import ValidationError
+
+from cocal.answers.equivalence import Verifier
+from cocal.answers.extraction import extract_answer
+from cocal.answers.judge import ExactMatch
+from cocal.answers.settings import VerifierSettings
+from cocal.errors import ContractError
+from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
+from cocal.metrics.choices import best_of_n, candidates, certified, first, vote
+from cocal.metrics.settings import MetricSettings
+from cocal.rollouts.format import Reading
+from cocal.rollouts.labels import NO_LABEL, check_bound, correctness
+from cocal.rollouts.lines import FIELDS, NEEDED, Fields
+from cocal.rollouts.questions import contradictions, same_question
+from cocal.settings.base import Count, Model, Share
+from cocal.store import atomic_path
+from cocal.store.rows import entries, extended, normalised
+
+ANSWER, BOXED = "answer", "boxed"
+"""Field of the answer, where lines have it; otherwise the answer is the content of the response's last box."""
+COURSE = "_course"
+"""What follows the name of the confidence in that of its course."""
+_UNCERTAIN = "the lines name no question, so each counts as one; intervals are too narrow if questions repeat"
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scored responses in the order of their file.
+
+    Attributes:
+        names: What tells each of q questions, in the order in which they first occur.
+        known: The question of every text, list of token ids and question id by which rows name questions; ids that
+            contradict the prompts are left out.
+        question: int64 (n,), question of each response, an index into `names`.
+        confidence: float64 (n,), NaN where there is none.
+        correct: bool (n,), or None where the file has no labels.
+        answers: Answer of each response; None for a response without one.
+        without_answers: Why no response has an answer, and the remedy; None if one has.
+        notes: What was read for what.
+    """
+
+    source: Path
+    names: list[str]
+    known: Mapping[str, int]
+    question: np.ndarray
+    confidence: np.ndarray
+    correct: np.ndarray | Any
+    answers: list[str | None]
+    without_answers: str | None
+    notes: tuple[str, ...]
+
+    @property
+    def largest(self) -> int:
+        """The largest number of responses to a question."""
+        return int(np.bincount(self.question).max())
+
+    @property
+    def as_read(self) -> str:
+        """What was read, in lines for the terminal."""
+        counts = f"{self.source}: {len(self.question):,} responses to {len(self.names):,} questions"
+        return "\n  ".join([counts, *self.notes])
+
+
+def read_scored(
+    source: Path,
+    reading: Reading,
+    needs: Sequence[str] = (),
+    added: Sequence[str] = (),
+    *,
+    name: str = "confidence",
+    answers: bool = False,
+    answer: str | None = None,
+) -> Scored:
+    """Read the responses of a file of JSON lines, as `cocal score` writes them, in any order.
+
+    Args:
+        source: The file.
+        reading: Names of its fields, and the bound of rewards.
+        needs: What every line must have: `label`, `question`. Lines that name no question count as one each.
+        added: Fields that somebody adds later, which the lines must not have yet.
+        name: Field of the confidence; null means that there is no valid one.
+        answers: Whether answers are read; otherwise no response has one.
+        answer: Field of the answer, or `BOXED`; by default `ANSWER`, or `BOXED` where there is no such field.
+
+    Raises:
+        ContractError: if a line lacks what it needs, its confidence is not from 0 to 1, it lacks a label that others
+            have, or a field has the wrong form; the message names file and row.
+    """
+    fields: Fields
+    wheres, questions, rows = [], [], []
+    for where, _, entry in entries(source):
+        if not wheres:
+            names = [*reading.fields, *(meaning for meaning in NEEDED["label"] if {*FIELDS[meaning]} & {*entry})]
+            labelled = "label" in needs or bool({*NEEDED["label"]} & {*names})
+            answer = answer or (ANSWER if ANSWER in entry else BOXED)
+            named = {"answer": answer} if answers and answer != BOXED else {}
+            fields = Fields.of(entry, reading.fields, where, ["label"] * labelled, confidence=name, **named)
+            read = [*NEEDED["label"], "confidence", *named, *(["response"] if answers and not named else [])]
+        if taken := [new for new in added if new in entry]:
+            raise ContractError(f"{where}: there is a field {taken[0]!r} already; decide on the file of `cocal score`")
+        question = fields.asked(entry)
+        if not any(question) and "question" in needs:
+            raise ContractError(
+                f"{where}: nothing tells which question was answered; give a question_id or a prompt, or name the "
+                "field (--field question_id=FIELD)"
+            )
+        if name not in entry:
+            raise ContractError(
+                f"{where}: there is no field {name!r}; add it by `cocal score`, or name another (--name)"
+            )
+        found = fields.part(entry, where, *read)
+        if labelled and found.label is None:
+            raise ContractError(f"{where}: {NO_LABEL}")
+        check_bound(found, reading.correct_above)
+        wheres.append(where)
+        questions.append(question)
+        rows.append((found.confidence, found.label, found.answer if named else extract_answer(found.response or "")))
+    confidence, labels, found = zip(*rows, strict=True)
+    notes, correct, unanswered = [f"fields: {fields}"], None, None
+    from_where = f"the field {answer!r}" if answer != BOXED else "the last box of each response"
+    if answer == BOXED and "response" not in fields.taken:
+        from_where = "no field is read as the response"
+    if answers:
+        notes.append(f"answers: {from_where}")
+    if all(one is None for one in found):
+        unanswered = (
+            f"no response has an answer ({from_where}): name the field of the response that ends in \\boxed{{...}} "
+            "(--field response=FIELD), or that of the answer itself (--answer FIELD)"
+        )
+    if labelled:
+        correct, note = correctness(np.array(labels), lambda place: wheres[place], reading.correct_above)
+        notes.append(f"labels: {note}")
+    question = same_question(*zip(*questions, strict=True))
+    said = contradictions(question, [stated for _, _, stated in questions])
+    notes += [*([] if all(map(any, questions)) else [_UNCERTAIN]), *said]
+    names, known = {}, {}
+    for number, (text, ids, stated), where in zip(question.tolist(), questions, wheres, strict=True):
+        title = None if said else stated
+        names.setdefault(number, title or text or ids or where.removeprefix(f"{source}: "))
+        known |= {normalised(one): number for one in (text, ids, title) if one}
+    confidence = np.array(confidence, dtype=np.float64)
+    if missing := int(np.isnan(confidence).sum()):
+        notes.append(f"confidences: {missing:,} of {len(confidence):,} are null")
+    return Scored(source, [*names.values()], known, question, confidence, correct, [*found], unanswered, tuple(notes))
+
+
+def classes_of(pools: Scored, domain: Literal["mathematics", "factual"]) -> np.ndarray:
+    """Class of each answer within its question, int64 (n,), -1 without an answer, as self-consistency has them.
+
+    Mathematical answers are compared by the verifier, factual ones by exact match. Raises a ContractError if no
+    response has an answer.
+    """
+    if pools.without_answers:
+        raise ContractError(f"{pools.source}: there is nothing to vote on, since {pools.without_answers}")
+    given = pools.answers, pools.question.tolist(), [""] * len(pools.answers)
+    if domain == "factual":
+        return ExactMatch().classes(*given).values
+    with Verifier(VerifierSettings()) as verifier:
+        return verifier.classes(*given).values
+
+
+def rules(pools: Scored, classes: np.ndarray | None) -> dict[str, np.ndarray]:
+    """The row that each rule chooses for every question, int64 (q,); the votes only where answers were compared."""
+    found = {"best-of-n": best_of_n(pools.question, pools.confidence)}
+    if classes is not None:
+        found["vote"] = vote(pools.question, classes, pools.confidence)
+        found["majority"] = vote(pools.question, classes)
+    return found | {"first": first(pools.question)}
+
+
+def accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], settings: MetricSettings) -> pd.DataFrame:
+    """Accuracy of the responses that rules choose, with intervals of a bootstrap over the questions, in the columns
+    rule, value, lower and upper."""
+    right = np.array([pools.correct[rows] for rows in chosen.values()], dtype=np.float64)
+    value = right.mean(axis=1)
+    drawn = resampled_means(right, settings.resamples, generator_for(settings.seed, "questions"))
+    lower, upper = centred_interval(value, drawn, settings.level)
+    return pd.DataFrame({"rule": [*chosen], "value": value, "lower": lower, "upper": upper})
+
+
+def threshold_for(pools: Scored, calibration: Scored, *, max_risk: float, delta: float) -> float | None:
+    """The confidence from which on questions are answered (`cocal.metrics.choices.certified`); None if none is
+    certified.
+
+    The most confident response to each question is the one that would be given, in both files: `pools` holds responses
+    to the questions to decide, `calibration` labelled ones to other questions from the same source. A ContractError
+    refuses a calibration without labels, with a question of the other file, or with pools of another size.
+    """
+    _check_calibration(pools, calibration)
+    if calibration.largest != pools.largest:
+        raise ContractError(
+            f"{calibration.source}: up to {calibration.largest} responses to a question, but up to {pools.largest} in "
+            f"{pools.source}; the most confident of another number of responses is no guide: give as many in both"
+        )
+    certifying = best_of_n(calibration.question, calibration.confidence)
+    offered = candidates(pools.confidence[best_of_n(pools.question, pools.confidence)])
+    confidence, correct = calibration.confidence[certifying], calibration.correct[certifying]
+    return certified(confidence, correct, offered, max_risk=max_risk, delta=delta)
+
+
+def _check_calibration(pools: Scored, calibration: Scored) -> None:
+    if calibration.correct is None:
+        raise ContractError(
+            f"{calibration.source}: the lines have no labels; a threshold is certified by responses with `correct` or "
+            "a reward"
+        )
+    if both := {number for one, number in calibration.known.items() if one in pools.known}:
+        one = calibration.names[min(both)]
+        raise ContractError(
+            f"{calibration.source}: {len(both):,} of its questions are also in {pools.source}, such as {one[:60]!r}; a "
+            "threshold holds for other questions than those that certify it: take them out of one of the files"
+        )
+
+
+class _Course(Model):
+    """The course of a confidence, as `cocal score --every` writes it."""
+
+    every: Count
+    tokens: Count
+    values: list[Share]
+
+
+@dataclass(frozen=True)
+class Courses:
+    """Scored responses with the courses of their confidences.
+
+    Attributes:
+        every: Number of tokens between confidences.
+        tokens: int64 (n,), tokens of each whole response.
+        values: Confidences of each response after every so many tokens.
+    """
+
+    scored: Scored
+    every: int
+    tokens: np.ndarray
+    values: list[np.ndarray]
+
+    def stopped(self, below: float) -> np.ndarray:
+        """The number of tokens after which each response falls below a threshold; 0 where it never does. int64 (n,)."""
+        places = (np.flatnonzero(one < below) for one in self.values)
+        return np.array([self.every * (1 + one[0]) if len(one) else 0 for one in places])
+
+    def lowest(self) -> np.ndarray:
+        """The lowest confidence of the first response to each question, float64 (q,); NaN where none is below 1."""
+        found = np.array([self.values[row].min(initial=1.0) for row in first(self.scored.question)])
+        return np.where(found < 1, found, np.nan)
+
+
+def read_courses(source: Path, reading: Reading, added: Sequence[str] = (), name: str = "confidence") -> Courses:
+    """Read confidences with their courses (`read_scored`). A ContractError names file and row of a line without a
+    course, or with one of another form or with another number of tokens between confidences."""
+    scored = read_scored(source, reading, ("question",), added, name=name)
+    found, name = [], name + COURSE
+    for where, _, entry in entries(source):
+        if name not in entry:
+            raise ContractError(f"{where}: there is no field {name!r}; add it by `cocal score --every 16`")
+        try:
+            found.append(_Course.model_validate(entry[name], strict=True))
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"]
+            raise ContractError(f"{where}: field {name!r} is no course of `cocal score --every` ({reason})") from None
+        if found[-1].every * len(found[-1].values) > found[-1].tokens:
+            raise ContractError(
+                f"{where}: field {name!r} is no course of `cocal score --every`: it outlasts its tokens"
+            )
+        if found[-1].every != found[0].every:
+            raise ContractError(
+                f"{where}: the confidences are those after every {found[-1].every} tokens, but after every "
+                f"{found[0].every} above; score all lines with the same --every"
+            )
+    tokens = np.array([one.tokens for one in found])
+    return Courses(scored, found[0].every, tokens, [np.array(one.values, dtype=np.float64) for one in found])
+
+
+def threshold_to_stop(new: Courses, old: Courses, *, max_risk: float, delta: float) -> float | None:
+    """The confidence below which growing responses are stopped, certified as that of abstention is (`threshold_for`):
+    thresholds that stop more and more are tested; None if none is certified.
+
+    The first response to each question is the one that is looked at. With a probability of at most `delta` the share of
+    right ones among the stopped responses is above `max_risk`. A ContractError refuses a calibration without labels,
+    with a question of the other file, or with another number of tokens between confidences.
+    """
+    _check_calibration(new.scored, old.scored)
+    if old.every != new.every:
+        raise ContractError(
+            f"{old.scored.source}: confidences after every {old.every} tokens, but after every {new.every} in "
+            f"{new.scored.source}; score both with the same --every"
+        )
+    wrong = ~old.scored.correct[first(old.scored.question)]
+    found = certified(-old.lowest(), wrong, candidates(-new.lowest()), max_risk=max_risk, delta=delta)
+    return None if found is None else float(np.nextafter(-found, 1))  # what has this confidence is stopped, too
+
+
+def write_decisions(pools: Scored, rows: np.ndarray, added: Mapping[str, list], target: Path) -> None:
+    """Write the lines of the responses in `rows`, int64 (q,), in the order of their file, each with further fields:
+    `added` has a value for each question by the name of the field."""
+    asked = dict(zip(rows.tolist(), range(len(rows)), strict=True))
+    with atomic_path(target) as partial, partial.open("w", encoding="utf-8", newline="\n") as output:
+        for row, (_, text, _) in enumerate(entries(pools.source)):
+            if row in asked:
+                output.write(extended(text, {name: values[asked[row]] for name, values in added.items()}))

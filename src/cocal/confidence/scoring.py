@@ -1,0 +1,181 @@
+"""Confidences for a file of responses, block by block: in constant memory, and a killed run goes on."""
+
+import hashlib
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from cocal.companion.settings import Target
+from cocal.confidence.companion import Companion
+from cocal.confidence.scored import COURSE
+from cocal.errors import ContractError
+from cocal.fitting.about import About
+from cocal.fitting.held_out import ResponseStatistics
+from cocal.models.loading import Policy
+from cocal.rollouts.encoding import ORIGINS, ROWS
+from cocal.rollouts.lines import FIELDS, NEEDED, Fields
+from cocal.rollouts.sample import Sample
+from cocal.runtime.progress import Progress
+from cocal.store.rows import entries, extended
+from cocal.store.run_folder import RunFolder
+
+UNFINISHED = "scored.jsonl"
+"""Name of the file in the run folder that grows block by block."""
+_DIGESTS = "blocks.sha256"
+"""Name of the file beside it that has a digest of every block in a line."""
+REASON = "_reason"
+"""Ending of the field that says why a response has no confidence."""
+IDS = "confidence_ids"
+"""Field that says whether a confidence rests on ids that were given (`given`) or on a text (`tokenised`)."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The file of JSON lines that is scored, and how.
+
+    Attributes:
+        fields: Names of fields by their meaning (`cocal.rollouts.lines.FIELDS`).
+        name: Field for the confidences.
+        target, seed, batch_tokens, every: See `Companion.score`.
+    """
+
+    source: Path
+    fields: Mapping[str, str]
+    name: str = "confidence"
+    target: Target | None = None
+    seed: int | None = None
+    batch_tokens: int = 16384
+    every: int | None = None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The content of a file of responses, from a first reading that computes nothing.
+
+    Attributes:
+        fields: Which fields are taken for what.
+        mapping: The given names of fields that the file has, labels included, for commands that read it next.
+        rewarded: Whether a reward, rather than a verdict, would be its label.
+        unread: Number of rows without a response, by the reason.
+    """
+
+    rows: int
+    fields: Fields
+    mapping: Mapping[str, str]
+    rewarded: bool
+    unread: Counter
+
+
+def check(wanted: Wanted, about: About) -> Checked:
+    """Read every row once, so that a wrong one is found before hours of computing: a ContractError names file, row and
+    remedy.
+
+    Names of fields that were given to the fit are taken where the file has such fields, unless others are given here.
+    """
+    fields: Fields
+    count, unread = 0, Counter()
+    for where, _, entry in entries(wanted.source):
+        if not count:
+            mapping = {meaning: name for meaning, name in about.fields.items() if name in entry} | {**wanted.fields}
+            read = {meaning: name for meaning, name in mapping.items() if meaning not in NEEDED["label"]}
+            fields = Fields.of(entry, read, where, ("prompt", "response"), about.ignored)
+            mapping = {meaning: name for meaning, name in mapping.items() if name in entry}
+            rewarded = not {*entry} & {mapping.get("correct"), *FIELDS["correct"]}
+        if taken := [name for name in (wanted.name, IDS, wanted.name + COURSE, wanted.name + REASON) if name in entry]:
+            raise ContractError(
+                f"{where}: there is a field {taken[0]!r} already; give the confidences another name (--name), and "
+                "score the original file rather than a scored one"
+            )
+        unread.update(filter(None, [_without_response(fields.sample(entry, where, learning=True))]))
+        count += 1
+    if count == unread.total():
+        raise ContractError(f"{wanted.source}: there is no response to score ({', '.join(unread)})")
+    return Checked(count, fields, mapping, rewarded, unread)
+
+
+def _without_response(sample: Sample) -> str | None:
+    """Why a row has no response, such as an empty one; None if it has."""
+    return sample.left_out if sample.response is None and sample.response_ids is None else None
+
+
+def score_file(
+    companion: Companion, policy: Policy, wanted: Wanted, checked: Checked, run: RunFolder
+) -> tuple[Counter, ResponseStatistics]:
+    """Write every line of a file with its confidence into the run folder, in the order of the file, and return the
+    number of responses by what their prompts' ids come from, and facts of all responses.
+
+    Only one block of responses is in memory at a time. Each line keeps its text, to which the confidence is added.
+    Blocks that an earlier run has finished are kept, up to the first that has changed since, or whose input has.
+    """
+    path, marks = run.path / UNFINISHED, run.path / _DIGESTS
+    encoder = companion.about.encoder(policy)
+    encoder.dated(wanted.source)
+    if done := _whole_blocks(wanted.source, path, marks):
+        logging.info("%s of %s responses were scored by an earlier run", f"{done:,}", f"{checked.rows:,}")
+    progress = Progress("response", checked.rows, done=done)
+    chosen = {"target": wanted.target, "seed": wanted.seed, "every": wanted.every, "batch_tokens": wanted.batch_tokens}
+    origins, lengths, cut, known = Counter(), [], [], True
+    lines = (
+        (text, checked.fields.sample(entry, where, learning=True)) for where, text, entry in entries(wanted.source)
+    )
+    with path.open("ab") as output, marks.open("ab") as digests:
+        while block := list(islice(lines, ROWS)):
+            rows = encoder.encode([sample for _, sample in block if not _without_response(sample)], strict=True)
+            origins.update(ORIGINS[row.origin] for row in rows)
+            lengths.append(np.array([len(row.response) for row in rows], dtype=np.int32))
+            cut.append(np.array([row.truncated for row in rows], dtype=bool))
+            known = known and all(row.told for row in rows)
+            if done:
+                done -= len(block)
+                continue
+            found, courses = companion.score_encoded(policy, rows, **chosen)
+            courses = courses or [np.empty(0)] * len(rows)  # where none are wanted
+            scored, written = iter(zip(rows, found.tolist(), courses, strict=True)), []
+            for text, sample in block:
+                if why := _without_response(sample):
+                    written.append(extended(text, {wanted.name: None, wanted.name + REASON: why}).encode())
+                    continue
+                row, confidence, course = next(scored)
+                added = {wanted.name: confidence, IDS: "given" if row.exact else "tokenised"}
+                if wanted.every:
+                    values = {"every": wanted.every, "tokens": len(row.response), "values": course.tolist()}
+                    added[wanted.name + COURSE] = values
+                written.append(extended(text, added).encode())
+            mark = _digest((text for text, _ in block), written)
+            for stream, content in ((output, b"".join(written)), (digests, mark)):
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            progress.add(len(block), detail=f"mean confidence {found.mean():.3f}" if rows else "")
+    known = known or encoder.reading.max_response_length is not None
+    return origins, ResponseStatistics.of(np.concatenate(lengths), np.concatenate(cut) if known else None)
+
+
+def _digest(texts: Iterable[str], written: Iterable[bytes]) -> bytes:
+    """The line with the digest of a block: of the lines that were read, and of those that were written."""
+    found = hashlib.sha256("\n".join(texts).encode() + b"".join(written))
+    return f"{found.hexdigest()}\n".encode("ascii")
+
+
+def _whole_blocks(source: Path, path: Path, marks: Path) -> int:
+    """Number of lines in the first blocks of an unfinished file that are whole: each has its digest, and so has what it
+    was made of. The file and the digests are cut to them."""
+    path.touch()
+    marks.touch()
+    done = position = mark = 0
+    texts = (text for _, text, _ in entries(source))
+    with path.open("rb") as lines, marks.open("rb") as digests:
+        for stated in digests:
+            written = list(islice(lines, ROWS))
+            if not written or stated != _digest(islice(texts, ROWS), written):
+                break
+            done, position, mark = done + len(written), position + sum(map(len, written)), mark + len(stated)
+    os.truncate(path, position)
+    os.truncate(marks, mark)
+    return done

@@ -1,0 +1,1 @@
+"""Companions fitted on anybody's rollouts: recipes, prefixes, baselines, and what the card says of their quality."""

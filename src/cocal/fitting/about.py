@@ -1,0 +1,302 @@
+"""What a companion states of itself: its settings, the model that it was fitted for, its quality, its card."""
+
+from importlib.resources import files
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Literal
+
+from cocal import __version__
+from cocal.companion.spec import CompanionSpec
+from cocal.errors import ConfigError, ContractError
+from cocal.features.extract import TOKEN_INPUTS
+from cocal.fitting.held_out import HeldOut, Part, ResponseStatistics, table_of, table_of_parts
+from cocal.models.hub import may_be_on_hub
+from cocal.models.loading import Policy, Vocabulary, text_config
+from cocal.rollouts.encoding import Encoder
+from cocal.rollouts.format import Reading
+from cocal.settings.base import Count, Model
+
+if TYPE_CHECKING:
+    from huggingface_hub import ModelCardData
+    from transformers import PretrainedConfig
+
+Recipe = Literal["best", "paper"]
+Cut = Literal["as-labelled", "wrong", "leave-out"]
+_CUT = {"as-labelled": "keep the verifier's labels", "wrong": "count as wrong", "leave-out": "take no part"}
+_TOKENS = " It also reads what the model gave these tokens: mean probability, mean and lowest log-probability."
+_DEFINED = (
+    "The Brier score is the mean of (confidence - label)^2, with the labels that were learnt, over all responses of a "
+    "table, cut ones too; lower is better. Recalibrated confidences are logistic regressions out of the same folds, "
+    'which also read whether a response was cut; "cut or not" is that alone. Intervals come from resampled questions.'
+)
+_LAST_STAGE = (
+    "The last stage is the last tenth of the steps that have held-out questions (of the responses, where they name no "
+    "step). Answers of the finished policy are like these; early steps, whose errors are easier to tell, are pooled "
+    "with them below."
+)
+
+
+class Tried(Model):
+    """A recipe that was tried, and its Brier score in the cross-validation that chose, over all that is learnt from."""
+
+    name: str
+    brier: float
+
+
+class BaseModelFacts(Model):
+    """The language model whose hidden states a companion reads."""
+
+    name: str
+    """Name on the hub, or path of its folder; a card shows the folder's own name alone (`shown`)."""
+    revision: str | None = None
+    """Commit on the hub, if it comes from there."""
+    step: int | None = None
+    """Rollout step of its training, if its folder says it."""
+    adapter: str | None = None
+    """Digest of an adapter that was merged into it."""
+    weights: str | None = None
+    """Digest of its files of weights, if it is a folder."""
+    tokenizer: str | None = None
+    """Digest of its vocabulary, if a file names the ids."""
+    model_type: str
+    hidden: Count
+    """Width of a hidden state."""
+    blocks: Count
+    vocabulary: Count
+
+    @property
+    def shown(self) -> str:
+        """The name for other people: that on the hub, or the last part of a path."""
+        return self.name if may_be_on_hub(self.name) else PurePath(self.name).name
+
+    @classmethod
+    def of(cls, config: "PretrainedConfig", name: str | None = None) -> "BaseModelFacts":
+        """The facts in the configuration of a transformers model."""
+        text = text_config(config)
+        return cls(
+            name=name or config.name_or_path or "unnamed",
+            revision=getattr(config, "_commit_hash", None),
+            model_type=config.model_type,
+            hidden=text.hidden_size,
+            blocks=text.num_hidden_layers,
+            vocabulary=text.vocab_size,
+        )
+
+
+class About(Reading):
+    """The content of `config.json`, with how the rollouts were read."""
+
+    model_type: Literal["cocal-companion"] = "cocal-companion"
+    cocal_version: str = __version__
+    spec: CompanionSpec
+    """Architecture, training settings, the layer and poolings that are read, and the steps that were learnt from."""
+    states: Literal["float32", "bfloat16"] = "bfloat16"
+    """Number format to which hidden states are rounded before they are read."""
+    base_model: BaseModelFacts
+    license: str | None = None
+    """Licence of the companion, by the Hub's name for it, such as "apache-2.0"; None if nobody has said it."""
+    notes: tuple[str, ...] = ()
+    """Sentences about the rollouts, and about what was assumed of them."""
+    recipe: Recipe = "paper"
+    """How the members were chosen and fitted (`cocal.fitting.fit.fit`)."""
+    cut: Cut = "leave-out"
+    """Whether responses that were cut at the limit kept the verifier's labels, counted as wrong, or were not learnt."""
+    token_probability: bool = False
+    """Whether the last `TOKEN_INPUTS` inputs say what the model gave the tokens."""
+    prefixes: Count | None = None
+    """Number of tokens after each of which responses were learnt from, too; None for whole ones alone."""
+    tried: tuple[Tried, ...] = ()
+    """What was compared, the best first."""
+    held_out: HeldOut | None = None
+    """Quality on the last stage: the last tenth of the steps that have held-out questions."""
+    held_out_all_steps: HeldOut | None = None
+    """Quality on all steps; None if there is only the last stage."""
+    held_out_uncut: HeldOut | None = None
+    """Quality on the responses of all steps that ended; None where none were cut, or this is not known."""
+    held_out_cut: HeldOut | None = None
+    """Quality on those that were cut."""
+    course: tuple[Part, ...] = ()
+    """Quality while responses of all steps grow; empty if prefixes were not learnt from."""
+    learnt: str | None = None
+    """Digest of the token ids of all rollouts (`cocal.fitting.fit.digest_of`)."""
+    rollouts: ResponseStatistics | None = None
+    """All responses of the last stage, to held-out questions or others."""
+
+    @property
+    def states_width(self) -> int:
+        """Number of inputs that are states."""
+        return self.spec.inputs - TOKEN_INPUTS * self.token_probability
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether the rollouts named their steps."""
+        return self.held_out is None or self.held_out.steps is not None
+
+    @property
+    def architecture(self) -> str:
+        """The members, in words."""
+        widths = self.spec.settings.widths
+        return f"Hidden layers {' / '.join(map(str, widths))}" if widths else "No hidden layer: a linear probe"
+
+    def encoder(self, policy: Policy | Vocabulary) -> Encoder:
+        """What turns prompts and responses into token ids, with the companion's language model or what of it needs no
+        weights."""
+        return Encoder(policy, self)
+
+    def check_model(self, model: BaseModelFacts) -> None:
+        """Refuse by a ContractError a model of another architecture, or without the block and the width of states that
+        are read."""
+        base, spec = self.base_model, self.spec
+        words = {
+            "model_type": "type",
+            "hidden": "hidden width",
+            "blocks": "number of blocks",
+            "vocabulary": "vocabulary",
+        }
+        for name, word in words.items():
+            ours, theirs = getattr(base, name), getattr(model, name)
+            if ours != theirs:
+                raise ContractError(
+                    f"{model.name}: the model's {word} is {theirs}, but the companion reads the states of {base.name}, "
+                    f"where it is {ours}; give that model, or fit a companion for this one (cocal fit)"
+                )
+        if not 0 <= spec.layer < model.blocks:
+            raise ContractError(
+                f"{model.name}: the companion reads block {spec.layer}, but the model has blocks 0 to "
+                f"{model.blocks - 1}; fit a companion for this model (cocal fit)"
+            )
+        if (width := len(spec.poolings) * model.hidden) != self.states_width:
+            raise ContractError(
+                f"{model.name}: its states have width {model.hidden}, {width} with {' and '.join(spec.poolings)}, but "
+                f"the companion reads {self.states_width}; give the model that it was fitted for"
+            )
+
+    def check_prefixes(self) -> None:
+        """Refuse by a ConfigError a companion of whole responses where confidences of growing ones are wanted."""
+        if self.prefixes is None:
+            raise ConfigError(
+                "the companion has learnt from whole responses alone and says little before their end; fit one that "
+                "has learnt from prefixes, too (cocal fit --prefixes 16)"
+            )
+
+    def summary(self, alone: "About | None" = None) -> str:
+        """Held-out quality in a few lines, on the last stage first, or that it was not measured.
+
+        Args:
+            alone: What the companion of states alone says of itself that lies beside one of token probabilities.
+        """
+        if self.held_out is None:
+            return "The quality on held-out questions was not measured."
+        lines = []
+        others = alone._stages() if alone else {}
+        for title, found in self._stages().items():
+            basis, *table = found.table(others.get(title))
+            lines += [f"{title}: {basis}", *table, ""]
+        return "\n".join([*lines, *self._doubts()]).rstrip()
+
+    def recipes(self) -> list[str]:
+        """A table of the recipes that were tried, the best first."""
+        head = "Brier score by cross-validation"
+        return table_of([["recipe", head], *([one.name, f"{one.brier:.4f}"] for one in self.tried)])
+
+    def _stages(self) -> dict[str, HeldOut]:
+        """The quality on all responses, or first on the last stage; nothing where it was not measured."""
+        found = {"Last stage" if self.held_out_all_steps else "All responses": self.held_out}
+        found |= {"All steps": self.held_out_all_steps}
+        return {title: one for title, one in found.items() if one}
+
+    def _doubts(self) -> list[str]:
+        """Sentences where others predict the held-out responses better, or a constant does as well."""
+        parts = {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
+        known = {name: one for name, one in parts.items() if one}
+        said = [
+            f"Better than the companion on {name}: {', '.join(o)}."
+            for name, one in known.items()
+            if (o := one.beaten())
+        ]
+        alike = [name for name, one in known.items() if one.like_a_constant]
+        said += [f"No better than a constant on {' and '.join(alike)}: more rollouts are needed."] if alike else []
+        return [" ".join(said)] if said else []
+
+    def card(self) -> str:
+        """The model card, in Markdown with the Hub's metadata."""
+        spec, base, seeds = self.spec, self.base_model, self.spec.settings.seeds
+        unsaid = (
+            "Nobody has said under which licence this companion may be used (`cocal fit --license`); that of "
+            f"{base.shown} may bind it."
+        )
+        text = files("cocal.fitting").joinpath("card.md").read_text(encoding="utf-8")
+        return text.format(
+            about=self,
+            spec=spec,
+            base=base,
+            metadata=self._metadata().to_yaml(),
+            rights=f"Its licence is {self.license}." if self.license else unsaid,
+            revision=f" at revision {base.revision}" if base.revision else "",
+            poolings=" and ".join(spec.poolings),
+            tokens=_TOKENS if self.token_probability else "",
+            recipe=self._recipe(),
+            when=f" of rollout steps up to {spec.steps}" if self.has_steps else "",
+            wrong=100 * spec.training_error_share,
+            seeds=f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({', '.join(map(str, seeds))})",
+            targets=", ".join(spec.settings.targets),
+            notes="".join(f"* {note}\n" for note in self.notes) + "\n" * bool(self.notes),
+            quality="\n".join(self._quality()),
+        )
+
+    def _metadata(self) -> "ModelCardData":
+        """What the Hub reads of the card."""
+        from huggingface_hub import ModelCardData
+
+        name = self.base_model.name
+        return ModelCardData(
+            library_name="cocal",
+            tags=["confidence-calibration", "companion"],
+            base_model=name if may_be_on_hub(name) else None,
+            license=self.license or "other",
+            license_name=None if self.license else "unknown",
+        )
+
+    def _recipe(self) -> str:
+        """How the members were fitted, with what was tried."""
+        spec = self.spec
+        cut = f"responses that were cut at the limit {_CUT[self.cut]}."
+        if self.recipe == "paper":
+            return (
+                f"{cut} {spec.settings.passes} passes; the one with the lowest validation error was kept (on "
+                f"{spec.validation_responses:,} responses to other questions)."
+            )
+        return (
+            f"{cut} Inputs are standardised. These were tried, and the first was kept: it has the lowest Brier score "
+            "in a cross-validation whose folds hold whole questions, over all responses that are learnt from."
+            "\n\n" + "".join(f"{line}\n" for line in self.recipes())
+        )
+
+    def _quality(self) -> list[str]:
+        if self.held_out is None:
+            return [self.summary(), ""]
+        one = self.held_out
+        seeds = f"seed {one.seeds[0]}" if len(one.seeds) == 1 else f"the mean of {len(one.seeds)} seeds"
+        how = (
+            f"On questions that no gradient step has seen, truncated responses included; {seeds}, target {one.target}. "
+            + "The same questions chose the best pass, so that the numbers are slightly optimistic. " * one.chose
+        )
+        if self.recipe == "best":
+            how = (
+                "Each response was scored by members that were neither fitted nor chosen on its question, truncated "
+                "responses included. They were found as the companion was, from fewer questions. "
+            )
+        lines = [f"{how}{_DEFINED}", "", *self._doubts(), ""]
+        if self.held_out_all_steps:
+            lines += [_LAST_STAGE, ""]
+        sections: dict[str, HeldOut | None] = {**self._stages()}
+        sections |= {"Responses that ended, of all steps": self.held_out_uncut}
+        sections |= {"Responses that were cut, of all steps": self.held_out_cut}
+        for title, found in sections.items():
+            lines += [f"### {title}", "", *found.table(), ""] if found else []
+        if self.course:
+            how = (
+                f"It has also learnt from responses after every {self.prefixes:,} tokens (of a long one, after some of "
+                "them). Each part has the last such prefix there of each response to the questions above."
+            )
+            lines += ["### While a response grows, of all steps", "", how, "", *table_of_parts(self.course), ""]
+        return lines

@@ -1,0 +1,95 @@
+"""Baselines on the responses that a companion is measured on: confidences that need no states.
+
+Each is a logistic regression on a few numbers, fitted out of fold as the companion is, so that the card compares what
+everybody could have from the same labels. Beside its own numbers each one reads whether the response was cut at the
+limit, where this is known.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from cocal.answers.extraction import extract_answer
+from cocal.answers.spelling import canonical_integer, plain_answer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from cocal.rollouts.experience import Experience
+
+FLAG, TOKENS, GROUP = "cut or not", "token probability, recalibrated", "agreement of the group, recalibrated"
+"""Names of the baselines, on cards as in the published comparison."""
+
+
+def baselines_of(
+    experience: "Experience", fold: np.ndarray, tokens: np.ndarray | None, tokenizer: "PreTrainedTokenizerBase"
+) -> dict[str, np.ndarray]:
+    """The `baselines` of all rollouts, given their `token_inputs` (`cocal.features.extract`), or None."""
+    rows, agreed = experience.rows, None
+    if rows["sample"].max() > 0:
+        texts = tokenizer.batch_decode(rows["response_ids"].tolist(), skip_special_tokens=True)
+        agreed = agreement([*zip(rows["step"], rows["group"], strict=True)], texts)
+    cut = rows["truncated"].to_numpy() if experience.tells_cut else None
+    return baselines(rows["correct"].to_numpy(), fold, cut, None if tokens is None else tokens[:, 0], agreed)
+
+
+def baselines(
+    correct: np.ndarray,
+    fold: np.ndarray,
+    cut: np.ndarray | None,
+    tokens: np.ndarray | None,
+    agreed: np.ndarray | None,
+) -> dict[str, np.ndarray]:
+    """Out-of-fold confidences of all baselines that are known, float64 (n,), by their names.
+
+    Args:
+        correct: bool (n,), the labels as they are learnt and measured.
+        fold: int64 (n,), fold of each response's question.
+        cut: bool (n,), whether each response was cut at the limit; None where this is not known.
+        tokens: float (n,), mean token probability.
+        agreed: float64 (n,), `agreement`.
+    """
+    flag = {} if cut is None else {FLAG: cut}
+    given = {TOKENS: tokens, GROUP: agreed}
+    columns = {name: [one, *flag.values()] for name, one in given.items() if one is not None}
+    columns |= {name: [one] for name, one in flag.items() if 0 < one.mean() < 1}
+    return {name: recalibrated(np.stack(some, axis=1), correct, fold) for name, some in columns.items()}
+
+
+def recalibrated(numbers: np.ndarray, correct: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """Out-of-fold confidences of a logistic regression on standardised numbers (n, k) and bool (n,), float64 (n,).
+
+    The squares of its weights, halved, stand against the summed loss, so that it is finite where a number tells all.
+    """
+    from scipy.optimize import minimize
+
+    found = np.empty(len(correct))
+    for k in np.unique(fold):
+        train, label = fold != k, correct[fold != k].astype(np.float64)
+        scale = numbers[train].std(axis=0, dtype=np.float64)
+        inputs = (numbers - numbers[train].mean(axis=0, dtype=np.float64)) / np.where(scale, scale, 1.0)
+
+        def loss(at: np.ndarray, known: np.ndarray = inputs[train], label: np.ndarray = label):
+            logit = known @ at[1:] + at[0]
+            error = 1 / (1 + np.exp(-logit)) - label
+            value = np.logaddexp(0, logit).sum() - label @ logit + at[1:] @ at[1:] / 2
+            return value, np.array([error.sum(), *(error @ known + at[1:])])
+
+        at = minimize(loss, np.zeros(1 + inputs.shape[1]), jac=True).x
+        found[fold == k] = 1 / (1 + np.exp(-(inputs[fold == k] @ at[1:] + at[0])))
+    return found
+
+
+def agreement(groups: Sequence[Hashable], texts: Sequence[str]) -> np.ndarray | None:
+    """Share of the other responses of each one's group whose last box has the same answer, float64 (n,); 0 for one
+    without an answer or without others. None if no two responses are of a group, or no response has a box."""
+    answers = [extract_answer(text) for text in texts]
+    forms = [None if one is None else canonical_integer(plain_answer(one)) or plain_answer(one) for one in answers]
+    table = pd.DataFrame({"group": groups, "answer": forms})
+    same = table.groupby(["group", "answer"])["group"].transform("size").fillna(1.0) - 1
+    others = table.groupby("group")["group"].transform("size") - 1
+    if table["answer"].isna().all() or not others.any():
+        return None
+    return (same / others.clip(lower=1)).to_numpy(np.float64)

@@ -1,0 +1,207 @@
+"""The quality of confidences as a companion's files state it, and statistics of the responses behind it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cocal.metrics.shown import metric_text
+from cocal.settings.base import Count, Model, Share
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEAST_QUESTIONS = 10
+"""Number of questions below which no interval is given, because a bootstrap over so few is misleading."""
+_LEAST_RESPONSES, _CUT = 20, 0.05
+"""Two sets of responses are called different only from so many responses on, and only if their shares of cut responses
+differ by more than `_CUT`."""
+
+_SHOWN = {"mean_confidence": "mean", "ece": "ECE", "auroc": "AUROC", "brier": "Brier score"}
+
+
+class Metric(Model):
+    """One metric with its interval; None where it is undefined."""
+
+    metric: str
+    value: float | None
+    lower: float | None
+    upper: float | None
+
+
+class Bin(Model):
+    """One bin of a reliability diagram; only bins with responses are kept."""
+
+    left: float
+    right: float
+    count: Count
+    accuracy: float
+    mean_confidence: float
+
+
+class HeldOut(Model):
+    """Quality on responses to questions that were held out, truncated ones too."""
+
+    steps: tuple[Count, Count] | None = None
+    """First and last rollout step of the responses; None where they name no steps."""
+    responses: Count
+    questions: Count
+    chose: bool = True
+    """Whether these questions chose the best pass of the paper's recipe."""
+    cut: Share | None = None
+    """Share of responses that were cut at the length limit; None where the rollouts do not say."""
+    seeds: tuple[int, ...]
+    """The seeds whose mean confidence was measured."""
+    target: str
+    metrics: tuple[Metric, ...]
+    bins: tuple[Bin, ...] = ()
+    """The reliability diagram."""
+    constant: float | None = None
+    """Brier score of the accuracy as a constant confidence; no other constant has a lower one on these responses."""
+    others: dict[str, dict[str, float | None]] = {}
+    """The metrics of other confidences in the same responses (`cocal.fitting.baselines`), by their names."""
+
+    @classmethod
+    def of(cls, found: "pd.DataFrame", **facts: Any) -> "HeldOut":
+        """Metrics from `cocal.fitting.quality.measured`."""
+        rows = found.astype(object).where(found.notna(), None).to_dict("records")
+        return cls(metrics=tuple(Metric(**row) for row in rows), **facts)
+
+    def table(self, alone: "HeldOut | None" = None) -> list[str]:
+        """What it rests on, and a table of the companion's metrics, and what others reach on the same responses.
+
+        Args:
+            alone: The quality of a companion of states alone.
+        """
+        rows = {"companion": [_text(name, self._value(name)) for name in _SHOWN]}
+        if not self._doubt:
+            found = {one.metric: one for one in self.metrics}
+            ends = ((name, found[name].lower, found[name].upper) for name in _SHOWN)
+            rows["its 95 % interval"] = [f"{_text(name, lower)} to {_text(name, upper)}" for name, lower, upper in ends]
+        others = {"states alone": {m.metric: m.value for m in alone.metrics}} if alone else {}
+        for title, values in (others | self.others).items():
+            rows[title] = [_text(name, values.get(name)) for name in _SHOWN]
+        if self.constant is not None:
+            rows["constant"] = [*[""] * (len(_SHOWN) - 1), _text("brier", self.constant)]
+        heads = ["confidence", *_SHOWN.values()]
+        return [f"{self._basis}{self._doubt}.", "", *table_of([heads, *([name, *row] for name, row in rows.items())])]
+
+    def beaten(self) -> list[str]:
+        """Phrases that name each of the others whose Brier score is lower than the companion's."""
+        own, others = self._value("brier"), {name: values.get("brier") for name, values in self.others.items()}
+        lower = {name: b for name, b in others.items() if own is not None and b is not None and b < own}
+        return [f"{name} ({_text('brier', other)} against {_text('brier', own)})" for name, other in lower.items()]
+
+    @property
+    def like_a_constant(self) -> bool:
+        """Whether the companion's Brier score reaches that of the constant, by the upper end of its interval, or by
+        itself where there is no interval."""
+        found = next((m for m in self.metrics if m.metric == "brier" and m.value is not None), None)
+        worst = found and (found.value if found.upper is None else found.upper)
+        return worst is not None and self.constant is not None and worst >= self.constant
+
+    def _value(self, metric: str) -> float | None:
+        return next((m.value for m in self.metrics if m.metric == metric), None)
+
+    @property
+    def _basis(self) -> str:
+        """The responses, the questions, the shares that were cut and right, and the steps, in words."""
+        cut = "" if self.cut is None else f" ({_percent(self.cut)} of them cut at the limit)"
+        counts = {"response": self.responses, "held-out question": self.questions}
+        responses, questions = (f"{count:,} {what}{'s' * (count != 1)}" for what, count in counts.items())
+        first, last = self.steps or (None, None)
+        when = f" of step {last}" if first == last else f" of steps {first} to {last}"
+        right = next((m for m in self.metrics if m.metric == "accuracy"), None)
+        between = (
+            ""
+            if right is None or right.lower is None
+            else f" ({_text('accuracy', right.lower)} to {_text('accuracy', right.upper)})"
+        )
+        share = "" if right is None else f"; {_text('accuracy', right.value)} % are right{between}"
+        return f"{responses}{cut} to {questions}{when if self.steps else ''}{share}"
+
+    @property
+    def _doubt(self) -> str:
+        return f"; fewer than {LEAST_QUESTIONS} questions give no interval" if self.questions < LEAST_QUESTIONS else ""
+
+
+class Part(Model):
+    """Quality within a part of the responses to held-out questions, by the last prefix of each that ends there."""
+
+    name: str
+    """The part: a quarter, a range of tokens, or the whole response."""
+    responses: Count
+    auroc: float | None
+    ece: float | None
+    brier: float | None
+    constant: float
+    """See `HeldOut.constant`."""
+    token_probability: float | None
+    """AUROC of the mean token probability so far."""
+
+
+_PARTS = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score", "constant": "Brier score of a constant"}
+_PARTS |= {"token_probability": "AUROC of mean token probability"}
+
+
+def table_of_parts(course: Sequence[Part]) -> list[str]:
+    """The lines of a table of parts."""
+    parts = ([one.name, f"{one.responses:,}", *(_text(name, getattr(one, name)) for name in _PARTS)] for one in course)
+    return table_of([["part", "responses", *_PARTS.values()], *parts])
+
+
+def table_of(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table in Markdown, whose first row is its heads, padded for readers of the text itself."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    lines = [" | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) for cells in rows]
+    heads, *lines = (f"| {line} |" for line in lines)
+    return [heads, f"|{'|'.join('-' * (width + 2) for width in widths)}|", *lines]
+
+
+class ResponseStatistics(Model):
+    """Lengths and truncation of responses, from which others are found to be of another kind."""
+
+    responses: Count
+    lengths: tuple[float, float, float]
+    """Quartiles of the number of tokens, the end token included."""
+    cut: Share | None
+    """Share of responses that were cut at the length limit; None where this is not known of all."""
+
+    @classmethod
+    def of(cls, lengths: Sequence[int] | np.ndarray, cut: Sequence[bool] | np.ndarray | None) -> "ResponseStatistics":
+        """The statistics of responses with these lengths."""
+        quartiles = tuple(np.quantile(lengths, (0.25, 0.5, 0.75)).tolist())
+        return cls(responses=len(lengths), lengths=quartiles, cut=None if cut is None else float(np.mean(cut)))
+
+    def difference(self, others: "ResponseStatistics") -> str | None:
+        """How other responses differ from these, in one sentence; None if they do not, or are too few to tell.
+
+        Their median length differs if it lies outside the quartiles of these, and their share of cut responses if it
+        is further away than `_CUT` and two standard errors.
+        """
+        if others.responses < _LEAST_RESPONSES:
+            return None
+        found, (lower, median, upper) = [], self.lengths
+        if not lower <= others.lengths[1] <= upper:
+            found.append(
+                f"a median length of {others.lengths[1]:,.0f} tokens instead of {median:,.0f} (half of those have "
+                f"{lower:,.0f} to {upper:,.0f})"
+            )
+        if self.cut is not None and others.cut is not None:
+            error = (self.cut * (1 - self.cut) / others.responses) ** 0.5
+            if abs(others.cut - self.cut) > _CUT + 2 * error:
+                found.append(f"{_percent(others.cut)} of them cut at the limit instead of {_percent(self.cut)}")
+        if not found:
+            return None
+        return (
+            "These responses differ from those of the last stage that the companion learnt from: "
+            f"{', and '.join(found)}. The quality on its model card may not hold for them: measure it (cocal evaluate)."
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _text(name: str, value: float | None) -> str:
+    return metric_text(name, float("nan") if value is None else value)

@@ -1,0 +1,152 @@
+"""The language model that a command is given: a folder, or a name on the Hub."""
+
+import json
+import logging
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from cocal.errors import ContractError
+from cocal.fitting.about import About, BaseModelFacts
+from cocal.models.adapters import adapter_files, check_base, merged
+from cocal.models.hub import download, may_be_on_hub
+from cocal.models.loading import Policy, load_policy, load_tokenizer, read_config, stored_dtype
+from cocal.models.weights import kind_of
+from cocal.runtime.numerics import active, computes_bfloat16
+from cocal.store import digest, read_provenance
+from cocal.store.folders import check_folder
+from cocal.store.origin import PROVENANCE
+from cocal.store.provenance import file_digest
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that is there, and has not been loaded yet.
+
+    Attributes:
+        name: Name on the Hub, or path, as it was given.
+        revision: Commit on the Hub; None of a folder.
+        adapter: Folder of an adapter that PEFT has trained on this model, which is merged into it in memory.
+    """
+
+    name: str
+    folder: Path
+    revision: str | None
+    adapter: Path | None = None
+
+    @classmethod
+    def find(cls, name: str, revision: str | None = None, adapter: Path | None = None) -> "Checkpoint":
+        """A folder, or a checkpoint of the Hub, which is downloaded unless it is in the Hub's cache. A ContractError
+        says that there is none, that a file of it has changed, or that the adapter is another model's."""
+        if Path(name).is_dir():
+            check_folder(name, weights=False)
+            found = cls(name, Path(name), None, adapter)
+        elif Path(name).exists() or not may_be_on_hub(name):
+            what = "there is no such folder of a model, and it is no name on the Hub (owner/name)"
+            raise ContractError(f"{name}: {kind_of(Path(name)) or what}")
+        else:
+            folder = download(name, revision or "main")
+            found = cls(name, folder, folder.name, adapter)
+        if adapter is not None:
+            check_base(adapter, name, found.folder)
+        return found
+
+    def load(self, precision: str = "auto") -> Policy:
+        """The policy, whose tokenizer may lack a chat template; an adapter's own tokenizer is what it was trained with.
+
+        The `precision` of its passes is "float32", "bfloat16" or "auto" (`usual_precision`).
+        """
+        import torch
+
+        chosen = self.usual_precision() if precision == "auto" else precision
+        adapted = self.adapter is not None
+        policy = load_policy(self.folder, plain=True, dtype=getattr(torch, chosen), adapted=adapted)
+        if self.adapter is None:
+            return policy
+        own = (self.adapter / "tokenizer_config.json").exists()
+        tokenizer = load_tokenizer(self.adapter, plain=True) if own else policy.tokenizer
+        return Policy(merged(policy.model, self.adapter).eval(), tokenizer)
+
+    def usual_precision(self) -> Literal["float32", "bfloat16"]:
+        """The number format of passes where none is named: bfloat16 on a GPU, and on a processor with instructions for
+        it where the weights are stored so; otherwise, and with portable numerics, float32."""
+        import torch
+
+        if torch.cuda.is_available():
+            return "bfloat16"
+        quick = active() != "portable" and computes_bfloat16() and stored_dtype(self.folder) == torch.bfloat16
+        return "bfloat16" if quick else "float32"
+
+    def facts(self, policy: Policy) -> BaseModelFacts:
+        """The facts that a saved companion states of its model."""
+        found = BaseModelFacts.of(policy.model.config, self.name)
+        told = {"revision": self.revision, "step": self.step, "adapter": self._adapter_digest}
+        return found.model_copy(update=told | {"weights": self.weights, "tokenizer": self.tokenizer})
+
+    @cached_property
+    def weights(self) -> str | None:
+        """Digest of the files of weights; None of a checkpoint of the Hub, which its commit tells from others."""
+        files = () if self.revision else sorted(self.folder.glob("*.safetensors"))
+        return digest([file_digest(file) for file in files]) if files else None
+
+    @cached_property
+    def tokenizer(self) -> str | None:
+        """Digest of the ids of the vocabulary, to which tokens may be added; None if no `tokenizer.json` names them."""
+        file = (self.adapter or self.folder) / "tokenizer.json"
+        file = file if file.exists() else self.folder / "tokenizer.json"
+        try:
+            return digest(json.loads(file.read_text(encoding="utf-8"))["model"]["vocab"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+
+    @property
+    def _adapter_digest(self) -> str | None:
+        return self.adapter and digest([file_digest(file) for file in adapter_files(self.adapter)])
+
+    @property
+    def step(self) -> int | None:
+        """Rollout step of the policy's training, if the folder says it, as those of a study do."""
+        file = self.folder / PROVENANCE
+        found = read_provenance(file).get("step") if file.exists() else None
+        return None if found is None else int(found)
+
+    def check_fit(self, about: About) -> None:
+        """Refuse another architecture (`About.check_model`) or vocabulary before any weights are loaded."""
+        about.check_model(BaseModelFacts.of(read_config(self.folder), self.name))
+        fitted = about.base_model
+        if None not in (fitted.tokenizer, self.tokenizer) and fitted.tokenizer != self.tokenizer:
+            raise ContractError(
+                f"{self.name}: its tokenizer gives other ids to texts than that of {fitted.name}, for which the "
+                "companion was fitted; put the tokenizer that the policy was trained with into the folder"
+            )
+
+    def warn_of_other(self, about: About) -> None:
+        """Log a warning if this is another checkpoint of its training, commit or adapter than the companion's."""
+        base, step = about.base_model, about.base_model.step or (about.spec.steps if about.has_steps else None)
+        if base.adapter != self._adapter_digest:
+            ours, theirs = ("with an adapter" if one else "without one" for one in (base.adapter, self.adapter))
+            logging.warning(
+                "%s: the companion was fitted for the states of %s %s, and these are %s%s; give what it was fitted for "
+                "(--adapter), unless that is merged into this model",
+                *(self.adapter or self.name, base.name, ours, theirs, ", another one" * (ours == theirs)),
+            )
+        compared = (("commit", base.revision, self.revision), ("step", step, self.step))
+        compared = (*compared, ("weights", base.weights, self.weights))
+        for word, ours, theirs in compared:
+            if None not in (ours, theirs) and ours != theirs:
+                other = f"is {word} {theirs} of the policy, but the companion was fitted for {word} {ours}"
+                logging.warning(
+                    "%s: %s; its confidences may be worse calibrated here: give that checkpoint, or measure them "
+                    "(cocal evaluate)",
+                    *(self.name, f"its weights are not those of {base.name}" if word == "weights" else other),
+                )
+                break
+
+    def identity(self) -> str:
+        """Digest that tells this checkpoint from others, which may have the same weights and another tokenizer."""
+        endings = (".json", ".jinja", ".txt", ".model")  # of settings, tokenizer and chat template
+        small = sorted(file for file in self.folder.iterdir() if file.suffix in endings)
+        files = {file.name: file_digest(file) for file in small}
+        alone = self.revision or digest([self.weights, files])
+        return alone if self.adapter is None else digest([alone, self._adapter_digest])

@@ -1,0 +1,114 @@
+"""The quality of confidences that are held against correctness, also as the fields of `About` state it."""
+
+from collections.abc import Sequence
+from math import ceil
+
+import numpy as np
+import pandas as pd
+
+from cocal.fitting.about import About
+from cocal.fitting.held_out import LEAST_QUESTIONS, HeldOut, ResponseStatistics
+from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
+from cocal.metrics.calibration import evaluate, reliability_bins
+from cocal.metrics.scores import ALL, LEAST, MOST, Sample, scores
+from cocal.metrics.settings import MetricSettings
+from cocal.rollouts.experience import Experience
+
+LAST_STAGE = 10
+"""The last stage is the last of so many parts of the steps: its responses are like what the finished policy answers."""
+
+
+def compared(confidence: np.ndarray, correct: np.ndarray) -> dict[str, float | None]:
+    """Mean, ECE, AUROC and Brier score of a baseline, or of a part of the responses; None where one is undefined.
+
+    Args:
+        confidence: float64 (n,) in [0, 1].
+        correct: bool (n,), whether each response is correct.
+    """
+    found = evaluate(confidence, np.ones(len(correct), dtype=bool), correct, MetricSettings().bins)
+    found |= scores(confidence, correct, MetricSettings().bins)
+    names = ("mean_confidence", "ece", "auroc", "brier")
+    return {name: None if np.isnan(found[name]) else float(found[name]) for name in names}
+
+
+def measured(
+    questions: Sequence[str] | np.ndarray,
+    confidence: np.ndarray,
+    correct: np.ndarray,
+    settings: MetricSettings | None = None,
+) -> pd.DataFrame:
+    """Measure confidences against correctness.
+
+    Args:
+        questions: Name or text of the question of each response; responses to one question are resampled together.
+        confidence: float64 (n,) in [0, 1], NaN where there is no valid confidence; such a response counts for the
+            accuracy alone.
+        correct: bool (n,), whether each response is correct.
+        settings: Bins, resamples, level and seed; by default the paper's ten bins, and 1000 resamples at 95 %.
+
+    Returns:
+        One row for each of `cocal.metrics.scores.ALL` with the columns metric, value, lower and upper; NaN where a
+        metric is undefined, and bounds also where there are fewer than `LEAST_QUESTIONS` questions.
+    """
+    settings = settings or MetricSettings()
+    names, place = np.unique(np.asarray(questions, dtype=object).astype(str), return_inverse=True)
+    found = evaluate(confidence, ~np.isnan(confidence), correct, settings.bins)
+    found |= scores(confidence, correct, settings.bins)
+    values = np.array([found[name] for name in ALL])
+    resampled = resampled_metrics(
+        [Sample(place, confidence, correct)],
+        len(names),
+        bins=settings.bins,
+        resamples=settings.resamples,
+        generator=generator_for(settings.seed, "responses"),
+        names=ALL,
+    )[0]
+    least, most = ([bounds[name] for name in ALL] for bounds in (LEAST, MOST))
+    lower, upper = centred_interval(values, resampled.T, settings.level, least, most)
+    if len(names) < LEAST_QUESTIONS:
+        lower = upper = np.full(len(ALL), np.nan)
+    return pd.DataFrame({"metric": ALL, "value": values, "lower": lower, "upper": upper})
+
+
+def last_stage(experience: Experience, held_out: np.ndarray) -> np.ndarray:
+    """The responses of the last stage, bool (n,): of the last steps with held-out responses; where the rollouts name no
+    steps, the last of these responses and all between them."""
+    moment = experience.rows["step" if experience.has_steps else "response_id"].to_numpy()
+    moments = np.unique(moment[held_out])
+    return moment >= moments[-ceil(len(moments) / LAST_STAGE)]
+
+
+def measured_fields(
+    about: About, experience: Experience, held_out: np.ndarray, confidence: np.ndarray, others: dict[str, np.ndarray]
+) -> dict[str, HeldOut | ResponseStatistics | None]:
+    """The fields of `About` that tell the quality on the responses to held-out questions, truncated ones included.
+
+    `held_out` is bool (n,), `confidence` float64 (n,), and `others` has further ones by their names.
+    """
+    settings, rows = about.spec.settings, experience.rows
+    last, cut = last_stage(experience, held_out), rows["truncated"].to_numpy()
+
+    def quality(chosen: np.ndarray) -> HeldOut:
+        held, correct = rows[chosen], rows["correct"].to_numpy()[chosen]
+        bins = reliability_bins(confidence[chosen], correct, MetricSettings().bins).query("count > 0")
+        return HeldOut.of(
+            measured(held["question"], confidence[chosen], correct),
+            bins=bins.to_dict("records"),
+            steps=(int(held["step"].min()), int(held["step"].max())) if experience.has_steps else None,
+            responses=len(held),
+            questions=held["question"].nunique(),
+            cut=float(held["truncated"].mean()) if experience.tells_cut else None,
+            seeds=settings.seeds,
+            target=about.spec.usual_target,
+            constant=float(correct.var()),
+            others={name: compared(one[chosen], correct) for name, one in others.items()},
+        )
+
+    stage, apart = rows[last], experience.tells_cut and 0 < cut[held_out].mean() < 1
+    return {
+        "held_out": quality(held_out & last),
+        "held_out_all_steps": None if last[held_out].all() else quality(held_out),
+        "held_out_uncut": quality(held_out & ~cut) if apart else None,
+        "held_out_cut": quality(held_out & cut) if apart else None,
+        "rollouts": ResponseStatistics.of(stage["length"], stage["truncated"] if experience.tells_cut else None),
+    }

@@ -1,1 +1,0 @@
-"""Rollouts of other engines are read, and those of anybody's training with TRL recorded."""

@@ -1,1 +1,0 @@
-"""Companions without a workflow: fitted on anybody's rollouts, saved in the Hub's convention, applied to responses."""

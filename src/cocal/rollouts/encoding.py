@@ -1,0 +1,393 @@
+"""From prompts and responses that somebody gives to token ids."""
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from cocal.errors import ConfigError, ContractError, first_line
+from cocal.models.loading import Policy, Vocabulary
+from cocal.models.text import Tokens, check_tokens, render, template_fault, template_fields, turn_end
+from cocal.rollouts.format import Reading
+from cocal.rollouts.padding import Padding
+from cocal.rollouts.replies import LAST, Replies, check
+from cocal.rollouts.sample import Sample
+
+Origin = Literal["ids", "chat", "template", "restored", "text"]
+ORIGINS: dict[Origin, str] = {
+    "ids": "exact token ids",
+    "chat": "chats, put into the template",
+    "template": "texts with chat markers, tokenised as they are",
+    "restored": "texts without chat markers, which were put back",
+    "text": "texts without a chat, tokenised as they are",
+}
+"""The sources of the ids of prompts, in words."""
+
+BLOCK = 2048
+"""Number of responses whose states are computed together, as `cocal features` does."""
+ROWS = 4096
+"""Number of responses that are scored together, as `cocal predictions` does; a multiple of `BLOCK`. With the same
+numbers the same responses get the same confidences, to the last bit."""
+_SYSTEM, _USER = "Systemwords", "Userwords"
+"""Contents that show where a chat template puts the messages."""
+_MARKER = re.compile(
+    r"<[|｜][A-Za-z][\w▁ ]*[|｜]>|<(?:start|end)_of_turn>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>|\[gMASK\]"
+    r"|\A<s>|</s>\Z"
+)
+"""The form of chat markers in the templates of any model."""
+_SENTENCE, _BEFORE, _FEW = 20, 100, 4
+"""A response that repeats its prompt is reported: where a prompt of at least `_SENTENCE` characters stands within its
+first `_BEFORE` characters, or where it begins with a prompt of more than `_FEW` tokens."""
+
+
+class Encoded(NamedTuple):
+    """A response as the policy reads it.
+
+    Attributes:
+        prompt: int32 (n,), prompt tokens.
+        response: int32 (length,), response tokens, with the end token unless the response was cut.
+        truncated: Whether the response was cut at the length limit.
+        origin: What the prompt's ids come from.
+        exact: Whether both prompt and response were given as ids.
+        told: Whether the dump says if the response was cut: in a field, or by the end tokens of ids or texts.
+    """
+
+    prompt: np.ndarray
+    response: np.ndarray
+    truncated: bool
+    origin: Origin
+    exact: bool
+    told: bool = True
+
+
+@dataclass
+class Encoder:
+    """Turns samples into token ids; nothing but padding is taken from given ids.
+
+    What ends a response is what the checkpoint's settings, its tokenizer or the chat template name. A text is given the
+    token that ends a turn in the template, unless it has one; where texts have one, those without it were cut.
+
+    A text is tokenised anew, so its ids may differ from those that were sampled. A prompt's text is taken for one of
+    four things: a template's text with its markers (`<|im_start|>` and the like), such a text without them (as verl and
+    older versions of TRL write it), which is rendered again and compared, the whole text that the policy saw, or the
+    message of a user. Rows that look as if they were not meant so are warned of, the first of each `encode` by its
+    name.
+
+    Attributes:
+        policy: The language model, with its tokenizer, or what of it needs no weights.
+        reading: How responses are read.
+        day: Day that the template writes, where it writes one (`dated`); by default today.
+
+    Raises:
+        ContractError: if there is no chat template, or the one that is given is broken.
+    """
+
+    policy: Policy | Vocabulary
+    reading: Reading = field(default_factory=Reading)
+    day: datetime | None = None
+
+    def __post_init__(self):
+        self._tokenizer = tokenizer = self.policy.tokenizer
+        self._untemplated = self.reading.template == ""
+        self._known: dict[tuple, tuple[np.ndarray, Origin]] = {}
+        self._tokens, self._texts_end = {*tokenizer.get_vocab()}, False
+        if self.reading.template is None and tokenizer.chat_template is None:
+            raise ContractError(
+                f"{tokenizer.name_or_path}: the tokenizer has no chat template, with which the companion was fitted; "
+                "give the tokenizer that it was fitted with"
+            )
+        if self.reading.template and (reason := template_fault(tokenizer, self.reading.template)):
+            raise ContractError(
+                f"the chat template of --template or of the companion's config.json is broken ({reason}); give another"
+            )
+        end = turn_end(tokenizer, self.policy.ends, self.reading.template)
+        self._ends = self.policy.ends if end is None else self.policy.ends | {end}
+        self._end = sorted(self._ends)[:1] if end is None else [end]
+        rows = self.policy.vocabulary
+        if not 0.95 * rows <= len(tokenizer) <= rows:
+            logging.warning(
+                "%s: the tokenizer has %s tokens, but the model's embedding has %s rows: is it the model's own?",
+                *(tokenizer.name_or_path, f"{len(tokenizer):,}", f"{rows:,}"),
+            )
+
+    def check_wishes(self) -> None:
+        """Refuse by a ConfigError a mode or values that the template does not read."""
+        template = self._written
+        names = [name for name in template_fields(template) if name != "enable_thinking"]
+        instead = f"; it reads {', '.join(names)} (--template-field NAME=VALUE)" if names else ""
+        if self.reading.thinking and not (self._replies and self._replies.knows_thinking):
+            raise ConfigError(f"--thinking changes nothing in this chat template{instead}; leave it out")
+        for name in self.reading.template_fields:
+            if not re.search(rf"\b{re.escape(name)}\b", template):
+                raise ConfigError(f"--template-field {name}: the chat template reads no such value{instead}")
+
+    def encode(self, samples: Sequence[Sample], strict: bool = False) -> list[Encoded]:
+        """The ids of every sample. A ContractError names file and row of an id outside the vocabulary, a text with no
+        token or more than the model reads, or a chat that ends with the assistant's reply or cannot be put into the
+        template.
+
+        Args:
+            strict: Whether rows are refused of which most are hardly meant so (`cocal.rollouts.replies.check`).
+        """
+        self.dated()
+        self._known.clear()  # the responses to one prompt lie near each other
+        texts = [sample.written for sample in samples if sample.response_ids is None]
+        tokenised = iter(self._tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else [])
+        responses = [self._response(sample, tokenised) for sample in samples]
+        self._texts_end |= any(
+            ids[-1] in self._ends for sample, ids in zip(samples, responses, strict=True) if sample.response_ids is None
+        )
+        found = [self._one(sample, ids) for sample, ids in zip(samples, responses, strict=True)]
+        if strict:
+            mode = "say so" if self._untemplated else f"give {self._mode}"
+            check(self._tokenizer, self._replies, samples, found, self.reading.ignored, mode)
+        self._warn(samples, found)
+        return found
+
+    def _warn(self, samples: Sequence[Sample], found: Sequence[Encoded]) -> None:
+        """Name the first row of each kind that was hardly meant so."""
+        repeated, headed, strange, thought = [], [], [], []
+        often = sum(map(_begins, samples)) > len(samples) / 2
+        for sample, one in zip(samples, found, strict=True):
+            if header := next((text for text in self._headers if (sample.response or "").startswith(text)), None):
+                headed.append(f"{sample.where}: the response begins with {header!r}, which ends the prompt already")
+            if _repeats(sample, one) or (often and _begins(sample)):
+                repeated.append(f"{sample.where}: the whole prompt stands again in the response")
+            if mark := self._strange(sample):
+                strange.append(
+                    f"{sample.where}: the text has the chat marker {mark}, which this model's tokenizer lacks"
+                )
+            text = (sample.response or "") if one.origin == "chat" else ""
+            if self._replies and self._replies.unopened(text, self._tokenizer.decode(one.prompt[-LAST:])):
+                thought.append(f"{sample.where}: the response thinks, but the prompt is rendered without thinking")
+        for rows, advice in (
+            (repeated, "give responses alone"),
+            (headed, "give what the policy wrote after it"),
+            (strange, "do these texts come from this model?"),
+            (thought, f"fit the companion with {self._mode}"),
+        ):
+            if rows:
+                logging.warning(
+                    "%s, as in %s of %s rows here; %s", rows[0], f"{len(rows):,}", f"{len(samples):,}", advice
+                )
+
+    def _strange(self, sample: Sample) -> str | None:
+        """A marker in a text that is neither a token nor written by the template."""
+        marks = {mark for text in (sample.asked, sample.response) for mark in _MARKER.findall(text or "")}
+        return min((mark for mark in marks if mark not in self._tokens and mark not in self._written), default=None)
+
+    def _response(self, sample: Sample, tokenised: Iterator[Tokens]) -> np.ndarray:
+        """The ids of a response without padding, as they are given, or the next ones that were made of a text."""
+        ids = np.asarray(next(tokenised) if sample.response_ids is None else sample.response_ids)
+        if not len(ids):
+            raise ContractError(f"{sample.where}: the response has no token; correct or delete the row")
+        return self._padding.response(ids, sample.truncated, sample.where)
+
+    def _one(self, sample: Sample, ids: np.ndarray) -> Encoded:
+        prompt, origin = self._prompt(sample)
+        given, ended, truncated = sample.response_ids is not None, int(ids[-1]) in self._ends, sample.truncated
+        told = sample.tells_cut or self._texts_end
+        if truncated is None:
+            limit = self.reading.max_response_length
+            truncated = not ended and (told if limit is None else len(ids) >= limit)
+        if not (given or truncated or ended):
+            ids = np.append(ids, self._end if sample.ended_by is None else sample.ended_by).astype(ids.dtype)
+        check_tokens(sample.where, prompt, ids, self.policy.vocabulary)
+        context, length = self.policy.context, len(prompt) + len(ids)
+        if context is not None and length > context:
+            raise ContractError(
+                f"{sample.where}: prompt and response have {length:,} tokens, and the model reads {context:,} "
+                "(max_position_embeddings, --max-model-len of a server); delete the row, or give the settings with "
+                "which such answers were sampled"
+            )
+        prompt, ids = (found.astype(np.int32, copy=False) for found in (prompt, ids))
+        return Encoded(prompt, ids, truncated, origin, exact=given and origin == "ids", told=told)
+
+    def _prompt(self, sample: Sample) -> tuple[np.ndarray, Origin]:
+        if sample.prompt_ids is not None:
+            return self._padding.prompt(sample.prompt_ids, sample.where), "ids"
+        key = (repr(sample.prompt), sample.raw, repr(sample.tools), repr(sample.template_fields))
+        if key not in self._known:
+            text, origin = self._text(sample)
+            ids = np.asarray(self._ids(text, whole=self._untemplated), dtype=np.int32)
+            if not len(ids):
+                raise ContractError(f"{sample.where}: the prompt has no token; correct or delete the row")
+            if origin == "template":
+                ids = self._padding.prompt(ids, sample.where)
+            self._known[key] = ids, origin
+        return self._known[key]
+
+    def _text(self, sample: Sample) -> tuple[str, Origin]:
+        """The whole text of a prompt, and what it comes from."""
+        prompt = sample.prompt
+        if not isinstance(prompt, str):
+            return self._chat(sample, prompt or ()), "chat"
+        if self._untemplated:
+            return prompt, "text"
+        if self._markers and self._markers.search(prompt):
+            return prompt, "template"
+        for pattern, roles, thinking in self._forms:
+            if match := pattern.fullmatch(prompt):
+                for messages in self._readings(_messages(roles, match.groups()), thinking):
+                    text = self._rendered(messages, thinking)
+                    if self._plain(text) == prompt:
+                        return text, "restored"
+        if sample.raw:
+            return prompt, "text"
+        return self._chat(sample, _messages(["user"], [prompt])), "chat"
+
+    def _chat(self, sample: Sample, messages: Sequence[Mapping[str, Any]]) -> str:
+        if self._untemplated:
+            wrong = (
+                "the prompt is a chat, but there is no chat template; give prompts that are texts, or a template when "
+                "the companion is fitted (--template FILE)"
+            )
+        elif messages[-1]["role"] == "assistant":
+            wrong = (
+                "the chat ends with the assistant's reply; give the messages before it as the prompt, and the reply as "
+                "the response"
+            )
+        else:
+            try:
+                return self._rendered(messages, self.reading.thinking, sample.tools, sample.template_fields)
+            except Exception as error:  # templates are programs: some refuse a role, or two messages of one role
+                wrong = f"the chat template refuses the chat ({first_line(error)}); correct or delete the row"
+        raise ContractError(f"{sample.where}: {wrong}")
+
+    def dated(self, path: Path | None = None) -> None:
+        """Let a template that writes the day write that of a file, and not today's, with a warning."""
+        if "strftime_now" in self._written and self.day is None:
+            self.day = datetime.now() if path is None else datetime.fromtimestamp(path.stat().st_mtime)
+            logging.warning(
+                "the chat template writes the day, for which %s is taken, %s; if responses were sampled on another "
+                "day, give exact ids (prompt_ids)",
+                *(f"{self.day:%d %b %Y}", "today" if path is None else f"that of {path}"),
+            )
+
+    @cached_property
+    def _padding(self) -> Padding:
+        tokenizer = self._tokenizer
+        prompt = "" if self._untemplated else self._rendered(_messages(["user"], [_USER]), self.reading.thinking)
+        begins = {tokenizer.bos_token_id, *self._ids(prompt, whole=not prompt)[:1]} - {None}
+        return Padding({tokenizer.pad_token_id} - {None}, self._ends, begins, self._ids("\n"))
+
+    @cached_property
+    def _replies(self) -> Replies | None:
+        if self._untemplated:
+            return None
+        return Replies(self._tokenizer, self._written, self._rendered, self.reading.thinking)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What the template is given beside messages and tools."""
+        return {"enable_thinking": self.reading.thinking, **self.reading.template_fields}
+
+    @cached_property
+    def _mode(self) -> str:
+        """What lets the template think, in words."""
+        if self._replies and self._replies.knows_thinking:
+            return "--thinking"
+        return f"--template-field NAME=VALUE (it reads {', '.join(template_fields(self._written)) or 'nothing'})"
+
+    @property
+    def _written(self) -> str:
+        """The chat template, as it is written."""
+        return str(self._tokenizer.chat_template if self.reading.template is None else self.reading.template)
+
+    @cached_property
+    def _markers(self) -> re.Pattern | None:
+        """The special tokens that open and close the messages of the template, and other tokens that open them."""
+        text = self._rendered(_messages(["user"], [_USER]), self.reading.thinking)
+        found = [token for token in self._tokenizer.all_special_tokens if token in text]
+        added = (str(token) for token in self._tokenizer.added_tokens_decoder.values())
+        found += [token for token in added if token.strip() and token in text.partition(_USER)[0]]
+        return re.compile("|".join(map(re.escape, found))) if found else None
+
+    @cached_property
+    def _headers(self) -> list[str]:
+        """What the template writes last before a response, from each of its lines and markers on, with markers and
+        without; the longest first."""
+        if self._untemplated:
+            return []
+        texts = (self._rendered(_messages(["user"], [_USER]), thinking) for thinking in (self.reading.thinking, False))
+        whole = [text for one in texts for text in (one, self._plain(one))]
+        ends = [text.rpartition(_USER)[2] for text in whole]
+        starts = re.compile(f"^|{self._markers.pattern}" if self._markers else "^", re.MULTILINE)
+        found = {end[match.start() :] for end in ends for match in starts.finditer(end)}
+        return sorted((text for text in found if re.search(r"\w", text)), key=len, reverse=True)
+
+    def _readings(self, messages: list[dict[str, str]], thinking: bool) -> Iterator[list[dict[str, str]]]:
+        """The chats that a text without special tokens may come from: one with turns that were shown as examples, if
+        the last message has what the template writes between turns, and else the messages."""
+        talk = _messages(["user", "assistant", "user"], [_USER, _SYSTEM, _USER])
+        try:
+            plain = self._plain(self._rendered(talk, thinking))
+        except Exception:  # templates are programs: some refuse a reply
+            plain = ""
+        _, _, rest = plain.partition(_USER)
+        asked, _, rest = rest.partition(_SYSTEM)
+        replied = rest.partition(_USER)[0]
+        if asked.strip() and replied.strip():
+            parts = re.split(f"({re.escape(asked)}|{re.escape(replied)})", messages[-1]["content"])
+            if len(parts) > 1 and parts[1::2] == [asked, replied] * (len(parts) // 4):
+                roles = ["user", "assistant"] * (len(parts) // 4) + ["user"]
+                yield [*messages[:-1], *_messages(roles, parts[::2])]
+        yield messages
+
+    @cached_property
+    def _forms(self) -> list[tuple[re.Pattern, tuple[str, ...], bool]]:
+        """Patterns of prompts whose special tokens were left out, with the roles of their messages and the mode."""
+        forms = []
+        for thinking in (self.reading.thinking, not self.reading.thinking):
+            for roles, contents in ((("user",), [_USER]), (("system", "user"), [_SYSTEM, _USER])):
+                try:
+                    plain = self._plain(self._rendered(_messages(roles, contents), thinking))
+                except Exception:  # templates are programs: some refuse a system message
+                    continue
+                if all(content in plain for content in contents):
+                    pattern = re.escape(plain).replace(_SYSTEM, "(.*?)").replace(_USER, "(.*)")
+                    forms.append((re.compile(pattern, re.DOTALL), roles, thinking))
+        return forms
+
+    def _rendered(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        thinking: bool,
+        tools: list[Any] | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> str:
+        more = {**self.reading.template_fields, **(fields or {})}
+        return render(self._tokenizer, messages, thinking, self.reading.template, tools, self.day, more)
+
+    def _ids(self, text: str, whole: bool = False) -> list[int]:
+        """The ids of a text; of a whole one, which no template has begun, as the tokenizer begins texts, once."""
+        begun = text.startswith(self._tokenizer.bos_token or "\0")
+        return self._tokenizer(text, add_special_tokens=whole and not begun)["input_ids"]
+
+    def _plain(self, text: str) -> str:
+        """A text without its special tokens, as `batch_decode` gives it."""
+        return self._tokenizer.decode(self._ids(text), skip_special_tokens=True)
+
+
+def _messages(roles: Sequence[str], contents: Sequence[str]) -> list[dict[str, str]]:
+    return [{"role": role, "content": text} for role, text in zip(roles, contents, strict=True)]
+
+
+def _begins(sample: Sample) -> bool:
+    """True if a response begins with its prompt, which a policy may do now and then, but not mostly."""
+    return bool(sample.response and sample.asked and sample.response.startswith(sample.asked))
+
+
+def _repeats(sample: Sample, found: Encoded) -> bool:
+    """True if a response has its whole prompt near the beginning, which the policy would hardly have written."""
+    asked = sample.prompt if isinstance(sample.prompt, str | None) else sample.prompt[-1]["content"]
+    if sample.response and asked and len(asked) >= _SENTENCE and asked in sample.response[: len(asked) + _BEFORE]:
+        return True
+    count = len(found.prompt)
+    return _FEW < count < len(found.response) and np.array_equal(found.response[:count], found.prompt)

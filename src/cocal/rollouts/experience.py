@@ -1,0 +1,166 @@
+"""Rollouts of anybody's training in one chronological table (section 4.1)."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import pandas as pd
+
+from cocal.errors import ContractError
+from cocal.rollouts.encoding import ORIGINS, Encoder
+from cocal.rollouts.labels import NO_LABEL, check_bound, correctness
+from cocal.rollouts.questions import contradictions, same_question
+from cocal.rollouts.sample import Sample
+
+
+@dataclass(frozen=True)
+class Experience:
+    """Rollouts with labels and token ids, in chronological order.
+
+    Attributes:
+        rows: One row for each response, with the columns response_id (0 to n - 1), step, question_id, question (its
+            text), group (name of its group within its step), sample (place in it), prompt_ids and response_ids (int32
+            arrays), length, truncated, correct and group_accuracy (over the whole group, truncated responses included).
+        notes: Sentences about what was read and assumed.
+        as_given: Whether the rollouts were given in this order.
+        has_steps: Whether the rollouts name their steps; otherwise all are of step 1, in the order of training.
+        tells_cut: Whether it is known of every response if it was cut at the length limit.
+    """
+
+    rows: pd.DataFrame
+    notes: tuple[str, ...] = ()
+    as_given: bool = True
+    has_steps: bool = True
+    tells_cut: bool = True
+
+
+def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | None = None) -> Experience:
+    """Gather samples. Token ids are held in memory, four bytes each; texts are not.
+
+    Responses to one prompt in one step are a group, wherever they lie in it; groups that samples name divide them
+    further. Which responses have one prompt, its text or its ids tell (`cocal.rollouts.questions`).
+
+    Args:
+        samples: Responses with labels, in any order of the steps.
+        encoder: Turns them into token ids, and says how they are read.
+        notes: Sentences that were collected while reading.
+
+    Raises:
+        ContractError: if there are no samples, a label is missing or unclear, only some of them have a step, or all are
+            correct or all are wrong; the message names file and row.
+    """
+    notes = Counter() if notes is None else notes
+    correct_above, limit = encoder.reading.correct_above, encoder.reading.max_response_length
+    gathered, origins = [], Counter()
+    while part := list(islice(samples, 2048)):  # they are tokenised together
+        for sample, encoded in zip(part, encoder.encode(part, strict=True), strict=True):
+            if sample.label is None:
+                raise ContractError(f"{sample.where}: {NO_LABEL}")
+            check_bound(sample, correct_above)
+            origins[encoded.origin, encoded.exact] += 1
+            row = {name: getattr(sample, name) for name in ("where", "file", "step", "question_id", "group", "label")}
+            row |= {"prompt_ids": encoded.prompt, "response_ids": encoded.response, "truncated": encoded.truncated}
+            row |= {"question": sample.asked, "tells_cut": encoded.told}
+            gathered.append(row)
+    if not gathered:
+        raise ContractError("there are no rollouts to learn from; give files with responses in them")
+    rows = pd.DataFrame(gathered)
+    rows["correct"] = _correct(rows, correct_above, notes)
+    has_steps = bool(rows["step"].notna().any())
+    rows["step"] = _steps(rows, notes)
+    as_given = rows["step"].is_monotonic_increasing
+    rows = rows.sort_values("step", kind="stable", ignore_index=True)
+    said = _ask(rows)
+    groups = rows.groupby(["step", "group"], sort=False)
+    rows["group_accuracy"] = groups["correct"].transform("mean")
+    rows["sample"] = groups.cumcount()
+    rows["length"] = rows["response_ids"].map(len)
+    rows["response_id"] = np.arange(len(rows))
+    said += [f"{count:,} prompts are {ORIGINS[origin]}" for (origin, _), count in origins.items()]
+    if anew := sum(count for (_, exact), count in origins.items() if not exact):
+        said.append(
+            f"{anew:,} responses or their prompts are texts, whose ids were made anew and may differ from those that "
+            "were sampled"
+        )
+    told = bool(rows["tells_cut"].all())
+    longest = int(rows["length"].max())
+    if not told and limit is None:
+        unknown, cut = int((~rows["tells_cut"]).sum()), int(rows["truncated"].sum())
+        part = f"{unknown:,} rows do not say whether they were cut at the limit, and count as complete"
+        part += f"; {cut:,} others were"
+        none = "the files do not say which responses were cut at the limit, so none counts as cut"
+        said.append(
+            f"{none if unknown == len(rows) else part}; "
+            f"{(rows['length'] == longest).sum():,} have {longest:,} tokens and none has more: if that was the limit, "
+            f"give --max-response-length {longest}"
+        )
+    elif not told:
+        said.append(
+            f"the files do not say which responses were cut: those without an end within {limit:,} tokens are, "
+            f"{rows['truncated'].sum():,}; the longest response has {longest:,}"
+        )
+    said.append(_sizes(groups.size()))
+    same = rows.assign(**{name: rows[name].map(np.ndarray.tobytes) for name in ("prompt_ids", "response_ids")})
+    if count := int(same.duplicated(["step", "prompt_ids", "response_ids", "correct"]).sum()):
+        said.append(f"{count:,} rows repeat step, prompt, response and label of another; delete those that are copies")
+    learnt = rows.drop(columns=["where", "file", "tells_cut", "label"])
+    return Experience(learnt, (*notes, *said), as_given, has_steps, told or limit is not None)
+
+
+def _ask(rows: pd.DataFrame) -> list[str]:
+    """Set each row's question, the text by which training and validation are split, and its group within its step;
+    return sentences about ids that contradict the prompts."""
+    prompts = [prompt.tobytes() for prompt in rows["prompt_ids"]]
+    number = same_question(rows["question"], prompts, rows["question_id"])
+    said = contradictions(number, rows["question_id"])
+    each = rows[["question", "prompt_ids"]].groupby(number).first()
+    ids = each["prompt_ids"][each["question"].isna()].map(lambda prompt: " ".join(map(str, prompt)))
+    rows["question"] = each["question"].fillna(ids).to_numpy()[number]
+    rows["question_id"] = rows["question_id"].fillna(rows["question"])
+    given = rows["group"].map(str, na_action="ignore")
+    sizes = pd.DataFrame({"step": rows["step"], "number": number, "group": given}).dropna()
+    within = sizes.groupby([*sizes])
+    if len(sizes) and within.ngroups == len(sizes) > sizes.groupby(["step", "number"]).ngroups:
+        said.append("no two responses to a prompt have the same group, so all responses to a prompt in a step are one")
+        given = None
+    elif mixed := int((sizes.drop_duplicates().groupby(["step", "group"]).size() > 1).sum()):
+        said.append(f"{mixed:,} groups hold responses to several prompts, and are divided by them")
+    rows["group"] = pd.Series(number, index=rows.index).astype(str) + ("" if given is None else " " + given.fillna(""))
+    rows["group"] += " " + rows["file"].fillna("")
+    return said
+
+
+def _correct(rows: pd.DataFrame, above: float | None, notes: Counter) -> np.ndarray:
+    labels = rows["label"].to_numpy(dtype=np.float64)
+    correct, note = correctness(labels, lambda place: rows["where"].iloc[place], above)
+    if correct.all() or not correct.any():
+        raise ContractError(
+            f"{rows['where'].iloc[0]}: all {len(correct):,} responses are {'correct' if correct[0] else 'wrong'}; a "
+            "companion learns from both: give more steps, harder or easier questions, or another field of correctness "
+            "(--field correct=FIELD, or --field reward=FIELD with --correct-above)"
+        )
+    notes[f"labels: {note}; {100 * correct.mean():.1f} % are correct"] += 1
+    return correct
+
+
+def _steps(rows: pd.DataFrame, notes: Counter) -> np.ndarray:
+    given = rows["step"].notna()
+    if not given.any():
+        notes["no response names its step: the order of the files and rows is taken for the order of training"] += 1
+        return np.ones(len(rows), dtype=np.int64)
+    if not given.all():
+        where = rows["where"][~given].iloc[0]
+        raise ContractError(f"{where}: the row has no step, but others have one; add it, or leave out all steps")
+    steps = rows["step"].to_numpy(dtype=np.int64)
+    if steps.min() < 1:  # some engines count from 0
+        steps = steps + 1 - steps.min()
+    return steps
+
+
+def _sizes(sizes: pd.Series) -> str:
+    counts = sizes.value_counts(sort=False)
+    size, number = counts.idxmax(), counts.max()
+    odd = f", {len(sizes) - number:,} another number" if number < len(sizes) else ""
+    return f"{number:,} groups have {size} response{'s' if size > 1 else ''}{odd}"

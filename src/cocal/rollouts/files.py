@@ -1,0 +1,207 @@
+"""Files of rollouts: which are read, in which order, and of which step they are, by one rule for all formats."""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cocal.errors import ContractError
+from cocal.rollouts.exclusions import EVALUATION
+from cocal.rollouts.format import Format, Reading
+from cocal.rollouts.formats import ENDINGS, format_of
+from cocal.rollouts.sample import Sample
+from cocal.store.provenance import file_digest
+from cocal.store.rows import is_file, listed
+
+_DATA = re.compile(r"\.(?:jsonl|ndjson|csv|parquet|pt)(?:\.(?:gz|zst|bz2|xz|\d+))?$", re.IGNORECASE)
+"""Endings of files that may hold rollouts."""
+_WITHIN = re.compile(r"rollouts|train(?:ing)?|all|effective|(?:global_)?step[_-]?\d+", re.IGNORECASE)
+"""Folders within a folder of rollouts, and within these, that are searched for files."""
+_STEP = re.compile(r"(?:^|[._-])(?:global_)?step[_-]?(\d+)(?:$|[._-])", re.IGNORECASE)
+"""The step in the name of a file or folder."""
+_ABOUT = re.compile(r".*_metadata")
+"""Names of files about a run that lie beside its rollouts."""
+_DEPTH = 5
+
+
+@dataclass(frozen=True)
+class Found:
+    """The rollouts that were found.
+
+    Attributes:
+        kind: What they were taken for.
+        files: Files in the order in which they are read, each with its rollout step where its name tells it.
+        said: Sentences about files that are not read.
+    """
+
+    kind: Format
+    files: tuple[tuple[Path, int | None], ...]
+    said: tuple[str, ...] = ()
+
+    @property
+    def format(self) -> str:
+        """What the files were taken for, in words."""
+        return self.kind.name
+
+    def samples(self, reading: Reading, notes: Counter) -> Iterator[Sample]:
+        """Every response to learn from, file by file, each with its step where the dump says it.
+
+        Args:
+            reading: How the files are read.
+            notes: Sentences about what was read for what, and about the rows that were left out, which are added to.
+
+        Raises:
+            ConfigError: if names of fields do not suit the format.
+            ContractError: if a file is not readable, a row is invalid, all were left out, or they come from several
+                policies; the message names file and row.
+        """
+        notes.update(self.said)
+        found = (_placed(one, path, step) for path, step in self.files for one in self.kind.read(path, reading, notes))
+        return learnable(found, reading, notes, str(self.files[0][0]))
+
+
+def _placed(sample: Sample, path: Path, step: int | None) -> Sample:
+    """The sample with the step of its file, unless it names one itself, and with a group of this file alone, since
+    groups are numbered anew in every file."""
+    if sample.step is not None:
+        return sample
+    group = sample.group if sample.group is None or sample.left_out else f"{path} {sample.group}"
+    return sample.model_copy(update={"step": step, "file": str(path) if step is None else None, "group": group})
+
+
+def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, source: str) -> Iterator[Sample]:
+    """The samples to learn from; sentences about the others, and about doubtful labels, are added to the notes. If
+    there is none, a ContractError names the source; if there are several policies, the row."""
+    read, left_out, doubts, models = 0, Counter(), Counter(), Counter()
+    for sample in samples:
+        if sample.left_out is not None:
+            left_out[sample.left_out] += 1
+            continue
+        read += 1
+        doubts.update(filter(None, [sample.doubt]))
+        if sample.model is not None:
+            models[sample.model] += 1
+        if len(models) > 1 and not {"model", "models"} & {*reading.ignored}:
+            raise ContractError(
+                f"{sample.where}: the response is one of {sample.model}, and those before are of {next(iter(models))}; "
+                "a companion learns from one policy: give its rows alone, or --ignore model if these are one"
+            )
+        yield sample
+    said = [f"{count:,} row{'s' if count > 1 else ''} left out: {why}" for why, count in left_out.items()]
+    notes.update([*said, *(f"in {count:,} of {read:,} rows {doubt}" for doubt, count in doubts.items())])
+    if said and not read:
+        raise ContractError(f"{source}: there is no response to learn from ({'; '.join(said)})")
+
+
+def find(places: Sequence[Path]) -> Found:
+    """Find rollouts in folders or files, and guess their format. A ContractError says that there are none, that a file
+    is named twice, or that there are files of several formats.
+
+    Files that are named one by one are read as those of a folder are: by the numbers in their names, and each with the
+    step that it has there. Names that tell of an evaluation are left out, unless all do.
+    """
+    if alone := all(is_file(place) for place in places):
+        folders = _in_order(dict.fromkeys(place.parent for place in places))
+        places = sorted(places, key=lambda place: (folders.index(place.parent), _by_number(place.name)))
+    else:
+        places = _in_order(places)
+    each = {place: [place] if is_file(place) else _within(place) for place in places}
+    evaluated = [path for place, files in each.items() for path in files if _is_evaluation(path, place)]
+    names = listed(dict.fromkeys(f"{path.parent.name}/{path.name}" for path in evaluated))
+    said = [f"files left out, whose names tell of an evaluation: {names}"] if evaluated else []
+    if len(evaluated) == sum(map(len, each.values())):
+        evaluated, said = [], [f"files whose names tell of an evaluation, and no others: {names}"]
+    found = [row for place, files in each.items() for row in _dated([p for p in files if p not in evaluated], place)]
+    kinds = list(dict.fromkeys(kind.name for kind, _, _ in found))
+    if len(kinds) > 1:
+        raise ContractError(f"{found[0][1].parent}: holds {' and '.join(kinds)}; give files of one format")
+    files = Counter(path.resolve() for _, path, _ in found)
+    if twice := [path for path, count in files.items() if count > 1]:
+        raise ContractError(f"{twice[0]}: the file is named twice; name it, or the folder that holds it, once")
+    said += _copies(files)
+    if not alone:
+        _say_what_is_passed_over({*files, *(path.resolve() for path in evaluated)})
+    return Found(found[0][0], tuple((path, step) for _, path, step in found), tuple(said))
+
+
+def _within(folder: Path, depth: int = 0) -> list[Path]:
+    """The files of a folder, or of the folders in it that hold rollouts; a ContractError says that there are none."""
+    if len(folder.name) > 255 or not folder.is_dir():
+        raise ContractError(f"{folder}: there is no such file or folder of rollouts")
+    entries = sorted(folder.iterdir(), key=_by_number)
+    for ending in ENDINGS:
+        if found := [path for path in entries if path.suffix == ending and is_file(path)]:
+            return [path for path in found if not _ABOUT.fullmatch(path.stem)]
+    below = {path.name: path for path in entries if _WITHIN.fullmatch(path.name) or EVALUATION.search(path.name)}
+    parts = {name: _within(path, depth + 1) for name, path in below.items() if path.is_dir() and depth < _DEPTH}
+    if parts.get("all"):
+        parts.pop("effective", None)  # prime-rl's choice of these
+    found = [file for files in parts.values() for file in files]
+    if not found and not depth:
+        within = {file.parent for ending in ENDINGS for file in folder.glob(f"*/*{ending}")}
+        hint = f"; there are some in {', '.join(path.name for path in _in_order(sorted(within))[:3])}" if within else ""
+        raise ContractError(f"{folder}: the folder holds no rollouts (*.jsonl, *.parquet, *.pt){hint}")
+    return found
+
+
+def _is_evaluation(path: Path, place: Path) -> bool:
+    """Whether a name below a place that was given, or that of a file itself, tells of an evaluation."""
+    parts = [path.stem] if path == place else [*path.relative_to(place).parent.parts, path.stem]
+    return any(EVALUATION.search(part) for part in parts)
+
+
+def _dated(files: Sequence[Path], place: Path) -> list[tuple[Format, Path, int | None]]:
+    """Files, each with its format and its step."""
+    kinds = {path: format_of(path) for path in files}
+    found = []
+    for folder in dict.fromkeys(path.parent for path in files):
+        here = [path for path in files if path.parent == folder]
+        numbered = kinds[here[0]].steps
+        steps = {path.name: step for step, path in numbered(folder).items()} if numbered and _is_numbered(here) else {}
+        if numbered and steps and place not in here:  # others lie there, too
+            here = sorted((path for path in here if path.name in steps), key=lambda path: steps[path.name])
+        found += [(kinds[path], path, steps.get(path.name) if numbered else step_named(path)) for path in here]
+    return found
+
+
+def _is_numbered(files: Sequence[Path]) -> bool:
+    return len(files) > 1 or any(one.isdecimal() for one in files[0].stem)
+
+
+def step_named(path: Path) -> int | None:
+    """The step in the name of a file, or of the nearest folder above that has one; None without any."""
+    parts = path.absolute().with_suffix("").parts
+    return next((int(match[1]) for part in reversed(parts) if (match := _STEP.search(part))), None)
+
+
+def _copies(files: Collection[Path]) -> list[str]:
+    """A sentence about files that have the same bytes; two in one folder are a ContractError."""
+    sizes, known, copies = Counter(path.stat().st_size for path in files), {}, []
+    for path in (path for path in files if sizes[path.stat().st_size] > 1):
+        if (first := known.setdefault(file_digest(path), path)).parent == path.parent and first != path:
+            raise ContractError(f"{path}: holds the same rollouts as {first.name}; delete one of both files")
+        copies += [f"{path} and {first}"] if first != path else []
+    return [f"{len(copies):,} files hold the same rollouts as another, such as {copies[0]}"] if copies else []
+
+
+def _say_what_is_passed_over(files: Collection[Path]) -> None:
+    """Warn of files beside those that are read, whose names look like rollouts."""
+    beside = (path.resolve() for folder in {path.parent for path in files} for path in folder.iterdir())
+    left = sorted(path for path in beside if path not in files and _DATA.search(path.name) and is_file(path))
+    if left:
+        logging.warning("files beside the rollouts are not read: %d, such as %s", len(left), left[0])
+
+
+def _in_order(folders: Iterable[Path]) -> list[Path]:
+    """Folders by the numbers in their names if they differ in nothing else, and otherwise as they are given: a shell
+    lists step_0, step_1, step_10, step_2."""
+    folders = list(folders)
+    alike = len({re.sub(r"\d+", "", str(folder)) for folder in folders}) == 1
+    return sorted(folders, key=_by_number) if alike else folders
+
+
+def _by_number(path: Path | str) -> list[str | int]:
+    """Names of steps lie in the order of the steps: 2.jsonl before 10.jsonl."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(path))]

@@ -1,0 +1,74 @@
+"""What a format of rollouts is: one module of `cocal.rollouts.formats`, which declares a `FORMAT`."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cocal.errors import ConfigError
+from cocal.rollouts.sample import Sample
+from cocal.settings.base import Count, Model
+
+
+class Reading(Model):
+    """How responses are read, from files or tables: for a fit, for confidences, and for decisions among scored ones. A
+    companion keeps that of its fit."""
+
+    fields: dict[str, str] = {}
+    """Names of the rollouts' fields by their meaning, as they were given; a file to be scored is read with them too."""
+    correct_above: float | None = None
+    """A reward above this number meant a correct response; None for rewards of 0 and 1, or -1 and 1."""
+    max_response_length: Count | None = None
+    """Tokens from which on a response counts as cut, where it does not say so itself; if None, a text counts as
+    complete, and ids as cut if they do not end with an end token."""
+    thinking: bool = False
+    """True if chats are put into the template in thinking mode, where the template knows it."""
+    template: str | None = None
+    """Chat template in place of the tokenizer's own (None); if empty, prompts are plain text, which begins as the
+    tokenizer begins texts."""
+    template_fields: dict[str, Any] = {}
+    """Further values that the chat template was given; those of a sample come before them."""
+    ignored: tuple[str, ...] = ()
+    """What of the rollouts was not read although it may matter (`cocal fit --ignore`, `cocal.rollouts.replies`)."""
+
+    def label(self, kind: str) -> str | None:
+        """Name of the label that was given for a format with fields of its own; a ConfigError refuses other names."""
+        if wrong := [meaning for meaning in self.fields if meaning not in ("reward", "correct")]:
+            raise ConfigError(
+                f"--field {wrong[0]}=...: {kind} have fields of their own; only that of the label may be named "
+                "(--field reward=NAME)"
+            )
+        return next(iter(self.fields.values()), None)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of files.
+
+    Attributes:
+        name: What its files are, in words.
+        version: Version of the engine whose code was read or run.
+        files: Names of its files, in words.
+        about: What somebody who has such files should know.
+        example: Name of a file, and a row in it.
+        recognises: Whether a file is of this format, by its path and the names of the fields in its first row; of a
+            pickle there are none.
+        read: The responses of a file; sentences about what was read for what are added to the counter. A ContractError
+            names file and row of a wrong one.
+        steps: Files of a folder by their steps, where names tell them in a way of the format; None where the one rule
+            for all names holds (`cocal.rollouts.files.step_named`).
+        raw: Whether texts of prompts are all that the policy read, and not messages of a user.
+        last: Whether it is asked after all others.
+    """
+
+    name: str
+    version: str
+    files: str
+    about: str
+    example: tuple[str, Mapping[str, Any]]
+    recognises: Callable[[Path, Collection[str]], bool]
+    read: Callable[[Path, Reading, Counter], Iterable[Sample]]
+    steps: Callable[[Path], Mapping[int, Path]] | None = None
+    raw: bool = False
+    last: bool = False

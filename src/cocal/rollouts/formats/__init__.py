@@ -1,0 +1,51 @@
+"""The formats of rollouts that are read, a module each, which is found here by its `FORMAT`."""
+
+import json
+from collections.abc import Collection
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+from cocal.errors import ContractError
+from cocal.rollouts.format import Format
+from cocal.store.rows import entries, fetched
+
+ENDINGS = (".pt", ".parquet", ".jsonl")
+"""Endings of files that are read."""
+
+
+@cache
+def formats() -> tuple[Format, ...]:
+    """All formats in the order in which they are asked."""
+    found = [import_module(f"{__name__}.{module.name}").FORMAT for module in iter_modules(__path__)]
+    return tuple(sorted(found, key=lambda one: one.last))
+
+
+def format_of(path: Path) -> Format:
+    """The format of a file; a ContractError says that none has recognised it."""
+    fields: Collection[str] = ()
+    if path.suffix in ENDINGS:
+        fetched(path)
+    if path.suffix == ".jsonl":
+        fields = next(entries(path))[2].keys()
+    elif path.suffix == ".parquet":
+        from cocal.store.parquet import columns_of  # needs packages that scoring lines does without
+
+        fields = columns_of(path).names
+    if found := next((one for one in formats() if one.recognises(path, fields)), None):
+        return found
+    raise ContractError(f"{path}: no format is known by this ending; there are .jsonl, .parquet (TRL) and .pt (slime)")
+
+
+def raw(fields: Collection[str]) -> bool:
+    """Whether prompts are whole texts in JSON lines with these fields."""
+    return next(one for one in formats() if one.recognises(Path("1.jsonl"), fields)).raw
+
+
+def page() -> str:
+    """The table of the page of formats, and an example of each."""
+    rows = [f"| {one.name} | {one.version} | {one.files} | {one.about} |" for one in formats()]
+    head = ["| format | version that was read | files | what to know |", "|---|---|---|---|", *rows]
+    shown = [f"* {one.name}, `{one.example[0]}`: `{json.dumps(one.example[1])}`" for one in formats() if not one.last]
+    return "\n".join([*head, "", "A row of each, shortened:", "", *shown])

@@ -1,0 +1,175 @@
+"""The dumps of slime, the paper's engine (`--save-debug-rollout-data`): `{rollout_id}.pt` or `rollout_{rollout_id}.pt`,
+a dict of plain data. Nothing here imports slime."""
+
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Strict
+
+from cocal.errors import ContractError, first_line
+from cocal.rollouts.exclusions import MEDIA, SEVERAL_VERSIONS, other_words, several_versions
+from cocal.rollouts.format import Format
+from cocal.rollouts.sample import Sample
+from cocal.rollouts.values import Name, TokenIds
+from cocal.store.rows import in_bytes, listed, numbered, reading, regular
+
+_MEDIA = "multimodal_inputs", "multimodal_train_inputs"
+_NAME = r"(?!.*eval_)\D*(\d+)\.pt"
+
+
+class _Status(BaseModel):
+    status: Literal["completed", "truncated", "pending", "aborted", "failed"]
+
+
+class _Metadata(BaseModel):
+    question_id: Name | None = None
+
+
+class _Finished(_Status):
+    """The fields of slime's finished `Sample.to_dict` that our `Sample` does not check itself."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    group_index: Name
+    prompt: Any
+    tokens: TokenIds
+    response_length: Annotated[int, Strict()]
+    remove_sample: bool = False
+    metadata: _Metadata | None = None
+
+
+def files(folder: Path) -> dict[int, Path]:
+    """Dumps by rollout step: rollout id 0 is step 1. Dumps of evaluations (`eval_0.pt`) are left out."""
+    return {number + 1: path for number, path in numbered(folder, _NAME, "0.pt").items()}
+
+
+def step_of(path: Path) -> int | None:
+    """The rollout step of a dump by its name; None if this is not the name of one."""
+    named = re.fullmatch(_NAME, path.name)
+    return named and int(named[1]) + 1
+
+
+def read(path: Path, reward_key: str, ignored: Collection[str] = ()) -> list[Sample]:
+    """The samples of a dump; those that are no response to learn from say why they are left out.
+
+    Where a reward is a dict, `reward_key` is its key of correctness. The masks are not read if `loss_mask` is ignored.
+
+    Raises:
+        ContractError: if the dump or a sample is invalid; the message names file, sample, field and remedy.
+    """
+    content = _content(regular(path, "slime's dumps"))
+    samples = content.get("samples") if isinstance(content, dict) else None
+    if not isinstance(samples, list) or not samples:
+        raise ContractError(f"{path}: field 'samples' is missing or empty; expected a dump of slime's rollouts")
+    if content.get("rollout_id") not in (None, (step_of(path) or 0) - 1):
+        raise ContractError(f"{path}: it holds another rollout_id; the name must be the id")
+    rollouts = [_rollout(place, entry) for place, entry in enumerate(samples)]
+    counts = Counter(rollouts)
+    return [
+        _sample(entry, f"{path}: sample {place}", reward_key, ignored, several=counts[rollouts[place]] > 1)
+        for place, entry in enumerate(samples)
+    ]
+
+
+def _rollout(place: int, entry: Any) -> str:
+    """What the samples of one rollout have in common; each is one of its own where slime has set no id."""
+    named = isinstance(entry, dict) and entry.get("rollout_id") is not None
+    return f"{entry.get('group_index')} {entry['rollout_id']}" if named else str(place)
+
+
+def _content(path: Path) -> Any:
+    import torch
+
+    try:
+        _check_size(path)
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (ContractError, MemoryError):
+        raise
+    except Exception as error:  # damaged bytes make the unpickler raise errors of any kind
+        raise ContractError(
+            f"{path}: not a readable dump of plain data ({first_line(error)}); objects of other kinds are never loaded"
+        ) from None
+
+
+def _check_size(path: Path) -> None:
+    """PyTorch does not compress what it saves. An archive that grows was not written by it, and may grow endlessly."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            unpacked, bound = sum(one.file_size for one in archive.infolist()), path.stat().st_size
+        if unpacked > bound:
+            raise ContractError(
+                f"{path}: its content takes {in_bytes(unpacked)}, more than the {in_bytes(bound)} of the file; "
+                "torch.save does not compress: load it in a safe place and save it again"
+            )
+
+
+def _sample(entry: Any, where: str, reward_key: str, ignored: Collection[str], several: bool) -> Sample:
+    if isinstance(entry, Mapping):
+        entry = {name: one.tolist() if hasattr(one, "tolist") else one for name, one in entry.items()}  # tensors
+    with reading(where):
+        status = _Status.model_validate(entry).status
+        if status not in ("completed", "truncated"):
+            return Sample.read(where, left_out=f"its status is {status!r}")
+        found = _Finished.model_validate(entry)
+    tokens, length = found.tokens, found.response_length
+    if not 0 <= length < len(tokens):
+        raise ContractError(
+            f"{where}: response_length is {length} of {len(tokens)} tokens; the prompt may not be empty: correct or "
+            "delete the sample"
+        )
+    why = "its rollout has several samples" if several else None
+    if found.remove_sample:
+        why = "slime removed it from training (remove_sample)"
+    elif any(isinstance(entry.get(name), dict) and entry[name] for name in _MEDIA):
+        why = MEDIA
+    elif isinstance(said := entry.get("response"), str):
+        why = why or other_words(said, raw=False)
+    return Sample.read(
+        where,
+        {"logprobs": "rollout_log_probs", "mask": "loss_mask"},
+        group=found.group_index,
+        prompt=found.prompt,
+        question_id=found.metadata and found.metadata.question_id,
+        prompt_ids=tokens[: len(tokens) - length],
+        response_ids=tokens[len(tokens) - length :],
+        response_beside=said if isinstance(said := entry.get("response"), str) else None,
+        truncated=status == "truncated",
+        logprobs=entry.get("rollout_log_probs"),
+        mask=None if {"mask", "loss_mask"} & {*ignored} else entry.get("loss_mask"),
+        reward=_reward(entry.get("reward"), where, reward_key),
+        left_out=why,
+        doubt=SEVERAL_VERSIONS if several_versions(entry) else None,
+    )
+
+
+def _reward(reward: Any, where: str, key: str) -> Any:
+    if not isinstance(reward, Mapping):
+        return reward
+    if reward.get(key) is None:
+        raise ContractError(
+            f"{where}: the reward has several parts ({listed(reward)}); name the one that tells whether a response is "
+            "correct by --field reward=KEY (of `cocal import-rollouts`: --reward-key KEY)"
+        )
+    return reward[key]
+
+
+FORMAT = Format(
+    name="slime's dumps",
+    version="0.3.1 at 624b824",
+    files="`0.pt`, `rollout_0.pt`, ... (`save_debug_rollout_data`)",
+    about="exact ids; `cocal fit --field reward=acc` where the reward is a dict",
+    example=(
+        "0.pt",
+        {
+            **{"group_index": 0, "prompt": "2 + 3?", "tokens": [5, 6, 7, 2], "response_length": 2, "loss_mask": [1, 1]},
+            **{"response": "It is 5.", "reward": 1.0, "status": "completed"},
+        },
+    ),
+    recognises=lambda path, _: path.suffix == ".pt",
+    read=lambda path, reading, _: read(path, reading.label("slime's dumps") or "reward", reading.ignored),
+    steps=files,
+)

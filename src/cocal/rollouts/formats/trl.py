@@ -1,0 +1,179 @@
+"""TRL's rollouts: tables that our trainer recorded (`step-00001.parquet`, contract RESPONSES), or those of TRL's own
+`log_completions` (`completions_00001.parquet`), which hold only text.
+
+TRL names its table by the number of updates after which it logged, and holds the completions of the latest generation
+there, be it of rollouts or of an evaluation.
+"""
+
+import json
+import math
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from cocal.errors import ContractError
+from cocal.rollouts.exclusions import MEDIA, MEDIA_FIELDS, media_beside
+from cocal.rollouts.format import Format, Reading
+from cocal.rollouts.sample import Sample
+from cocal.store import read_frame
+from cocal.store.rows import is_file, listed, numbered
+
+_NO_REWARDS = {"step", "prompt", "completion", "advantage", "mode"}
+"""Columns of TRL's completions that are no rewards. What reads Parquet is imported where it is used, because scoring
+lines does without it."""
+
+
+def files(folder: Path, gaps: bool = False) -> dict[int, Path]:
+    """Tables by rollout step.
+
+    Args:
+        gaps: Whether the numbers of TRL's tables may be unevenly spaced, and are then those of updates; otherwise a
+            table is missing, which is a ContractError.
+    """
+    found = numbered(folder, r"(?:completions_|step-)(\d+)\.parquet", "step-00001.parquet")
+    numbers = [number for number in found if number > 0]  # table 0 is of an evaluation before the training
+    if not numbers or found[numbers[0]].name.startswith("step-"):
+        return found
+    spacing = numbers[0]
+    if wrong := [name for place, name in enumerate(numbers, start=1) if name != spacing * place]:
+        if gaps:
+            return found
+        raise ContractError(
+            f"{found[wrong[0]]}: not {spacing} updates after the table before; one is missing, or TRL's logging_steps "
+            "do not divide the steps"
+        )
+    return {number // spacing: path for number, path in found.items() if gaps or number > 0}
+
+
+def read(path: Path, reward_key: str) -> list[Sample]:
+    """The samples of a table. In TRL's own tables, the verifier's reward is a column with its function's name. Of an
+    invalid table, a ContractError names file, row and column."""
+    from cocal.store.parquet import columns_of
+
+    names = columns_of(path).names
+    if "response_ids" in names:
+        return _recorded(path)
+    if missing := {"prompt", "completion"} - {*names}:
+        raise ContractError(
+            f"{path}: column {min(missing)!r} is missing; expected TRL's completions; a table of your own "
+            "is read as JSON lines, or as a DataFrame by cocal.Companion.fit"
+        )
+    columns = ("prompt", "completion", reward_key, *MEDIA_FIELDS)
+    return _completions(path, reward_key, [name for name in columns if name in names])
+
+
+def reward_of(path: Path) -> str | None:
+    """The only column of TRL's own table that can be a reward; None in a table that our trainer recorded. Several such
+    columns, or none, are a ContractError."""
+    import pyarrow as pa
+
+    from cocal.store.parquet import columns_of
+
+    schema = columns_of(path)
+    if "response_ids" in schema.names:
+        return None
+    kinds = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
+    found = [one.name for one in schema if any(kind(one.type) for kind in kinds) and one.name not in _NO_REWARDS]
+    if len(found) != 1:
+        raise ContractError(
+            f"{path}: which column is the verifier's reward ({listed(found) or 'none'})? Name it by --field reward=NAME"
+        )
+    return found[0]
+
+
+def _recorded(path: Path) -> list[Sample]:
+    from cocal.store.contracts import RESPONSES
+
+    kept = ["question_id", "prompt_ids", "response_ids", "truncated", "logprobs", "finish_reason", "correct"]
+    frame = read_frame(path, RESPONSES, ["step", "sample", "length", "text", *kept])
+    named = re.fullmatch(r"step-(\d+)", path.stem)
+    if named and not (frame["step"] == int(named[1])).all():
+        held = frame["step"].min()
+        raise ContractError(f"{path}: holds rollouts of step {held}, which its name denies; give each file its step")
+    frame["group"], frame["response_beside"] = (frame["sample"] == 0).cumsum(), frame["text"]
+    rows = frame[[*kept, "group", "response_beside"]].to_dict("records")
+    return [Sample.read(f"{path}: row {place}", **row) for place, row in enumerate(rows)]
+
+
+def _useless(path: Path) -> str | None:
+    """Why there is nothing to learn from TRL's table, as its neighbours and the last checkpoint tell; a table before
+    the training is of an evaluation, as are those that hold no other prompts."""
+    from cocal.store.parquet import columns_of
+
+    earlier = sorted(one for one in path.parent.glob("completions_*.parquet") if one.name < path.name)
+    first, number = path.with_name("completions_00000.parquet"), re.fullmatch(r"completions_(\d+)", path.stem)
+    if (number and int(number[1]) in _evaluated(path.parent.parent)) or (
+        is_file(first) and {*_rows(path, ["prompt"])} <= {*_rows(first, ["prompt"])}
+    ):
+        return "TRL wrote their table after an evaluation"
+    names = [[name for name in columns_of(one).names if name != "step"] for one in (path, *earlier[-1:])]
+    if earlier and names[0] == names[1] and _rows(path, names[0]) == _rows(earlier[-1], names[0]):
+        return "TRL logged them twice"
+    return None
+
+
+def _evaluated(run: Path) -> set[int]:
+    """Numbers of updates after which the last checkpoint says that TRL evaluated."""
+    try:
+        last = max(run.glob("checkpoint-*/trainer_state.json"), key=lambda path: int(path.parent.name[11:]))
+        logged = json.loads(last.read_bytes())["log_history"]
+        return {one["step"] for one in logged if "eval_runtime" in one}
+    except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is of another program
+        return set()
+
+
+def _rows(path: Path, columns: list[str]) -> list[str]:
+    from cocal.store.parquet import batches
+
+    return [repr(row) for batch in batches(path, columns) for row in batch.to_pylist()]
+
+
+def _completions(path: Path, reward_key: str, columns: list[str]) -> list[Sample]:
+    """Samples of TRL's own table, in which neighbouring rows of equal prompts are one group."""
+    from cocal.store.parquet import batches
+
+    samples, group, before, useless = [], 0, None, _useless(path)
+    for place, row in enumerate(row for batch in batches(path, columns) for row in batch.to_pylist()):
+        reward, asked, said = row.get(reward_key), row["prompt"], row["completion"]
+        texts = _has_text(asked) and (_has_text(said) or (isinstance(said, list) and len(said) > 1))
+        why = useless or (None if texts else "its prompt or completion has no text")
+        why = why or (MEDIA if media_beside(row) else None)
+        if why is None and asked != before:
+            group, before = group + 1, asked
+        if reward_key in row and (reward is None or (isinstance(reward, float) and math.isnan(reward))):
+            why = why or "its reward is None"
+        values = {"group": group, "prompt": asked, "raw": isinstance(asked, str), "response": said, "reward": reward}
+        names = {"reward": reward_key, "response": "completion"}
+        samples.append(Sample.read(f"{path}: row {place}", names, left_out=why, **values))
+    return samples
+
+
+def _has_text(said: Any) -> bool:
+    if isinstance(said, list):
+        return bool(said) and all(not isinstance(message, dict) or message.get("content") for message in said)
+    return said is not None and said != ""
+
+
+def _of_table(path: Path, reading: Reading, notes: Counter) -> list[Sample]:
+    reward = reading.label("TRL's completions")
+    if reward is None and (reward := reward_of(path)):
+        notes[f"fields: {reward} as reward"] += 1
+    if found := read(path, reward or "reward"):
+        return found
+    raise ContractError(f"{path}: the file is empty; delete it, or dump the step again")
+
+
+FORMAT = Format(
+    name="TRL's completions",
+    version="1.16.0, run",
+    files="`completions_00001.parquet`, ... (`log_completions`)",
+    about="texts, as verl's; `cocal fit --field reward=NAME` where there are several rewards",
+    example=(
+        "completions_00001.parquet",
+        {"step": 1, "prompt": "2 + 3?", "completion": "It is 5.", "accuracy_reward": 1.0, "advantage": 0.5},
+    ),
+    recognises=lambda path, fields: path.suffix == ".parquet" and "response_ids" not in fields,
+    read=_of_table,
+    steps=lambda folder: files(folder, gaps=True),
+)

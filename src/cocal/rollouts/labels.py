@@ -1,0 +1,51 @@
+"""Labels of responses: which rewards mean a correct one."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from cocal.errors import ContractError
+from cocal.rollouts.sample import Sample
+
+NO_LABEL = "the response has no label; give `correct` or a reward, or delete the row"
+"""The sentence about a row of learning or evaluation that has no label."""
+
+
+def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float | None = None) -> tuple[np.ndarray, str]:
+    """Which rewards mean a correct response.
+
+    Args:
+        rewards: float64 (n,).
+        where: File and row of a reward, by its place, for error messages.
+        above: A reward above this number is correct; by default rewards are 0 and 1, or -1 and 1.
+
+    Returns:
+        bool (n,), and what was assumed, in words.
+
+    Raises:
+        ContractError: if a reward is neither of the two.
+    """
+    if above is not None:
+        told = sorted({*rewards.tolist()})
+        if len(told) > 1 and {*told} <= {-1.0, 0.0, 1.0} and not told[0] <= above < told[-1]:
+            said = f"rewards are {' and '.join(f'{one:g}' for one in told)}, and --correct-above {above:g} makes all of"
+            raise ContractError(f"{where(0)}: the {said} them the same; leave it out, or give a number between them")
+        return rewards > above, f"a reward above {above:g} means correct"
+    wrong = 0.0 if 0.0 in rewards else -1.0
+    odd = np.flatnonzero((rewards != wrong) & (rewards != 1.0))
+    if len(odd):
+        raise ContractError(
+            f"{where(int(odd[0]))}: the reward {rewards[odd[0]]:g} is neither 1 (correct) nor {wrong:g} (wrong), and "
+            f"so are {len(odd):,} of {len(rewards):,}; say from where on a response is correct (--correct-above 0.5), "
+            "or name the field of correctness (--field correct=FIELD)"
+        )
+    return rewards == 1.0, f"1 means correct, {wrong:g} wrong" if wrong in rewards else "1 means correct"
+
+
+def check_bound(sample: Sample, above: float | None) -> None:
+    """Raise a ContractError if a response has a verdict, and a bound of rewards would turn it round."""
+    if sample.correct is not None and above is not None and not 0 <= above < 1:
+        raise ContractError(
+            f"{sample.where}: has a verdict, and --correct-above {above:g} is for rewards; leave the flag out, or name "
+            "the field of the reward by --field reward=NAME"
+        )

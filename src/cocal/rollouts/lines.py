@@ -1,0 +1,262 @@
+"""JSON lines in the words of any project, whose fields are found by usual names (`FIELDS`) or a mapping."""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cocal.errors import ConfigError, ContractError
+from cocal.models.text import comparable
+from cocal.rollouts.exclusions import (
+    MEDIA,
+    SEVERAL_VERSIONS,
+    evaluated,
+    media_beside,
+    other_words,
+    several_versions,
+)
+from cocal.rollouts.format import Reading
+from cocal.rollouts.formats import raw
+from cocal.rollouts.sample import Sample
+from cocal.rollouts.values import verdict_of
+from cocal.store.rows import entries, listed
+
+FIELDS: dict[str, tuple[str, ...]] = {
+    "messages": ("messages",),
+    "prompt": ("prompt", "question", "problem"),
+    "input": ("input",),
+    "prompt_ids": ("prompt_ids", "prompt_token_ids", "prompt_tokens"),
+    "attention_mask": ("attention_mask",),
+    "tools": ("tools",),
+    "template_fields": ("chat_template_kwargs",),
+    "response": ("response", "output", "completion"),
+    "response_ids": (
+        *("response_ids", "response_token_ids", "response_tokens"),
+        *("completion_ids", "completion_token_ids", "completion_tokens"),
+    ),
+    "mask": ("response_mask", "loss_mask"),
+    "correct": ("correct", "is_correct", "acc"),
+    "reward": ("reward", "score"),
+    "step": ("step", "rollout_step", "global_step"),
+    "group": ("group", "group_id", "group_index", "prompt_idx"),
+    "model": ("model", "model_name", "model_id", "policy"),
+    "question_id": ("question_id",),
+    "truncated": ("truncated", "is_truncated"),
+    "finish_reason": ("finish_reason", "stop_reason"),
+    "stop": ("matched_stop", "stop_reason", "stopping_word"),
+}
+"""Meanings, and the names that a field of this meaning may have; the first one that a file has is read. They are those
+of `Sample`, but for `messages`, the chat that was answered, and `input`, which in verl's lines is the whole prompt."""
+NEEDED = {
+    "prompt": ("prompt", "messages", "input", "prompt_ids"),
+    "response": ("response", "response_ids"),
+    "label": ("correct", "reward"),
+}
+"""The things that a line may need, and the meanings any of which would do."""
+_INSTEAD = (("messages", "input", "prompt"), ("response_ids", "response"), ("correct", "reward"))
+"""Meanings of which a line needs one; if it has several, the first one is read."""
+_SAME = {"messages": "prompt", "input": "prompt"}
+"""Meanings that are one field of a sample."""
+_ASKED = (
+    *("system", "system_prompt", "system_message", "developer", "instruction", "instructions", "context", "history"),
+    *("examples", "few_shot", "documents", "prefill", "reasoning_effort", "enable_thinking"),
+)
+"""Fields that may be a part of the prompt, which is read without them."""
+_TOLD = "reasoning_content", "reasoning", "thinking_content", "thinking", "thought", "thoughts"
+"""Fields that are a part of the response."""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Which fields of a file are taken for what.
+
+    Attributes:
+        taken: Name of the field by its meaning, of those that the first line has.
+        names: Names that the field of a meaning may have; a line need not have the fields of the first one.
+        unknown: Names of the fields that are not read.
+        ignored: Names of those of them that somebody has left out.
+        raw: Whether prompts are whole texts and not messages of a user.
+    """
+
+    taken: Mapping[str, str]
+    names: Mapping[str, Sequence[str]]
+    unknown: tuple[str, ...] = ()
+    ignored: Collection[str] = ()
+    raw: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        entry: Mapping[str, Any],
+        mapping: Mapping[str, str],
+        where: str,
+        needs: Iterable[str] = tuple(NEEDED),
+        ignored: Collection[str] = (),
+        **named: str,
+    ) -> "Fields":
+        """Find the fields of a file in its first line.
+
+        Args:
+            mapping: Names of fields by their meaning, where a user gave them; they come first.
+            needs: Names among `NEEDED` of what every line must have; labels that are not needed are not read.
+            ignored: Names or meanings of fields that are not read.
+            named: Names of further fields of `Sample`, which have no other.
+
+        Raises:
+            ConfigError: if the mapping has an unknown meaning.
+            ContractError: if the file lacks something that it must have.
+        """
+        if strange := [meaning for meaning in mapping if meaning not in FIELDS]:
+            raise ConfigError(
+                f"--field {strange[0]}={mapping[strange[0]]}: no such meaning; there are {listed(FIELDS)}"
+            )
+        labels = [meaning for meaning in NEEDED["label"] if meaning in mapping] or NEEDED["label"]
+        unread = {*NEEDED["label"]}.difference(labels if "label" in needs else ()) | {*ignored} - {"prompt", "response"}
+        names = {meaning: (mapping[meaning],) if meaning in mapping else known for meaning, known in FIELDS.items()}
+        names = {m: [name for name in known if name not in unread] for m, known in names.items() if m not in unread}
+        taken = {m: found[0] for m, known in names.items() if (found := [name for name in known if name in entry])}
+        if absent := [f"--field {meaning}={name}" for meaning, name in mapping.items() if meaning not in taken]:
+            raise ContractError(f"{where}: there is no such field for {absent[0]}; its fields are {listed(entry)}")
+        for what in needs:
+            meanings = NEEDED[what]
+            if not {*meanings} & {*taken}:
+                chat = entry.get("messages")
+                last = chat[-1] if isinstance(chat, list) and chat else None
+                answered = what == "response" and isinstance(last, dict) and last.get("role") == "assistant"
+                hint = ", or move the assistant's last message into one" if answered else ""
+                if nested := [name for name, value in entry.items() if isinstance(value, Mapping)]:
+                    hint += f"; what lies within {listed(nested)} has to be put beside it first (docs/formats.md)"
+                raise ContractError(
+                    f"{where}: no field is a {what} ({listed(FIELDS[meaning][0] for meaning in meanings)}); its fields "
+                    f"are {listed(entry)}: name one by --field {meanings[0]}=FIELD{hint}"
+                )
+        taken |= named
+        names |= {meaning: (name,) for meaning, name in named.items()}
+        unknown = tuple(name for name in entry if name not in taken.values())
+        return cls(taken, names, unknown, ignored, raw(entry.keys()))
+
+    def __str__(self) -> str:
+        """The fields in words."""
+        taken = {meaning: name for meaning, name in self.taken.items() if meaning in FIELDS}
+        if taken.get("stop") == taken.get("finish_reason"):
+            taken.pop("stop", None)
+        later = [one for several in _INSTEAD for one in [one for one in several if one in taken][1:]]
+        beside = [taken.pop(meaning) for meaning in later]
+        same = [meaning for meaning, name in taken.items() if meaning == name]
+        other = [f"{name} as {meaning}" for meaning, name in taken.items() if meaning != name]
+        instead = f"; only where these are missing: {listed(beside)}" if beside else ""
+        left = f"; not read: {listed(self.unknown)}" if self.unknown else ""
+        return f"{listed([*other, *same])}{instead}{left}"
+
+    def part(self, entry: Mapping[str, Any], where: str, *meanings: str) -> Sample:
+        """The fields of a line that have these meanings, as a sample that lacks all else; see `Sample.read`."""
+        names = {
+            meaning: found[0]
+            for meaning in meanings
+            if (found := [name for name in self.names.get(meaning, ()) if _given(entry.get(name), meaning)])
+        }
+        if names.get("stop") == names.get("finish_reason"):  # `stop_reason` alone is the reason of the end
+            names.pop("stop", None)
+        text = entry.get(names.get("response", ""))
+        for several in _INSTEAD:
+            for meaning in [meaning for meaning in several if meaning in names][1:]:
+                del names[meaning]
+        names = {_SAME.get(meaning, meaning): name for meaning, name in names.items()}
+        values = {meaning: entry[name] for meaning, name in names.items()}
+        if isinstance(text, str) and "response_ids" in values:
+            values["response_beside"] = text
+        found = Sample.read(where, names, raw=self.raw, **values)
+        if found.left_out is None and found.response is None and isinstance(text, str):  # it stands beside ids
+            found = found.model_copy(update={"left_out": other_words(text, self.raw)})
+        read = names.get("correct") or names.get("reward")
+        for meaning in NEEDED["label"] if found.label in (-1, 0, 1) else ():
+            for name in self.names.get(meaning, ()):
+                truth = verdict_of(entry.get(name))
+                if truth not in (None, found.label == 1):
+                    doubt = f"{name!r} contradicts {read!r}, which is read (--field {meaning}={name} reads the other)"
+                    return found.model_copy(update={"doubt": doubt})
+        return found
+
+    def sample(self, entry: Mapping[str, Any], where: str, learning: bool = False) -> Sample:
+        """The response of a line; for learning, it may be one that is left out, and lack all else.
+
+        Raises:
+            ContractError: if a field has the wrong form, or prompt or response is missing or empty.
+        """
+        found = self.part(entry, where, *self.names)
+        self._check_whole(entry, found)
+        if found.left_out is not None and found.response is None and found.response_ids is None:  # nothing was read
+            if learning:
+                return found
+            raise ContractError(f"{where}: {found.left_out}; correct or delete the row")
+        for what, given in (("prompt", found.prompt), ("response", found.response)):
+            if not given and getattr(found, f"{what}_ids") is None:
+                names = listed(name for meaning, name in self.taken.items() if meaning in NEEDED[what])
+                raise ContractError(
+                    f"{where}: the {what} ({names}) is missing, empty or no text; correct or delete the row"
+                )
+        return found
+
+    def labels(self, entry: Mapping[str, Any]) -> list[str]:
+        """Names of the labels that a line has, be it without a value."""
+        return [name for meaning in NEEDED["label"] for name in self.names.get(meaning, ()) if name in entry]
+
+    def _check_whole(self, entry: Mapping[str, Any], found: Sample) -> None:
+        """Refuse a line with a field that may be a part of prompt or response, and is neither read nor in its text."""
+        for part, names, ids in (("asked", _ASKED, found.prompt_ids), ("response", _TOLD, found.response_ids)):
+            text = comparable(getattr(found, part) or "")
+            for name in names if ids is None and found.left_out is None else ():
+                given, unread = entry.get(name), name not in self.ignored and name not in self.taken.values()
+                parts = given if isinstance(given, list) else [given] if given else []
+                said = " ".join(str(one.get("content", one) if isinstance(one, Mapping) else one) for one in parts)
+                if unread and comparable(said) not in text:
+                    raise ContractError(
+                        f"{found.where}: the field {name!r} ({said[:40]!r}) may be a part of prompt or response, and "
+                        f"is not read; put it there, such as into messages, or give --ignore {name} if it is none"
+                    )
+
+    def asked(self, entry: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
+        """What tells the question of a line: the text of its prompt or its chat, its token ids, and its question id."""
+        found = []
+        for meanings in (("messages", "input", "prompt"), ("prompt_ids",), ("question_id",)):
+            given = (entry.get(self.taken.get(meaning, "")) for meaning in meanings)
+            given = (value for value in given if value not in (None, []))
+            texts = (value if isinstance(value, str) else json.dumps(value, sort_keys=True) for value in given)
+            found.append(next((text for text in texts if text.strip()), None))
+        return tuple(found)
+
+
+def samples(
+    rows: Iterable[tuple[str, Mapping[str, Any], str | None]], reading: Reading, notes: Counter
+) -> Iterator[Sample]:
+    """The responses of rows, each with its place for error messages and the reason to leave it out, if there is one.
+
+    Sentences about what was read for what are added to the notes. See `Fields.of` about the mapping and about errors.
+    """
+    fields, seen, how = None, {}, (tuple(NEEDED), reading.ignored)
+    for where, entry, why in rows:
+        if fields is None:
+            fields = Fields.of(entry, reading.fields, where, *how)
+        if not entry.keys() <= seen.keys():
+            seen |= entry
+        useless = why or (MEDIA if media_beside(entry) else evaluated(entry, reading.ignored))
+        found = Sample.read(where, left_out=useless) if useless else fields.sample(entry, where, learning=True)
+        if found.left_out is None and found.label is None and fields.labels(entry):
+            found = found.model_copy(update={"left_out": "its reward is None"})
+        elif several_versions(entry) and not found.doubt:
+            found = found.model_copy(update={"doubt": SEVERAL_VERSIONS})
+        yield found
+    if seen:
+        notes[f"fields: {Fields.of(seen, reading.fields, where, *how)}"] += 1
+
+
+def _given(value: Any, meaning: str) -> bool:
+    return value is not None and not (meaning in NEEDED["prompt"] and isinstance(value, str) and not value.strip())
+
+
+def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """File and row, for error messages, and fields of every line; a ContractError names file and line of an invalid
+    one."""
+    return ((where, entry) for where, _, entry in entries(path))

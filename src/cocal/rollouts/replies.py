@@ -1,0 +1,205 @@
+"""What the template says of a reply and what the texts have: thoughts that are opened and not closed, or closed and not
+opened, special tokens that texts lack, ids beside other texts. Where most responses are so, they are not read."""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from cocal.errors import ContractError
+from cocal.models.text import comparable, misread
+from cocal.rollouts.sample import Sample
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from cocal.rollouts.encoding import Encoded
+
+MARKERS = "markers"
+"""What `--ignore` names where texts are read as they are, whatever the template says of replies."""
+_ASKED, _THOUGHT, _REPLIED = "Userwords", "Thoughtwords", "Replywords"
+_OPENING = re.compile(r"<\|channel\|>(?!final)|<\|\w+\|?>|<[\w:]+>|\[[A-Z_]+\]|◁\w+▷")
+_CLOSING = re.compile(r"</[\w:]+>|<\w+\|>|\[/[A-Z_]+\]|◁/\w+▷")
+_THINKS = re.compile("think|thought|reason", re.IGNORECASE)
+_THOUGHTS = (
+    *({name: _THOUGHT, "content": _REPLIED} for name in ("reasoning_content", "reasoning", "thinking")),
+    {"content": [{"type": "thinking", "thinking": _THOUGHT}, {"type": "text", "text": _REPLIED}]},
+)
+"""Replies with a thought, as templates take them."""
+LAST, _NEAR = 24, 30
+"""Tokens at the end of a prompt, and characters behind a marker there, within which it opens the response."""
+_ROWS, _ROWS_OF_FILE = 512, 8
+"""Rows of a block that are looked at, and those of each file in it whose ids are compared with their texts."""
+
+
+def _closes(marker: str) -> str | None:
+    """What closes that which a marker opens; None if nothing does."""
+    if marker == "<|channel|>":
+        return marker  # of the channel that comes next
+    if marker.endswith("|>"):
+        found = re.sub("START|BEGIN", "END", re.sub("start|begin", "end", marker))
+        return None if found == marker else found
+    return f"<{marker[2:-1]}|>" if marker.startswith("<|") else f"{marker[0]}/{marker[1:]}"
+
+
+class Replies:
+    """How a template begins a reply.
+
+    Args:
+        tokenizer: The template's tokenizer.
+        template: The template, as it is written.
+        render: Renders a chat up to the beginning of a reply, in thinking mode or without it.
+        thinking: The mode of the prompts.
+    """
+
+    def __init__(
+        self,
+        tokenizer: "PreTrainedTokenizerBase",
+        template: str,
+        render: Callable[[Any, bool], str],
+        thinking: bool,
+    ):
+        self._tokenizer, self._template, self._render = tokenizer, template, render
+        asked = [{"role": "user", "content": _ASKED}]
+        own, other = (render(asked, mode) for mode in (thinking, not thinking))
+        before, tails = own.partition(_ASKED)[0], [text.rpartition(_ASKED)[2] for text in (own, other)]
+        self.knows_thinking, self._before, self._tail = own != other, before, tails[0]
+        self._head, _, behind = self._behind({"content": _REPLIED}).partition(_REPLIED)
+        self._turns = {one for one in _OPENING.findall(before) if before.count(one) > before.count(_closes(one) or one)}
+        self._turns |= {one for one in _OPENING.findall(self._head) if (_closes(one) or one) not in self._head}
+        self._turns |= {one for one in _OPENING.findall(tails[0]) if behind.lstrip().startswith(_closes(one) or "\0")}
+        closing = {one for tail in tails for one in [*_CLOSING.findall(tail), self.opened(tail)] if one}
+        self.thinks = (
+            next((one for one in _CLOSING.findall(tails[1]) if one not in tails[0]), None) if thinking else None
+        )
+        """What ends the thought that a reply in thinking mode begins by itself; None in the other mode."""
+        self.closing = sorted(closing - {_closes(one) for one in self._turns})
+        """What may end a thought."""
+
+    def opened(self, end: str) -> str | None:
+        """What closes the thought or channel that the end of a prompt opens; None if it opens none."""
+        for match in _OPENING.finditer(end):
+            known = match[0] in self._template or _THINKS.search(match[0])
+            close = _closes(match[0]) if known and match[0] not in self._turns else None
+            if close and close not in end[match.end() :] and len(end) - match.end() <= _NEAR:
+                return close
+        return None
+
+    def unopened(self, text: str, end: str) -> str | None:
+        """What closes a thought in a text behind this end of a prompt, where neither of the two has opened it, or the
+        prompt has closed it already."""
+        for close in () if self.opened(end) else self.closing:
+            opened = any(_closes(one) == close for one in _OPENING.findall(text.partition(close)[0]))
+            name = re.search(rf"\w+(?=\s*{re.escape(close)}\s*$)", end)  # a channel's, with which a text begins
+            if (close in text and (close in end or not opened)) or (name and text.startswith(f"{name[0]}\n")):
+                return close
+        return None
+
+    @cached_property
+    def special(self) -> list[str]:
+        """Special tokens that the template writes between the prompt and a reply, or around a thought before it."""
+        tokens = {str(token) for token in self._tokenizer.added_tokens_decoder.values() if token.special}
+        heads = [self._head]
+        if not any(one in self._tail for one in self.closing):  # otherwise the prompt has ended the thought
+            heads += [self._behind(one).partition(_REPLIED)[0] for one in _THOUGHTS]
+        found = {one for head in heads for one in tokens if head.count(one) > self._tail.count(one)}
+        return sorted(one for one in found if one not in self._before)  # those begin any turn
+
+    def _behind(self, reply: Mapping[str, Any]) -> str:
+        """What is rendered of a reply behind the words of the user; nothing where the template refuses it."""
+        try:
+            found = self._render([{"role": "user", "content": _ASKED}, {"role": "assistant", **reply}], False)
+        except Exception:  # templates are programs: some refuse a reply, or one in parts
+            return ""
+        return found.partition(_ASKED)[2] if _REPLIED in found else ""
+
+
+def check(
+    tokenizer: "PreTrainedTokenizerBase",
+    replies: Replies | None,
+    samples: Sequence[Sample],
+    found: Sequence["Encoded"],
+    ignored: Collection[str],
+    mode: str,
+) -> None:
+    """Refuse responses that are mostly not what the policy wrote, or behind prompts that it has not read.
+
+    Args:
+        replies: How the template begins a reply; None without a template.
+        ignored: `MARKERS` if the template's say nothing; `response` or `prompt` if their texts are not those of ids.
+        mode: What is to be given where responses think and prompts are rendered without.
+
+    Raises:
+        ContractError: if so; the message names the first row of the kind. Single rows are warned of.
+    """
+    looked = [*zip(samples, found, strict=True)][:_ROWS]
+    texts = [(sample, row, sample.response) for sample, row in looked if sample.response]
+    read = [(sample, misread(tokenizer, text[:_ROWS])) for sample, _, text in texts[:_ROWS_OF_FILE]]
+    _judge(read, "the tokenizer reads the response as {!r}", "give the tokenizer that the policy was trained with")
+    files: Counter = Counter()
+    for what in ("prompt", "response"):
+        compared = []
+        for sample, row in zip(samples, found, strict=True):
+            asked = sample.prompt if isinstance(sample.prompt, str | None) else sample.prompt[-1]["content"]
+            beside = sample.response_beside if what == "response" else asked if row.origin == "ids" else None
+            file = what, sample.where.rpartition(": ")[0]
+            if beside and what not in ignored and files[file] < _ROWS_OF_FILE:
+                files[file] += 1
+                compared.append((sample, _other(tokenizer, getattr(row, what), beside)))
+        advice = f"give the model whose tokenizer made them, or leave the text aside (--ignore {what})"
+        _judge(compared, f"the ids of the {what} are not those of its text, but of {{!r}}", advice)
+    if replies is None or MARKERS in ignored:
+        return
+    ended, lacking = [], []
+    for sample, row in looked:
+        if not row.truncated:
+            close = replies.opened(tokenizer.decode(row.prompt[-LAST:]))
+            close = close or (replies.thinks if row.origin == "chat" else None)
+            ended.append((sample, close if close and close not in tokenizer.decode(row.response) else None))
+    _judge(
+        ended,
+        "the prompt lets the policy think, and the response never ends its thought ({} is missing)",
+        "give whole responses with their thoughts, or exact ids; or say which were cut (--max-response-length), or "
+        f"that the policy writes no more (--ignore {MARKERS})",
+    )
+    special = replies.special
+    for sample, row, text in texts if special else ():
+        lacks = row.origin != "text" and not any(one in text for one in special)
+        lacking.append((sample, " and ".join(special) if lacks else None))
+    _judge(
+        lacking,
+        "the text lacks the special tokens that the template writes in a reply ({})",
+        f"give exact ids (response_ids), or texts with them; or say that the policy writes none (--ignore {MARKERS})",
+    )
+    thought = [
+        (sample, replies.unopened(sample.response or "", tokenizer.decode(row.prompt[-LAST:])))
+        for sample, row in looked
+        if row.origin in ("chat", "restored")
+    ]
+    _judge(thought, "the response thinks, but the prompt is rendered without thinking (it has {})", mode, single=False)
+
+
+def _judge(rows: Iterable[tuple[Sample, str | None]], problem: str, remedy: str, single: bool = True) -> None:
+    """Refuse rows of which more than half have a problem; warn of `single` ones."""
+    rows = list(rows)
+    wrong = [(sample, what) for sample, what in rows if what is not None]
+    if not wrong:
+        return
+    sample, what = wrong[0]
+    said = f"{sample.where}: {problem.format(what[:60])}, as in {len(wrong):,} of {len(rows):,} rows; {remedy}"
+    if 2 * len(wrong) > len(rows):
+        raise ContractError(said)
+    if single:
+        logging.warning("%s", said)
+
+
+def _other(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int], text: str) -> str | None:
+    """What ids say, where it is another text than the one beside them, of which either may lack a part; else None."""
+    whole = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+    for said in (whole, tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)):
+        ours, theirs = ("".join(comparable(one).split()) for one in (said, text))
+        if ours in theirs or theirs in ours:
+            return None
+    return whole

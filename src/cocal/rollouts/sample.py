@@ -1,0 +1,209 @@
+"""The validated model of a response that a dump of any format holds."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from cocal.errors import ContractError
+from cocal.rollouts.chats import decoded
+from cocal.rollouts.exclusions import no_response, other_words
+from cocal.rollouts.values import (
+    Answer,
+    Confidence,
+    Fields,
+    FinishReason,
+    Flag,
+    Label,
+    LogProbabilities,
+    Mask,
+    Name,
+    QuestionId,
+    Reply,
+    Reward,
+    Said,
+    Step,
+    Stop,
+    TokenIds,
+    Tools,
+    joined,
+)
+from cocal.store.rows import reading
+
+COMPLETE = ("stop", "stop_sequence", "stop_token", "eos", "eos_token", "end_turn", "completed", "finished")
+"""Finish reasons of a response that the policy ended itself."""
+CUT = ("length", "max_length", "max_tokens", "max_new_tokens", "max_output_tokens", "model_length", "truncated")
+"""Finish reasons of a response that was cut at the length limit."""
+MASKED = "its mask leaves out tokens, such as the words of a tool (--ignore mask, if the policy wrote them all)"
+"""Why nothing is learnt from a response of which not all tokens count."""
+
+
+class Sample(BaseModel):
+    """One response of a dump. `Sample.read` makes it and names the row of a wrong value; None is what no dump says.
+
+    Attributes:
+        where: File and place in it, for error messages.
+        file: File within which groups lie, of a dump that names no steps.
+        group: Number or name of the group, equal for the responses to one question of the step.
+        prompt: Text that holds the question, or a chat, whose messages have `role` and `content`.
+        prompt_ids: Prompt tokens, int64 (n,).
+        attention_mask: Which ids are no padding, of prompt and response together or of one of them, bool.
+        tools: Tools that the chat template tells the policy of, as mappings.
+        template_fields: Values that the chat template was given beside them.
+        response_beside: Text that stands beside the ids, which are read in its place.
+        response: Text of the response; of a chat, the texts of its messages.
+        response_ids: Response tokens, int64 (length,), with the end-of-sequence token.
+        logprobs: Raw log-probabilities, float32 (length,); what is above 0 by rounding becomes 0.
+        mask: Which of the response tokens the policy wrote, bool (length,).
+        correct: 1 or 0 by the dump's verifier, also from a word (`LABELS`).
+        reward: Reward from the dump's verifier: a finite number, also from a text or a word (`LABELS`).
+        finish_reason: How the engine says that the response ended, in small letters.
+        stop: String or token by which the engine ended it, other than the model's own end.
+        truncated: Whether the response was cut at the length limit; by default as the finish reason says.
+        raw: Whether `prompt` is the whole text that the policy saw, and not the message of a user.
+        model: Name of the policy that wrote it.
+        left_out: Why this is no response to learn from, such as "its status is 'aborted'"; it may lack all else.
+        doubt: What contradicts its label, in words.
+        confidence: Confidence of a scored response in [0, 1].
+        answer: Final answer, where it stands in a field of its own.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
+
+    where: str
+    file: str | None = None
+    group: Name | None = None
+    prompt: Said | None = None
+    prompt_ids: TokenIds | None = None
+    attention_mask: Mask | None = None
+    tools: Tools | None = None
+    template_fields: Fields = None
+    response_beside: str | None = None
+    question_id: QuestionId | None = None
+    response: Reply | None = None
+    response_ids: TokenIds | None = None
+    logprobs: LogProbabilities | None = None
+    mask: Mask | None = None
+    correct: Label | None = None
+    reward: Reward | None = None
+    step: Step | None = None
+    finish_reason: FinishReason | None = None
+    stop: Stop = None
+    truncated: Flag | None = Field(default=None, validate_default=True)
+    raw: bool = False
+    model: QuestionId | None = None
+    left_out: str | None = Field(default=None, validate_default=True)
+    doubt: str | None = None
+    confidence: Confidence | None = None
+    answer: Answer | None = None
+
+    @classmethod
+    def read(cls, where: str, names: Mapping[str, str] | None = None, **values: Any) -> "Sample":
+        """The sample with these values; None and what is missing count alike.
+
+        Args:
+            where: File and row.
+            names: Names of the fields in the file, by those of the sample where they differ.
+            values: The row's values by the names of the sample.
+
+        Raises:
+            ContractError: if a value has the wrong form; the message names file, row, field and remedy.
+        """
+        values |= {name: decoded(values[name]) for name in ("prompt", "response") if name in values}
+        if isinstance(reason := values.get("finish_reason"), Mapping):  # SGLang's
+            values["stop"] = reason.get("matched")
+        if why := values.get("left_out") or no_response(**values):
+            return cls(where=where, left_out=why)
+        with reading(where, names):
+            found = cls(where=where, **values)._without_padding()._as_its_mask_says()
+        if found.truncated is not None and found.finish_reason in (COMPLETE if found.truncated else CUT):
+            doubt = f"truncated={found.truncated} contradicts finish_reason={found.finish_reason!r}, which is not read"
+            return found.model_copy(update={"doubt": doubt})
+        return found
+
+    def _without_padding(self) -> "Sample":
+        """Without the ids that the attention mask leaves out."""
+        mask, ids = self.attention_mask, {"prompt_ids": self.prompt_ids, "response_ids": self.response_ids}
+        ids = {name: found for name, found in ids.items() if found is not None}
+        if mask is None or not ids:
+            return self
+        fitting = ([*ids], *([name] for name in ids))
+        fitting = [names for names in fitting if sum(len(ids[name]) for name in names) == len(mask)]
+        if len(fitting) != 1 and not (fitting and mask.all()):
+            counts = " and ".join(f"{len(found):,} {name}" for name, found in ids.items())
+            raise ContractError(
+                f"{self.where}: attention_mask has {len(mask):,} values, but there are {counts}; give one of "
+                "prompt and response together, or delete it"
+            )
+        names = fitting[0]
+        parts = dict(zip(names, np.split(mask, [len(ids[names[0]])]), strict=False))
+        new = {name: ids[name][kept] for name, kept in parts.items()}
+        if "response_ids" in parts:
+            beside = {"logprobs": self.logprobs, "mask": self.mask}
+            new |= {name: one[parts["response_ids"]] for name, one in beside.items() if one is not None}
+        return self.model_copy(update=new)
+
+    def _as_its_mask_says(self) -> "Sample":
+        """Left out if the mask excludes words, which are of others; one id again and again at the end is padding."""
+        if self.left_out is not None or self.mask is None or not self.mask.any():
+            return self
+        words = int(np.flatnonzero(self.mask)[-1]) + 1
+        rest = () if self.response_ids is None else self.response_ids[words:]
+        if self.mask[:words].all() and (words == len(self.mask) or (len(rest) > 1 and len({*rest}) == 1)):
+            return self
+        return self.model_copy(update={"left_out": MASKED})
+
+    @field_validator("logprobs", "mask")
+    @classmethod
+    def _one_for_each_token(cls, values: np.ndarray | None, info: ValidationInfo) -> np.ndarray | None:
+        ids, prompt = info.data.get("response_ids"), info.data.get("prompt_ids")
+        if values is None or ids is None:
+            return values
+        if info.field_name == "mask" and prompt is not None and len(values) == len(prompt) + len(ids):
+            return values[len(prompt) :]  # one of prompt and response
+        if len(values) != len(ids):
+            raise ValueError(f"has {len(values)} values for {len(ids)} response tokens")
+        return values
+
+    @field_validator("truncated")
+    @classmethod
+    def _as_it_ended(cls, value: bool | None, info: ValidationInfo) -> bool | None:
+        reason = info.data.get("finish_reason")
+        return reason not in COMPLETE if value is None and reason else value
+
+    @field_validator("left_out")
+    @classmethod
+    def _if_it_is_no_answer_of_the_policy(cls, value: str | None, info: ValidationInfo) -> str | None:
+        reason, text = info.data.get("finish_reason"), info.data.get("response")
+        if reason not in (None, *COMPLETE, *CUT):
+            return f"it ended by {reason!r}"
+        return (other_words(text, info.data["raw"]) if text else None) or value
+
+    @property
+    def tells_cut(self) -> bool:
+        """True if it says whether it was cut at the length limit: in a field, or by the end token of its ids."""
+        return self.truncated is not None or self.response_ids is not None
+
+    @property
+    def written(self) -> str:
+        """The text with the string by which the engine ended it, which the policy wrote and engines leave out."""
+        text, stop = self.response or "", self.stop
+        return text if self.truncated or not isinstance(stop, str) or text.endswith(stop) else text + stop
+
+    @property
+    def ended_by(self) -> list[int] | None:
+        """Ids that end a text that was not cut, where an engine has ended it; None if the policy did by its own end."""
+        if isinstance(self.stop, str) or self.finish_reason == "stop_sequence":
+            return []
+        return None if self.stop is None else [self.stop]
+
+    @property
+    def label(self) -> float | None:
+        """1 or 0 of a verdict, or a reward; None without one."""
+        return self.reward if self.correct is None else self.correct
+
+    @property
+    def asked(self) -> str | None:
+        """The prompt as a text, of a chat the texts of its messages; None where the dump has only ids."""
+        return None if self.prompt is None else joined(self.prompt)

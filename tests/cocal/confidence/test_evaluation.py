@@ -1,0 +1,103 @@
+"""`cocal evaluate`: the numbers of a report, and the lines that it refuses."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cocal.confidence.evaluation import draw, read
+from cocal.confidence.evaluation import report as write
+from cocal.fitting.quality import measured
+from cocal.metrics.calibration import evaluate
+from cocal.metrics.settings import MetricSettings
+from cocal.rollouts.format import Reading
+from hand_rows import lines
+from own_rollouts import run
+
+
+@pytest.fixture
+def report(tmp_path):
+    """Evaluates lines; returns the command's status."""
+
+    def start(*rows, flags=()):
+        source = lines(tmp_path / "scored.jsonl", *rows)
+        return run("evaluate", source, "--output", tmp_path / "report", "--resamples", "50", "--overwrite", *flags)
+
+    return start
+
+
+def test_a_report_has_the_numbers_of_its_lines(tmp_path, report, capsys):
+    draw = np.random.default_rng(3)
+    confidence = draw.random(80)
+    correct = draw.random(80) < confidence
+    rows = zip(np.arange(80) // 4, confidence.tolist(), correct.tolist(), strict=True)
+    assert report(*({"question_id": q.item(), "confidence": c, "acc": y} for q, c, y in rows)) == 0
+    printed = capsys.readouterr().out
+    expected = evaluate(confidence, np.ones(80, dtype=bool), correct)
+    assert f"{expected['ece']:.3f}" in printed
+    page = (tmp_path / "report/index.html").read_text(encoding="utf-8")
+    assert f">{expected['auroc']:.3f}<" in page
+    assert "data:image/png;base64," in page
+    numbers = pd.read_csv(tmp_path / "report/numbers.csv").set_index("metric")
+    assert numbers.at["ece", "value"] == pytest.approx(expected["ece"])
+    assert (tmp_path / "report/quality.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_intervals_resample_questions():
+    """Eight responses to one question are not eight questions: the interval is wider than that of single responses."""
+    draw = np.random.default_rng(0)
+    skill = draw.random(80)
+    correct, confidence = (draw.random((80, 8)) < skill[:, None]).ravel(), skill.repeat(8)
+    grouped, single = (
+        measured([f"q{k // size}" for k in range(640)], confidence, correct, MetricSettings(resamples=300))
+        for size in (8, 1)
+    )
+    widths = [(one["upper"] - one["lower"])[one["metric"] == "accuracy"].item() for one in (grouped, single)]
+    assert widths[0] > 1.5 * widths[1]
+    np.testing.assert_array_equal(grouped["value"], single["value"])
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"correct": True}, "there is no field 'confidence'; add it by `cocal score`"),
+        ({"confidence": 1.2, "correct": True}, "field 'confidence' is 1.2, not a confidence from 0 to 1"),
+        ({"confidence": 0.2}, "the response has no label; give `correct` or a reward"),
+        ({"confidence": "high", "correct": True}, "field 'confidence' is not a finite number: 'high'"),
+    ],
+)
+def test_a_line_that_cannot_be_evaluated_is_named(tmp_path, capsys, report, row, message):
+    assert report({"confidence": 0.5, "correct": False}, row) == 2
+    assert f"{tmp_path / 'scored.jsonl'}: line 2: {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("bound", ["1", "-0.5"])
+def test_a_bound_that_makes_all_labels_the_same_is_refused(capsys, report, bound):
+    rows = [{"confidence": 0.5, "reward": label} for label in (0, 1)]
+    assert report(*rows, flags=["--correct-above", bound]) == 2
+    assert f"the rewards are 0 and 1, and --correct-above {bound} makes all of them the same" in capsys.readouterr().err
+
+
+def test_invalid_confidences_count_for_the_accuracy_alone(tmp_path, capsys, report):
+    assert report(*[{"confidence": 0.5, "correct": True}, {"confidence": None, "correct": False}] * 20) == 0
+    numbers = pd.read_csv(tmp_path / "report/numbers.csv").set_index("metric")["value"]
+    assert (numbers["accuracy"], numbers["ece"]) == (0.5, 0.5)
+    assert np.isnan(numbers["auroc"])
+    assert "20 of them have no valid confidence" in (tmp_path / "report/index.html").read_text(encoding="utf-8")
+    assert "the lines name no question" in capsys.readouterr().out
+    assert report({"confidence": None, "correct": True}) == 2
+    assert "no response has a valid confidence in 'confidence'; there is nothing to evaluate" in capsys.readouterr().err
+
+
+def test_the_small_print_of_a_report_counts_what_is_drawn(tmp_path):
+    """A question whose responses have no valid confidence is in no curve."""
+    rows = [{"question_id": k // 3, "confidence": k / 60, "correct": k % 4 > 0} for k in range(48)]
+    for row in rows[:6] + rows[9:10]:
+        row["confidence"] = None
+    scored = read(lines(tmp_path / "in.jsonl", *rows), Reading())
+    numbers = write(scored, tmp_path / "report")
+    figure = draw(scored, numbers, pd.read_csv(tmp_path / "report/reliability.csv"))
+    said = [text.get_text() for text in figure.texts]
+    assert said == ["in.jsonl: 41 responses to 14 questions"]
+    page = (tmp_path / "report/index.html").read_text()
+    assert "48" in page
+    assert "7 of them have no valid confidence" in page

@@ -1,0 +1,118 @@
+"""`cocal monitor`: a companion that holds on its own policy, and one that does not on labels that say the opposite."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from cocal import Companion
+from cocal.fitting.quality import measured
+from cocal.metrics.settings import MetricSettings
+from hand_rows import lines
+from micro import own_copy
+from own_rollouts import read_lines, run, write_lines
+
+FAIR = ["--max-ece", "1", "--min-auroc", "0", "--max-brier", "1"]
+"""Bounds that nothing leaves."""
+
+
+@pytest.fixture
+def monitor(tmp_path, own):
+    """`cocal monitor` with few resamples; returns its status."""
+
+    def command(rollouts, *more, model=None):
+        given = "--companion", own.companion, "--model", model or own.checkpoint, "--rollouts", rollouts
+        words = "monitor", *given, "--output", tmp_path / "monitor.csv", "--resamples", "200", *more
+        try:
+            return run(*words)
+        except SystemExit as end:
+            return end.code
+
+    return command
+
+
+def test_the_numbers_are_those_of_scoring_and_measuring(tmp_path, own, source, monitor, capsys):
+    """A line for each checkpoint, of which the second has other weights."""
+    later = own_copy(own.checkpoint, tmp_path / "later")
+    weights = load_file(later / "model.safetensors")
+    save_file({name: 1.1 * one for name, one in weights.items()}, later / "model.safetensors", {"format": "pt"})
+    assert [monitor(source, *FAIR), monitor(source, *FAIR, model=later)] == [0, 0]
+    found = pd.read_csv(tmp_path / "monitor.csv")
+    assert found["checkpoint"].tolist() == [str(own.checkpoint), str(later)]
+    assert found["holds"].all()
+    rows, companion = own.rollouts, Companion.from_pretrained(own.companion)
+    given = (rows[name].map(list).tolist() for name in ("prompt_ids", "response_ids"))
+    confidence = companion.score(*own.policy, *given)
+    expected = measured(rows["question_id"], confidence, rows["correct"].to_numpy(), MetricSettings(resamples=200))
+    expected = expected.set_index("metric")
+    for name in ("ece", "auroc", "brier"):
+        assert found[name][0] == pytest.approx(expected.at[name, "value"], rel=1e-9)
+        assert found[f"{name}_lower"][0] < found[name][0] < found[f"{name}_upper"][0]
+    assert not np.isclose(found["brier"][0], found["brier"][1])
+    assert found[["responses", "questions"]].iloc[0].tolist() == [len(rows), rows["question_id"].nunique()]
+    assert "the companion holds" in capsys.readouterr().out
+
+
+def test_a_bound_is_left_where_the_whole_interval_is_worse(tmp_path, own, source, monitor, capsys):
+    assert monitor(source, *FAIR) == 0
+    one = pd.read_csv(tmp_path / "monitor.csv").iloc[0]
+    for flag, name, beyond, sign in (
+        *(("--max-ece", "ece", "ece_lower", -1), ("--max-brier", "brier", "brier_lower", -1)),
+        ("--min-auroc", "auroc", "auroc_upper", 1),
+    ):
+        place = FAIR.index(flag) + 1
+        for step, status in ((1e-6, 3), (-1e-6, 0)):
+            bounds = [*FAIR]
+            bounds[place] = f"{one[beyond] + sign * step:.12f}"
+            capsys.readouterr()
+            assert monitor(source, *bounds) == status, (flag, step)
+            said = capsys.readouterr().out
+            assert (f"no longer holds ({name})" in said) == bool(status)
+    lines = pd.read_csv(tmp_path / "monitor.csv")
+    assert lines["holds"].tolist() == [True, *[False, True] * 3]
+
+
+def test_a_value_beyond_its_bound_within_its_interval_is_told(tmp_path, source, monitor, capsys):
+    assert monitor(source, *FAIR) == 0
+    one = pd.read_csv(tmp_path / "monitor.csv").iloc[0]
+    bounds = [*FAIR]
+    bounds[FAIR.index("--max-brier") + 1] = f"{(one['brier'] + one['brier_lower']) / 2:.12f}"
+    bounds[FAIR.index("--min-auroc") + 1] = f"{(one['auroc'] + one['auroc_upper']) / 2:.12f}"
+    assert monitor(source, *bounds) == 0
+    assert "not shown to be worse, but auroc, brier lies beyond the bound" in capsys.readouterr().out
+
+
+def test_a_label_of_another_name_than_at_the_fit_is_read(tmp_path, own, monitor):
+    rows = read_lines(write_lines(tmp_path / "a.jsonl", own.rollouts, own.texts))
+    named = lines(tmp_path / "named.jsonl", *({**row, "right": row["correct"], "correct": None} for row in rows))
+    assert own.fit(named, tmp_path / "companion", "--field", "correct=right") == 0
+    other = lines(tmp_path / "other.jsonl", *({**row, "reward": float(row.pop("correct"))} for row in rows[1:]))
+    words = "--companion", tmp_path / "companion", "--field", "reward=reward"
+    assert monitor(other, *FAIR, *words) == 0
+
+
+def test_the_bounds_are_those_of_the_card_where_none_is_given(tmp_path, own, source, monitor):
+    path = own.companion / "config.json"
+    card = json.loads(path.read_text())["held_out"]["metrics"]
+    wanted = {one["metric"]: one for one in card}
+    monitor(source)
+    found = pd.read_csv(tmp_path / "monitor.csv").iloc[0]
+    for name, end in (("ece", "upper"), ("auroc", "lower"), ("brier", "upper")):
+        bound = wanted[name][end]
+        assert np.isnan(found[f"{name}_bound"]) if bound is None else found[f"{name}_bound"] == pytest.approx(bound)
+
+
+def test_what_cannot_be_monitored_is_refused_in_one_sentence(tmp_path, own, source, monitor, capsys):
+    few = tmp_path / "few.jsonl"
+    lines = source.read_text().splitlines()
+    few.write_text("\n".join(line for line in lines if json.loads(line)["question_id"] in own.texts.index[:9]) + "\n")
+    assert monitor(few) == 2
+    assert "give no interval; it takes at least 10" in capsys.readouterr().err
+    assert monitor(own.verl, *FAIR) == 2
+    assert f"{own.verl}: the companion has learnt from these rollouts" in capsys.readouterr().err
+    (tmp_path / "monitor.csv").write_text("my,own,table\n1,2,3\n")
+    assert monitor(source, *FAIR) == 2
+    assert "monitor.csv: exists, and does not say that `cocal monitor` has made it" in capsys.readouterr().err
+    assert (tmp_path / "monitor.csv").read_text() == "my,own,table\n1,2,3\n"

@@ -1,0 +1,162 @@
+"""What one does with a companion in a notebook: values as they come, a model that stays as it is, what it shows."""
+
+import base64
+import importlib.util
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cocal import Companion
+from cocal.companion.settings import CompanionSettings
+from cocal.confidence.evaluation import html
+from cocal.errors import ContractError
+from cocal.fitting.held_out import HeldOut
+
+SETTINGS = CompanionSettings(targets=("binary",), widths=(8, 4), dropout=(0.1,), passes=2, seeds=(42, 137))
+CHAT = [{"role": "user", "content": "Was ist 3 + 4?"}]
+
+
+@pytest.fixture(scope="module")
+def companion(micro_policy, table) -> Companion:
+    return Companion.fit(*micro_policy, table.drop(columns=["step", "group"]), settings=SETTINGS, base_model="me/mine")
+
+
+@pytest.fixture
+def policy(micro_policy):
+    """A model in training, but for one part, with a weight that is not trained; afterwards as it was."""
+    model, tokenizer = micro_policy
+    model.train()
+    model.lm_head.eval()
+    model.lm_head.weight.requires_grad_(False)
+    yield model, tokenizer
+    model.eval()
+    model.lm_head.weight.requires_grad_(True)
+
+
+def _state(model) -> list:
+    return [
+        [(name, part.training) for name, part in model.named_modules()],
+        [(name, one.requires_grad, one.device, one.grad) for name, one in model.named_parameters()],
+        model.config.to_dict(),
+    ]
+
+
+def test_the_model_stays_as_it_is(policy, table, companion):
+    before = _state(policy[0])
+    assert {training for _, training in before[0]} == {True, False}
+    found = Companion.fit(*policy, table, settings=SETTINGS)
+    assert _state(policy[0]) == before
+    found.score(*policy, CHAT, "7")
+    with pytest.raises(ContractError):
+        found.score(*policy, CHAT, [[10**6]])
+    assert _state(policy[0]) == before
+
+
+def test_values_alone_are_those_in_lists(companion, micro_policy):
+    listed = companion.score(*micro_policy, [CHAT], ["7"])
+    for prompts, responses in ((CHAT, "7"), ([CHAT], "7"), (CHAT, ["7"]), (tuple(CHAT), ("7",))):
+        np.testing.assert_array_equal(companion.score(*micro_policy, prompts, responses), listed)
+    np.testing.assert_array_equal(companion.score(*micro_policy, CHAT[0]["content"], "7"), listed)
+    several = companion.score(*micro_policy, [CHAT] * 3, ["7", "8", "12 + 1"])
+    assert len(np.unique(several)) == 3
+    np.testing.assert_array_equal(companion.score(*micro_policy, CHAT, ["7", "8", "12 + 1"]), several)
+    with pytest.raises(ContractError, match="2 prompts but 3 responses"):
+        companion.score(*micro_policy, [CHAT] * 2, ["7"] * 3)
+
+
+def test_what_generate_returns_is_scored_without_padding(companion, micro_policy):
+    """Rows that ended early have padding, which as many rows of lists without it have not."""
+    model, tokenizer = micro_policy
+    chat = tokenizer.apply_chat_template(CHAT, add_generation_prompt=True, return_dict=True, return_tensors="pt")
+    torch.manual_seed(1)
+    chat.pop("token_type_ids", None)
+    sampled = model.generate(**chat, do_sample=True, max_new_tokens=24, num_return_sequences=12, temperature=1.2)
+    new = sampled[:, chat["input_ids"].shape[1] :]
+    ends = {tokenizer.eos_token_id, tokenizer.pad_token_id} - {None}
+    rows = [[*row[: next((k for k, one in enumerate(row) if one in ends), len(row)) + 1]] for row in new.tolist()]
+    assert len({*map(len, rows)}) > 2, "some ended early"
+    expected = companion.score(*micro_policy, [chat["input_ids"][0].tolist()] * 12, rows)
+    assert len(np.unique(expected)) > 4
+    prompt = chat["input_ids"]
+    for prompts, responses in ((prompt, new), (prompt.expand(12, -1), new), ([prompt] * 12, [*new]), (CHAT, new)):
+        np.testing.assert_array_equal(companion.score(*micro_policy, prompts, responses), expected)
+    np.testing.assert_allclose(companion.score(*micro_policy, prompt[0], new[3]), expected[3:4], atol=1e-6)
+
+
+def test_what_is_longer_than_the_context_is_refused(companion, micro_policy):
+    reads = micro_policy[0].config.max_position_embeddings
+    fitting = [[5] * 9], [[7] * (reads - 9)]
+    assert len(companion.score(*micro_policy, *fitting)) == 1
+    with pytest.raises(
+        ContractError, match=rf"response 0: prompt and response have {reads + 1:,} tokens, and the model "
+    ):
+        companion.score(*micro_policy, [[5] * 10], fitting[1])
+
+
+def test_a_notebook_shows_the_card_s_numbers_and_a_diagram(companion):
+    about = companion.about
+    shown, words = companion._repr_html_(), about.summary()
+    assert repr(companion) == f"Companion of me/mine (Hidden layers 8 / 4)\n\n{words}"
+    numbers = re.findall(r"\b0\.\d{3}\b", words)
+    assert len(numbers) > 1
+    assert [number for number in numbers if number not in shown] == []
+    picture = base64.b64decode(re.search(r"base64,([^\"]+)", shown)[1])
+    assert picture.startswith(b"\x89PNG")
+    held = about.held_out_all_steps or about.held_out
+    assert sum(one.count for one in held.bins) == held.responses
+    assert "<img" not in html(about.model_copy(update={"held_out": None, "held_out_all_steps": None}), words)
+    named = html(
+        about.model_copy(update={"base_model": about.base_model.model_copy(update={"name": "<script>"})}), words
+    )
+    assert "<script>" not in named
+
+
+def test_a_card_names_what_there_is(companion, micro_policy, table):
+    """No step where the rollouts name none, and the model as its own settings or its owner do."""
+    card = companion.about.card()
+    assert "# Companion of me/mine" in card
+    assert "rollout step" not in card
+    found = Companion.fit(*micro_policy, table.assign(step=np.arange(len(table)) // 30 + 91), settings=SETTINGS).about
+    assert f"{found.spec.training_responses} responses of rollout steps up to 92, of which" in found.card()
+    assert f"# Companion of {Path(micro_policy[0].config.name_or_path).name}" in found.card()
+    assert isinstance(found.held_out, HeldOut)
+
+
+def test_a_hub_that_is_not_reached_is_told_in_one_sentence(companion):
+    """The tests are offline."""
+    with pytest.raises(ContractError, match=r"^me/mine: not uploaded \(.*\); save ") as told:
+        companion.push_to_hub("me/mine")
+    assert "\n" not in str(told.value)
+
+
+def test_the_notebook_of_the_documentation_runs(tmp_path, own, repository, monkeypatch):
+    """On the micro policy in the places of the laptop study's; each cell that says something there says it here."""
+    spec = importlib.util.spec_from_file_location("notebook", repository / "docs/notebook.py")
+    notebook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(notebook)
+    for place, source in (("policies", own.checkpoint), ("rollouts", own.verl)):
+        folder = tmp_path / "studies/laptop/results" / place / "smollm2/grpo"
+        folder.parent.mkdir(parents=True)
+        if place == "policies":
+            folder.mkdir()
+            folder /= "step-120"
+        folder.symlink_to(source)
+    stored = repository / "docs/own_policy.ipynb"
+    shutil.copy(stored, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    notebook.run(tmp_path / stored.name)
+    cells, expected = (json.loads(path.read_text())["cells"] for path in (tmp_path / stored.name, stored))
+    for cell, one in zip(cells, expected, strict=True):
+        assert cell["source"] == one["source"]
+        assert [out["output_type"] for out in cell.get("outputs", [])] == [
+            out["output_type"] for out in one.get("outputs", [])
+        ]
+    said = notebook.page(tmp_path / stored.name)
+    assert "data:image/png;base64," in said
+    assert re.search(r"^```text\n0\.\d{4}  ", said, re.MULTILINE)
+    assert float(re.findall(r"```text\n(.*)\n```", said)[-1]) == 0.0

@@ -1,0 +1,283 @@
+"""`cocal fit` and `cocal score` as the owner of a policy types them: from verl's lines to confidences."""
+
+import json
+import shlex
+import tracemalloc
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from cocal import Companion
+from cocal.companion.settings import CompanionSettings
+from cocal.confidence import scoring
+from cocal.fitting.models import Checkpoint
+from cocal.models.loading import load_policy, load_tokenizer
+from cocal.rollouts.files import find
+from cocal.rollouts.format import Reading
+from cocal.runtime.numerics import PORTABLE, computes_bfloat16
+from hand_rows import lines
+from micro import in_bfloat16, own_copy
+from own_rollouts import CHANGES, SMALL, read_lines, run, write_lines
+
+
+def without_confidences(path):
+    return [{name: value for name, value in line.items() if "confidence" not in name} for line in read_lines(path)]
+
+
+def test_verl_s_lines_become_a_companion_and_get_confidences(tmp_path, own, score):
+    about = Companion.from_pretrained(own.companion).about
+    said = " ".join(about.notes)
+    for words in (
+        "3 files of verl's JSON lines",
+        "only where these are missing: score; not read: gts, request_id",
+        "60 prompts are texts without chat markers, which were put back",
+        "ids were made anew",
+        "15 groups have 4 responses",
+    ):
+        assert words in said
+    assert about.spec.training_responses + about.spec.validation_responses == (~own.rollouts["truncated"]).sum()
+    assert not list(own.companion.parent.glob(".*.fit"))
+    assert score(own.verl / "2.jsonl") == 0
+    assert without_confidences(tmp_path / "scored.jsonl") == read_lines(own.verl / "2.jsonl")
+    scored = read_lines(tmp_path / "scored.jsonl")
+    assert {line["confidence_ids"] for line in scored} == {"tokenised"}
+    assert all(0 < line["confidence"] < 1 for line in scored)
+
+
+def test_the_restored_ids_are_those_that_verl_s_policy_read(own):
+    """Its texts lack the markers of the chat and the end token; put back, most ids are the sampled ones."""
+    encoder = Companion.from_pretrained(own.companion).about.encoder(own.policy)
+    found = encoder.encode(list(find([own.verl]).samples(Reading(), Counter())))
+    prompts, responses = ({tuple(map(int, ids)) for ids in own.rollouts[f"{of}_ids"]} for of in ("prompt", "response"))
+    assert {tuple(one.prompt.tolist()) for one in found} == prompts
+    assert np.mean([tuple(one.response.tolist()) in responses for one in found]) > 0.4
+
+
+def test_given_ids_are_scored_exactly_and_labels_are_optional(tmp_path, score, source, own):
+    lines(source, *({k: v for k, v in line.items() if k != "correct"} for line in read_lines(source)))
+    assert score(source, "--seed", "137", "--name", "p") == 0
+    scored = read_lines(tmp_path / "scored.jsonl")
+    given = own.rollouts["prompt_ids"], own.rollouts["response_ids"]
+    expected = Companion.from_pretrained(own.companion).score(*own.policy, *given, seed=137)
+    np.testing.assert_array_equal([line["p"] for line in scored], expected)
+    assert {line["confidence_ids"] for line in scored} == {"given"}
+
+
+def test_texts_and_chats_are_scored_too(tmp_path, score):
+    found = []
+    for line in (
+        {"prompt": "What is 2 + 3?", "response": "5", "id": "ü"},
+        {"messages": [{"role": "user", "content": "What is 2 + 3?"}], "response": "5"},
+        {"prompt": "<|im_start|>user\nWhat is 2 + 3?<|im_end|>\n<|im_start|>assistant\n", "response": "5<|im_end|>"},
+        {"input": "user\nWhat is 2 + 3?\nassistant\n", "output": "5"},
+    ):
+        (tmp_path / "in.jsonl").write_text(json.dumps(line, ensure_ascii=False) + "\n\n", encoding="utf-8")
+        assert score(tmp_path / "in.jsonl") == 0
+        assert without_confidences(tmp_path / "scored.jsonl") == [line]
+        found += [one["confidence"] for one in read_lines(tmp_path / "scored.jsonl")]
+    assert len({*found}) == 1
+
+
+def test_scoring_takes_the_same_memory_however_many_responses_there_are(tmp_path, own, monkeypatch):
+    """With ten times the responses, the most that Python holds stays the same."""
+    monkeypatch.setattr(scoring, "ROWS", 64)
+    monkeypatch.setattr(Companion, "score_encoded", lambda self, policy, rows, **_: (np.zeros(len(rows)), []))
+    companion, most = Companion.from_pretrained(own.companion), []
+    for count in (250, 2500):
+        wanted = scoring.Wanted(tmp_path / "in.jsonl", {})
+        wanted.source.write_text(f'{{"prompt_ids": {[1, 2] * 100}, "response_ids": {[3, 4] * 100}}}\n' * count)
+        checked = scoring.check(wanted, companion.about)
+        folder = type("Folder", (), {"path": tmp_path / str(count)})
+        folder.path.mkdir()
+        tracemalloc.start()
+        scoring.score_file(companion, own.policy, wanted, checked, folder)
+        most.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len((folder.path / "scored.jsonl").read_text().splitlines()) == count
+    assert most[1] < 1.2 * most[0]
+
+
+def test_swapped_folders_and_answers_within_a_chat_are_told(tmp_path, own, score, source, capsys):
+    assert score(source, companion=own.checkpoint, model=own.companion) == 2
+    assert "belongs to a language model (qwen3) and not to a companion; are --comp" in capsys.readouterr().err
+    said = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
+    lines(tmp_path / "chat.jsonl", {"messages": said})
+    assert score(tmp_path / "chat.jsonl") == 2
+    assert "by --field response=FIELD, or move the assistant's last message into one" in capsys.readouterr().err
+
+
+def test_a_list_of_rows_is_a_table(own, table):
+    settings = CompanionSettings(widths=(8,), dropout=(0.0,), passes=1, seeds=(42,), targets=("binary",))
+    found = [Companion.fit(*own.policy, given, settings=settings) for given in (table, table.to_dict("records"))]
+    states = np.random.default_rng(0).normal(size=(5, found[0].about.spec.inputs)).astype(np.float32)
+    np.testing.assert_array_equal(*(one.score_states(states) for one in found))
+
+
+def test_a_row_without_a_response_gets_none_and_says_why(tmp_path, own, score, source, capsys):
+    rows = read_lines(source)
+    lines(source, rows[0], rows[1] | {"response_ids": []}, *rows[2:], rows[3] | {"response_ids": []})
+    assert score(source) == 0
+    assert "no confidence for 2: its response is empty" in capsys.readouterr().out
+    scored = read_lines(tmp_path / "scored.jsonl")
+    assert [line["confidence"] for line in scored].count(None) == 2
+    assert scored[1] == rows[1] | {"response_ids": [], "confidence": None, "confidence_reason": "its response is empty"}
+    found = [line["confidence"] for line in (scored[0], *scored[2:-1])]
+    given = (own.rollouts[name].drop(own.rollouts.index[1]) for name in ("prompt_ids", "response_ids"))
+    np.testing.assert_allclose(found, Companion.from_pretrained(own.companion).score(*own.policy, *given), rtol=1e-5)
+    assert run("evaluate", tmp_path / "scored.jsonl", "--output", tmp_path / "report") == 0
+    lines(source, *(row | {"response_ids": []} for row in rows[:2]))
+    assert score(source) == 2
+    assert f"{source}: there is no response to score (its response is empty)" in capsys.readouterr().err
+
+
+def test_other_weights_are_warned_of_and_another_vocabulary_is_refused(tmp_path, own, score, source, caplog, capsys):
+    mine = own_copy(own.checkpoint, tmp_path / "mine")
+    words = "fit", "--model", mine, "--rollouts", source, "--output", tmp_path / "companion", *SMALL
+    assert run(*words) == 0
+    as_fitted = {"companion": tmp_path / "companion"}
+    assert score(source, **as_fitted, model=own_copy(mine, tmp_path / "moved")) == 0
+    assert "its weights are not those" not in caplog.text
+    policy = load_policy(mine)
+    with torch.no_grad():
+        policy.model.get_input_embeddings().weight *= 1.01
+    policy.model.save_pretrained(other := own_copy(mine, tmp_path / "other"))
+    assert score(source, **as_fitted, model=other) == 0
+    assert f"{other}: its weights are not those of {mine}; its confidences may be worse calibrated" in caplog.text
+    content = json.loads((file := mine / "tokenizer.json").read_text())
+    ids = content["model"]["vocab"]
+    content["model"]["vocab"] = dict(zip(ids, [*ids.values()][1:] + [*ids.values()][:1], strict=True))
+    file.write_text(json.dumps(content))
+    capsys.readouterr()
+    assert score(source, **as_fitted, model=mine) == 2
+    assert f"{mine}: its tokenizer gives other ids to texts than that of" in capsys.readouterr().err
+
+
+def test_a_model_that_finds_the_responses_unlikely_is_told(own, table):
+    unlikely = own.policy.model.config.vocab_size - 1
+    strange = table.assign(response_ids=[[unlikely] * (2 + len(ids)) for ids in table["response_ids"]])
+    for rollouts, count in ((table, 0), (strange, 1)):
+        about = Companion.fit(*own.policy, rollouts, recipe="best", token_probability=True).about
+        assert (
+            sum("less likely than random tokens (a mean log-probability of -" in note for note in about.notes) == count
+        )
+
+
+@pytest.mark.slow
+def test_thinking_mode_goes_from_the_fit_to_the_scores(tmp_path, own, source, fit):
+    """Chats are rendered as ids of the same template would be, in the mode that the fit was told."""
+    model = own_copy(own.checkpoint, tmp_path / "model")
+    CHANGES["template"](model, source)
+    tokenizer = load_tokenizer(model)
+    files = {"thinking": [], "plain": [], "chats": []}
+    for line in read_lines(source):
+        chat = [{"role": "user", "content": line["prompt"]}]
+        rest = {name: line[name] for name in ("response_ids", "correct", "step", "truncated", "question_id")}
+        files["chats"].append({"messages": chat, **rest})
+        for name in ("thinking", "plain"):
+            options = {"add_generation_prompt": True, "return_dict": False, "enable_thinking": name == "thinking"}
+            ids = tokenizer.apply_chat_template(chat, **options)
+            files[name].append({"prompt": line["prompt"], "prompt_ids": ids, **rest})
+    paths = {name: lines(tmp_path / f"{name}.jsonl", *given) for name, given in files.items()}
+
+    def weights(name, *flags):
+        to = f"{name}{len(flags)}"
+        assert fit(paths[name], "--model", model, *flags, to=to) == 0
+        return (tmp_path / to / "model.safetensors").read_bytes()
+
+    thinks = ("--thinking", "--ignore", "markers")  # the texts never end their thought
+    assert weights("chats", *thinks) == weights("thinking") != weights("plain") == weights("chats")
+
+    def confidences(name, companion):
+        assert own.score(paths[name], tmp_path / "out.jsonl", model=model, companion=tmp_path / companion) == 0
+        return np.array([line["confidence"] for line in read_lines(tmp_path / "out.jsonl")])
+
+    np.testing.assert_array_equal(confidences("chats", "chats3"), confidences("thinking", "chats3"))
+    np.testing.assert_array_equal(confidences("chats", "chats0"), confidences("plain", "chats0"))
+    assert (confidences("plain", "chats3") != confidences("thinking", "chats3")).mean() > 0.9
+
+
+@pytest.mark.slow
+def test_names_of_fields_are_kept_and_printed_commands_carry_them(tmp_path, capsys, own):
+    """The commands that are printed are run as they are, with files whose fields have names of their own."""
+    rows = [
+        {
+            "question": own.texts[row.question_id],
+            "text": own.policy.tokenizer.decode(row.response_ids, skip_special_tokens=True),
+            "grade": 9.5 if row.correct else 2.25,
+            "at": int(row.step),
+            "output": "not the response",
+        }
+        for row in own.rollouts.itertuples()
+    ]
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    mine, new, out = lines(folder / "mine.jsonl", *rows), folder / "new.jsonl", folder / "out.jsonl"
+    lines(new, *({name: value for name, value in row.items() if name != "at"} for row in rows[::-1]))
+    flags = ["--field", "response=text", "--field", "reward=grade", "--field", "step=at", "--correct-above", "4.75"]
+    flags += ["--max-response-length", "20", "--batch-tokens", "2000"]
+    assert own.fit(mine, folder / "companion", *flags) == 0
+    about = Companion.from_pretrained(folder / "companion").about
+    assert about.fields == {"response": "text", "reward": "grade", "step": "at"}
+    assert (about.correct_above, about.max_response_length) == (4.75, 20)
+
+    command = shlex.split(capsys.readouterr().out.rpartition("Next: cocal ")[2])
+    assert command[-6:-2] == ["--batch-tokens", "2000", "--field", "response=text"]
+    assert run(*({"in.jsonl": new, "out.jsonl": out}.get(word, word) for word in command)) == 0
+    printed = capsys.readouterr().out
+    assert "fields: question as prompt, text as response; not read: grade, output" in printed
+    assert "responses of 20 tokens or more count as cut" in printed
+    given = ("--companion", folder / "companion", "--model", own.checkpoint, "--batch-tokens", "2000")
+    assert run("score", *given, new, tmp_path / "again.jsonl") == 0
+    assert "text as response" in capsys.readouterr().out, "the companion's own names do without flags"
+    assert (tmp_path / "again.jsonl").read_bytes() == out.read_bytes()
+
+    vote, evaluate = (line.partition("cocal ")[2] for line in printed.splitlines()[-2:])
+    assert run(*(folder / word if word == "chosen.jsonl" else word for word in shlex.split(vote))) == 0
+    assert run(*(folder / word if word == "report" else word for word in shlex.split(evaluate))) == 0
+    printed = capsys.readouterr().out
+    assert "a reward above 4.75 means correct" in printed
+    assert f"{'Accuracy (%)':<30} {100 * own.rollouts['correct'].mean():6.1f}" in printed
+    assert "not read: output, confidence_ids" in printed
+
+
+def test_responses_unlike_those_that_were_learnt_from_are_told(tmp_path, capsys, own, fit, source, score):
+    """All are cut to one token: their length and their share of cut ones are others than the last stage's."""
+    assert fit(source) == 0
+    about = Companion.from_pretrained(tmp_path / "companion").about
+    last = own.rollouts[own.rollouts["step"] >= about.held_out.steps[0]]
+    low, middle, high = np.quantile(last["response_ids"].map(len), [0.25, 0.5, 0.75])
+    assert score(source, companion=tmp_path / "companion") == 0
+    assert "These responses differ" not in capsys.readouterr().out
+    short = own.rollouts.assign(response_ids=own.rollouts["response_ids"].map(lambda ids: ids[:1]), truncated=True)
+    short = write_lines(tmp_path / "short.jsonl", short, own.texts)
+    assert score(short, companion=tmp_path / "companion") == 0
+    assert (
+        f"a median length of 1 tokens instead of {middle:.0f} (half of those have {low:.0f} to {high:.0f}), and 100.0 %"
+        f" of them cut at the limit instead of {100 * last['truncated'].mean():.1f} %"
+    ) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("field", ["confidence", "confidence_course"])
+def test_a_scored_file_is_not_scored_again(tmp_path, capsys, score, own, field):
+    source = write_lines(tmp_path / "in.jsonl", own.rollouts, own.texts, **{field: [0.5] * len(own.rollouts)})
+    assert score(source) == 2
+    said = f"line 1: there is a field {field!r} already; give the confidences another name (--name)"
+    assert said in capsys.readouterr().err
+    assert score(source, "--name", "companion") == 0
+
+
+def test_a_command_of_one_s_own_takes_the_precision_of_the_weights(micro_checkpoint, tmp_path, monkeypatch):
+    """bfloat16 where weights are stored so and the processor has products of it, but never with portable numerics."""
+    stored = in_bfloat16(micro_checkpoint, tmp_path / "stored")
+
+    def loaded(folder, *precision):
+        return Checkpoint.find(str(folder)).load(*precision).model.dtype
+
+    assert loaded(stored, "bfloat16") == loaded(micro_checkpoint, "bfloat16") == torch.bfloat16
+    assert loaded(stored) == loaded(micro_checkpoint) == torch.float32
+    for name in PORTABLE:
+        monkeypatch.delenv(name)
+    assert loaded(stored) == (torch.bfloat16 if computes_bfloat16() else torch.float32)
+    assert loaded(stored, "float32") == loaded(micro_checkpoint) == torch.float32

@@ -1,0 +1,81 @@
+"""Rows mean the same whatever reads them: labels in words, ids, ends of responses."""
+
+import numpy as np
+import pytest
+
+from cocal.confidence import evaluation
+from cocal.rollouts.format import Reading
+from cocal.rollouts.formats import slime
+from cocal.rollouts.lines import Fields
+from cocal.rollouts.values import LABELS
+from cocal_study.policy import jsonl
+from hand_rows import FIXED, LINE, SLIME, TEXT, dump, lines, samples, sentence
+
+
+@pytest.mark.parametrize("field", ["correct", "reward"])
+def test_labels_are_read_in_words(tmp_path, field):
+    given = [
+        (change(word), label) for word, label in LABELS.items() for change in (str.upper, str.title, "\t{} ".format)
+    ]
+    given += [(True, 1.0), (False, 0.0), (1, 1.0), (0.0, 0.0)]
+    rows = [{**TEXT, "reward": None, field: value, "confidence": 0.25} for value, _ in given]
+    path = lines(tmp_path / "mine.jsonl", *rows)
+    assert [sample.label for sample in samples(path)] == [label for _, label in given]
+    assert evaluation.read(path, Reading()).correct.tolist() == [label == 1 for _, label in given]
+
+
+def test_another_word_is_answered_with_the_remedy(tmp_path):
+    path = lines(tmp_path / "mine.jsonl", LINE, LINE | {"correct": "maybe"})
+    assert sentence(samples, path) == (
+        f"{path}: line 2: field 'correct' is 'maybe', neither true nor false (the words for it are true, correct, "
+        "right, yes, 1, 1.0, false, incorrect, wrong, no, 0, 0.0); if it is a reward, say so by --field reward=NAME; "
+        "correct or delete the row"
+    )
+    path = lines(tmp_path / "other.jsonl", TEXT | {"reward": "-0.75"}, TEXT | {"reward": "high"})
+    assert "line 2: field 'reward' is 'high', neither a finite number nor a label" in sentence(samples, path)
+
+
+def test_an_empty_mask_beside_a_text_says_nothing(tmp_path):
+    (found,) = samples(lines(tmp_path / "mine.jsonl", TEXT | {"response_mask": []}))
+    assert (found.response, found.response_ids, found.left_out) == (TEXT["response"], None, None)
+
+
+@pytest.mark.parametrize("ids", [[2**32 + 7, 5], [5, 2**31], [-1, 5], [2**63, 5], [2**64, 5], [2**32 + 7]])
+def test_ids_that_would_wrap_are_refused(tmp_path, ids):
+    for name in ("prompt_ids", "response_ids"):
+        said = sentence(samples, lines(tmp_path / "mine.jsonl", LINE, LINE | {name: ids}))
+        assert f"mine.jsonl: line 2: field '{name}' is " in said
+    said = sentence(slime.read, dump(tmp_path, SLIME, SLIME | {"tokens": [5, 6, *ids]}), "acc")
+    assert "0.pt: sample 1: field 'tokens' is " in said
+
+
+@pytest.mark.parametrize(
+    ("reason", "cut", "left_out"),
+    [
+        ("stop", False, False),
+        ("EOS_TOKEN", False, False),
+        ({"type": "stop", "matched": 7}, False, False),
+        ("length", True, False),
+        ("max_tokens", True, False),
+        ({"type": "length", "length": 64}, True, False),
+        ("abort", True, True),
+        ("cancelled", True, True),
+        ("content_filter", True, True),
+        ("tool_calls", True, True),
+        (None, None, False),
+        ("", None, False),
+    ],
+)
+def test_a_response_ended_as_its_engine_says(reason, cut, left_out):
+    row = LINE | {"truncated": None, "finish_reason": reason}
+    found = Fields.of(row, {}, "here").sample(row, "here")
+    assert (found.truncated, found.left_out) == (cut, f"it ended by {reason!r}" if left_out else None)
+
+
+def test_one_reader_serves_the_import_too(tmp_path):
+    (found,) = jsonl.read(lines(tmp_path / "7.jsonl", FIXED), "reward")
+    assert (found.asked, found.group, found.truncated, found.label) == ("What is 6 + 8?", 11, True, 1.0)
+    np.testing.assert_array_equal(found.logprobs, np.float32(FIXED["logprobs"]))
+    for name in ("prompt_ids", "response_ids", "truncated", "group"):
+        said = sentence(jsonl.read, lines(tmp_path / "7.jsonl", FIXED | {name: None}), "reward")
+        assert f"7.jsonl: line 1: field '{name}' is missing" in said

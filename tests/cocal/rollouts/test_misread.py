@@ -1,0 +1,174 @@
+"""Files that were read as something else: each is refused in one sentence, or read as it was meant."""
+
+import json
+
+import pytest
+
+from cocal.errors import ConfigError, ContractError
+from cocal.fitting.fit import read
+from cocal.models.loading import load_policy
+from cocal.rollouts.encoding import Encoder
+from cocal.rollouts.files import find
+from cocal.rollouts.format import Reading
+from hand_rows import lines
+from micro import own_copy
+
+HEAD = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+BEGIN = "{% if add_generation_prompt %}<|im_start|>assistant\n"
+OPENS = HEAD + BEGIN + "<think>\n{% endif %}"
+NAMED = HEAD + BEGIN + "{% if thinking is defined and thinking %}<think>{% else %}</think>{% endif %}{% endif %}"
+SWITCH = HEAD + BEGIN + "{% if not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+CHANNEL = HEAD + BEGIN + "{% if not enable_thinking %}<|channel>thought\n<channel|>{% endif %}{% endif %}"
+
+
+@pytest.fixture
+def reading(micro_checkpoint, tmp_path):
+    """Reads rows behind a template; says what it was of them, or why not."""
+
+    def start(template, *rows, **how):
+        folder = own_copy(micro_checkpoint, tmp_path / f"model{len([*tmp_path.iterdir()])}")
+        (folder / "chat_template.jinja").write_text(template)
+        encoder = Encoder(load_policy(folder), Reading(**how))
+        encoder.check_wishes()
+        return encoder.policy.tokenizer, read(lines(tmp_path / "rows.jsonl", *rows), encoder)
+
+    return start
+
+
+def answers(before="", **more) -> list[dict]:
+    return [
+        {"prompt": f"What is {k} + 3?", "response": f"{before}It is {k + 3}.", "correct": k > 2, "step": 1} | more
+        for k in range(6)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("template", "before", "how", "said"),
+    [
+        (OPENS, "", {}, r"never ends its thought \(</think> is missing\), as in 6 of 6 rows"),
+        (OPENS, "I add.</think>", {}, None),
+        (
+            NAMED,
+            "I add.</think>",
+            {},
+            r"without thinking \(it has </think>\), .*--template-field .*\(it reads thinking\)",
+        ),
+        (NAMED, "I add.</think>", {"template_fields": {"thinking": True}}, None),
+        (SWITCH, "<think>I add.</think>", {}, r"without thinking .*give --thinking"),
+        (SWITCH, "<think>I add.</think>", {"thinking": True}, None),
+        (SWITCH, "", {"thinking": True}, r"never ends its thought"),
+        (SWITCH, "", {}, None),
+        (CHANNEL, "<|channel>thought\nI add.<channel|>", {}, r"it has <channel\|>\)"),
+        (CHANNEL, "thought\nI add.", {}, r"it has <channel\|>\)"),
+        (CHANNEL, "", {}, None),
+    ],
+)
+def test_thoughts_stand_behind_prompts_that_open_them(reading, template, before, how, said):
+    if said is None:
+        assert len(reading(template, *answers(before), **how)[1].rows) == 6
+    else:
+        with pytest.raises(ContractError, match=said):
+            reading(template, *answers(before), **how)
+
+
+def test_a_mode_that_the_template_does_not_know_is_refused(reading):
+    with pytest.raises(ConfigError, match=r"--thinking changes nothing in this chat template; it reads thinking"):
+        reading(NAMED, *answers(), thinking=True)
+
+
+def test_a_line_s_own_values_reach_the_template(reading):
+    rows = answers("I add.</think>", chat_template_kwargs={"thinking": True})
+    tokenizer, found = reading(NAMED, *rows)
+    assert all(tokenizer.decode(ids).endswith("<think>") for ids in found.rows["prompt_ids"])
+
+
+def test_texts_that_lack_the_tokens_of_a_reply_are_refused(reading):
+    """As gpt-oss's, whose replies name their channel, here by the end token."""
+    harmony = HEAD.replace("{{ m.content }}", "{% if m.role == 'assistant' %}<|pad|>{% endif %}{{ m.content }}")
+    tokenizer, _ = reading(SWITCH, *answers())
+    template = harmony.replace("<|pad|>", tokenizer.pad_token) + BEGIN + "{% endif %}"
+    with pytest.raises(ContractError, match=r"the text lacks the special tokens that the template writes in a reply"):
+        reading(template, *answers("analysis I add.final"))
+    assert len(reading(template, *answers(), ignored=("markers",))[1].rows) == 6
+
+
+def test_ids_beside_another_text_are_refused(reading):
+    tokenizer, _ = reading(SWITCH, *answers())
+    right = [row | {"response_ids": tokenizer(row["response"])["input_ids"]} for row in answers()]
+    assert len(reading(SWITCH, *right)[1].rows) == 6
+    other = [row | {"response_ids": [*reversed(row["response_ids"])]} for row in right]
+    with pytest.raises(ContractError, match=r"line 1: the ids of the response are not those of its text, but of '"):
+        reading(SWITCH, *other)
+    assert len(reading(SWITCH, *other, ignored=("response",))[1].rows) == 6
+
+
+@pytest.mark.parametrize("name", ["system", "instruction", "history", "reasoning_content"])
+def test_a_field_of_the_prompt_or_the_response_is_not_dropped(reading, name):
+    rows = answers(**{name: "Be strict."})
+    with pytest.raises(ContractError, match=rf"line 1: the field '{name}' \('Be strict.'\) may be a part of"):
+        reading(SWITCH, *rows)
+    assert len(reading(SWITCH, *rows, ignored=(name,))[1].rows) == 6
+
+
+def test_rows_of_two_policies_are_refused(reading):
+    rows = answers(model="first")[:4] + answers(model="second")[4:]
+    with pytest.raises(ContractError, match="line 5: the response is one of second, and those before are of first"):
+        reading(SWITCH, *rows)
+
+
+@pytest.mark.parametrize(
+    "end", [{"finish_reason": "stop", "stop_reason": "</a>"}, {"finish_reason": {"type": "stop", "matched": "</a>"}}]
+)
+def test_a_stop_string_ends_a_response_in_place_of_an_end_token(reading, end):
+    tokenizer, found = reading(SWITCH, *answers(**end))
+    assert tokenizer.decode(found.rows["response_ids"][1]) == "It is 4.</a>"
+
+
+def test_what_some_rows_say_of_their_end_counts(reading):
+    rows = [row | {"finish_reason": "length" if k < 2 else "stop"} for k, row in enumerate(answers())]
+    del rows[5]["finish_reason"]
+    _, found = reading(SWITCH, *rows)
+    assert any(
+        note.startswith("1 rows do not say whether they were cut at the limit, and count as complete; 2 others")
+        for note in found.notes
+    )
+
+
+def test_evaluations_are_left_out_and_steps_are_those_of_folders(tmp_path):
+    """As prime-rl wrote them in April 2026."""
+    for step in (1, 2, 10):
+        for part in ("train", "eval"):
+            given = [{name: value for name, value in row.items() if name != "step"} for row in answers(part)]
+            lines(tmp_path / f"step_{step}" / f"{part}_rollouts.jsonl", *given)
+    found = find([tmp_path])
+    assert [step for _, step in found.files] == [1, 2, 10]
+    assert all(path.name == "train_rollouts.jsonl" for path, _ in found.files)
+    assert "eval_rollouts.jsonl" in found.said[0]
+
+
+def test_copies_of_a_file_in_other_folders_are_said(tmp_path):
+    paths = [lines(tmp_path / folder / "rollouts.jsonl", *answers()) for folder in "abc"]
+    other = lines(tmp_path / "d" / "rollouts.jsonl", *answers("I add. "))
+    assert find([paths[0], other]).said == ()
+    for places in (paths, [path.parent for path in paths]):
+        (said,) = find(places).said
+        assert said == f"2 files hold the same rollouts as another, such as {paths[1]} and {paths[0]}"
+
+
+@pytest.mark.parametrize("split", ["test", "eval", "val", "MATH-test", "validation"])
+def test_rows_of_an_evaluation_are_left_out_and_said(reading, split):
+    rows = [row | {"split": "train" if k < 4 else split} for k, row in enumerate(answers())]
+    found = reading(SWITCH, *rows)[1]
+    assert len(found.rows) == 4
+    assert f"2 rows left out: its split is {split!r} (--ignore split, if it was trained on)" in found.notes
+    assert len(reading(SWITCH, *rows, ignored=("split",))[1].rows) == 6
+    with pytest.raises(
+        ContractError, match=rf"there is no response to learn from \(6 rows left out: its split is '{split}'"
+    ):
+        reading(SWITCH, *(row | {"split": split} for row in rows))
+
+
+def test_repeated_rows_are_counted(reading):
+    rows = answers()
+    notes = reading(SWITCH, *rows, *rows[:2], json.loads(json.dumps(rows[3])))[1].notes
+    assert any(note.startswith("3 rows repeat step, prompt, response and label of another") for note in notes)

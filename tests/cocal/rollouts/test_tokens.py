@@ -1,0 +1,389 @@
+"""Token ids of prompts and responses: ends by the template, what was cut, padding, chats as templates of many models
+write them; rows that the model cannot have read are refused, odd ones warned of."""
+
+import json
+import os
+import re
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tokenizers.processors import TemplateProcessing
+
+from cocal import Companion
+from cocal.errors import ContractError
+from cocal.models.loading import Vocabulary, load_policy, read_vocabulary
+from cocal.models.text import turn_end
+from cocal.rollouts.encoding import Encoder
+from cocal.rollouts.format import Reading
+from cocal.rollouts.lines import Fields
+from cocal.rollouts.sample import Sample
+from micro import own_copy
+from own_rollouts import SMALL, read_lines, run
+
+TEMPLATES = json.loads(Path(__file__).with_name("templates.json").read_text(encoding="utf-8"))
+"""The tokenizer's end and beginning, the template, and the token that ends a turn."""
+CHATML = TEMPLATES["Qwen"][2]
+TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.role }}: {{ m.content }}\n{% endfor %}answer:"
+ASKED = "What is 12 plus 7, dear model?"
+CHAT = [{"role": "user", "content": ASKED}]
+NAMES = re.compile(r"<\|[a-z_]+\|>|</?s>|\[gMASK\]|<sop>|<(?:bos|eos|start_of_turn|end_of_turn)>")
+
+
+@pytest.fixture
+def spoken(micro_checkpoint, tmp_path):
+    """A vocabulary whose tokenizer has the template of a model, and the tokens in it."""
+
+    def make(name, template=None, ends=(), pad=None):
+        folder = own_copy(micro_checkpoint, tmp_path / f"{name}-{len(list(tmp_path.iterdir()))}")
+        tokenizer = load_policy(folder).tokenizer
+        eos, bos, written, _ = TEMPLATES[name]
+        tokenizer.chat_template = template or written
+        tokens = sorted({*NAMES.findall(written), "<|user|>", "<|assistant|>", "<think>", "</think>"})
+        tokenizer.add_special_tokens({"additional_special_tokens": [one for one in tokens if "think" not in one]})
+        tokenizer.add_tokens(["<think>", "</think>"])
+        named = {"eos_token": eos, "pad_token": pad or "<|pad|>"} | ({"bos_token": bos} if bos else {})
+        tokenizer.add_special_tokens(named)
+        ids = tokenizer.convert_tokens_to_ids([*ends, eos])
+        return Vocabulary(tokenizer, len(tokenizer), frozenset(ids))
+
+    return make
+
+
+@pytest.fixture
+def encoder(own):
+    """An encoder whose template refuses a chat of one word."""
+    template = "{% if messages[0].content == 'no' %}{{ raise_exception('never no') }}{% endif %}" + TEMPLATE
+    return Encoder(own.policy, Reading(template=template))
+
+
+def rows(*lines):
+    return [Fields.of(one, {}, "row", ("prompt", "response")).sample(one, f"row {k}") for k, one in enumerate(lines)]
+
+
+def encoded(vocabulary, *lines, **options):
+    return Encoder(vocabulary, Reading(**options)).encode(rows(*lines))
+
+
+def text(vocabulary, ids):
+    return vocabulary.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_text_ends_by_what_ends_a_turn_in_the_template(spoken, name):
+    """GLM ends one by the next one's beginning, which its settings name."""
+    vocabulary = spoken(name, ends=["<|user|>", "<|assistant|>"] if name == "GLM" else ())
+    (one,) = encoded(vocabulary, {"prompt": "4 + 9?", "response": "It is 13."})
+    assert text(vocabulary, one.response) == f"It is 13.{TEMPLATES[name][3]}"
+    assert not one.truncated
+
+
+def test_a_template_that_is_given_decides_and_so_does_none(spoken):
+    vocabulary = spoken("Qwen", ends=["<|im_end|>"])
+    line = {"prompt": "4 + 9?", "response": "13"}
+    for template, end in (("", "<|endoftext|>"), (TEMPLATES["plain"][2], "<|endoftext|>"), (CHATML, "<|im_end|>")):
+        (one,) = encoded(vocabulary, line, template=template)
+        assert text(vocabulary, one.response) == f"13{end}"
+    refusing = "{% if messages | length > 1 %}{{ raise_exception('one') }}{% endif %}{{ messages[0].content }}"
+    assert turn_end(vocabulary.tokenizer, (), refusing) == vocabulary.tokenizer.eos_token_id
+
+
+def test_the_ends_of_a_checkpoint_come_from_all_that_name_them(own, tmp_path):
+    """A generation_config.json is lost on the way through some engines; then the template still ends a turn."""
+    folder = own_copy(own.checkpoint, tmp_path / "model")
+    tokenizer = load_policy(folder).tokenizer
+    end = tokenizer.eos_token_id
+    settings = {"config.json": 7, "generation_config.json": [8, 9]}
+    for name, ids in settings.items():
+        file = folder / name
+        file.write_text(json.dumps((json.loads(file.read_text()) if file.exists() else {}) | {"eos_token_id": ids}))
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token": tokenizer.pad_token}))
+    assert load_policy(folder).tokenizer.eos_token_id != end
+    assert read_vocabulary(folder).ends >= {7, 8, 9, end}
+    assert load_policy(folder).ends == read_vocabulary(folder).ends
+    (folder / "generation_config.json").unlink()
+    found = encoded(read_vocabulary(folder), {"prompt_ids": [5, 6], "response_ids": [30, end]})
+    assert not found[0].truncated
+    assert load_policy(folder).ends == read_vocabulary(folder).ends
+
+
+def test_texts_that_carry_their_end_tell_which_were_cut(spoken):
+    vocabulary = spoken("Qwen")
+    given = ["It is 13.<|im_end|>", "It is", "13<|im_end|>\n", "so 13<|im_end|><|endoftext|><|endoftext|>"]
+    lines = [{"prompt": "4 + 9?", "response": one} for one in given]
+    found = encoded(vocabulary, *lines)
+    wrote = ["It is 13.<|im_end|>", "It is", "13<|im_end|>", "so 13<|im_end|>"]
+    assert [text(vocabulary, one.response) for one in found] == wrote
+    assert [(one.truncated, one.told) for one in found] == [(False, True), (True, True), (False, True), (False, True)]
+    (alone,) = encoded(vocabulary, lines[1])
+    assert (text(vocabulary, alone.response), alone.truncated, alone.told) == ("It is<|im_end|>", False, False)
+    said = encoded(vocabulary, lines[0], lines[1] | {"truncated": False})
+    assert [one.truncated for one in said] == [False, False]
+
+
+PADDED = [
+    # prompt and response as they are given, whether it was cut, and what the policy read and wrote; B begins, P pads,
+    # E ends, T ends a turn
+    ("PPBxy", "zwT", None, "Bxy", "zwT"),
+    ("Bxy", "zwTPPP", None, "Bxy", "zwT"),
+    ("PBxyP", "PzwT", None, "Bxy", "zwT"),
+    ("Bxy", "zwPP", None, "Bxy", "zw"),
+    ("Bxy", "zwTEEE", None, "Bxy", "zwT"),
+    ("EEBxy", "zwEEE", None, "Bxy", "zwE"),
+    ("Bxy", "zwEEE", True, "Bxy", "zw"),
+    ("Bxy", "T", None, "Bxy", "T"),
+    ("Bxy", "zwTnnn", None, "Bxy", "zwT"),
+    ("nnnBxy", "zwT", None, "Bxy", "zwT"),
+    ("BTxBy", "zTwT", None, "BTxBy", "zTwT"),
+    ("BxPy", "zPw", None, "BxPy", "zPw"),
+]
+
+
+@pytest.mark.parametrize(("prompt", "response", "cut", "read", "wrote"), PADDED)
+def test_padding_is_taken_from_ids_by_its_pattern(spoken, prompt, response, cut, read, wrote):
+    vocabulary = spoken("Qwen")
+    names = {"B": "<|im_start|>", "P": "<|pad|>", "E": "<|endoftext|>", "T": "<|im_end|>"}
+    ids = {one: vocabulary.tokenizer.convert_tokens_to_ids(token) for one, token in names.items()}
+    ids |= {one: 40 + place for place, one in enumerate("xyzwn")}
+    given = {"prompt_ids": [ids[one] for one in prompt], "response_ids": [ids[one] for one in response]}
+    (found,) = encoded(vocabulary, given | {"truncated": cut})
+    assert found.prompt.tolist() == [ids[one] for one in read]
+    assert found.response.tolist() == [ids[one] for one in wrote]
+    assert found.truncated == (wrote[-1] not in "ET")
+
+
+def test_padding_by_the_end_or_the_beginning_of_texts_is_taken_off(spoken):
+    """Where nothing else pads: Llama's end, and GPT-2's one token for all."""
+    llama = spoken("Llama", pad="<|end_of_text|>")
+    begin, header, end, turn = llama.tokenizer.convert_tokens_to_ids(
+        ["<|begin_of_text|>", "<|start_header_id|>", "<|end_of_text|>", "<|eot_id|>"]
+    )
+    line = {"prompt_ids": [end, begin, header, 40], "response_ids": [50, turn, end, end]}
+    (found,) = encoded(llama, line, {**line, "prompt_ids": [end, end, end, begin, header, 40]})[:1]
+    assert (found.prompt.tolist(), found.response.tolist()) == ([begin, header, 40], [50, turn])
+    both = Encoder(spoken("Mistral", pad="<s>"))
+    begin = both.policy.tokenizer.bos_token_id
+    (found,) = both.encode([Sample.read("row", prompt_ids=[begin] * 3 + [40], response_ids=[50])])
+    assert found.prompt.tolist() == [begin, 40]
+
+
+def test_padding_within_is_refused_unless_a_mask_tells_it(spoken):
+    vocabulary = spoken("Qwen")
+    pad, turn = (vocabulary.tokenizer.convert_tokens_to_ids(one) for one in ("<|pad|>", "<|im_end|>"))
+    line = {"prompt_ids": [41, pad, pad, 42], "response_ids": [50, pad, pad, 51, turn, 43]}
+    with pytest.raises(ContractError, match=f"row 0: the response has padding within it \\(id {pad} from token 1 on"):
+        encoded(vocabulary, line)
+    with pytest.raises(ContractError, match="row 0: the prompt has padding within it"):
+        encoded(vocabulary, line | {"response_ids": [50, turn]})
+    mask = [1, 0, 0, 1, 1, 0, 0, 1, 1, 0]
+    (found,) = encoded(vocabulary, line | {"attention_mask": mask})
+    assert (found.prompt.tolist(), found.response.tolist()) == ([41, 42], [50, 51, turn])
+    (found,) = encoded(vocabulary, line | {"prompt_ids": [41, 42], "attention_mask": mask[4:]})
+    assert (found.prompt.tolist(), found.response.tolist()) == ([41, 42], [50, 51, turn])
+    with pytest.raises(ContractError, match="attention_mask has 9 values, but there are 4 prompt_ids and 6 response_"):
+        encoded(vocabulary, line | {"attention_mask": mask[1:]})
+
+
+def test_thoughts_calls_and_tools_reach_the_template(spoken):
+    template = (
+        "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n"
+        "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}"
+        "{% for call in m.tool_calls or [] %}{{ call.function.name }}{% endfor %}<|im_end|>\n{% endfor %}"
+        "<|im_start|>assistant{{ '\n' }}"
+    )
+    vocabulary = spoken("Qwen", template)
+    talk = [
+        {"role": "user", "content": [{"type": "text", "text": "4 + 9?"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "adder", "arguments": {"a": 4}}}]},
+        {"content": "13", "tool_call_id": "7", "role": "tool"},
+        {"role": "assistant", "reasoning_content": "Added.", "content": "13"},
+        {"role": "user", "content": "And 2 more?"},
+    ]
+    tools = [{"type": "function", "function": {"name": "adder"}}]
+    (found,) = encoded(vocabulary, {"messages": talk, "tools": tools, "response": "15"})
+    assert text(vocabulary, found.prompt) == (
+        '[{"type": "function", "function": {"name": "adder"}}]<|im_start|>user\n4 + 9?<|im_end|>\n'
+        "<|im_start|>assistant\nadder<|im_end|>\n<|im_start|>tool\n13<|im_end|>\n"
+        "<|im_start|>assistant\n<think>Added.</think>13<|im_end|>\n<|im_start|>user\nAnd 2 more?<|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+    (stated,) = encoded(vocabulary, {"messages": talk, "tools": json.dumps(tools), "response": "15"})
+    assert stated.prompt.tolist() == found.prompt.tolist()
+    for other in (3, "many", ["adder"]):  # no tools
+        (alone,) = encoded(vocabulary, {"messages": talk, "tools": other, "response": "15"})
+        assert text(vocabulary, alone.prompt).startswith("<|im_start|>user")
+    reply = [{"role": "assistant", "reasoning_content": "Added.", "content": "13"}]
+    with pytest.raises(
+        ContractError, match="has reasoning_content, which its text lacks; give the text that the policy"
+    ):
+        encoded(vocabulary, {"prompt": "4 + 9?", "response": reply})
+
+
+DATED = "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% endif %}\n" + CHATML
+
+
+def test_a_template_that_writes_the_day_writes_that_of_the_file(own, tmp_path, caplog, monkeypatch):
+    folder = own_copy(own.checkpoint, tmp_path / "model")
+    (folder / "chat_template.jinja").write_text(DATED)
+    seen = []
+    encode = Encoder.encode
+    monkeypatch.setattr(Encoder, "encode", lambda self, rows, **how: seen.append(encode(self, rows, **how)) or seen[-1])
+    rows = [
+        {"prompt": own.texts[row.question_id], "response": row.text, "correct": row.correct, "step": row.step}
+        for row in own.rollouts.itertuples()
+    ]
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    os.utime(source, (0, datetime(2026, 3, 7, 12).timestamp()))
+    assert run("fit", "--model", folder, "--rollouts", source, "--output", tmp_path / "companion", *SMALL) == 0
+    assert f"for which 07 Mar 2026 is taken, that of {source}" in caplog.text
+    decode = own.policy.tokenizer.decode
+    assert decode(seen[0][0].prompt).startswith("07 Mar 2026<|im_start|>")
+    assert own.score(source, tmp_path / "out.jsonl", model=folder, companion=tmp_path / "companion") == 0
+    assert decode(seen[-1][0].prompt).startswith("07 Mar 2026<|im_start|>")
+    companion, policy = Companion.from_pretrained(tmp_path / "companion"), load_policy(folder)
+    again = companion.score(*policy, [seen[-1][0].prompt], [seen[-1][0].response])[0]
+    assert again == pytest.approx(read_lines(tmp_path / "out.jsonl")[0]["confidence"], abs=1e-6)
+    caplog.clear()
+    companion.score(*policy, ["1?"], ["1"])
+    assert f"for which {datetime.now():%d %b %Y} is taken, today" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["Qwen", "Gemma", "Llama"])
+def test_chats_with_examples_are_restored_as_they_were(spoken, name):
+    """Of texts without special tokens, as verl writes them."""
+    vocabulary = spoken(name)
+    tokenizer = vocabulary.tokenizer
+    shots = [("user", "4 + 9?"), ("assistant", "13"), ("user", "1 + 1?"), ("assistant", "2"), ("user", "2 + 3?")]
+    for turns in (shots[4:], shots[2:], shots):
+        chat = [{"role": role, "content": content} for role, content in turns]
+        ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+        line = {"input": tokenizer.decode(ids, skip_special_tokens=True), "output": "5", "score": 1}
+        (found,) = encoded(vocabulary, line, thinking=True)
+        assert (found.origin, found.prompt.tolist()) == ("restored", ids)
+
+
+def test_a_beginning_is_not_doubled(spoken, own):
+    """Where a tokenizer begins texts with a token that the text has already."""
+    vocabulary = spoken("Llama")
+    tokenizer = vocabulary.tokenizer
+    begin = (tokenizer.bos_token, tokenizer.bos_token_id)
+    tokenizer._tokenizer.post_processor = TemplateProcessing(single=f"{begin[0]} $A", special_tokens=[begin])
+    for prompt in ("4 + 9 =", f"{begin[0]}4 + 9 ="):
+        (found,) = encoded(vocabulary, {"prompt": prompt, "response": "13"}, template="")
+        assert found.prompt.tolist().count(begin[1]) == 1
+
+
+STRANGE = ["<｜User｜>", "[INST] 2? [/INST]", "<s>", "<<SYS>>Add.<</SYS>>", "[gMASK]<sop>", "<｜begin▁of▁sentence｜>"]
+
+
+@pytest.mark.parametrize("prompt", [f"{one}2?" for one in STRANGE])
+def test_markers_of_other_models_are_told(spoken, caplog, prompt):
+    encoded(spoken("Gemma"), {"prompt": "x [y] <z> 2?", "response": "2"}, {"prompt": prompt, "response": "2"})
+    assert "row 1: the text has the chat marker" in caplog.text
+    assert "1 of 2 rows" in caplog.text
+
+
+def test_markers_that_are_no_special_tokens_show_a_template_s_text(spoken):
+    """DeepSeek's, which remain where special tokens are left out."""
+    template = (
+        "{% for m in messages %}<｜{{ m.role | capitalize }}｜>{{ m.content }}{% endfor %}<｜Assistant｜><think>\n"
+    )
+    vocabulary = spoken("plain", template)
+    vocabulary.tokenizer.add_tokens(["<｜User｜>", "<｜Assistant｜>"])
+    vocabulary = vocabulary._replace(vocabulary=len(vocabulary.tokenizer))
+    few = "<｜User｜>4?<｜Assistant｜>4<｜User｜>5?<｜Assistant｜><think>\n"
+    (found, asked) = encoded(vocabulary, {"prompt": few, "response": "5"}, {"prompt": "Say <think>", "response": "5"})
+    assert (found.origin, text(vocabulary, found.prompt)) == ("template", few)
+    assert asked.origin == "chat"
+
+
+def test_thoughts_in_a_mode_without_them_are_told(spoken, caplog):
+    thought = {"prompt": "2?", "response": "<think>\nWell.\n</think>\n\n2"}
+    vocabulary = spoken("Qwen")
+    encoded(vocabulary, thought, thinking=True)
+    encoded(vocabulary, {"prompt": "2?", "response": "2"})
+    encoded(spoken("Gemma"), thought)  # knows no modes
+    assert caplog.text == ""
+    encoded(vocabulary, {"prompt": "2?", "response": "2"}, thought)
+    assert "row 1: the response thinks, but the prompt is rendered without thinking" in caplog.text
+    assert "fit the companion with --thinking" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            {"messages": [*CHAT, {"role": "assistant", "content": "19"}], "response": "19"},
+            "the chat ends with the assistant's reply; give the messages before it as the prompt",
+        ),
+        ({"messages": [{"role": "user", "content": "no"}], "response": "19"}, "refuses the chat (never no)"),
+        (
+            {"prompt_ids": [5, 384], "response_ids": [6, 2]},
+            "prompt token 1 is 384, outside the model's vocabulary of 384",
+        ),
+    ],
+)
+def test_a_row_that_the_model_cannot_have_read_is_refused(own, encoder, line, message):
+    with pytest.raises(ContractError, match=re.escape(f"row 1: {message}" if "refuses" not in message else message)):
+        encoder.encode(rows({"prompt": "1?", "response": "1"}, line))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"prompt": ASKED, "response": f"{ASKED} It is 19."}, "the whole prompt stands again in the response"),
+        ({"prompt": ASKED, "response": f"user\n{ASKED}\nassistant\n19"}, "the whole prompt stands again"),
+        ({"messages": CHAT, "response": f"{ASKED} It is 19."}, "the whole prompt stands again in the response"),
+        ({"prompt_ids": [5, 6, 7, 8, 9], "response_ids": [5, 6, 7, 8, 9, 2]}, "the whole prompt stands again"),
+        ({"prompt": "1?", "response": "1<|eot_id|>"}, "the chat marker <|eot_id|>, which this model's tokenizer"),
+        ({"prompt": "<start_of_turn>user 1?", "response": "1"}, "the chat marker <start_of_turn>, which this model's"),
+    ],
+)
+def test_a_row_that_was_hardly_meant_so_is_warned_of(encoder, caplog, line, message):
+    good = [{"prompt": "1?", "response": "1? 1"}, {"prompt": ASKED, "response": "19 of those <|im_end|>"}]
+    good += [{"prompt_ids": [5, 6], "response_ids": [5, 6, 2]}, {"prompt": "a <|b| c", "response": "x < y > z"}]
+    encoder.encode(rows(*good))
+    assert caplog.text == ""
+    encoder.encode(rows(*good, line, line))
+    assert "row 4: " in caplog.text
+    assert message in caplog.text
+    assert " 2 of 6 rows" in caplog.text
+
+
+@pytest.mark.parametrize("opening", ["<|im_start|>assistant\n<think>\n", "assistant\n<think>\n", "<think>\n"])
+def test_a_response_that_repeats_the_end_of_the_prompt_is_warned_of(spoken, caplog, opening):
+    template = "{{ '<|im_start|>user\\n' + messages[0].content + '<|im_end|>\\n<|im_start|>assistant\\n<think>\\n' }}"
+    vocabulary = spoken("Qwen", template=template, ends=["<|im_end|>"])
+    encoded(vocabulary, {"prompt": "4 + 9?", "response": "It is <think>\n 13."})
+    assert "begins with" not in caplog.text
+    encoded(vocabulary, {"prompt": "4 + 9?", "response": f"{opening}hm</think>It is 13."})
+    assert f"row 0: the response begins with {opening!r}, which ends the prompt already" in caplog.text
+
+
+def test_short_prompts_are_told_where_most_responses_repeat_them(encoder, caplog):
+    encoder.encode(rows(*({"prompt": f"{k}?", "response": f"{k}? It is {k}."} for k in range(3))))
+    assert "row 0: the whole prompt stands again in the response, as in 3 of 3 rows" in caplog.text
+
+
+def test_padding_in_the_text_of_a_prompt_is_no_part_of_it(spoken):
+    vocabulary = spoken("Qwen", ends=["<|im_end|>"])
+    whole = "<|im_start|>user\n4 + 9?<|im_end|>\n<|im_start|>assistant\n"
+    plain, padded = encoded(vocabulary, *({"prompt": p + whole, "response": "13"} for p in ("", "<|pad|><|pad|>")))
+    assert padded.prompt.tolist() == plain.prompt.tolist()
+
+
+@pytest.mark.parametrize(("limit", "cut"), [(None, True), (4, False), (3, True)])
+def test_a_limit_decides_what_was_cut_of_ids_without_an_end(spoken, limit, cut):
+    line = {"prompt_ids": [5, 6], "response_ids": [30, 31, 32]}
+    (one,) = encoded(spoken("Qwen"), line, max_response_length=limit)
+    assert (one.truncated, one.response.tolist()) == (cut, [30, 31, 32])
+
+
+def test_another_tokenizer_than_the_model_s_is_warned_of(own, caplog):
+    for size, strange in ((384, False), (400, False), (383, True), (500, True)):
+        caplog.clear()
+        Encoder(SimpleNamespace(tokenizer=own.policy.tokenizer, vocabulary=size, ends=frozenset({2})))
+        assert (f"the tokenizer has 384 tokens, but the model's embedding has {size} rows" in caplog.text) == strange
