@@ -1,6 +1,8 @@
 """Base policies, and checkpoints that exist elsewhere."""
 
-from typing import ClassVar
+from collections.abc import Iterator
+from functools import partial
+from typing import ClassVar, cast
 
 from cocal.errors import ConfigError
 from cocal.models.hub import download
@@ -8,12 +10,16 @@ from cocal.runtime.machine import fix_threads
 from cocal.settings.base import Algorithm, Count
 from cocal.store import read_frame, write_text
 from cocal.store.provenance import canonical
-from cocal_study.config.backbone import BackboneChoice, PretrainingSettings
+from cocal_study.config.backbone import BackboneChoice, BackboneSettings, PretrainingSettings
 from cocal_study.config.data import FactsWorldSettings
+from cocal_study.config.evaluation import LlmJudgeSettings
+from cocal_study.planning import results
+from cocal_study.policy.objectives import OBJECTIVES
 from cocal_study.provenance.lineage import Source, descent, inherited
 from cocal_study.questions.prompts import Prompts
 from cocal_study.questions.synthetic import World
 from cocal_study.stages.base import In, Out, OutFolder, OutSteps, Seed, Stage
+from cocal_study.stages.jobs import Job, Rule, Rules
 
 
 class Backbone(Stage):
@@ -114,3 +120,62 @@ class ImportCheckpoints(Stage):
                 attributes=descent(output, self.command, {"source": str(source)}, [base], step=step, **facts),
                 base=self.base,
             )
+
+
+class BackboneRules(Rules):
+    """A backbone is made here or exists, and its training may have been run elsewhere. Snakemake deletes the outputs of
+    a failed job, so unfinished work lies in results/runs, from which the next attempt resumes."""
+
+    def rules(self) -> Iterator[Rule]:
+        made = [name for name, backbone in self.study.backbones.items() if backbone.source == "pretraining"]
+        existing = [name for name in self.study.backbones if name not in made]
+        base = {"output": results.policy_folder("{backbone}", "base", 0)}
+        how = {"places": base, "threads": None, "shown": True}
+        yield Rule(name="backbone", make=self._backbone, limits={"backbone": made}, **how)
+        yield Rule(name="existing_backbone", make=self._existing, limits={"backbone": existing}, local=True, **how)
+        for algorithm in OBJECTIVES:
+            if imported := self.trained_by("imported", algorithm):
+                yield Rule(
+                    name=f"import_{algorithm}",
+                    make=partial(self._imported, algorithm),
+                    places={"output": results.training_folder("{backbone}", algorithm)},
+                    files=self.stage_folders(algorithm),
+                    limits={"backbone": imported},
+                )
+        if self.judge_from_hub:
+            yield Rule(name="judge_checkpoint", make=self._judge, places={"output": results.JUDGE}, local=True)
+
+    def _backbone_settings(self, backbone: str) -> BackboneSettings:
+        """The backbone without its name in print and imported trainings, which concern other rules alone."""
+        return self.study.backbones[backbone].model_copy(update={"imported": {}, "label": backbone})
+
+    def _backbone(self, backbone: str, **made: str) -> Job:
+        study = self.study
+        return self._job(
+            Backbone,
+            name=backbone,
+            settings=self._backbone_settings(backbone),
+            questions=[results.questions_file(name) for name in study.datasets],
+            world=study.world,
+            prompts=study.prompts,
+            seed=study.seed,
+            texts=self._texts(),
+            **made,
+        )
+
+    def _existing(self, backbone: str, **made: str) -> Job:
+        return self._job(Backbone, name=backbone, settings=self._backbone_settings(backbone), **made)
+
+    def _imported(self, algorithm: Algorithm, backbone: str, **made: str) -> Job:
+        return self._job(
+            ImportCheckpoints,
+            algorithm=algorithm,
+            backbone=self._backbone_settings(backbone),
+            base=results.policy_folder(backbone, "base", 0),
+            stages=self.study.backbones[backbone].imported[algorithm].stages,
+            **made,
+        )
+
+    def _judge(self, **made: str) -> Job:
+        judge = cast(LlmJudgeSettings, self.study.judge)
+        return self._job(Hub, name=judge.checkpoint, revision=judge.revision, **made)

@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -10,9 +11,13 @@ from cocal.errors import ContractError
 from cocal.store import write_document
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.method import Experience
+from cocal_study.planning import plan, results, rivals, variants
+from cocal_study.planning.comparisons import comparisons
 from cocal_study.planning.orders import ORDERS
+from cocal_study.planning.variants import ABLATIONS
 from cocal_study.provenance.lineage import trace
 from cocal_study.stages.base import In, Out, Stage, TrainingSet
+from cocal_study.stages.jobs import Job, Rule, Rules
 
 if TYPE_CHECKING:
     from cocal_study.checks.training import Fit
@@ -101,3 +106,41 @@ class Checks(Stage):
                 for one in predicted.check_fixed_responses([predictions[path] for path in of_sampling])
             ],
         }
+
+
+class CheckRules(Rules):
+    """The protocol, checked anew from the files of each backbone."""
+
+    def rules(self) -> Iterator[Rule]:
+        yield Rule(name="checks", make=self._checks, places={"output": results.checks_file("{backbone}")})
+
+    def _checks(self, backbone: str, **made: str) -> Job:
+        """Checks that the study kept the protocol; a violation fails the run and is named."""
+        study, compared = self.study, list(comparisons(self.study, backbone))
+        experiences = plan.experiences_of(plan.methods_of(study, backbone, "grpo", self._final))
+        companions = {
+            kind: plan.fitted(backbone, kind, *plan.companion_prefixes(study, backbone, kind)) for kind in experiences
+        }
+        companions[ABLATIONS] = variants.ablation_folders(study, backbone)
+        more: dict[str, Any] = {}
+        if "resampled" in experiences:
+            more["resampled"] = results.rollouts_folder(backbone, "postcal")
+        if backbone == self._main:
+            if folder := rivals.reader_folders(study, "grpo").get(rivals.ONE_LAYER):
+                companions[rivals.ONE_LAYER] = [folder]
+            if plan.has_methods(study, "cocal-binary"):
+                companions["online"] = variants.online_folders(study)
+        return self._job(
+            Checks,
+            settings=study.companion,
+            quality=study.quality,
+            backbone=backbone,
+            rollouts=results.rollouts_folder(backbone, "grpo"),
+            questions=self._training_set,
+            companions=companions,
+            predictions=[one.file for one in compared if not one.sampling],
+            second=[one.file for one in compared if one.sampling],
+            beside=[results.OVERLAP],
+            **more,
+            **made,
+        )

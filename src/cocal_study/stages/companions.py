@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -14,10 +15,13 @@ from cocal.runtime.machine import fix_threads
 from cocal.runtime.progress import Progress
 from cocal.settings.base import Count
 from cocal.store import atomic_path, write_frame
+from cocal_study.planning import results, variants
 from cocal_study.planning.costs import Cost, device_name, write_cost
 from cocal_study.planning.orders import ORDERS
+from cocal_study.planning.variants import variant_of
 from cocal_study.provenance.lineage import Source, descent, inherited, placed
 from cocal_study.stages.base import In, Out, OutFolder, Seed, Stage, TrainingSet
+from cocal_study.stages.jobs import Job, Rule, Rules
 
 
 def _prefix(word: object) -> object:
@@ -186,3 +190,41 @@ class Online(_FromRollouts):
         tables += [found.assign(window=0) for found in replayed(fits, features, rollouts, bins)]
         table = pd.concat(tables, ignore_index=True)
         write_frame(self.output, table, PREQUENTIAL, self.attributes(self.output, wanted, **facts))
+
+
+class CompanionRules(Rules):
+    """One job fits the companions of all prefixes, seeds and targets of a variant (`cocal_study.planning.variants`),
+    whose features it reads once."""
+
+    def rules(self) -> Iterator[Rule]:
+        companions = {
+            "output": results.variant_folder("{backbone}", "{variant}"),
+            "cost": results.cost_file("{backbone}", "companions-{variant}"),
+        }
+        online = {
+            "output_companions": results.companion_folder("{backbone}", "online"),
+            "output": results.online_file("{backbone}"),
+        }
+        yield Rule(name="companions", make=self._companions, places=companions, gpus=1)
+        yield Rule(name="online", make=self._online, places=online, gpus=1)
+
+    def _companions(self, backbone: str, variant: str, **made: str) -> Job:
+        return self._job(Companions, **variant_of(self.study, backbone, variant), questions=self._training_set, **made)
+
+    def _online(self, backbone: str, **made: str) -> Job:
+        """Companions that learn from each rollout step when it is produced; the states are those that were kept for
+        replay. They are scored on every step before they learn from it, beside the replayed companions."""
+        study = self.study
+        return self._job(
+            Online,
+            settings=study.companion,
+            rollouts=results.rollouts_folder(backbone, "grpo"),
+            features=results.states_file(backbone, "grpo"),
+            questions=self._training_set,
+            windows=variants.windows(study),
+            stages=study.policy.stages,
+            replayed=variants.replayed_folders(study),
+            steps=self._final,
+            bins=study.metrics.bins,
+            **made,
+        )

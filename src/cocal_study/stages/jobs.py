@@ -1,20 +1,26 @@
 """Jobs and rules of the workflow as data: what a job reads and depends on, and what a rule makes."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
 from cocal.runtime.numerics import Numerics
+from cocal.settings.base import Algorithm
 from cocal.store.provenance import canonical, digest
 from cocal_study.config.study import Study
-from cocal_study.planning import results
+from cocal_study.planning import plan, results
 from cocal_study.provenance.code import code_digest
 from cocal_study.stages.base import Stage
 
 DOMAINS = {"": "mathematics", "factual_": "factual"}
 """Domain of the questions by the beginning of the names of its rules of responses and features."""
+CELL = "{backbone}", "{algorithm}", "{step}", "{prompt_format}{sampling}"
+"""The wildcards of what is made for a checkpoint in one prompt format and sampling."""
+NO_GPU = "env", "CUDA_VISIBLE_DEVICES=", "cocal"
+"""How a stage starts that computes on processors."""
 Environment = Literal["cocal", "gpu"]
 """The conda environments of envs/, in which jobs run where Snakemake is told to make them."""
 
@@ -81,8 +87,8 @@ class Rule:
         return self.make(**wildcards, **{name: path.format(**wildcards) for name, path in self.places.items()})
 
 
-class Rules:
-    """What the rules of all parts of a study share.
+class Rules(ABC):
+    """The rules of one file of stages, and what those of all files share.
 
     Args:
         study: The study.
@@ -101,6 +107,25 @@ class Rules:
         self._main, self._final = study.main_backbone, study.policy.steps
         self._training_set = results.questions_file(study.policy.dataset)
         self._sets = {domain: study.evaluation_sets(domain) for domain in DOMAINS.values()}
+
+    @abstractmethod
+    def rules(self) -> Iterable[Rule]:
+        """The rules that the study needs."""
+
+    @property
+    def judge_from_hub(self) -> bool:
+        """True if the judge of factual answers has to be downloaded."""
+        return self.study.judge.kind == "llm" and not self.study.judge.local
+
+    def trained_by(self, trainer: str, algorithm: Algorithm) -> list[str]:
+        """The backbones whose policies of an algorithm are trained by "trl", or are "imported"."""
+        if algorithm not in self.study.policy.algorithms:
+            return []
+        return [name for name in self.study.backbones if plan.trainer_of(self.study, name, algorithm) == trainer]
+
+    def stage_folders(self, algorithm: Algorithm) -> list[str]:
+        """The checkpoints that a training leaves."""
+        return [results.policy_folder("{backbone}", algorithm, step) for step in self.study.policy.stages]
 
     def _job(self, kind: type[Stage], *, texts: str = "", beside: Iterable[str] = (), **fields: Any) -> Job:
         """The job of a stage with these fields. It waits for what the stage reads and for what lies beside, and depends
@@ -125,6 +150,22 @@ class Rules:
         with_vllm = any(engine.kind == "vllm" for engine in engines)
         gpus = getattr(study.generation.engine, "tensor_parallel", 1)
         return {"gpus": gpus, "environment": "gpu" if with_vllm else "cocal"}
+
+    def _read_parts(self, backbone: str, algorithm: str, step: int, prompt_format: str) -> dict[str, Any]:
+        """What is read of responses in this format."""
+        if prompt_format == "rlcr":
+            return {"task_response": True}
+        experiences = plan.experiences_of(plan.methods_of(self.study, backbone, algorithm, step))
+        return {"prompt": True} if prompt_format == "answer" and "prompts" in experiences else {}
+
+    def _readers(self, backbone: str) -> dict[str, Any]:
+        """The checkpoints that read stored rollouts: those of every step, where they were kept, otherwise those of the
+        stages."""
+        imported = self.study.backbones[backbone].imported
+        dumps = imported["grpo"].rollouts if "grpo" in imported else None
+        if dumps and dumps.weights:
+            return {"exact": dumps.weights}
+        return {"checkpoints": [results.policy_folder(backbone, "grpo", step) for step in self.study.policy.stages]}
 
 
 def product_of(path: PurePath) -> str:

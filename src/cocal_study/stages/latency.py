@@ -1,5 +1,6 @@
 """Inference times of a checkpoint and its companions on this device."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,10 +10,12 @@ from cocal.store.provenance import digest
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.engine import gpus_of
 from cocal_study.config.evaluation import GenerationSettings, ResponseLengths, TimingSettings
+from cocal_study.planning import plan, results
 from cocal_study.planning.costs import device_name, write_cost
 from cocal_study.provenance.lineage import Source, identities, inherited
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import Out, PromptSet, Stage, Unfinished
+from cocal_study.stages.jobs import Job, Rule, Rules
 
 
 class Latency(Stage):
@@ -95,3 +98,32 @@ class Latency(Stage):
             )
         write_cost(self.output, latency, attributes)
         run.publish({})
+
+
+class LatencyRules(Rules):
+    """Times of this device, which only the tables of times depend on."""
+
+    def rules(self) -> Iterator[Rule]:
+        timed = {"output": results.cost_file("{backbone}", "latency")}
+        timed["run_folder"] = results.run_folder("latency", "{backbone}")
+        # all other rules take one thread, so on a machine of two cores nothing runs beside what is timed
+        yield Rule(name="latency", make=self._latency, places=timed, threads=2, **self._sampling)
+
+    def _latency(self, backbone: str, **made: str) -> Job:
+        """Inference times of the final policy and its companions, which differ from run to run. Only the tables of
+        times depend on them."""
+        study, last = self.study, plan.restricted(self._final)
+        (replayed,), (prompted,) = (plan.fitted(backbone, kind, last) for kind in ("rollouts", "prompts"))
+        return self._job(
+            Latency,
+            settings=study.generation,
+            datasets={name: study.datasets[name].max_response_length for name in self._sets["mathematics"]},
+            questions=results.QUESTIONS,
+            checkpoint=results.policy_folder(backbone, "grpo", self._final),
+            companions=replayed,
+            prompt_companions=prompted,
+            prompts=study.prompts,
+            timing=study.timing,
+            texts=self._texts("answer"),
+            **made,
+        )

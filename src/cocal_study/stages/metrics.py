@@ -1,13 +1,18 @@
 """The metric cube of predictions, with bootstrap intervals, and the metrics of its resamples."""
 
 import logging
+from collections.abc import Iterator
+from functools import partial
 from typing import Literal
 
 from cocal.metrics.settings import MetricSettings
 from cocal.store import read_frame
 from cocal_study.config.evaluation import MacroAverages
+from cocal_study.planning import results
+from cocal_study.planning.comparisons import RECALIBRATED, cube_fields
 from cocal_study.provenance.lineage import inherited
 from cocal_study.stages.base import In, Out, Stage
+from cocal_study.stages.jobs import Job, Rule, Rules
 from cocal_study.store.datasets import write_dataset
 
 
@@ -62,3 +67,19 @@ class Metrics(Stage):
             attributes = self.attributes(self.resamples, depends_on, **facts)
             write_dataset(self.resamples, resamples_of(evaluated), attributes)
             logging.info("wrote %s", self.resamples)
+
+
+class MetricRules(Rules):
+    """A metric cube of each kind of comparison; that of rivals has no resamples of its own."""
+
+    def rules(self) -> Iterator[Rule]:
+        cube = {
+            "output": results.metrics_file("{backbone}", "{cube}"),
+            "resamples": results.resamples_file("{backbone}", "{cube}"),
+        }
+        yield Rule(name="metrics", make=self._metrics, places=cube)
+        of_rivals = {"output": results.metrics_file("{backbone}", RECALIBRATED)}
+        yield Rule(name="recalibrated_metrics", make=partial(self._metrics, cube=RECALIBRATED), places=of_rivals)
+
+    def _metrics(self, backbone: str, cube: str, **made: str) -> Job:
+        return self._job(Metrics, **cube_fields(self.study, backbone, cube) | made)

@@ -1,6 +1,7 @@
 """Confidences of every method in the responses of a checkpoint."""
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 from cocal.runtime.machine import fix_threads
@@ -8,8 +9,11 @@ from cocal.store import write_frame
 from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
 from cocal_study.config.method import Experience, Method, PromptFormat
 from cocal_study.config.methods import METHODS
+from cocal_study.planning import plan, results
+from cocal_study.planning.comparisons import comparison_of, samples_of
 from cocal_study.provenance.lineage import Source
 from cocal_study.stages.base import Cell, Out, Pool
+from cocal_study.stages.jobs import NO_GPU, Job, Rule, Rules
 
 
 class Predictions(Cell):
@@ -84,3 +88,32 @@ class Predictions(Cell):
         table = predict(self.names, self.samples, self.responses, inputs, Checkpoint(**self.cell))
         write_frame(self.output, table, PREDICTIONS, attributes)
         logging.info("%s: %d rows", self.output, len(table))
+
+
+class PredictionRules(Rules):
+    """A table of predictions has all methods of a checkpoint, or companions that are compared with one another
+    (`cocal_study.planning.comparisons`)."""
+
+    def rules(self) -> Iterator[Rule]:
+        predictions = {"output": results.predictions_file("{backbone}", "{algorithm}", "{step}", "{comparison}")}
+        yield Rule(name="predictions", make=self._predictions, places=predictions, start=NO_GPU)
+
+    def _predictions(self, backbone: str, algorithm: str, step: str, comparison: str, **made: str) -> Job:
+        one = comparison_of(self.study, backbone, algorithm, int(step), comparison)
+        methods, cell = [METHODS[name] for name in one.methods], (backbone, algorithm, one.step)
+        formats = dict.fromkeys(method.prompt_format for method in methods)
+        read = dict.fromkeys(method.prompt_format for method in methods if method.experience)
+        return self._job(
+            Predictions,
+            settings=plan.estimator_settings(self.study, one.methods),
+            samples=samples_of(self.study, one.domains),
+            # companions alone compare no answers
+            **({"pool": self.study.generation.pool} if comparison == one.sampling else {}),
+            backbone=backbone,
+            algorithm=algorithm,
+            step=step,
+            responses={kind: results.responses_folder(*cell, kind + one.sampling) for kind in formats},
+            features={kind: results.features_folder(*cell, kind + one.sampling) for kind in read},
+            companions=one.companions,
+            **made,
+        )

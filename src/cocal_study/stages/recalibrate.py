@@ -1,6 +1,7 @@
 """Rivals that learn from the same responses as the companions, and their confidences in evaluation responses."""
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,9 +14,11 @@ from cocal.store import read_frame, write_document, write_frame
 from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
 from cocal_study.config.method import Rival
 from cocal_study.config.methods import METHODS
-from cocal_study.planning.rivals import RIVALS
+from cocal_study.planning import plan, results, rivals
+from cocal_study.planning.comparisons import RECALIBRATED, samples_of
 from cocal_study.provenance.lineage import Source
 from cocal_study.stages.base import Cell, In, Out, Pool, TrainingSet
+from cocal_study.stages.jobs import NO_GPU, Job, Rule, Rules
 
 
 class Recalibrate(Cell):
@@ -52,9 +55,9 @@ class Recalibrate(Cell):
     @property
     def compared(self) -> list[Rival]:
         """The rivals; a ConfigError if there is no such one."""
-        if unknown := [name for name in self.rivals if name not in RIVALS]:
-            raise ConfigError(f"--rivals: there is no {unknown[0]!r}; there are {', '.join(RIVALS)}")
-        return [RIVALS[name] for name in self.rivals]
+        if unknown := [name for name in self.rivals if name not in rivals.RIVALS]:
+            raise ConfigError(f"--rivals: there is no {unknown[0]!r}; there are {', '.join(rivals.RIVALS)}")
+        return [rivals.RIVALS[name] for name in self.rivals]
 
     def sources(self):
         # all must be of the same backbone, policy and step
@@ -148,3 +151,54 @@ class Recalibrate(Cell):
         if self.resampled:
             bases["resampled"] = read(self.resampled, self.resampled_features)
         return bases
+
+
+class RecalibrationRules(Rules):
+    """Rivals that learn from what the companions learn from."""
+
+    def rules(self) -> Iterator[Rule]:
+        recalibrated = {
+            "output": results.predictions_file("{backbone}", "{algorithm}", self._final, RECALIBRATED),
+            "output_calibrators": results.calibrators_file("{backbone}", "{algorithm}", self._final),
+        }
+        limits = {"algorithm": self.study.policy.algorithms}
+        yield Rule(name="recalibrate", make=self._recalibrate, places=recalibrated, limits=limits, start=NO_GPU)
+
+    def _recalibrate(self, backbone: str, algorithm: str, **made: str) -> Job:
+        """Platt scaling and isotonic regression of the rivals on one policy, fitted on its rollouts, all of them and
+        those of the last stage, and on PostCal's responses where the study has PostCal."""
+        study, cell = self.study, (backbone, algorithm, self._final)
+        compared = rivals.rivals_of(study, algorithm)
+        methods = list(dict.fromkeys(rival.method for rival in compared))
+        (prompt_format,) = {METHODS[name].prompt_format for name in methods}
+        more: dict[str, Any] = {}
+        if earlier := study.policy.stages[:-1]:
+            more["previous_stage"] = earlier[-1]
+        readers = rivals.reader_folders(study, algorithm)
+        if readers:
+            more["companions"] = readers
+        if any(rival.reads_states for rival in compared):
+            more["features"] = results.features_folder(*cell, prompt_format)
+        if any(rival.reads_states and rival.reader != "resampled" for rival in compared):
+            more["rollout_features"] = results.states_file(backbone, "grpo")
+        if "resampled" in readers:
+            more["resampled"] = results.rollouts_folder(backbone, "postcal")
+            more["resampled_features"] = results.states_file(backbone, "postcal")
+        return self._job(
+            Recalibrate,
+            rivals=[rival.name for rival in compared],
+            settings=plan.estimator_settings(study, methods),
+            split=study.companion,
+            verifier=study.verifier,
+            samples=samples_of(study, plan.domains_of(study, *cell)),
+            pool=study.generation.pool,
+            backbone=backbone,
+            algorithm=algorithm,
+            step=self._final,
+            rollouts=results.rollouts_folder(backbone, algorithm),
+            questions=self._training_set,
+            evaluated=[results.questions_file(name) for names in self._sets.values() for name in names],
+            responses=results.responses_folder(*cell, prompt_format),
+            **more,
+            **made,
+        )

@@ -1,6 +1,8 @@
 """Evaluation responses of a checkpoint: sampled and judged, or judged anew."""
 
 import logging
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from cocal.answers.settings import VerifierSettings
@@ -10,11 +12,13 @@ from cocal.store.run_folder import RunFolder
 from cocal_study.config.engine import gpus_of
 from cocal_study.config.evaluation import GenerationSettings, JudgeChoice
 from cocal_study.config.features import FeatureSettings
+from cocal_study.planning import plan, results
 from cocal_study.planning.plan import ResponsePlan
 from cocal_study.planning.results import JUDGEMENTS
 from cocal_study.provenance.lineage import FACTS, Source, descent, inherited
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import Cell, In, Out, OutFolder, OutTables, PromptSet, Stage, Unfinished
+from cocal_study.stages.jobs import CELL, DOMAINS, Job, Rule, Rules
 
 
 class _Judges(Stage):
@@ -132,3 +136,61 @@ class Judge(_Judges):
         attributes = self.attributes(self.output, depends_on | judging.settings, **facts)
         write_frame(self.output, table, RESPONSES, attributes)
         logging.info("%s: %d responses, accuracy %.3f", self.output, len(table), table["correct"].mean())
+
+
+class ResponseRules(Rules):
+    """A job for each checkpoint, prompt format and domain. Factual questions are out of domain for every companion and
+    every policy."""
+
+    def rules(self) -> Iterator[Rule]:
+        for begin, domain in DOMAINS.items():
+            if not (names := self._sets[domain]):
+                continue
+            job = f"{{algorithm}}-{{step}}-{{prompt_format}}{{sampling}}-{domain}"
+            unfinished = results.run_folder("responses", "{backbone}", job)
+            places = {"output": results.responses_folder(*CELL), "run_folder": unfinished}
+            files = [results.responses_file(*CELL, name) for name in names]
+            if self.study.features.source == "engine":
+                places["output_kept"] = results.kept_folder(*CELL, domain)
+                files.append(places["output_kept"])
+            yield Rule(
+                name=f"{begin}responses",
+                make=partial(self._responses, domain),
+                places=places,
+                files=files,
+                shown=True,
+                **self._sampling,
+            )
+
+    def _responses(
+        self, domain: str, backbone: str, algorithm: str, step: str, prompt_format: str, sampling: str, **made: str
+    ) -> Job:
+        study, judged = self.study, domain == "factual"
+        cell, read = (backbone, algorithm, int(step), prompt_format), {}
+        generation = study.generation
+        if sampling and study.second_sampling:
+            generation = generation.model_copy(update=dict(study.second_sampling))
+        planned = plan.response_plan(study, *cell, self._sets[domain])
+        if study.features.source == "engine" and plan.reads_states(study, *cell):
+            read = {"features": plan.feature_settings(study, algorithm, int(step), domain), **self._read_parts(*cell)}
+        texts = self._texts(*planned.formats(prompt_format), domain=domain)
+        return self._job(
+            Responses,
+            settings=generation,
+            verifier=study.verifier,
+            # the judge of factual answers has no part in mathematics, so another one does not touch these files
+            judge=study.judge if judged else {"kind": "exact-match"},
+            judgements=results.JUDGEMENTS,
+            plan=planned,
+            prompt_format=prompt_format,
+            backbone=backbone,
+            algorithm=algorithm,
+            step=step,
+            prompts=study.prompts,
+            checkpoint=results.policy_folder(backbone, algorithm, step),
+            questions=results.QUESTIONS,
+            texts=f"{texts} {self._judge_texts}" if judged else texts,
+            beside=[results.JUDGE] if judged and self.judge_from_hub else [],
+            **read,
+            **made,
+        )

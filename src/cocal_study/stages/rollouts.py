@@ -1,8 +1,9 @@
 """Rollouts that no training here makes: those that another engine dumped, and PostCal's."""
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from cocal.answers.settings import VerifierSettings
 from cocal.engines.states import Reading
@@ -15,10 +16,12 @@ from cocal_study.config.engine import EngineChoice, gpus_of
 from cocal_study.config.evaluation import PostCalSettings
 from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
+from cocal_study.planning import plan, results
 from cocal_study.policy.objectives import OBJECTIVES
 from cocal_study.provenance.lineage import Source, identities, inherited
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import Out, OutFolder, PromptSet, ReadByCheckpoints, Stage, Unfinished
+from cocal_study.stages.jobs import Job, Rule, Rules
 
 
 class ImportRollouts(ReadByCheckpoints):
@@ -193,3 +196,76 @@ class Resample(Stage):
                 run=RunFolder(self.run_folder, digest(depends_on | inputs)),
                 outputs=Outputs({}, self.rollouts, self.output_features, self.cost, made),
             )
+
+
+class RolloutRules(Rules):
+    """Rollouts of trainings that were run elsewhere, and PostCal's."""
+
+    def rules(self) -> Iterator[Rule]:
+        if imported := self.trained_by("imported", "grpo"):
+            unfinished = results.run_folder("import", "{backbone}-grpo")
+            places = {"output": results.rollouts_folder("{backbone}", "grpo"), "run_folder": unfinished}
+            limits = {"backbone": imported}
+            yield Rule(
+                name="import_rollouts", make=self._imported_rollouts, places=places, limits=limits, gpus=1, shown=True
+            )
+            cost = {"output": results.cost_file("{backbone}", "train-grpo")}
+            yield Rule(name="import_cost", make=self._imported_cost, places=cost, limits=limits, local=True)
+        resampled = {
+            "rollouts": results.rollouts_folder("{backbone}", "postcal"),
+            "output_features": results.states_file("{backbone}", "postcal"),
+            "cost": results.cost_file("{backbone}", "resample"),
+            "run_folder": results.run_folder("resample", "{backbone}"),
+        }
+        yield Rule(
+            name="resample",
+            make=self._resample,
+            places=resampled,
+            limits={"backbone": self.study.backbones},
+            shown=True,
+            **self._sampling,
+        )
+
+    def _imported_rollouts(self, backbone: str, **made: str) -> Job:
+        study, dumps = self.study, cast(Any, self.study.backbones[backbone].imported["grpo"].rollouts)
+        return self._job(
+            ImportRollouts,
+            settings=study.policy.rollout_settings("grpo"),
+            algorithm="grpo",
+            verifier=study.verifier,
+            features=plan.pass_features(study),
+            format=dumps.format,
+            dumps=dumps.path,
+            correctness=dumps.correctness,
+            reward_key=dumps.reward_key,
+            tokenise=study.prompts if dumps.tokenise else None,
+            policy=results.policy_folder(backbone, "base", 0),
+            questions=self._training_set,
+            texts=self._texts(OBJECTIVES["grpo"].prompt_format) if dumps.tokenise else "",
+            **self._readers(backbone),
+            **made,
+        )
+
+    def _imported_cost(self, backbone: str, **made: str) -> Job:
+        training = self.study.backbones[backbone].imported["grpo"]
+        return self._job(ImportCost, seconds=training.seconds, items=self._final, device=training.device, **made)
+
+    def _resample(self, backbone: str, **made: str) -> Job:
+        """For PostCal, the final policy answers the questions of every rollout step again. The seed that orders the
+        responses for its companions plays no part."""
+        study = self.study
+        return self._job(
+            Resample,
+            settings=study.postcal.model_copy(update={"shuffle_seed": PostCalSettings().shuffle_seed}),
+            policy=study.policy.rollout_settings("grpo"),
+            features=study.features.model_copy(update={"layers": "final"}),
+            verifier=study.verifier,
+            prompts=study.prompts,
+            engine=study.generation.engine,
+            backbone=backbone,
+            checkpoint=results.policy_folder(backbone, "grpo", self._final),
+            questions=self._training_set,
+            like=results.rollouts_folder(backbone, "grpo"),
+            texts=self._texts("answer"),
+            **made,
+        )

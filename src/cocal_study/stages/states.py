@@ -1,5 +1,7 @@
 """Hidden states of evaluation responses, of stored rollouts and of their prompts."""
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -8,8 +10,11 @@ from cocal.store import digest, read_frame
 from cocal.store.run_folder import RunFolder, file_states
 from cocal_study.config.evaluation import EvaluationSets
 from cocal_study.config.features import FeatureSettings
+from cocal_study.planning import plan, results
+from cocal_study.planning.comparisons import samples_of
 from cocal_study.provenance.lineage import Source, descent, identities, inherited
 from cocal_study.stages.base import OutFolder, OutStores, ReadByCheckpoints, Stage, Unfinished
+from cocal_study.stages.jobs import CELL, DOMAINS, Job, Rule, Rules
 
 
 class Features(Stage):
@@ -122,3 +127,62 @@ class Prompts(_OfRollouts):
             output=self.output,
             attributes=descent(self.output, self.command, self.settings, sources, **facts),
         )
+
+
+class StateRules(Rules):
+    """States of evaluation responses, with a job for each checkpoint, prompt format and domain, of rollouts whose
+    training kept none, and of their prompts."""
+
+    def rules(self) -> Iterator[Rule]:
+        for begin, domain in DOMAINS.items():
+            if names := self._sets[domain]:
+                yield Rule(
+                    name=f"{begin}features",
+                    make=partial(self._features, domain),
+                    places={"output": results.features_folder(*CELL)},
+                    files=[results.features_file(*CELL, name) for name in names],
+                    gpus=1,
+                    shown=True,
+                )
+        if imported := self.trained_by("imported", "grpo"):
+            unfinished = results.run_folder("replay", "{backbone}")
+            places = {"output": results.states_file("{backbone}", "grpo"), "run_folder": unfinished}
+            limits = {"backbone": imported}
+            yield Rule(name="replay", make=self._replay, places=places, limits=limits, gpus=1, shown=True)
+        places = {"output": results.states_file("{backbone}", "grpo", "prompts")}
+        limits = {"backbone": self.study.backbones}
+        yield Rule(name="prompt_features", make=self._prompt_features, places=places, limits=limits, gpus=1, shown=True)
+
+    def _features(
+        self, domain: str, backbone: str, algorithm: str, step: str, prompt_format: str, sampling: str, **made: str
+    ) -> Job:
+        """Hidden states of responses: RLCR's end before its reason, and those whose prompt has a companion have its
+        state, too."""
+        study, cell = self.study, (backbone, algorithm, int(step), prompt_format)
+        place = (*cell[:-1], prompt_format + sampling)
+        kept = {"kept": results.kept_folder(*place, domain)} if study.features.source == "engine" else {}
+        settings = plan.feature_settings(study, algorithm, int(step), domain)
+        return self._job(
+            Features,
+            settings=settings.model_copy(update={"layers": "final"}) if sampling else settings,
+            samples=samples_of(study, [domain]),
+            responses=results.responses_folder(*place),
+            checkpoint=results.policy_folder(backbone, algorithm, step),
+            **kept,
+            **self._read_parts(*cell),
+            **made,
+        )
+
+    def _replay(self, backbone: str, **made: str) -> Job:
+        """The states of rollouts whose training kept none are read afterwards: by the policies that sampled them where
+        these were kept, otherwise by the checkpoint of the stage that followed (appendix F.4)."""
+        return self._read_rollouts(Replay, plan.pass_features(self.study), backbone, made)
+
+    def _prompt_features(self, backbone: str, **made: str) -> Job:
+        """The prompts of the rollouts are read by the checkpoint of the stage that followed (appendix F.4)."""
+        settings = plan.pass_features(self.study).model_copy(update={"layers": "final"})
+        return self._read_rollouts(Prompts, settings, backbone, made)
+
+    def _read_rollouts(self, stage: type[Stage], settings: FeatureSettings, backbone: str, made: dict[str, str]) -> Job:
+        rollouts = results.rollouts_folder(backbone, "grpo")
+        return self._job(stage, settings=settings, rollouts=rollouts, **self._readers(backbone), **made)
