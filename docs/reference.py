@@ -1,4 +1,5 @@
-"""Pages that are written: from the code configuration keys, commands and contracts of tables; and a notebook's."""
+"""Pages that are written: from the code configuration keys, commands, contracts of tables and the workflow's rules; and
+a notebook's."""
 
 import io
 import json
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from notebook import page
+from rules import draw, graph, rules_page
 
 from cocal import cli
 from cocal.commands.catalogue.own import OWN
@@ -23,15 +25,18 @@ from cocal_study.store import contracts as study_contracts
 def write_reference(folder: Path) -> None:
     """Write all pages into a folder, and leave those alone that are the same."""
     folder.mkdir(exist_ok=True)
+    waits = graph()
     for name, text in {
         "configuration": configuration_page(Study.model_json_schema()),
         "commands": commands_page(),
         "contracts": contracts_page(),
+        "rules": rules_page(waits),
         "own_policy": page(Path(__file__).with_name("own_policy.ipynb")),
     }.items():
         file = folder / f"{name}.md"
         if not file.exists() or file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
+    draw(waits, folder / "rules.png")
 
 
 def configuration_page(schema: dict[str, Any]) -> str:
