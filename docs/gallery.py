@@ -10,11 +10,16 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image
 from scipy.special import ndtri, stdtrit
+from scipy.stats import ttest_1samp
 
 from cocal.drawing.style import paper_style, save_figure
 from cocal_study.config.methods import METHODS
+from cocal_study.config.parse import parse_settings
 from cocal_study.config.study import load_study
-from cocal_study.evidence.headlines import NAMES, SECOND
+from cocal_study.evidence.comparisons import holm
+from cocal_study.evidence.headlines import HEADLINES, NAMES, SECOND, difference
+from cocal_study.evidence.kept import NUMBERS as KEPT
+from cocal_study.evidence.kept import recomputed
 from cocal_study.evidence.predicates import FAVOUR, OPEN
 from cocal_study.evidence.published import METRICS, read_published
 from cocal_study.evidence.regimes import PAIRS, margins, over_points
@@ -37,6 +42,7 @@ from cocal_study.exhibits.regimes import layout_of
 from cocal_study.exhibits.typesetting.landing import scale_of
 from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads
 from cocal_study.exhibits.typesetting.wording import SMOLLM2, number
+from cocal_study.planning.replicates import GATHERED, Gathered
 from cocal_study.provenance.owner import owner_of
 from cocal_study.store.numbers import read_numbers
 
@@ -51,6 +57,7 @@ WIDTH = 1100
 _COLUMNS = 120
 """Width of the lines of the pages."""
 _WITH_INTERVAL = "{value} ({lower} to {upper})"
+_BOUNDS = ("value", "lower", "upper")
 _REPLICATE = "replicate_"
 """Beginning of the columns that hold the values of single replicates."""
 
@@ -387,6 +394,25 @@ def power(numbers: pd.DataFrame) -> str:
     return _of_numbers([*heads, "lead found, temperature 1"], rows)
 
 
+def adjusted(spread: Path) -> str:
+    """A table of every comparison of the headlines over the replicates that take part, with Holm's adjustment over all
+    of them, and over all replicates that were run, the refused ones among them; the paper's sampling."""
+    taking = parse_settings(Gathered, str(spread / GATHERED)).replicates
+    run = {file.stem: recomputed(file).set_index(KEPT)["value"] for file in sorted((spread / "kept").glob("*.zip"))}
+    frame = pd.concat(run, axis=1).xs("own", level="sampling")
+    pairs = [pair for of_claim in HEADLINES.values() for pair in of_claim]
+    found = [[difference(pair, [of]) for of in (frame[[*map(str, taking)]], frame)] for pair in pairs]
+    chances = [ttest_1samp(values, 0).pvalue for values, _ in found]
+    rows = []
+    for pair, (values, every), chance, of_family in zip(pairs, found, chances, holm(chances), strict=True):
+        against = METHODS[pair.rival].label if pair.rival else "chance"
+        told = [over_replicates(of, 0.95, "") for of in (values, every)]
+        cells = [_WITH_INTERVAL.format(**{key: f"{getattr(one, key):+.3f}" for key in _BOUNDS}) for one in told]
+        numbers = cells[0], f"{chance:.3f}", f"{of_family:.3f}", cells[1]
+        rows.append([f"{METHODS[pair.method].label} against {against}, {NAMES[pair.metric]}", *numbers])
+    return _of_numbers(["comparison", f"{len(taking)} replicates", "p", "Holm", f"all {len(run)} that were run"], rows)
+
+
 def what_holds(judged: pd.DataFrame) -> str:
     """What all claims come to, and below it a table of those that a source decides.
 
@@ -488,6 +514,7 @@ def main() -> None:
         ("docs/embedded-study.md", "main", _beside_paper(main_table, printed, "one seed", _WITH_INTERVAL)),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
         ("docs/what-holds.md", "power", power(numbers)),
+        ("docs/what-holds.md", "adjusted", adjusted(spread)),
     )
     for file, name, section in (*of_results, *of_studies(root)):
         page = root / file
