@@ -88,7 +88,7 @@ CENTRAL := studies/central
 central: NUMBERS = $$(seq 6 22)
 central: $(INSTALLED)
 	for number in $(NUMBERS); do \
-	  cocal replicate --keys config/central.yaml --number $$number --output $(CENTRAL)/$$number/study.yaml --overwrite || exit 1; \
+	  cocal replicate --study config/central.yaml --number $$number --output $(CENTRAL)/$$number/study.yaml --overwrite || exit 1; \
 	done
 	printf '%s\n' $(NUMBERS) | xargs -I {} -P $$(nproc) snakemake --cores 1 --directory $(CENTRAL)/{} \
 	  --configfile $(CENTRAL)/{}/study.yaml -- \

@@ -9,8 +9,8 @@ from pathlib import Path
 from cocal.commands.catalogue import listing
 from cocal.store.atomic import write_text
 from cocal_study.commands.catalogue.stages import STAGES
-from cocal_study.config.parse import merged, parse_settings, read_yaml, validate
-from cocal_study.config.study import Study, load_study, study_schema
+from cocal_study.config.parse import parse_settings
+from cocal_study.config.study import load_study, study_schema
 from cocal_study.planning.bundle import commit_of
 from cocal_study.planning.digests import StudyDigests, digests_of, maker_of, verdict
 from cocal_study.planning.regimes import studies_of
@@ -78,11 +78,7 @@ def run_digests(options: argparse.Namespace) -> None:
 
 def run_replicate(options: argparse.Namespace) -> None:
     """Write the study."""
-    study = load_study(options.study)
-    if options.keys is not None:
-        content = merged(read_yaml(options.study), read_yaml(options.keys), removing=True)
-        study = validate(Study, content, f"{options.study} with {options.keys}")
-    write_study(replicate(study, options.number), options.output)
+    write_study(replicate(load_study(options.study), options.number), options.output)
 
 
 def run_regimes(options: argparse.Namespace) -> None:

@@ -205,9 +205,19 @@ def load_study(path: str | Path, overrides: Mapping[str, Any] | None = None) -> 
     """The study in a YAML file, with `overrides` merged into it key by key.
 
     Raises:
-        ConfigError: if the file or the merged result is not a valid study.
+        ConfigError: if the file, one that it is based on, or the merged result is not a valid study.
     """
-    return validate(Study, merged(read_yaml(path), overrides or {}), str(path))
+    return validate(Study, _whole(merged(read_yaml(path), overrides or {}), Path(path).parent), str(path))
+
+
+def _whole(keys: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The keys with those of the file that `based_on` names, by its path from their folder, if they have this key. Of
+    that study they are what differs, and those that are null are removed."""
+    keys = dict(keys)
+    if (name := keys.pop("based_on", None)) is None:
+        return keys
+    path = folder / name
+    return merged(_whole(read_yaml(path), path.parent), keys, removing=True)
 
 
 def configured_study(files: Sequence[str | Path], changes: Mapping[str, Any]) -> Study:

@@ -9,7 +9,7 @@ from cocal.companion.settings import CompanionSettings
 from cocal.errors import ConfigError
 from cocal_study.config.methods import built_in
 from cocal_study.config.parse import parse_settings
-from cocal_study.config.study import load_study, study_schema
+from cocal_study.config.study import Study, load_study, study_schema
 
 STUDIES = ["config.yaml", "smoke.yaml", "rehearsal.yaml", "single-gpu.yaml", "single-gpu-rehearsal.yaml"]
 
@@ -27,6 +27,25 @@ def test_schema_file_is_in_step_with_the_model(repository):
     added = {f'"{name}"' for name in built_in() if f'"{name}"' not in written}
     current = [line.rstrip(",") for line in study_schema().splitlines() if line.strip(" ,") not in added]
     assert [line.rstrip(",") for line in written.splitlines()] == current, "run `make schema`"
+
+
+def test_a_study_that_is_based_on_another_says_what_differs(repository, tmp_path):
+    """Through several files, each of which is found from the folder of the one that names it."""
+    (tmp_path / "more").mkdir()
+    whole, second, third = repository / "config/config.yaml", tmp_path / "second.yaml", tmp_path / "more/third.yaml"
+    second.write_text(
+        f"based_on: {whole}\nstudy: second\nbackbones: {{small: null}}\n"
+        "companion: {passes: 7, batch_size: 9}\nsecond_sampling: null\n"
+    )
+    third.write_text("based_on: ../second.yaml\nstudy: third\ncompanion: {batch_size: 11}\n")
+    expected = yaml.safe_load(whole.read_text())
+    del expected["backbones"]["small"], expected["second_sampling"]
+    expected["study"] = "third"
+    expected["companion"] |= {"passes": 8, "batch_size": 11}
+    assert load_study(third, {"companion": {"passes": 8}}) == Study.model_validate(expected)
+    second.unlink()
+    with pytest.raises(ConfigError, match=r"second\.yaml: no such configuration file"):
+        load_study(third)
 
 
 def _facts_alone(content):

@@ -38,10 +38,10 @@ def test_a_replicate_differs_in_the_seeds_of_the_policies_alone(repository, tmp_
 
 
 def test_a_replicate_of_the_central_comparison_has_the_policies_of_the_whole_one(repository, tmp_path):
-    """With its keys it lacks methods and stages; questions, corpus, training and sampling are the same."""
+    """It lacks methods and stages; questions, corpus, training and sampling are the same."""
     whole = replicate(load_study(repository / "config/config.yaml"), 3)
-    words = ["replicate", "--number", 3, "--study", repository / "config/config.yaml"]
-    words += ["--keys", repository / "config/central.yaml", "--output", tmp_path / "study.yaml"]
+    words = ["replicate", "--number", 3, "--study", repository / "config/central.yaml"]
+    words += ["--output", tmp_path / "study.yaml"]
     assert cli.main([*map(str, words)]) == 0
     central = load_study(tmp_path / "study.yaml")
     assert (central.study, list(central.backbones)) == ("central", ["tiny"])

@@ -115,7 +115,6 @@ _STUDY = flag("--study", "study file", type=Path, default=Path("config/config.ya
 _NUMBER = required("--number", "number of the replicate, counted from 1", type=flags.COUNT)
 _REPLICATE = (
     _STUDY,
-    flag("--keys", "file of keys of the study with other values, such as config/central.yaml", type=Path),
     _NUMBER,
     output("--output", "study file of the replicate", required=True),
     flags.OVERWRITE,
