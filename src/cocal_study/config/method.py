@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from cocal.companion.settings import Target
@@ -14,9 +14,18 @@ Experience = Literal["rollouts", "resampled", "prompts", "online"]
 """What companions learn from."""
 Reader = Literal["one-layer", "rollouts", "resampled"]
 """The companions that score hidden states: those of one hidden layer, CoCal's own, or those of PostCal."""
-Learnable = Literal["step", "question_id", "length", "mean_logprob", "least_token_probability"]
-"""Columns of a response that a score of hidden states may read, too: the rollout step of its policy, its question, its
-number of tokens, and their mean log-probability and least probability."""
+
+
+def _recorded(columns: tuple[str, ...]) -> tuple[str, ...]:
+    from cocal.store.contracts import RESPONSES  # loads pandera, which few commands need
+
+    if unknown := [name for name in columns if name not in RESPONSES.types]:
+        raise ValueError(f"responses have no column {unknown[0]!r}; they have {', '.join(RESPONSES.types)}")
+    return columns
+
+
+Columns = Annotated[tuple[str, ...], AfterValidator(_recorded)]
+"""Columns of responses (`cocal.store.contracts.RESPONSES`); nothing else of them is read and handed over."""
 Function = Annotated[str, Field(pattern=r"^\w+(\.\w+)*:\w+$")]
 """A function, as "module:function", which is imported when it is needed."""
 
@@ -35,12 +44,12 @@ class Rival:
     method: str
     """Name of the method whose responses it scores. A study without this method does not have the rival."""
     score: Function | Literal[""] = ""
-    """Function that scores a table of responses (`cocal_study.methods.base.responses.Score`)."""
+    """Function that scores a table of the columns (`cocal_study.methods.base.responses.Score`)."""
     learn: Function | Literal[""] = ""
     """Function that learns a score of hidden states from GRPO's rollouts (`cocal_study.methods.base.responses.Learn`),
     for the target of the method's companion if it has one."""
-    columns: tuple[Learnable, ...] = ()
-    """What `learn` and the score that it returns are given of each response beside its states."""
+    columns: Columns = ()
+    """What `score` is given of each response; or `learn` and the score that it returns, beside the states."""
     reader: Reader | None = None
     """The companions that score hidden states, for the target of the method's companion."""
     ranks_only: bool = False
@@ -84,7 +93,7 @@ class Method:
     estimate: Function
     """Function that computes its confidences when predictions are made (`cocal_study.methods.base.responses.Estimate`).
     Methods with the same function are computed together."""
-    columns: tuple[str, ...] = ()
+    columns: Columns = ()
     """Columns of the responses that `estimate` reads, in addition to those that every evaluation reads
     (`cocal_study.methods.base.responses.COLUMNS`)."""
     needs_pool: bool = False

@@ -17,4 +17,12 @@ METHOD = Method(
     colour="#a10a0a",
     marker="^",
 )
-RIVALS = (Rival(name="dcpo", position=70, method="dcpo", score="cocal_study.methods.base.stated:score"),)
+RIVALS = (
+    Rival(
+        name="dcpo",
+        position=70,
+        method="dcpo",
+        score="cocal_study.methods.base.stated:score",
+        columns=METHOD.columns,
+    ),
+)

@@ -17,4 +17,12 @@ METHOD = Method(
     colour="#de7733",
     marker="s",
 )
-RIVALS = (Rival(name="rlcr", position=60, method="rlcr", score="cocal_study.methods.base.stated:score"),)
+RIVALS = (
+    Rival(
+        name="rlcr",
+        position=60,
+        method="rlcr",
+        score="cocal_study.methods.base.stated:score",
+        columns=METHOD.columns,
+    ),
+)

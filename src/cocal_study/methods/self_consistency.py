@@ -34,6 +34,7 @@ RIVALS = (
         position=40,
         method=METHOD.name,
         score=f"{__name__}:score",
+        columns=METHOD.columns,
     ),
     Rival(
         name="semantic-entropy",
@@ -41,6 +42,7 @@ RIVALS = (
         position=50,
         method=METHOD.name,
         score=f"{__name__}:semantic_entropy",
+        columns=METHOD.columns,
     ),
 )
 

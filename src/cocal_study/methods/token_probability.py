@@ -22,13 +22,14 @@ METHOD = Method(
     marker="P",
 )
 RIVALS = (
-    Rival(name=METHOD.name, position=10, method=METHOD.name, score=f"{__name__}:score"),
+    Rival(name=METHOD.name, position=10, method=METHOD.name, score=f"{__name__}:score", columns=METHOD.columns),
     Rival(
         name="least-token-probability",
         label="Least token probability",
         position=20,
         method=METHOD.name,
         score=f"{__name__}:least_score",
+        columns=("logprobs",),
     ),
     Rival(
         name="length",
@@ -36,6 +37,7 @@ RIVALS = (
         position=30,
         method=METHOD.name,
         score=f"{__name__}:length_score",
+        columns=("length",),
         ranks_only=True,
     ),
 )
@@ -50,8 +52,8 @@ def score(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
 
 
 def least_score(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
-    """Return the column least_token_probability (see `least_token_probability`), float64 (n,) in [0, 1]."""
-    return table["least_token_probability"].to_numpy(dtype="float64")
+    """Compute the probability of the least likely token of each response, float64 (n,) in [0, 1]."""
+    return np.exp(np.array([values.min() for values in table["logprobs"]], dtype=np.float64))
 
 
 def length_score(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
@@ -60,16 +62,6 @@ def length_score(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray
     The length counts the tokens of a response, with the generated end-of-sequence token.
     """
     return 1 / table["length"].to_numpy(dtype="float64")
-
-
-def least_token_probability(logprobs: Sequence[np.ndarray]) -> np.ndarray:
-    """Compute the probability of the least likely token of each response, float64 (n,) in [0, 1].
-
-    Args:
-        logprobs: For each of n responses the raw log-probabilities of its tokens, float32 (length,), with that of the
-            generated end-of-sequence token.
-    """
-    return np.exp(np.array([values.min() for values in logprobs], dtype=np.float64))
 
 
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:

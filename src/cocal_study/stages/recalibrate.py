@@ -1,7 +1,7 @@
 """Rivals that learn from the same responses as the companions, and their confidences in evaluation responses."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -85,9 +85,11 @@ class Recalibrate(Cell):
         from cocal_study.methods.recalibration.confidences import (
             Scorer,
             check_companions,
+            columns_of,
             learn_scores,
             predict_rivals,
             scores_to_learn_from,
+            tables_of,
         )
         from cocal_study.store.contracts import PREDICTIONS
 
@@ -108,8 +110,10 @@ class Recalibrate(Cell):
         rollouts, states = bases["all"]
         learnt = learn_scores(names, rollouts, states)
         scorer = Scorer(names, self.settings, companions, learnt, self.pool)
+        plain = [rival for rival in self.compared if rival.score]
+        scores = scorer.of_tables(tables_of(rollouts, self.rollouts, columns_of(plain))) if plain else {}
         experience: dict[Any, tuple] = {
-            basis: (table, scores_to_learn_from(scorer.on(basis), table, states))
+            basis: (table, scores_to_learn_from(scorer.on(basis), table, states, scores))
             for basis, (table, states) in bases.items()
         }
         fits = fit_rivals(experience)
@@ -127,20 +131,22 @@ class Recalibrate(Cell):
         from cocal.answers.equivalence import Verifier
         from cocal.features.store import open_features
         from cocal_study.generation.labels import check_features
-        from cocal_study.methods.recalibration.confidences import read_experience, with_classes
+        from cocal_study.methods.recalibration.confidences import columns_of, read_experience, with_classes
         from cocal_study.store.contracts import QUESTIONS
 
         evaluated = pd.concat([read_frame(path, QUESTIONS) for path in self.evaluated], ignore_index=True)
 
-        def read(folder: Path, features: Path | None) -> tuple[Any, Any]:
-            table = read_experience(folder, self.questions, self.step, self.split, evaluated)
+        def read(folder: Path, features: Path | None, columns: Sequence[str] = ()) -> tuple[Any, Any]:
+            table = read_experience(folder, self.questions, self.step, self.split, evaluated, columns)
             states = features and open_features(features)
             if states is not None:
                 check_features(table, states)
             return table, states
 
-        rollouts, states = read(self.rollouts, self.rollout_features)
-        if any(METHODS[rival.method].needs_pool for rival in self.compared):
+        pooled = any(METHODS[rival.method].needs_pool for rival in self.compared)
+        columns = columns_of(rival for rival in self.compared if rival.learn) + ["answer"] * pooled
+        rollouts, states = read(self.rollouts, self.rollout_features, columns)
+        if pooled:
             with Verifier(self.verifier) as judge:
                 rollouts = with_classes(rollouts, judge)
         bases = {"all": (rollouts, states)}

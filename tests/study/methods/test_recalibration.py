@@ -54,7 +54,8 @@ def rollouts(done):
 def experience_of(study, evaluated=None):
     evaluated = questions_of(study.responses) if evaluated is None else evaluated
     place = study.run.folder
-    return read_experience(place / "rollouts", place / "questions.parquet", STEPS, SETTINGS, evaluated)
+    columns = ("answer", "mean_logprob")
+    return read_experience(place / "rollouts", place / "questions.parquet", STEPS, SETTINGS, evaluated, columns)
 
 
 # Scores
@@ -243,31 +244,66 @@ def test_every_confidence_is_that_of_its_name_and_of_a_fit_on_its_part(done):
     assert found.columns.tolist() == evaluated["response_id"].tolist()
 
 
+def with_rival(done, folder, monkeypatch, module, **declared):
+    """What the command predicts with a rival of a module's text beside CoCal: its confidences by method, and its
+    calibrators."""
+    name = next(declared[way] for way in ("score", "learn") if way in declared).partition(":")[0]
+    (folder / f"{name}.py").write_text(module)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setitem(RIVALS, "late", Rival(name="late", position=95, **declared))
+    files = [f"--output={folder / 'out.parquet'}", f"--output-calibrators={folder / 'fits.json'}"]
+    assert main([*done.command(rivals=["cocal-binary", "late"]), *files]) == 0
+    found = read_frame(folder / "out.parquet", PREDICTIONS).set_index("response_id")
+    fits = [one for one in read_document(folder / "fits.json")["fits"] if one["rival"] == "late"]
+    return {method: of_method["confidence"] for method, of_method in found.groupby("method")}, fits
+
+
 def test_a_score_of_states_is_given_the_columns_that_it_declares(done, tmp_path, monkeypatch):
-    """Of its training in the order of the steps, and of what it scores, response by response."""
+    """Of its training in the order of the steps, and of what it scores, response by response; also those that hold a
+    value for each token."""
     learner = """
 class Scored:
     def __init__(self, steps):
         self.steps = steps
     def apply(self, states, table):
         assert len(states) == len(table)
-        return 1 / (self.steps + table["length"].to_numpy())
+        return 1 / (self.steps + table["length"] - table["logprobs"].map(min)).to_numpy()
 def learn(target, training, validation):
-    assert [*training.table] == ["step", "length"] and len(training.table) == len(training.correct)
+    assert [*training.table] == ["step", "length", "logprobs"] and len(training.table) == len(training.correct)
     assert training.table["step"].is_monotonic_increasing
+    assert training.table["logprobs"].map(len).equals(training.table["length"])
     return Scored(training.table["step"].nunique())
 """
-    (tmp_path / "late_rollouts.py").write_text(learner)
-    monkeypatch.syspath_prepend(tmp_path)
-    declared = {"method": "cocal-binary", "learn": "late_rollouts:learn", "columns": ("step", "length")}
-    monkeypatch.setitem(RIVALS, "late", Rival(name="late", position=95, **declared))
-    files = [f"--output={tmp_path / 'out.parquet'}", f"--output-calibrators={tmp_path / 'fits.json'}"]
-    assert main([*done.command(rivals=["cocal-binary", "late"]), *files]) == 0
-    found = read_frame(tmp_path / "out.parquet", PREDICTIONS)
-    found = found[found["method"] == "late"].set_index("response_id")["confidence"]
-    lengths = done.responses.set_index("response_id")["length"][found.index]
-    assert lengths.nunique() > 2
-    np.testing.assert_allclose(found, 1 / (STEPS + lengths))
+    declared = {"method": "cocal-binary", "learn": "late_rollouts:learn", "columns": ("step", "length", "logprobs")}
+    found, _ = with_rival(done, tmp_path, monkeypatch, learner, **declared)
+    responses = done.responses.set_index("response_id").loc[found["late"].index]
+    assert responses["length"].nunique() > 2
+    least = responses["logprobs"].map(min)
+    np.testing.assert_allclose(found["late"], 1 / (STEPS + responses["length"] - least))
+
+
+def test_a_score_of_all_tokens_is_recalibrated_on_all_steps(done, tmp_path, monkeypatch):
+    module = """
+def score(table, settings):
+    assert [*table] == ["logprobs", "pool"]
+    return table["logprobs"].map(lambda values: float(values[0] > -0.3)).to_numpy()
+"""
+    declared = {"method": "cocal-binary", "score": "first_tokens:score", "columns": ("logprobs",)}
+    found, fits = with_rival(done, tmp_path, monkeypatch, module, **declared)
+    responses = done.responses.set_index("response_id").loc[found["late"].index]
+    sure = responses["logprobs"].map(lambda values: values[0] > -0.3)
+    np.testing.assert_array_equal(found["late"], sure.astype(float))
+    assert 0 < sure.sum() < len(sure)
+    table = experience_of(done)
+    table["sure"] = [values[0] > -0.3 for values in done.run.responses["logprobs"]]
+    table = table[table["part"] == "training"]
+    assert [(one["basis"], one["responses"]) for one in fits] == [
+        ("all", len(table)),
+        ("last", (table["step"] > PREVIOUS).sum()),
+    ]
+    shares = table.groupby("sure")["correct"].mean()
+    assert shares[True] > shares[False], "isotonic regression gives the shares themselves"
+    np.testing.assert_allclose(found["late+isotonic-all"], sure.map(shares))
 
 
 def test_without_a_last_stage_and_postcal_there_are_no_fits_on_them(done, tmp_path):

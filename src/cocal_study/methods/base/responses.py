@@ -85,9 +85,8 @@ class Inputs:
 Score = Callable[[pd.DataFrame, EstimatorSettings], np.ndarray]
 """The function that `cocal_study.config.method.Rival.score` names, which scores rollouts and responses alike.
 
-The table has the columns of `cocal.store.contracts.RESPONSES`, with least_token_probability in place of logprobs, and
-the column pool: the group of rollouts, or the pool of responses to a question. The scores are float64 (n,) in [0, 1],
-NaN where there is none.
+The table has the columns that the rival declares, and the column pool: the group of rollouts, or the pool of responses
+to a question. Rollouts come in tables of whole steps. The scores are float64 (n,) in [0, 1], NaN where there is none.
 """
 
 
@@ -98,7 +97,7 @@ class LabelledStates(NamedTuple):
         states: float32 (n, inputs), what companions read by default: last token and mean of the deepest block stored.
         correct: bool (n,).
         group_accuracy: float64 (n,), the share of correct responses in the group of each.
-        table: The columns that the rival declares, in chronological order as all else; None if it declares none.
+        table: The columns that the rival declares, in chronological order as all else.
     """
 
     states: np.ndarray

@@ -3,7 +3,7 @@
 Calibrators learn from the rows of the companions, and never from an evaluation question.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from cocal.features.store import FeatureReader, decoded, open_features
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.config.evaluation import EstimatorSettings
-from cocal_study.config.method import Reader
+from cocal_study.config.method import Reader, Rival
 from cocal_study.config.methods import METHODS
 from cocal_study.generation.labels import groups_of, question_texts, read_rollouts
 from cocal_study.methods.base.predictions import Checkpoint, predictions_of
@@ -33,7 +33,6 @@ from cocal_study.methods.base.responses import (
 )
 from cocal_study.methods.recalibration.calibrators import Fits
 from cocal_study.methods.self_consistency import check_pool
-from cocal_study.methods.token_probability import least_token_probability
 from cocal_study.planning.orders import ORDERS
 from cocal_study.planning.rivals import RIVALS, Basis, calibrations_of, learns_from, named
 from cocal_study.questions.overlap import fingerprint
@@ -43,9 +42,14 @@ if TYPE_CHECKING:
 
 
 def read_experience(
-    folder: Path, questions: Path, steps: int, companion: CompanionSettings, evaluated: pd.DataFrame
+    folder: Path,
+    questions: Path,
+    steps: int,
+    companion: CompanionSettings,
+    evaluated: pd.DataFrame,
+    columns: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Read the responses of steps 1 to `steps` with what scores need of them. All fits learn from such tables alone.
+    """Read the responses of steps 1 to `steps`. All fits learn from such tables alone.
 
     Args:
         folder: Folder of tables of rollouts, or of PostCal's responses (`cocal.store.contracts.RESPONSES`).
@@ -53,10 +57,11 @@ def read_experience(
         steps: Last step to read.
         companion: Settings of the companions, whose split of the questions is taken.
         evaluated: Questions of all evaluation sets (columns dataset, question_id, question).
+        columns: Columns to read besides, of all responses at once.
 
     Returns:
-        The table of `cocal_study.generation.labels.read_rollouts` with the columns answer, mean_logprob, confidence,
-        least_token_probability, pool (number of the group) and part (`Part`).
+        The table of `cocal_study.generation.labels.read_rollouts` with these columns, pool (number of the group) and
+        part (`Part`).
 
     Raises:
         ContractError: if a table breaks its contract, if a question is among those of an evaluation set, or for a
@@ -64,13 +69,25 @@ def read_experience(
     """
     rollouts = read_rollouts(folder, questions, steps)
     refuse_evaluated(rollouts["question"].unique(), evaluated, folder)
-    scored = []
-    for file in sorted(folder.glob("*.parquet")):  # the log-probabilities of a whole training do not fit into memory
-        part = read_frame(file, RESPONSES, ["answer", "mean_logprob", "confidence", "logprobs"])
-        scored.append(part.assign(least_token_probability=least_token_probability(part.pop("logprobs"))))
-    columns = pd.concat(scored, ignore_index=True).iloc[: len(rollouts)]
     parts = parts_of(rollouts, question_texts(questions), companion)
-    return rollouts.assign(**columns, pool=groups_of(rollouts), part=parts)
+    return _with_columns(rollouts, folder, columns).assign(pool=groups_of(rollouts), part=parts)
+
+
+def tables_of(rollouts: pd.DataFrame, folder: Path, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """The rows of a table from `read_experience` with more columns, those of one file of its folder after the other,
+    since the log-probabilities of a whole training do not fit into memory."""
+    start = 0
+    for file in sorted(folder.glob("*.parquet")):
+        part = rollouts.iloc[start : start + len(read_frame(file, RESPONSES, ["response_id"]))]
+        start += len(part)
+        if len(part):
+            yield _with_columns(part.reset_index(drop=True), file, columns)
+
+
+def _with_columns(rollouts: pd.DataFrame, place: Path, columns: Sequence[str]) -> pd.DataFrame:
+    """Rollouts, the first of a file or folder, with those of the columns that they lack."""
+    lacking = [name for name in dict.fromkeys(columns) if name not in rollouts]
+    return rollouts.assign(**read_frame(place, RESPONSES, lacking).iloc[: len(rollouts)]) if lacking else rollouts
 
 
 def parts_of(rollouts: pd.DataFrame, questions: Sequence[str], companion: CompanionSettings) -> np.ndarray:
@@ -136,10 +153,13 @@ class Scorer:
         """What gives the rivals that have calibrators on a basis their scores."""
         return replace(self, rivals=[name for name in self.rivals if learns_from(name, basis)])
 
-    def of_table(self, table: pd.DataFrame) -> dict[Estimator, np.ndarray]:
-        """Scores of the rivals that read no hidden states in a table (`Score`), float64 (n,) each."""
+    def of_tables(self, tables: Iterable[pd.DataFrame]) -> dict[Estimator, np.ndarray]:
+        """Scores of the rivals that read no hidden states (`Score`), float64 (n,) each, of the rows of all tables."""
         plain = [RIVALS[name] for name in self.rivals if RIVALS[name].score]
-        return {Estimator(rival.name): function(rival.score)(table, self.settings) for rival in plain}
+        found = [
+            [function(one.score)(_declared(one, table, "pool"), self.settings) for one in plain] for table in tables
+        ]
+        return {Estimator(one.name): np.concatenate(scores) for one, *scores in zip(plain, *found, strict=True)}
 
     def of_states(self, reader: FeatureReader, rows: np.ndarray, table: pd.DataFrame) -> dict[Estimator, np.ndarray]:
         """Scores of the rivals that read hidden states, float64 (n,) each, of ascending rows, int64 (n,), and of the
@@ -158,14 +178,19 @@ class Scorer:
                     found[Estimator(name, seed, *spec.prefix, spec.layer, spec.pooling)] = values
         if learnt:
             states = states_of(reader, rows)
-            found |= {Estimator(name): one.apply(states, *_declared(name, table)) for name, one in learnt.items()}
+            for name, one in learnt.items():
+                beside = [_declared(RIVALS[name], table)] if RIVALS[name].columns else []
+                found[Estimator(name)] = one.apply(states, *beside)
         return found
 
 
-def _declared(rival: str, table: pd.DataFrame) -> list[pd.DataFrame]:
-    """The table of the columns that a rival declares; empty if it declares none."""
-    columns = list(RIVALS[rival].columns)
-    return [table[columns].reset_index(drop=True)] if columns else []
+def columns_of(rivals: Iterable[Rival]) -> list[str]:
+    """The columns of responses that any of the rivals declares."""
+    return list(dict.fromkeys(name for rival in rivals for name in rival.columns))
+
+
+def _declared(rival: Rival, table: pd.DataFrame, *more: str) -> pd.DataFrame:
+    return table[[*rival.columns, *more]].reset_index(drop=True)
 
 
 def _target(rival: str) -> str | None:
@@ -206,7 +231,7 @@ def learn_scores(
         parts.append((LabelledStates(states_of(features, rows), *labels), of_part))
     return {
         name: function(RIVALS[name].learn)(
-            _target(name), *(LabelledStates(*given[:3], *_declared(name, table)) for given, table in parts)
+            _target(name), *(given._replace(table=_declared(RIVALS[name], table)) for given, table in parts)
         )
         for name in learning
     }
@@ -233,13 +258,13 @@ def check_companions(
 
 
 def scores_to_learn_from(
-    scorer: Scorer, table: pd.DataFrame, features: FeatureReader | None
+    scorer: Scorer, table: pd.DataFrame, features: FeatureReader | None, plain: Mapping[Estimator, np.ndarray]
 ) -> dict[Estimator, np.ndarray]:
     """Scores of rows of a table from `read_experience`, float64 (n,) each; those of hidden states are NaN outside the
-    held-out part. Row k of the features, if a rival reads them, belongs to label k of the index; answer_class is there
-    if needed.
+    held-out part. Row k of the features, if a rival reads them, and of the plain scores, those of all tables, belongs
+    to label k of the index.
     """
-    found = scorer.of_table(table)
+    found = {rival: values[table.index] for rival, values in plain.items() if rival.method in scorer.rivals}
     if features is not None:
         held_out = (table["part"] == "held out").to_numpy()
         for rival, values in scorer.of_states(features, table.index[held_out].to_numpy(), table[held_out]).items():
@@ -276,7 +301,7 @@ def predict_rivals(
 
     def estimated() -> Iterator[tuple[Responses, Estimator, np.ndarray]]:
         for dataset, count in samples.items():
-            columns = ["mean_logprob", "logprobs", "confidence", "answer_class"]
+            columns = columns_of(RIVALS[name] for name in scorer.rivals)
             given = read_responses(responses, dataset, count, checkpoint.step, columns)
             for rival, scores in _scores(scorer, given, count, features).items():
                 yield given, rival, scores
@@ -291,9 +316,9 @@ def _scores(scorer: Scorer, given: Responses, count: int, features: Path | None)
     """Scores of the evaluated responses, float64 (n,) each, in the order of the rivals."""
     if any(METHODS[RIVALS[name].method].needs_pool for name in scorer.rivals):
         check_pool(given, scorer.pool)
-    pool = given.pool.assign(least_token_probability=least_token_probability(given.pool["logprobs"]))
+    pool = given.pool
     evaluated = (pool["sample"] < count).to_numpy()
-    found = {rival: scores[evaluated] for rival, scores in scorer.of_table(pool).items()}
+    found = {rival: scores[evaluated] for rival, scores in scorer.of_tables([pool]).items()}
     if features is not None:
         from cocal_study.methods.base.companion_scores import match_features
 
