@@ -50,6 +50,11 @@ class Rival:
     for the target of the method's companion if it has one."""
     columns: Columns = ()
     """What `score` is given of each response; or `learn` and the score that it returns, beside the states."""
+    blocks: Annotated[tuple[int, ...], Field(min_length=1)] = (-1,)
+    """Blocks whose states `learn` is given, side by side in this order: zero-based, or -1 for the last, -2 for the one
+    before. A study that does not store one of them (`features.layers`) does not have the rival."""
+    poolings: Annotated[tuple[Literal["last", "mean"], ...], Field(min_length=1)] = ("last", "mean")
+    """Of each block the state of the last token, the mean of all tokens, or both side by side."""
     reader: Reader | None = None
     """The companions that score hidden states, for the target of the method's companion."""
     ranks_only: bool = False

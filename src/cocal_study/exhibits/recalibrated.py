@@ -28,7 +28,16 @@ from cocal_study.exhibits.typesetting.wording import (
 from cocal_study.methods.recalibration.calibrators import Fits, Platt
 from cocal_study.planning.plan import macro_averages
 from cocal_study.planning.results import calibrators_file, metrics_file
-from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, Basis, Kind, calibrated, named, recalibrated_algorithms
+from cocal_study.planning.rivals import (
+    CALIBRATIONS,
+    RIVALS,
+    Basis,
+    Kind,
+    calibrated,
+    named,
+    recalibrated_algorithms,
+    without_states,
+)
 
 _KINDS: dict[Kind, str] = {"platt": "Platt scaling", "isotonic": "Isotonic regression"}
 _BASES: dict[Basis, str] = {
@@ -59,6 +68,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table of the main backbone at the end of training, where the study has a rival."""
     rivals = {how: tuple(names) for how, names in calibrated(study).items()}
     found = [RIVALS[name] for name in rivals["raw"]]
+    notes = [one.note for one in found if one.note]
+    notes += [f"{one.label} is left out: it reads a block that features.layers lacks." for one in without_states(study)]
     if found:
         yield TableExhibit(
             title="Rivals that learn from the same rollouts",
@@ -72,7 +83,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 last_stage=(0, *study.policy.stages)[-2] + 1,
                 rivals=rivals,
                 labels={one.name: one.label for one in found},
-                notes=tuple(dict.fromkeys(one.note for one in found if one.note)),
+                notes=tuple(dict.fromkeys(notes)),
                 domains={name: tuple(sets) for name, sets in macro_averages(study, study.main_backbone).items()},
                 quality=study.quality,
             ),

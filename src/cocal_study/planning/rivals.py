@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from cocal_study.config.method import Reader, Rival
 from cocal_study.config.methods import METHODS, declared_rivals
 from cocal_study.config.study import Study
-from cocal_study.planning.plan import available_methods, restricted, trainer_of
+from cocal_study.planning.plan import available_methods, layers_of, restricted, trainer_of
 from cocal_study.planning.results import companion_folder, variant_folder
 
 ONE_LAYER: Reader = "one-layer"
@@ -50,8 +50,15 @@ def rivals_of(study: Study, algorithm: str) -> list[Rival]:
     The rollouts of RLCR and DCPO are not kept where another engine trained these policies.
     """
     kept = algorithm == "grpo" or trainer_of(study, study.main_backbone, algorithm) != "imported"
+    found = [one for one in RIVALS.values() if one not in without_states(study)]
     known = available_methods(study)
-    return [one for one in RIVALS.values() if kept and one.method in known and METHODS[one.method].policy == algorithm]
+    return [one for one in found if kept and one.method in known and METHODS[one.method].policy == algorithm]
+
+
+def without_states(study: Study) -> list[Rival]:
+    """The rivals that read a block whose states a study does not store."""
+    depth, stored = study.backbones[study.main_backbone].depth, layers_of(study, study.main_backbone)
+    return [one for one in RIVALS.values() if not {b + depth * (b < 0) for b in one.blocks} <= {*stored}]
 
 
 def recalibrated_algorithms(study: Study) -> list[str]:

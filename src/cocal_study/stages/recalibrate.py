@@ -77,7 +77,8 @@ class Recalibrate(Cell):
 
     def declared(self):
         """Of the rivals' declarations, only what is computed from counts."""
-        return [[rival.name, rival.method, rival.learn, rival.reader, *rival.columns] for rival in self.compared]
+        given = ("name", "method", "learn", "reader", "columns", "blocks", "poolings")
+        return [[getattr(rival, name) for name in given] for rival in self.compared]
 
     def run(self) -> None:
         from cocal_study.methods.base.predictions import Checkpoint

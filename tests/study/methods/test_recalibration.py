@@ -25,7 +25,7 @@ from cocal_study.methods.recalibration.calibrators import Isotonic, Platt, fit_r
 from cocal_study.methods.recalibration.confidences import learn_scores, read_experience, with_classes
 from cocal_study.planning.rivals import RIVALS
 from cocal_study.store.contracts import PREDICTIONS
-from companion_run import GROUP, SETTINGS, STEPS, final_features
+from companion_run import GROUP, HIDDEN, LAYERS, SETTINGS, STEPS, final_features
 from evaluated_study import SAMPLES
 from recalibrated_study import PREVIOUS, questions_of, small_study
 
@@ -280,6 +280,33 @@ def learn(target, training, validation):
     assert responses["length"].nunique() > 2
     least = responses["logprobs"].map(min)
     np.testing.assert_allclose(found["late"], 1 / (STEPS + responses["length"] - least))
+
+
+def test_a_score_of_states_is_given_the_blocks_that_it_declares(done, tmp_path, monkeypatch):
+    """The means of the last block and of the first, in this order."""
+    learner = """
+import numpy as np
+class Scored:
+    def __init__(self, shift):
+        self.shift = shift
+    def apply(self, states):
+        return 1 / (1 + np.exp(self.shift - states @ np.arange(states.shape[1])))
+def learn(target, training, validation):
+    return Scored(training.states[:, 0].mean() + 3 * validation.states[:, -1].mean())
+"""
+    declared = {"method": "cocal-binary", "learn": "two_blocks:learn", "blocks": (-1, 0), "poolings": ("mean",)}
+    found, _ = with_rival(done, tmp_path, monkeypatch, learner, **declared)
+
+    def declared_of(stored):
+        return np.concatenate([stored[:, 2, 1], stored[:, 0, 1]], axis=1)
+
+    part = experience_of(done)["part"]
+    learnt = declared_of(done.run.features)
+    shift = learnt[part == "training", 0].mean() + 3 * learnt[part == "held out", -1].mean()
+    evaluated = open_features(done.folder / "states/sums.zarr")
+    states = declared_of(np.stack([evaluated.read(0, len(evaluated), k).reshape(-1, 2, HIDDEN) for k in LAYERS], 1))
+    expected = pd.Series(1 / (1 + np.exp(shift - states @ np.arange(2 * HIDDEN))), evaluated.response_id)
+    np.testing.assert_allclose(found["late"], expected[found["late"].index], rtol=1e-5)
 
 
 def test_a_score_of_all_tokens_is_recalibrated_on_all_steps(done, tmp_path, monkeypatch):

@@ -9,7 +9,10 @@ import pytest
 from pydantic import BaseModel
 
 from cocal.store.damage import product_of, remedy
+from cocal_study.config.method import Rival
 from cocal_study.config.study import Study
+from cocal_study.exhibits import recalibrated
+from cocal_study.planning.rivals import RIVALS, rivals_of
 from cocal_study.questions.registry import Registry
 from golden import assert_golden
 from planned_jobs import IMPORTED, ROOT, PlannedJob, fixed_study, jobs_of, study_of
@@ -118,6 +121,24 @@ def test_rivals_are_given_what_their_study_has(stages, methods, given):
     assert told.keys() & known == given
     assert ("results/companions/smoke/one-layer" in jobs) == (methods == ["cocal-binary"])
     assert ("results/companions/smoke/postcal" in jobs) == (methods == ["postcal-binary"])
+
+
+@pytest.mark.parametrize(
+    ("layers", "blocks", "stored"), [("all", [0, -2], True), ("final", [1, -1], True), ("final", [-2], False)]
+)
+def test_a_study_that_stores_no_states_of_a_block_leaves_its_reader_out_and_says_so(
+    monkeypatch, layers, blocks, stored
+):
+    late = Rival(
+        name="late", label="Late", position=95, method="cocal-binary", learn="late:learn", blocks=tuple(blocks)
+    )
+    monkeypatch.setitem(RIVALS, "late", late)
+    study = study_of("smoke", features={"layers": layers}, estimators={"methods": ["cocal-binary"]})
+    assert (late in rivals_of(study, "grpo")) == stored
+    (table,) = recalibrated.of_study(study, {})
+    assert ("late" in table.layout.labels) == stored
+    said = "Late is left out: it reads a block that features.layers lacks."
+    assert (said in table.layout.notes) == (not stored)
 
 
 @pytest.mark.parametrize("kept", [{}, {"weights": "/weights"}], ids=["stages", "every step"])

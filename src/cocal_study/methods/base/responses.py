@@ -94,7 +94,8 @@ class LabelledStates(NamedTuple):
     """Responses from which a score of hidden states is learnt.
 
     Attributes:
-        states: float32 (n, inputs), what companions read by default: last token and mean of the deepest block stored.
+        states: float32 (n, inputs), those of the blocks and poolings that the rival declares, side by side; by default
+            what companions read, last token and mean of the last block.
         correct: bool (n,).
         group_accuracy: float64 (n,), the share of correct responses in the group of each.
         table: The columns that the rival declares, in chronological order as all else.

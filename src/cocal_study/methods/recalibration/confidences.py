@@ -177,10 +177,10 @@ class Scorer:
                 if name := readers.get((kind, target)):
                     found[Estimator(name, seed, *spec.prefix, spec.layer, spec.pooling)] = values
         if learnt:
-            states = states_of(reader, rows)
+            states = states_of(reader, rows, learnt)
             for name, one in learnt.items():
                 beside = [_declared(RIVALS[name], table)] if RIVALS[name].columns else []
-                found[Estimator(name)] = one.apply(states, *beside)
+                found[Estimator(name)] = one.apply(states[name], *beside)
         return found
 
 
@@ -197,9 +197,15 @@ def _target(rival: str) -> str | None:
     return METHODS[RIVALS[rival].method].target
 
 
-def states_of(reader: FeatureReader, rows: np.ndarray) -> np.ndarray:
-    """The states that companions read by default, float32 (n, inputs): last and mean of the deepest block stored."""
-    return decoded(reader.take(rows), reader.dtype)
+def states_of(reader: FeatureReader, rows: np.ndarray, rivals: Iterable[str]) -> dict[str, np.ndarray]:
+    """The states of the blocks and poolings that each of the rivals declares, float32 (n, inputs). What several read is
+    read once."""
+    kinds, depth = {name: (RIVALS[name].blocks, RIVALS[name].poolings) for name in rivals}, reader.layers[-1] + 1
+    read = {}
+    for blocks, poolings in {*kinds.values()}:
+        taken = [reader.take(rows, depth + one if one < 0 else one, poolings) for one in blocks]
+        read[blocks, poolings] = decoded(np.concatenate(taken, axis=1), reader.dtype)
+    return {name: read[kind] for name, kind in kinds.items()}
 
 
 def learn_scores(
@@ -227,14 +233,12 @@ def learn_scores(
         if not len(rows):
             raise ContractError(f"{features.path}: no response is left in the {part} part of the rollouts")
         of_part = rollouts.iloc[rows]
-        labels = (of_part[name].to_numpy() for name in ("correct", "group_accuracy"))
-        parts.append((LabelledStates(states_of(features, rows), *labels), of_part))
-    return {
-        name: function(RIVALS[name].learn)(
-            _target(name), *(given._replace(table=_declared(RIVALS[name], table)) for given, table in parts)
+        labels = [of_part[name].to_numpy() for name in ("correct", "group_accuracy")]
+        states = states_of(features, rows, learning)
+        parts.append(
+            {name: LabelledStates(states[name], *labels, table=_declared(RIVALS[name], of_part)) for name in learning}
         )
-        for name in learning
-    }
+    return {name: function(RIVALS[name].learn)(_target(name), *(given[name] for given in parts)) for name in learning}
 
 
 def check_companions(
