@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from PIL import Image
 from scipy.special import ndtri, stdtrit
@@ -58,6 +59,8 @@ _COLUMNS = 120
 """Width of the lines of the pages."""
 _WITH_INTERVAL = "{value} ({lower} to {upper})"
 _BOUNDS = ("value", "lower", "upper")
+_EXPLANATIONS = {"length leads": "length", "the linear probe": "linear-binary"}
+"""The cheapest explanations of what companions know, in words, by the names of the rivals."""
 _REPLICATE = "replicate_"
 """Beginning of the columns that hold the values of single replicates."""
 
@@ -81,7 +84,7 @@ _TITLES = {"auroc": "AUROC", "ece": "ECE"}
 
 
 def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.DataFrame) -> str:
-    """Sentences on the companion of the most responses beside the policy's own probabilities and PostCal.
+    """Sentences on the companion of the most responses beside PostCal.
 
     Args:
         numbers: See `learning_curve`.
@@ -89,23 +92,16 @@ def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.
         points: See `against_postcal`.
     """
     ours = numbers[(numbers["source"] == "study") & (numbers["method"] == "cocal-binary")]
-    most = ours[ours["learnt"] == ours["learnt"].max()].set_index(["metric", "less"])
-    own = {metric: most.loc[(metric, experience.OWN[metric])] for metric in ("auroc", "ece")}
-    found = over_points(margins(points, "binary"), 0.95).set_index(["level", "metric"]).loc[int(own["ece"]["level"])]
+    most = ours[ours["learnt"] == ours["learnt"].max()]
+    found = over_points(margins(points, "binary"), 0.95).set_index(["level", "metric"]).loc[int(most["level"].iloc[0])]
     fewer = conditions[(conditions["condition"] == "Responses kept") & (conditions["of"] == "PostCal, training")]
     paper = numbers.loc[numbers["source"] == experience.PAPER, "learnt"].max()
-    said = _filled(
-        "The table's companions learnt from some "
-        f"{round(fewer['mean'].item(), -2):,.0f} responses (paper: {paper:,.0f}). With {own['ece']['learnt']:,.0f} "
-        f"and harder training questions, at temperature 1 (`make experience`; binary target, "
-        f"{number(own['ece']['replicates'])} replicates), CoCal beats"
+    return _filled(
+        f"With {int(most['learnt'].iloc[0]):,} responses to learn from in place of some "
+        f"{round(fewer['mean'].item(), -2):,.0f} (paper: {paper:,.0f}), and harder questions, at temperature 1, CoCal "
+        f"beats PostCal in {_lead('ECE', found.loc['ece'])}; in {_lead('AUROC', found.loc['auroc'])} "
+        "([curve](docs/what-holds.md#how-many-rollouts-a-companion-needs))."
     )
-    beaten = (
-        f"token probability in {_lead('AUROC', own['auroc'])}",
-        f"recalibrated token probability in {_lead('ECE', own['ece'], -1)}",
-        f"PostCal in {_lead('ECE', found.loc['ece'])}; in {_lead('AUROC', found.loc['auroc'])}",
-    )
-    return "\n".join([said, "", *(f"* {one}" for one in beaten)])
 
 
 def _lead(metric: str, one: pd.Series, sign: int = 1) -> str:
@@ -128,7 +124,8 @@ def _apart(lead: float) -> str:
 
 
 def to_beat(gathered: pd.DataFrame) -> str:
-    """A table of AUROC and ECE on arithmetic, by the columns of the gathered tables/recalibrated.csv."""
+    """A table of AUROC, over all answers and within questions, and ECE on arithmetic, by the columns of the gathered
+    tables/recalibrated.csv; below it, what the length and a probe of the same states have more than CoCal."""
     of_rivals = gathered[(gathered["dataset"] == MATHEMATICS) & gathered["calibration"].isin(["raw", "platt-all"])]
     found = of_rivals.pivot(index=["rival", "calibration"], columns="metric", values=["mean", "sd"])
     named = {
@@ -143,12 +140,23 @@ def to_beat(gathered: pd.DataFrame) -> str:
         "DCPO": ("dcpo", "raw"),
         "RLCR": ("rlcr", "raw"),
     }
-    rows = [(f"Arithmetic, {number(_replicates(gathered))} seeds (±SD)", "AUROC", "ECE"), ("---",) * 3]
+    heads = f"Arithmetic, {number(_replicates(gathered))} seeds (±SD)", "AUROC", "within a question", "ECE"
+    rows = [heads, ("---",) * len(heads)]
     for name, key in named.items():
         one = found.loc[key]
-        cells = (f"{one['mean', metric]:.2f}±{one['sd', metric]:.2f}" for metric in ("auroc", "ece"))
+        cells = (f"{one['mean', metric]:.2f}±{one['sd', metric]:.2f}" for metric in ("auroc", "auroc_within", "ece"))
         rows.append((name, *(cell.replace("nan±nan", "–") for cell in cells)))
-    return _table(rows)
+    each = of_rivals[(of_rivals["calibration"] == "raw") & (of_rivals["metric"] == "auroc")].set_index("rival")
+    values = each.filter(like=_REPLICATE).astype(float)
+    leads = {name: values.loc[rival] - values.loc["cocal-binary"] for name, rival in _EXPLANATIONS.items()}
+    said = " and ".join(f"{name} by {_over_cocal(lead.to_numpy())}" for name, lead in leads.items())
+    return f"{_table(rows)}\n\n{_filled(f'Over CoCal, {said}.')}"
+
+
+def _over_cocal(lead: np.ndarray) -> str:
+    found = over_replicates(lead, 0.95, "")
+    interval = f"{found.lower:.2f} to {found.upper:.2f}"
+    return f"{found.value:+.2f} ({interval}; {(lead > 0).sum()}/{lead.size})".replace("+", "")
 
 
 def after_one_recalibration(gathered: pd.DataFrame) -> str:
@@ -312,6 +320,7 @@ def recipes_said(numbers: pd.DataFrame) -> str:
     rows = {
         "cut or not": "cut or not",
         "token probability": "token probability, recalibrated",
+        "four token numbers, regression": "logistic regression, four token features",
         "states, regression": "logistic regression, states, cut or not",
         "**states, `cocal fit`**": "best, states alone",
         "states+tokens, regression": "logistic regression, states and tokens, cut or not",
@@ -384,19 +393,26 @@ def power(numbers: pd.DataFrame) -> str:
     for one in numbers.itertuples():
         against = "chance" if pd.isna(one.rival) or not one.rival else METHODS[one.rival].label
         cells = [f"{METHODS[one.method].label} against {against}, {NAMES[one.metric]}", f"{one.paper:+.3f}"]
+        row = pd.Series(one._asdict())
         for of in ("", SECOND):
-            count, lower, upper = (getattr(one, f"{of}{name}") for name in ("replicates", "lower", "upper"))
-            alone = pd.isna(count)
-            quantile, found = ndtri((0.975, FOUND)) if alone else stdtrit(count - 1, (0.975, FOUND))
-            cells += ["one" if alone else f"{count:.0f}", f"{(upper - lower) / 2 * (quantile + found) / quantile:.3f}"]
+            count = row[f"{of}replicates"]
+            cells += ["one" if pd.isna(count) else f"{count:.0f}", f"{_found(row, of):.3f}"]
         rows.append(cells)
     heads = ["comparison", "paper's lead", "studies", "lead found, paper's sampling", "studies"]
     return _of_numbers([*heads, "lead found, temperature 1"], rows)
 
 
-def adjusted(spread: Path) -> str:
-    """A table of every comparison of the headlines over the replicates that take part, with Holm's adjustment over all
-    of them, and over all replicates that were run, the refused ones among them; the paper's sampling."""
+def _found(one: pd.Series, of: str = "") -> float:
+    """The smallest lead that is found in four of five cases; `of` begins the names of a sampling's columns."""
+    count, lower, upper = (one[f"{of}{name}"] for name in ("replicates", "lower", "upper"))
+    quantile, found = ndtri((0.975, FOUND)) if pd.isna(count) else stdtrit(count - 1, (0.975, FOUND))
+    return (upper - lower) / 2 * (quantile + found) / quantile
+
+
+def adjusted(spread: Path) -> tuple[str, str]:
+    """A sentence on how many comparisons of the headlines stand after Holm's adjustment over all of them; and a table
+    of them over the replicates that take part, and over all that were run, the refused ones among them; with the
+    paper's sampling."""
     taking = parse_settings(Gathered, str(spread / GATHERED)).replicates
     run = {file.stem: recomputed(file).set_index(KEPT)["value"] for file in sorted((spread / "kept").glob("*.zip"))}
     frame = pd.concat(run, axis=1).xs("own", level="sampling")
@@ -410,7 +426,23 @@ def adjusted(spread: Path) -> str:
         cells = [_WITH_INTERVAL.format(**{key: f"{getattr(one, key):+.3f}" for key in _BOUNDS}) for one in told]
         numbers = cells[0], f"{chance:.3f}", f"{of_family:.3f}", cells[1]
         rows.append([f"{METHODS[pair.method].label} against {against}, {NAMES[pair.metric]}", *numbers])
-    return _of_numbers(["comparison", f"{len(taking)} replicates", "p", "Holm", f"all {len(run)} that were run"], rows)
+    stand = sum(float(row[3]) < 0.05 for row in rows)
+    said = f"after Holm's adjustment over the {len(rows)} comparisons, {number(stand) if stand else 'none'} stands"
+    heads = ["comparison", f"{len(taking)} replicates", "p", "Holm", f"all {len(run)} that were run"]
+    return said.replace("stands", "stand") if stand > 1 else said, _of_numbers(heads, rows)
+
+
+def rule_of_words(numbers: pd.DataFrame, stand: str) -> str:
+    """How the words of the verdict come about, what stands after Holm's adjustment, and what could have been found."""
+    found = numbers[(numbers["rival"] == "postcal-binary")].set_index("metric")
+    least = " and ".join(f"{_found(one):.2f} in {NAMES[metric]}" for metric, one in found.iterrows())
+    paper = " and ".join(f"{one.paper:.2f}" for one in found.itertuples())
+    return _filled(
+        "* *Yes*: all intervals support the claim (SelfConsis may lead by 0.02). *No*: one lies wholly against it. "
+        f"Else undecided. Uncorrected: {stand} ([table](docs/what-holds.md#replicates)). Over PostCal, so few seeds "
+        f"find leads from {least} (paper: {paper}).",
+        "  ",
+    )
 
 
 def what_holds(judged: pd.DataFrame) -> str:
@@ -506,7 +538,7 @@ def main() -> None:
         pd.read_csv(root / f"results/tables/{name}.csv", keep_default_na=False, na_values=["NaN"])
         for name in ("claims", "verdict", "main")
     )
-    scale = scale_of(load_study(root / "config/config.yaml"))
+    scale, (stand, table) = scale_of(load_study(root / "config/config.yaml")), adjusted(spread)
     of_results = (
         ("README.md", "answer", answered(numbers, scale)),
         ("README.md", "verdict", verdict(numbers)),
@@ -514,7 +546,8 @@ def main() -> None:
         ("docs/embedded-study.md", "main", _beside_paper(main_table, printed, "one seed", _WITH_INTERVAL)),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
         ("docs/what-holds.md", "power", power(numbers)),
-        ("docs/what-holds.md", "adjusted", adjusted(spread)),
+        ("README.md", "adjusted", rule_of_words(numbers, stand)),
+        ("docs/what-holds.md", "adjusted", table),
     )
     for file, name, section in (*of_results, *of_studies(root)):
         page = root / file

@@ -1,6 +1,6 @@
 """The notebook of the documentation: run as a script, with what its cells say stored in it, and shown on a page.
 
-python docs/notebook.py docs/own_policy.ipynb      # after `make laptop`: runs it and stores the outputs
+python docs/notebook.py docs/own_policy.ipynb      # after `make reproduce`: runs it and stores the outputs
 """
 
 import ast

@@ -10,12 +10,13 @@ from tempfile import TemporaryDirectory
 
 from matplotlib.figure import Figure
 
+import cocal_study
 from cocal_study.config.study import configured_study
 from cocal_study.questions.prompts import Prompts
 from cocal_study.questions.registry import registry_of
 from cocal_study.stages.rules import Plan
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(cocal_study.__file__).resolve().parents[2]
 STUDY = ROOT / "config/config.yaml"
 SHOWN = "tables and figures"
 """The node that stands for the rules of all exhibits."""

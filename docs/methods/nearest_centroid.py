@@ -18,7 +18,7 @@ RIVALS = (
 
 
 class Centroids(Model):
-    """What was learnt, in fields that JSON can hold: numbers, texts, tuples, and other such classes."""
+    """What was learnt: any object with `apply`, which lives as long as the job and is not stored."""
 
     right: tuple[float, ...]
     wrong: tuple[float, ...]

@@ -99,7 +99,7 @@ from pathlib import Path
 from cocal_study.config.study import load_study
 from cocal_study.config.methods import METHODS
 from cocal_study.exhibits.base.registry import exhibits_of
-from cocal_study.methods import brevity, nearest_centroid
+from cocal_study.methods import brevity, nearest_centroid, states_and_tokens
 from cocal_study.methods.base.responses import LabelledStates, Responses
 from cocal_study.planning.rivals import RIVALS, rivals_of
 study = load_study("config/smoke.yaml")
@@ -110,6 +110,10 @@ states = np.array([[0, 0], [0, 2], [4, 1], [4, 9]], dtype=np.float32)
 labelled = LabelledStates(states, np.array([True, True, False, False]), np.full(4, 0.5))
 found = nearest_centroid.learn("binary", labelled, None)
 print(found.apply(np.array([[0, 1], [0, 5], [4, 5], [1, 1]])).round(3).tolist(), found.model_dump_json())
+table = pd.DataFrame({"step": [1, 2, 2, 3], "length": [5, 9, 6, 8], "mean_logprob": [-0.1, -0.2, -2, -3]})
+given = labelled._replace(table=table.assign(logprobs=[[-0.5], [-0.4, -0.1], [-7], [-9, -1]]))
+right, wrong = states_and_tokens.learn("binary", given, given).apply(states, given.table).reshape(2, 2)
+print(right.min() > wrong.max())
 print("nearest-centroid" in [one.name for one in rivals_of(study, "grpo")], RIVALS["nearest-centroid"].reads_states)
 places = {one.position: one.module for one in exhibits_of(study, {})}
 taken = [f"{one.module} has the position of {places[one.position]}" for one in exhibits_of(study, {})
@@ -119,6 +123,7 @@ assert not taken, taken
     assert run(package, sys.executable, "-c", code).splitlines() == [
         "[1.0, 0.5] True",
         '[1.0, 0.5, 0.0, 0.833] {"right":[0.0,1.0],"wrong":[4.0,5.0]}',
+        "True",
         "True True",
     ]
 

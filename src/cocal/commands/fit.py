@@ -73,8 +73,8 @@ def run_fit(options: argparse.Namespace) -> None:
     print(companion.summary(), end="\n\n")
     if companion.alone is not None:
         print(
-            "It also reads the probabilities of the tokens. The best companion of states alone lies beside it, for a "
-            "server that hands out no more.\n"
+            "It also reads the probabilities of the tokens. The best companion of states alone lies beside it, for "
+            "engines that give none.\n"
         )
     needed = {*NEEDED["prompt"], *NEEDED["response"]}
     flags = ["--companion", str(options.output), "--model", options.model]

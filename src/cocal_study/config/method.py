@@ -24,6 +24,8 @@ def _recorded(columns: tuple[str, ...]) -> tuple[str, ...]:
     return columns
 
 
+_LABELS = ("correct", "exact_match", "group_accuracy", "reward_task", "reward_calibration")
+"""Columns that tell whether a response is right."""
 Columns = Annotated[tuple[str, ...], AfterValidator(_recorded)]
 """Columns of responses (`cocal.store.contracts.RESPONSES`); nothing else of them is read and handed over."""
 Function = Annotated[str, Field(pattern=r"^\w+(\.\w+)*:\w+$")]
@@ -66,6 +68,11 @@ class Rival:
     def _one_way(self) -> "Rival":
         if sum(map(bool, (self.score, self.learn, self.reader))) != 1:
             raise ValueError(f"the rival {self.name!r} needs one of score, learn and reader")
+        if told := [name for name in self.columns if name in _LABELS]:
+            raise ValueError(
+                f"the rival {self.name!r} may not read {told[0]!r} of the responses that it scores; what "
+                "it learns from has `correct` and `group_accuracy`"
+            )
         return self
 
     @property

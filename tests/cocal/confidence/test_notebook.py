@@ -135,12 +135,12 @@ def test_a_hub_that_is_not_reached_is_told_in_one_sentence(companion):
 
 
 def test_the_notebook_of_the_documentation_runs(tmp_path, own, repository, monkeypatch):
-    """On the micro policy in the places of the laptop study's; each cell that says something there says it here."""
+    """On the micro policy in the places of the embedded study's; each cell that says something there says it here."""
     spec = importlib.util.spec_from_file_location("notebook", repository / "docs/notebook.py")
     notebook = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(notebook)
     for place, source in (("policies", own.checkpoint), ("rollouts", own.verl)):
-        folder = tmp_path / "studies/laptop/results" / place / "smollm2/grpo"
+        folder = tmp_path / "results" / place / "tiny/grpo"
         folder.parent.mkdir(parents=True)
         if place == "policies":
             folder.mkdir()

@@ -184,6 +184,7 @@ def test_a_broken_package_is_named(install, modules, message):
         ('method="coin"', "the rival 'toss' needs one of score, learn and reader"),
         ('method="coin", score="a:b", learn="a:c"', "the rival 'toss' needs one of score, learn and reader"),
         ('method="coin", score="a:b", columns=("logprob",)', "responses have no column 'logprob'; they have dataset, "),
+        ('method="coin", score="a:b", columns=("exact_match",)', "the rival 'toss' may not read 'exact_match' of the"),
     ],
 )
 def test_a_rival_names_a_method_and_one_way_to_its_scores(install, rival, message):

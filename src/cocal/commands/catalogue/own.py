@@ -165,7 +165,7 @@ _FIT = (
     flag(
         "--with",
         "what the companion reads beside states: the probabilities that the model gave the tokens, or nothing (default "
-        "with the recipe best: what cross-validation finds better, and one of states alone beside it for vLLM)",
+        "with the recipe best: what cross-validation finds better, and one of states alone beside it)",
         dest="beside",
         choices=["token-probability", "nothing"],
     ),
