@@ -130,12 +130,14 @@ def _predictions(name: str, settings: CompanionSettings, inputs: int, responses:
 
 
 def _on_gpu(responses: int) -> list[dict]:
-    """Time the fit of the paper's study with features on the device and with validation, and a prediction."""
+    """Time the fit of the paper's study with features on the device and with validation, its steps beside what memory
+    allows, and a prediction."""
     name, settings, inputs = PAPER
     device = torch.device("cuda")
     features, wanted = _data(inputs, responses + responses // 9, device)
     training, validation = slice(None, responses), slice(responses, None)
-    rows = []
+    rows, least = [], _traffic(settings, inputs) / _bandwidth(device)
+    steps = settings.passes * -(-responses // settings.batch_size)
     for precision in ("float32", "tf32"):
 
         def fit(precision: str = precision) -> None:
@@ -151,19 +153,20 @@ def _on_gpu(responses: int) -> list[dict]:
         torch.cuda.reset_peak_memory_stats()
         case = f"{name}: {responses:,} responses, ten companions, {settings.passes} passes, products in {precision}"
         seconds = timed(fit, gpu_clock)
-        peak = f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB on the GPU, features included"
-        rows.append(row("companions on GPU", case, seconds, "the paper's one companion, B200", PAPER_FIT, peak))
-    steps = {}
+        note = f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB on the GPU, features included; "
+        note += f"{_each(seconds, steps, 'step')}, of which what it moves takes {least * 1e6:,.3g} µs"
+        rows.append(row("companions on GPU", case, seconds, "the paper's one companion, B200", PAPER_FIT, note))
+    passes = {}
     for kind in (Training, WrittenOut):
         trainer = kind(build_model(settings, inputs).to(device), settings)
         for _ in range(2):  # the first pass warms up
             work = partial(trainer.run, _slices(features[:25_600], wanted[:, :, :25_600], settings.batch_size))
-            steps[kind] = timed(work, gpu_clock)
+            passes[kind] = timed(work, gpu_clock)
         del trainer
     case = f"{name}: 25,600 responses, ten companions, one pass"
     peer = "the same steps without autograd"
-    note = _each(steps[Training], 100, "step")
-    rows.append(row("companions on GPU", case, steps[Training], peer, steps[WrittenOut], note))
+    note = _each(passes[Training], 100, "step")
+    rows.append(row("companions on GPU", case, passes[Training], peer, passes[WrittenOut], note))
     alone, one = SingleMember(untrained(settings, inputs), 0, device), features[:1].float()
 
     def predict() -> None:
@@ -174,6 +177,21 @@ def _on_gpu(responses: int) -> list[dict]:
     case = f"{name}: one response by one companion"
     seconds = timed(predict, gpu_clock) / 1000
     return [*rows, row("companions on GPU", case, seconds, "the paper's, B200", PAPER_PREDICTION)]
+
+
+def _traffic(settings: CompanionSettings, inputs: int) -> int:
+    """Bytes that a step of ten companions moves at least: Adam reads weights, gradients and two moments, and writes all
+    but the gradients; the passes read each weight and write its gradient. Those that read weights again, for what lies
+    before a layer, are left out, and so are activations."""
+    weights = sum(p.numel() for p in build_model(settings, inputs).parameters())
+    return 4 * (7 + 2) * weights
+
+
+def _bandwidth(device: torch.device) -> float:
+    """Bytes per second that the device reads and writes, by a copy of a GiB on it."""
+    block = torch.empty(2**30, dtype=torch.uint8, device=device)
+    copy = torch.empty_like(block)
+    return 2 * len(block) / min(timed(lambda: copy.copy_(block), gpu_clock) for _ in range(5))
 
 
 def _data(inputs: int, responses: int, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cocal.companion.settings import CompanionSettings
+from cocal.runtime.graphs import Recorded
 
 EPSILON = 1e-5
 """The default epsilon of `torch.nn.LayerNorm`."""
@@ -208,7 +209,8 @@ class Training:
 
     Each member equals a plain PyTorch model that is built and trained after `torch.manual_seed(seed)`: it starts with
     the same weights and drops the same units (on a GPU, `Dropout` uses another stream), and Adam treats every weight
-    separately. Training never waits for the device.
+    separately. Training never waits for the device. On a GPU, steps of a whole batch are recorded and replayed, so all
+    of them have to be given tensors of the same form.
 
     Args:
         model: Model on the device to train on, which is initialised here.
@@ -221,6 +223,8 @@ class Training:
         self._optimiser = torch.optim.Adam(
             model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
+        self._batch_size = settings.batch_size
+        self._recorded = Recorded(self._dropout.generators)
 
     def state(self) -> dict[str, Any]:
         """What training needs, beside the weights, to go on from here."""
@@ -232,6 +236,7 @@ class Training:
         self._optimiser.load_state_dict(state["optimiser"])
         for generator, one in zip(self._dropout.generators, state["dropout"], strict=True):
             generator.set_state(one.cpu())
+        self._recorded = Recorded(self._dropout.generators)  # the optimiser has other tensors now
 
     def run(self, batches: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
         """Run one pass of gradient steps and return each member's mean loss with dropout, float64 (members,).
@@ -254,11 +259,19 @@ class Training:
             weights: float32 (targets, 1, n), from 0 to 1, of each response in a target's mean; by default all are
                 equal. Weights that sum to less than 1 count as if they summed to 1.
         """
+        given = (features, targets) if weights is None else (features, targets, weights)
+        whole = features.is_cuda and len(features) == self._batch_size
+        return self._recorded(self._step, *given) if whole else self._step(*given)
+
+    def _step(self, features: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         model = self._model
         confidence = model(features, self._dropout.draw(len(features))).view(model.targets, len(model.seeds), -1)
         errors = (confidence - targets).square()
         means = errors.mean(2) if weights is None else (errors * weights).sum(2) / weights.sum(2).clamp(min=1)
         self._optimiser.zero_grad()
         means.sum().backward()  # each member gets the gradient of its own mean
+        # Adam refuses a recording of which it is not told, and warns if it is told and there is none.
+        (group,) = self._optimiser.param_groups
+        group["capturable"] = features.is_cuda and torch.cuda.is_current_stream_capturing()
         self._optimiser.step()
         return errors.detach()

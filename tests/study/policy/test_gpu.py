@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from cocal.companion.model import Dropout, matmul_precision
+from cocal.companion.companions import build_model
+from cocal.companion.model import Dropout, Training, matmul_precision
 from cocal.features.forward import score
 from cocal.models.loading import load_policy
 from cocal_study.config.policy import PolicySettings
@@ -75,6 +76,27 @@ def test_masks_change_from_batch_to_batch_at_their_rate():
         assert mask.mean().item() == pytest.approx(1, abs=0.01)
         assert not torch.equal(mask[0], mask[1])
     assert not torch.equal(first, second)
+
+
+def test_recorded_steps_are_those_taken_one_by_one():
+    """With dropout, whose stream goes on, with a short batch in between, and after a resumption."""
+    settings = SETTINGS.model_copy(update={"batch_size": 16, "learning_rate": 0.01})
+    draw = torch.Generator().manual_seed(0)
+    batches = [
+        (torch.randn(n, 9, generator=draw), torch.rand(2, 1, n, generator=draw)) for n in (16,) * 6 + (5,) + (16,) * 5
+    ]
+    found = []
+    for size in (16, 17):  # no batch is whole in the second, so that none of its steps is recorded
+        given = settings.model_copy(update={"batch_size": size})
+        model = build_model(given, 9).to(GPU)
+        training = Training(model, given)
+        for place, (features, wanted) in enumerate(batches):
+            if place == 9:
+                training.restore(training.state())
+            training.step(features.to(GPU), wanted.to(GPU))
+        found.append([parameter.detach().cpu() for parameter in model.parameters()])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
 def test_one_response_at_a_time_is_predicted_as_many(run: Run):
