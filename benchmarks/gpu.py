@@ -68,6 +68,7 @@ _VLLM = [f"tests/study/generation/{name}.py" for name in ("test_vllm_engine", "t
 _VLLM += ["tests/study/generation/test_latency.py"]
 _ENGINES = ("-m", "vllm", "tests/study/generation/test_engines.py")
 _TRAINING = ("tests/study/policy/test_gpu_training.py", "-k")
+_ON_GPU = ("tests/study/policy/test_gpu.py", "tests/study/generation/test_decoding.py")
 _LIBRARY = [f"tests/cocal/{room}" for room in ("features", "companion", "models", "rollouts", "fitting", "confidence")]
 
 
@@ -89,7 +90,8 @@ STEPS = {
     "second-runner": _tested("Tests of vLLM with its second model runner", *_ENGINES, **{SECOND_RUNNER: "1"}),
     "extraction": _measured("Extraction of states at Qwen3-8B's shape, with random weights", "extraction"),
     "companions": _measured("Companions at the paper's size, beside the paper's figures", "companions"),
-    "tests": _tested("Tests of what runs otherwise on a GPU", "tests/study/policy/test_gpu.py"),
+    "decoding": _own("Decoding by our own engine at the shape of the card study's policy", "decoding"),
+    "tests": _tested("Tests of what runs otherwise on a GPU", *_ON_GPU),
     "training": _tested("Training, killed and resumed, with vLLM where it is", *_TRAINING, "not FSDP2"),
     "sharded": _tested("Training with vLLM and sharded weights, killed and resumed", *_TRAINING, "FSDP2", vllm=True),
     "rollouts": _own("Two steps of GRPO at Qwen3-1.7B's shape in 23.5 GiB, beside the plan's memory", "rollouts"),

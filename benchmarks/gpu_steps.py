@@ -20,7 +20,7 @@ import torch
 from datasets import Dataset
 from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile, record_function
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from cocal.models.loading import load_policy
 from cocal_study.backbones.pretraining import train_tokenizer
@@ -28,6 +28,7 @@ from cocal_study.config.engine import VllmSettings
 from cocal_study.config.evaluation import GenerationSettings
 from cocal_study.config.study import configured_study
 from cocal_study.generation.engines import Sampling, open_engine
+from cocal_study.generation.transformers_engine import TransformersEngine
 from cocal_study.policy.train import opening_vllm, set_precision, trl_arguments
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from cocal_study.policy.update import HostAdamW
@@ -44,13 +45,14 @@ SIZES = {
     "first": ((28, 1024, 3072, 151_936, 256, 128), (2, 64, 128, 512, 8, 16)),
     "grpo": ((28, 1024, 3072, 151_936, 512), (2, 64, 128, 512, 16)),
     "rollouts": ((28, 2048, 6144, 151_936, 2048), (2, 64, 128, 512, 16)),
+    "decoding": ((30, 576, 1536, 49_152, 2048, 64), (2, 64, 128, 512, 16, 8)),
     "sampling": ((36, 4096, 12_288, 151_936, 1024, 192), None),
     "profile": ((28, 2048, 6144, 151_936, 4, 1024), (2, 64, 128, 512, 2, 32)),
     "own": ((28, 1024, 3072, 151_936, 4096, 400), (2, 64, 128, 512, 64, 12)),
 }
 """Of each step, those on a GPU and the small ones: side of a product and bytes of a copy; blocks, width, feed-forward
 width and vocabulary, and then number and tokens of responses, tokens of a rollout (twice), number and tokens of
-responses, rows and tokens a row of a micro-batch, or number of rollouts and their mean length."""
+responses (twice), rows and tokens a row of a micro-batch, or number of rollouts and their mean length."""
 
 
 def device(side: int, size: int) -> None:
@@ -140,6 +142,21 @@ def grpo(layers: int, width: int, inner: int, vocabulary: int, tokens: int) -> N
     print(f"mean and largest difference of vLLM's log-probabilities in step 2: {difference}")
     if gpu:
         print(f"peak of PyTorch {torch.cuda.max_memory_allocated() / GIB:.1f} GiB, of the card {peak[0] / GIB:.1f} GiB")
+
+
+def decoding(layers: int, width: int, inner: int, vocabulary: int, together: int, tokens: int) -> None:
+    """A step of our own decoding at the shape of the card study's policy, for the rollouts of a step and for the
+    evaluation, with the share of laying out and recording that so few steps have."""
+    shape = {"num_hidden_layers": layers, "hidden_size": width, "intermediate_size": inner, "vocab_size": vocabulary}
+    heads = {"num_attention_heads": max(1, width // 64), "num_key_value_heads": max(1, width // 192)}
+    with _device():
+        model = LlamaForCausalLM(LlamaConfig(**shape, **heads)).to(torch.bfloat16).eval()
+    sampling = Sampling(1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=tokens)
+    for rows in (together * 3 // 32, together):
+        engine = TransformersEngine(model, ends=[vocabulary], pad=0, batch_size=rows)
+        prompts = [[3 + k % 200] * 60 for k in range(rows)]
+        seconds = _seconds(partial(engine.generate, prompts, sampling, range(rows)))
+        print(f"{rows} responses of {tokens} tokens: {seconds:.2f} s, {seconds / tokens * 1e3:.1f} ms a step")
 
 
 def sampling(layers: int, width: int, inner: int, vocabulary: int, together: int, tokens: int) -> None:
@@ -307,6 +324,7 @@ def main() -> None:
         "first": first,
         "grpo": grpo,
         "rollouts": rollouts,
+        "decoding": decoding,
         "sampling": sampling,
         "profile": update,
         "own": own,

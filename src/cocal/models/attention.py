@@ -1,4 +1,4 @@
-"""Attention on CPUs without repeated keys and values, and for short sequences without MKL."""
+"""Attention without repeated keys and values, and for short sequences on CPUs without MKL."""
 
 import torch
 from torch import nn
@@ -56,7 +56,7 @@ def grouped_attention(
     else:
         rows, heads, length, width = query.shape
         # one query of each head, as in decoding: the heads of a key-value head are queries that attend alike
-        folded = length == 1 and query.dtype == torch.bfloat16
+        folded = length == 1 and (query.dtype == torch.bfloat16 or query.is_cuda)
         output = scaled_dot_product_attention(
             query.reshape(rows, key.shape[1], -1, width) if folded else query,
             key,

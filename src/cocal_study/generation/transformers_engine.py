@@ -16,6 +16,7 @@ from cocal.models.loading import Policy, load_policy
 from cocal.models.text import Tokens, batches_of_rows, batches_of_tokens
 from cocal.runtime.progress import through
 from cocal_study.config.engine import TransformersSettings
+from cocal_study.generation.decoding import Fixed, Growing, logits_of
 from cocal_study.generation.engines import Sampling
 
 _SCORING_TOKENS = 16384
@@ -116,11 +117,13 @@ class TransformersEngine:
         distinct = list(dict.fromkeys(prompts))
         ids, mask, positions = self._left_padded(distinct)
         cache = DynamicCache(config=self._model.config)
-        logits = self._next_logits(ids, mask, positions, cache)
+        logits = logits_of(self._model, ids, mask, positions, cache)
         place = {prompt: k for k, prompt in enumerate(distinct)}
         rows = torch.tensor([place[prompt] for prompt in prompts], device=ids.device)
         cache.batch_select_indices(rows)
-        logits, mask, position = logits[rows], mask[rows], positions[rows, -1:]
+        logits = logits[rows]
+        steps = Fixed if ids.is_cuda and Fixed.suits(self._model, cache) else Growing
+        decoding = steps(self._model, cache, mask[rows], positions[rows, -1:])
         sampler = SeededSampler(sampling, seeds, ids.device)
         tokens: list[list[int]] = [[] for _ in prompts]
         logprobs: list[list[float]] = [[] for _ in prompts]
@@ -135,13 +138,11 @@ class TransformersEngine:
             if not len(on) or len(tokens[going[0]]) == sampling.max_tokens:
                 break
             if len(on) < len(going):
-                cache.batch_select_indices(on)
+                decoding.keep(on)
                 sampler.keep(on)
-                token, mask, position = token[on], mask[on], position[on]
+                token = token[on]
                 going = [going[k] for k in on.tolist()]
-            mask = torch.cat([mask, mask.new_ones((len(going), 1))], dim=1)
-            position = position + 1
-            logits = self._next_logits(token[:, None], mask, position, cache)
+            logits = decoding.next(token)
         return [
             Completion(ids, np.array(values, dtype=np.float32), "stop" if ids[-1] in self._ends else "length")
             for ids, values in zip(tokens, logprobs, strict=True)
@@ -152,23 +153,9 @@ class TransformersEngine:
         """See `cocal_study.generation.engines.Engine.next_token_logprobs`."""
         found = np.empty((len(prompts), len(tokens)))
         for batch in batches_of_tokens([len(p) for p in prompts], _SCORING_TOKENS):
-            logits = self._next_logits(*self._left_padded([prompts[k] for k in batch]))
+            logits = logits_of(self._model, *self._left_padded([prompts[k] for k in batch]))
             found[batch] = logits.double().log_softmax(dim=1)[:, list(tokens)].cpu().numpy()
         return found
-
-    def _next_logits(
-        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: DynamicCache | None = None
-    ) -> torch.Tensor:
-        """Return the logits (rows, vocabulary) after the last of `ids`."""
-        output = self._model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=cache is not None,
-            logits_to_keep=1,
-        )
-        return output.logits[:, -1]
 
     def _left_padded(self, prompts: Sequence[Tokens]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Ids, mask and positions of prompts, each (prompts, longest)."""
