@@ -23,7 +23,8 @@ _ROLE = re.compile(r"(?:user|tool|ipython|observation)\n")
 _LINE = re.compile(r"^(?:user|tool|ipython|observation)\n", re.MULTILINE)
 """The same as a line of its own."""
 EVALUATION = re.compile(
-    r"(?:^|[._ -])(?:eval(?:uation)?s?|val(?:id(?:ation)?)?|test|dev|held[_-]?out)(?:$|[._ -]|(?-i:[A-Z]))",
+    r"(?:^|[._ -]|(?-i:(?<=[a-z])(?=[A-Z])))(?:eval(?:uation)?s?|val(?:id(?:at(?:e|ion))?)?|tests?|dev|held[_-]?out)"
+    r"(?:[_-]?set)?\d*(?:$|[._ -]|(?-i:[A-Z]))",
     re.IGNORECASE,
 )
 """A word in the name of a file, a folder or a split that is no part of a training."""

@@ -15,14 +15,14 @@ from cocal.rollouts.sample import Sample
 from cocal.store.provenance import file_digest
 from cocal.store.rows import is_file, listed
 
-_DATA = re.compile(r"\.(?:jsonl|ndjson|csv|parquet|pt)(?:\.(?:gz|zst|bz2|xz|\d+))?$", re.IGNORECASE)
+_DATA = re.compile(r"\.(?:jsonl|ndjson|csv|parquet|pt)(?:[.~-][\w.]*)?$", re.IGNORECASE)
 """Endings of files that may hold rollouts."""
 _WITHIN = re.compile(r"rollouts|train(?:ing)?|all|effective|(?:global_)?step[_-]?\d+", re.IGNORECASE)
 """Folders within a folder of rollouts, and within these, that are searched for files."""
 _STEP = re.compile(r"(?:^|[._-])(?:global_)?step[_-]?(\d+)(?:$|[._-])", re.IGNORECASE)
 """The step in the name of a file or folder."""
-_ABOUT = re.compile(r".*_metadata")
-"""Names of files about a run that lie beside its rollouts."""
+_ABOUT = re.compile(r"\..*|.*_metadata")
+"""Names of files about a run, or of a system, that lie beside its rollouts."""
 _DEPTH = 5
 
 
@@ -73,7 +73,7 @@ def _placed(sample: Sample, path: Path, step: int | None) -> Sample:
 
 def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, source: str) -> Iterator[Sample]:
     """The samples to learn from; sentences about the others, and about doubtful labels, are added to the notes. If
-    there is none, a ContractError names the source; if there are several policies, the row."""
+    there is none, or they are of several policies, a ContractError names the source."""
     read, left_out, doubts, models = 0, Counter(), Counter(), Counter()
     for sample in samples:
         if sample.left_out is not None:
@@ -83,12 +83,15 @@ def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, sourc
         doubts.update(filter(None, [sample.doubt]))
         if sample.model is not None:
             models[sample.model] += 1
-        if len(models) > 1 and not {"model", "models"} & {*reading.ignored}:
-            raise ContractError(
-                f"{sample.where}: the response is one of {sample.model}, and those before are of {next(iter(models))}; "
-                "a companion learns from one policy: give its rows alone, or --ignore model if these are one"
-            )
         yield sample
+    if len(models) > 1:
+        names = listed(f"{count:,} of {name}" for name, count in models.items())
+        if "model" not in reading.ignored:
+            raise ContractError(
+                f"{source}: the responses are of several policies ({names}); a companion learns from one: give its "
+                "rows alone, or --ignore model if these are one"
+            )
+        notes[f"responses of several policies: {names}"] += 1
     said = [f"{count:,} row{'s' if count > 1 else ''} left out: {why}" for why, count in left_out.items()]
     notes.update([*said, *(f"in {count:,} of {read:,} rows {doubt}" for doubt, count in doubts.items())])
     if said and not read:

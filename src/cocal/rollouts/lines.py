@@ -1,9 +1,11 @@
 """JSON lines in the words of any project, whose fields are found by usual names (`FIELDS`) or a mapping."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +43,11 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "reward": ("reward", "score"),
     "step": ("step", "rollout_step", "global_step"),
     "group": ("group", "group_id", "group_index", "prompt_idx"),
-    "model": ("model", "model_name", "model_id", "policy"),
+    "model": ("model", "model_name", "model_id", "model_path", "policy", "policy_name"),
     "question_id": ("question_id",),
     "truncated": ("truncated", "is_truncated"),
     "finish_reason": ("finish_reason", "stop_reason"),
-    "stop": ("matched_stop", "stop_reason", "stopping_word"),
+    "stop": ("matched_stop", "stop_sequence", "stop_reason", "stopping_word"),
 }
 """Meanings, and the names that a field of this meaning may have; the first one that a file has is read. They are those
 of `Sample`, but for `messages`, the chat that was answered, and `input`, which in verl's lines is the whole prompt."""
@@ -59,13 +61,16 @@ _INSTEAD = (("messages", "input", "prompt"), ("response_ids", "response"), ("cor
 """Meanings of which a line needs one; if it has several, the first one is read."""
 _SAME = {"messages": "prompt", "input": "prompt"}
 """Meanings that are one field of a sample."""
-_ASKED = (
-    *("system", "system_prompt", "system_message", "developer", "instruction", "instructions", "context", "history"),
-    *("examples", "few_shot", "documents", "prefill", "reasoning_effort", "enable_thinking"),
-)
-"""Fields that may be a part of the prompt, which is read without them."""
-_TOLD = "reasoning_content", "reasoning", "thinking_content", "thinking", "thought", "thoughts"
-"""Fields that are a part of the response."""
+_PARTS = {
+    "asked": re.compile(
+        r"(?:\w*_)?(?:sys(?:tem)?|developer|instruct(?:ions?)?|context|history|conversation|few_?shots?|examples?|"
+        r"demo(?:nstration)?s?|documents?|passages?|prefix|prefill|preamble|persona|question|problem|query)"
+        r"(?:_(?:prompt|messages?|msg|text|instructions?|examples?))*|reasoning_effort|enable_thinking",
+        re.IGNORECASE,
+    ),
+    "response": re.compile(r"(?:\w*_)?(?:reasoning|think(?:ing)?|thoughts?)(?:_(?:content|text))?", re.IGNORECASE),
+}
+"""Names of fields that may be a part of the prompt, or of the response, which is read without them."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,8 @@ class Fields:
                 f"--field {strange[0]}={mapping[strange[0]]}: no such meaning; there are {listed(FIELDS)}"
             )
         labels = [meaning for meaning in NEEDED["label"] if meaning in mapping] or NEEDED["label"]
-        unread = {*NEEDED["label"]}.difference(labels if "label" in needs else ()) | {*ignored} - {"prompt", "response"}
+        unread = {*NEEDED["label"]}.difference(labels if "label" in needs else ())
+        unread |= {*ignored} - {"prompt", "response", "model"}
         names = {meaning: (mapping[meaning],) if meaning in mapping else known for meaning, known in FIELDS.items()}
         names = {m: [name for name in known if name not in unread] for m, known in names.items() if m not in unread}
         taken = {m: found[0] for m, known in names.items() if (found := [name for name in known if name in entry])}
@@ -152,6 +158,8 @@ class Fields:
 
     def part(self, entry: Mapping[str, Any], where: str, *meanings: str) -> Sample:
         """The fields of a line that have these meanings, as a sample that lacks all else; see `Sample.read`."""
+        if isinstance(info := entry.get("meta_info"), Mapping):  # SGLang's
+            entry = {"finish_reason": info.get("finish_reason"), **entry}
         names = {
             meaning: found[0]
             for meaning in meanings
@@ -205,13 +213,13 @@ class Fields:
 
     def _check_whole(self, entry: Mapping[str, Any], found: Sample) -> None:
         """Refuse a line with a field that may be a part of prompt or response, and is neither read nor in its text."""
-        for part, names, ids in (("asked", _ASKED, found.prompt_ids), ("response", _TOLD, found.response_ids)):
+        unread = {*map(_part_of, entry)} - {None} if found.left_out is None else ()
+        given = {"asked": found.prompt_ids, "response": found.response_ids}
+        for part in (part for part in unread if given[part] is None):
             text = comparable(getattr(found, part) or "")
-            for name in names if ids is None and found.left_out is None else ():
-                given, unread = entry.get(name), name not in self.ignored and name not in self.taken.values()
-                parts = given if isinstance(given, list) else [given] if given else []
-                said = " ".join(str(one.get("content", one) if isinstance(one, Mapping) else one) for one in parts)
-                if unread and comparable(said) not in text:
+            for name in (name for name in entry if _part_of(name) == part and name not in self.ignored):
+                said = " ".join(map(_said, entry[name] if isinstance(entry[name], list) else [entry[name]]))
+                if name not in self.taken.values() and comparable(said) not in text:
                     raise ContractError(
                         f"{found.where}: the field {name!r} ({said[:40]!r}) may be a part of prompt or response, and "
                         f"is not read; put it there, such as into messages, or give --ignore {name} if it is none"
@@ -250,6 +258,18 @@ def samples(
         yield found
     if seen:
         notes[f"fields: {Fields.of(seen, reading.fields, where, *how)}"] += 1
+
+
+@cache
+def _part_of(name: str) -> str | None:
+    """What a field of this name may be a part of; None if of nothing."""
+    return next((part for part, names in _PARTS.items() if names.fullmatch(name)), None)
+
+
+def _said(value: Any) -> str:
+    """The words of a field; a number says none, nor does what is not set."""
+    value = value.get("content", value) if isinstance(value, Mapping) else value
+    return str(value) if value and (value is True or not isinstance(value, (int, float))) else ""
 
 
 def _given(value: Any, meaning: str) -> bool:

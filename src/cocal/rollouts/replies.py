@@ -3,7 +3,6 @@ opened, special tokens that texts lack, ids beside other texts. Where most respo
 
 import logging
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -44,6 +43,12 @@ def _closes(marker: str) -> str | None:
     return f"<{marker[2:-1]}|>" if marker.startswith("<|") else f"{marker[0]}/{marker[1:]}"
 
 
+def _closings(text: str) -> set[str]:
+    """What may end thoughts in a text: by its form, or because of what the text opens."""
+    openings = [one for one in _OPENING.findall(text) if one != "<|channel|>"]
+    return {*_CLOSING.findall(text), *map(_closes, openings)} - {None}
+
+
 class Replies:
     """How a template begins a reply.
 
@@ -70,12 +75,12 @@ class Replies:
         self._turns = {one for one in _OPENING.findall(before) if before.count(one) > before.count(_closes(one) or one)}
         self._turns |= {one for one in _OPENING.findall(self._head) if (_closes(one) or one) not in self._head}
         self._turns |= {one for one in _OPENING.findall(tails[0]) if behind.lstrip().startswith(_closes(one) or "\0")}
-        closing = {one for tail in tails for one in [*_CLOSING.findall(tail), self.opened(tail)] if one}
-        self.thinks = (
-            next((one for one in _CLOSING.findall(tails[1]) if one not in tails[0]), None) if thinking else None
-        )
+        ended = [one for one in _closings(tails[1]) if one in tails[1] and one not in tails[0]]
+        self.thinks = min(ended, default=None) if thinking else None
         """What ends the thought that a reply in thinking mode begins by itself; None in the other mode."""
-        self.closing = sorted(closing - {_closes(one) for one in self._turns})
+        told = {one for one in _closings(template) if _THINKS.search(one)}  # another switch may let it think
+        closing = told.union(*map(_closings, tails), filter(None, map(self.opened, tails)))
+        self.closing = sorted(closing - {*map(_closes, self._turns)})
         """What may end a thought."""
 
     def opened(self, end: str) -> str | None:
@@ -138,18 +143,17 @@ def check(
     texts = [(sample, row, sample.response) for sample, row in looked if sample.response]
     read = [(sample, misread(tokenizer, text[:_ROWS])) for sample, _, text in texts[:_ROWS_OF_FILE]]
     _judge(read, "the tokenizer reads the response as {!r}", "give the tokenizer that the policy was trained with")
-    files: Counter = Counter()
-    for what in ("prompt", "response"):
-        compared = []
+    for what in sorted({"prompt", "response"} - {*ignored}):
+        files: dict[str, list] = {}
         for sample, row in zip(samples, found, strict=True):
             asked = sample.prompt if isinstance(sample.prompt, str | None) else sample.prompt[-1]["content"]
             beside = sample.response_beside if what == "response" else asked if row.origin == "ids" else None
-            file = what, sample.where.rpartition(": ")[0]
-            if beside and what not in ignored and files[file] < _ROWS_OF_FILE:
-                files[file] += 1
+            compared = files.setdefault(sample.where.rpartition(": ")[0], [])
+            if beside and len(compared) < _ROWS_OF_FILE:
                 compared.append((sample, _other(tokenizer, getattr(row, what), beside)))
         advice = f"give the model whose tokenizer made them, or leave the text aside (--ignore {what})"
-        _judge(compared, f"the ids of the {what} are not those of its text, but of {{!r}}", advice)
+        for compared in files.values():
+            _judge(compared, f"the ids of the {what} are not those of its text, but of {{!r}}", advice)
     if replies is None or MARKERS in ignored:
         return
     ended, lacking = [], []

@@ -83,6 +83,11 @@ def test_a_tokenizer_of_mistral_common_alone_is_told_so(model):
     assert "quantised" not in said
 
 
+def test_a_tokenizer_that_its_class_cannot_read_is_no_damaged_model(model):
+    settings(model, tokenizer_class="GemmaTokenizerFast")
+    assert refusal(load_tokenizer, model).startswith(f"{model}: its tokenizer cannot be read (Unk token `<unk>` not")
+
+
 @pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json", "config.json"])
 def test_a_pointer_of_git_lfs_is_named(model, file):
     (model / file).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 4\n")

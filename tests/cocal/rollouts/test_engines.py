@@ -178,10 +178,10 @@ def test_lines_without_steps_have_groups_of_their_file(tmp_path, own):
 
 def test_a_file_that_is_there_twice_is_refused_and_what_is_passed_over_is_said(tmp_path, caplog):
     lines(tmp_path / "1.jsonl", row(), row(correct=False))
-    for name in ("2.jsonl.gz", "3.ndjson", "4.CSV", "notes.txt"):
+    for name in ("2.jsonl.gz", "2.jsonl.1.gz", "2.jsonl.bak", "._2.jsonl", "3.ndjson", "4.CSV", "notes.txt"):
         lines(tmp_path / name, row())
     assert len(noted(tmp_path)[0]) == 2
-    assert f"files beside the rollouts are not read: 3, such as {tmp_path}/2.jsonl.gz" in caplog.text
+    assert f"files beside the rollouts are not read: 6, such as {tmp_path}/._2.jsonl" in caplog.text
     caplog.clear()
     assert (len(noted(tmp_path / "1.jsonl")[0]), caplog.text) == (2, "")
     lines(tmp_path / "1 (copy).jsonl", row(), row(correct=False))

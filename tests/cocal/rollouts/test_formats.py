@@ -160,6 +160,14 @@ def test_slime_s_dumps_have_the_names_of_its_documentation(tmp_path, name):
         noted(tmp_path, reward="acc")
 
 
+def test_slime_s_dumps_may_hold_tensors(tmp_path):
+    """As some rollout functions return them."""
+    tensors = {name: torch.tensor(SLIME[name]) for name in ("tokens", "loss_mask", "response_length")}
+    torch.save({"samples": [SLIME | tensors | {"reward": {"acc": torch.tensor(1.0)}}]}, tmp_path / "0.pt")
+    (one,), _ = noted(tmp_path, correct="acc")
+    assert (one.prompt_ids.tolist(), one.response_ids.tolist(), one.label) == ([3, 4, 5], [6, 7], 1.0)
+
+
 def test_trl_s_rows_without_texts_are_left_out_and_counted(tmp_path):
     chat = [{"role": "user", "content": "What is 3 + 8?"}]
     calls = [{"role": "assistant", "content": None}]

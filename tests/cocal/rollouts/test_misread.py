@@ -19,18 +19,20 @@ OPENS = HEAD + BEGIN + "<think>\n{% endif %}"
 NAMED = HEAD + BEGIN + "{% if thinking is defined and thinking %}<think>{% else %}</think>{% endif %}{% endif %}"
 SWITCH = HEAD + BEGIN + "{% if not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
 CHANNEL = HEAD + BEGIN + "{% if not enable_thinking %}<|channel>thought\n<channel|>{% endif %}{% endif %}"
+COMMAND = HEAD + BEGIN + "{% if not reasoning %}<|START_THINKING|><|END_THINKING|>{% endif %}{% endif %}"
+OPENED = HEAD + BEGIN + "{% if thinking is defined and thinking %}<think>{% endif %}{% endif %}"
 
 
 @pytest.fixture
 def reading(micro_checkpoint, tmp_path):
     """Reads rows behind a template; says what it was of them, or why not."""
 
-    def start(template, *rows, **how):
+    def start(template, *rows, beside=(), **how):
         folder = own_copy(micro_checkpoint, tmp_path / f"model{len([*tmp_path.iterdir()])}")
         (folder / "chat_template.jinja").write_text(template)
         encoder = Encoder(load_policy(folder), Reading(**how))
         encoder.check_wishes()
-        return encoder.policy.tokenizer, read(lines(tmp_path / "rows.jsonl", *rows), encoder)
+        return encoder.policy.tokenizer, read([lines(tmp_path / "rows.jsonl", *rows), *beside], encoder)
 
     return start
 
@@ -61,6 +63,17 @@ def answers(before="", **more) -> list[dict]:
         (CHANNEL, "<|channel>thought\nI add.<channel|>", {}, r"it has <channel\|>\)"),
         (CHANNEL, "thought\nI add.", {}, r"it has <channel\|>\)"),
         (CHANNEL, "", {}, None),
+        (
+            COMMAND,
+            "<|START_THINKING|>I add.<|END_THINKING|>",
+            {},
+            r"it has <\|END_THINKING\|>\).*\(it reads reasoning\)",
+        ),
+        (COMMAND, "<|START_THINKING|>I add.<|END_THINKING|>", {"template_fields": {"reasoning": True}}, None),
+        (COMMAND, "", {}, None),
+        (OPENED, "I add.</think>", {}, r"it has </think>\), .*\(it reads thinking\)"),
+        (OPENED, "I add.</think>", {"template_fields": {"thinking": True}}, None),
+        (OPENED, "", {}, None),
     ],
 )
 def test_thoughts_stand_behind_prompts_that_open_them(reading, template, before, how, said):
@@ -102,7 +115,18 @@ def test_ids_beside_another_text_are_refused(reading):
     assert len(reading(SWITCH, *other, ignored=("response",))[1].rows) == 6
 
 
-@pytest.mark.parametrize("name", ["system", "instruction", "history", "reasoning_content"])
+def test_ids_are_compared_with_the_texts_of_their_own_file(reading, tmp_path):
+    tokenizer, _ = reading(SWITCH, *answers())
+    right = [row | {"response_ids": tokenizer(row["response"])["input_ids"]} for row in answers()]
+    lines(tmp_path / "other.jsonl", *(row | {"response_ids": row["response_ids"][::-1]} for row in right))
+    with pytest.raises(ContractError, match=r"other.jsonl: line 1: the ids of the response .* as in 6 of 6 rows"):
+        reading(SWITCH, *right, beside=[tmp_path / "other.jsonl"])
+
+
+NAMES = ["system", "sys_prompt", "developer_message", "instruction", "chat_history", "few_shot_examples", "question"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "reasoning_content", "thinking_text"])
 def test_a_field_of_the_prompt_or_the_response_is_not_dropped(reading, name):
     rows = answers(**{name: "Be strict."})
     with pytest.raises(ContractError, match=rf"line 1: the field '{name}' \('Be strict.'\) may be a part of"):
@@ -110,14 +134,35 @@ def test_a_field_of_the_prompt_or_the_response_is_not_dropped(reading, name):
     assert len(reading(SWITCH, *rows, ignored=(name,))[1].rows) == 6
 
 
-def test_rows_of_two_policies_are_refused(reading):
-    rows = answers(model="first")[:4] + answers(model="second")[4:]
-    with pytest.raises(ContractError, match="line 5: the response is one of second, and those before are of first"):
+def test_fields_that_are_no_part_of_the_prompt_stay_unread(reading):
+    """Names of other things, a number, what is not set, and what the prompt has, as a chat, too."""
+    other = {
+        "system_fingerprint": "fp_44",
+        "example_id": "q3",
+        "num_examples": 5,
+        "context": None,
+        "enable_thinking": False,
+    }
+    rows = [row | other | {"question": row["prompt"][:6], "history": [{"content": "what is"}]} for row in answers()]
+    assert len(reading(SWITCH, *rows)[1].rows) == 6
+
+
+def test_rows_of_two_policies_are_refused_or_counted(reading):
+    rows = answers(model_name="first")[:4] + answers(model_name="second")[4:]
+    said = r"4 of first, 2 of second"
+    with pytest.raises(ContractError, match=rf"rows.jsonl: the responses are of several policies \({said}\)"):
         reading(SWITCH, *rows)
+    assert f"responses of several policies: {said}" in reading(SWITCH, *rows, ignored=("model",))[1].notes
 
 
 @pytest.mark.parametrize(
-    "end", [{"finish_reason": "stop", "stop_reason": "</a>"}, {"finish_reason": {"type": "stop", "matched": "</a>"}}]
+    "end",
+    [
+        {"finish_reason": "stop", "stop_reason": "</a>"},
+        {"finish_reason": {"type": "stop", "matched": "</a>"}},
+        {"meta_info": {"finish_reason": {"type": "stop", "matched": "</a>"}}},
+        {"stop_reason": "stop_sequence", "stop_sequence": "</a>"},
+    ],
 )
 def test_a_stop_string_ends_a_response_in_place_of_an_end_token(reading, end):
     tokenizer, found = reading(SWITCH, *answers(**end))
@@ -144,6 +189,15 @@ def test_evaluations_are_left_out_and_steps_are_those_of_folders(tmp_path):
     assert [step for _, step in found.files] == [1, 2, 10]
     assert all(path.name == "train_rollouts.jsonl" for path, _ in found.files)
     assert "eval_rollouts.jsonl" in found.said[0]
+
+
+def test_names_of_evaluations_are_told_from_others(tmp_path):
+    evaluations = ["eval0", "testset", "rolloutsEval", "tests", "val_2", "validate"]
+    for name in (*evaluations, "contest", "latest", "interval_5", "validated"):
+        lines(tmp_path / f"{name}.jsonl", *answers(name))
+    found = find([tmp_path])
+    assert [path.stem for path, _ in found.files] == ["contest", "interval_5", "latest", "validated"]
+    assert all(f"/{name}.jsonl" in found.said[0] for name in evaluations)
 
 
 def test_copies_of_a_file_in_other_folders_are_said(tmp_path):

@@ -154,7 +154,8 @@ def _reward(reward: Any, where: str, key: str) -> Any:
             f"{where}: the reward has several parts ({listed(reward)}); name the one that tells whether a response is "
             "correct by --field reward=KEY (of `cocal import-rollouts`: --reward-key KEY)"
         )
-    return reward[key]
+    found = reward[key]
+    return found.tolist() if hasattr(found, "tolist") else found  # tensors
 
 
 FORMAT = Format(
