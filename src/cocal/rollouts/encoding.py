@@ -293,7 +293,8 @@ class Encoder:
         """What lets the template think, in words."""
         if self._replies and self._replies.knows_thinking:
             return "--thinking"
-        return f"--template-field NAME=VALUE (it reads {', '.join(template_fields(self._written)) or 'nothing'})"
+        names = ", ".join(template_fields(self._written))
+        return f"--template-field NAME=VALUE (it reads {names})" if names else "exact ids (prompt_ids)"
 
     @property
     def _written(self) -> str:

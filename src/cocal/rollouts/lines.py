@@ -213,17 +213,17 @@ class Fields:
 
     def _check_whole(self, entry: Mapping[str, Any], found: Sample) -> None:
         """Refuse a line with a field that may be a part of prompt or response, and is neither read nor in its text."""
-        unread = {*map(_part_of, entry)} - {None} if found.left_out is None else ()
         given = {"asked": found.prompt_ids, "response": found.response_ids}
-        for part in (part for part in unread if given[part] is None):
-            text = comparable(getattr(found, part) or "")
-            for name in (name for name in entry if _part_of(name) == part and name not in self.ignored):
-                said = " ".join(map(_said, entry[name] if isinstance(entry[name], list) else [entry[name]]))
-                if name not in self.taken.values() and comparable(said) not in text:
-                    raise ContractError(
-                        f"{found.where}: the field {name!r} ({said[:40]!r}) may be a part of prompt or response, and "
-                        f"is not read; put it there, such as into messages, or give --ignore {name} if it is none"
-                    )
+        for name, value in entry.items() if found.left_out is None else ():
+            part = _part_of(name)
+            if part is None or given[part] is not None or name in (*self.ignored, *self.taken.values()):
+                continue
+            said = " ".join(map(_said, value if isinstance(value, list) else [value]))
+            if comparable(said) not in comparable(getattr(found, part) or ""):
+                raise ContractError(
+                    f"{found.where}: the field {name!r} ({said[:40]!r}) may be a part of prompt or response, and is "
+                    f"not read; put it there, such as into messages, or give --ignore {name} if it is none"
+                )
 
     def asked(self, entry: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
         """What tells the question of a line: the text of its prompt or its chat, its token ids, and its question id."""

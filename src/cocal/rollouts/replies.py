@@ -103,6 +103,12 @@ class Replies:
         return None
 
     @cached_property
+    def bare(self) -> str:
+        """How a prompt ends whose special tokens were left out; empty where nothing is left of its end."""
+        ids = self._tokenizer(self._tail, add_special_tokens=False)["input_ids"]
+        return self._tokenizer.decode(ids, skip_special_tokens=True).strip().partition("\n")[0]
+
+    @cached_property
     def special(self) -> list[str]:
         """Special tokens that the template writes between the prompt and a reply, or around a thought before it."""
         tokens = {str(token) for token in self._tokenizer.added_tokens_decoder.values() if token.special}
@@ -156,6 +162,15 @@ def check(
             _judge(compared, f"the ids of the {what} are not those of its text, but of {{!r}}", advice)
     if replies is None or MARKERS in ignored:
         return
+    bare = []
+    for sample, row in looked if replies.bare else ():
+        end = sample.prompt.rstrip() if isinstance(sample.prompt, str) and row.origin in ("text", "chat") else ""
+        bare.append((sample, end[-40:] if end.endswith(replies.bare) else None))
+    _judge(
+        bare,
+        "the prompt is a chat without its special tokens, and not one that this template writes (it ends by {!r})",
+        "give chats (messages) or exact ids (prompt_ids), or what else the template was given (--template-field)",
+    )
     ended, lacking = [], []
     for sample, row in looked:
         if not row.truncated:

@@ -79,7 +79,7 @@ def other_mode(body: Any, values: Mapping[str, Any], defaults: dict[str, Any] | 
     fitted = {**values, "add_generation_prompt": True}
     last = (getattr(body, "messages", None) or [{}])[-1]
     return (
-        {name for name, value in given.items() if value} != {name for name, value in fitted.items() if value}
+        {name: value for name, value in given.items() if value} != {name: one for name, one in fitted.items() if one}
         or getattr(body, "chat_template", None) is not None
         or last.get("role") == "assistant"
     )

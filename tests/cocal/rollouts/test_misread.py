@@ -84,6 +84,12 @@ def test_thoughts_stand_behind_prompts_that_open_them(reading, template, before,
             reading(template, *answers(before), **how)
 
 
+def test_where_a_template_has_no_switch_ids_are_the_remedy(reading):
+    template = HEAD.replace("{{ m.content }}", "{{ m.content.split('</think>')[-1] }}") + BEGIN + "{% endif %}"
+    with pytest.raises(ContractError, match=r"it has </think>\), .*give exact ids \(prompt_ids\)$"):
+        reading(template, *answers("I add.</think>"))
+
+
 def test_a_mode_that_the_template_does_not_know_is_refused(reading):
     with pytest.raises(ConfigError, match=r"--thinking changes nothing in this chat template; it reads thinking"):
         reading(NAMED, *answers(), thinking=True)
@@ -103,6 +109,19 @@ def test_texts_that_lack_the_tokens_of_a_reply_are_refused(reading):
     with pytest.raises(ContractError, match=r"the text lacks the special tokens that the template writes in a reply"):
         reading(template, *answers("analysis I add.final"))
     assert len(reading(template, *answers(), ignored=("markers",))[1].rows) == 6
+
+
+@pytest.mark.parametrize(("asked", "said"), [("input", "output"), ("prompt", "response")])
+def test_a_chat_without_its_special_tokens_that_is_not_the_template_s_is_refused(reading, asked, said):
+    """As verl writes them, here with a turn of a tool; those of a user, and of a system before it, are put back."""
+    rows = [{said: row["response"], "score": float(row["correct"]), "step": 1} for row in answers()]
+    chats = [row | {asked: f"system\nx\nuser\n{k} + 3?\nassistant\n"} for k, row in enumerate(rows)]
+    tokenizer, found = reading(SWITCH, *chats)
+    assert tokenizer.decode(found.rows["prompt_ids"][1]).startswith("<|im_start|>system\nx<|im_end|>")
+    others = [row | {asked: row[asked].replace("system", "tool")} for row in chats]
+    with pytest.raises(ContractError, match=r"line 1: the prompt is a chat without .* \(it ends by '.*assistant'\)"):
+        reading(SWITCH, *others)
+    assert len(reading(SWITCH, *others, ignored=("markers",))[1].rows) == 6
 
 
 def test_ids_beside_another_text_are_refused(reading):

@@ -18,7 +18,7 @@ from cocal.fitting.models import Checkpoint
 from cocal.models.loading import read_vocabulary
 from cocal.rollouts.encoding import Encoder
 from cocal.serving import launch
-from cocal.serving.bodies import ConfidenceBody
+from cocal.serving.bodies import ConfidenceBody, other_mode
 from cocal.serving.launch import Served, command, environment
 from cocal.serving.scoring import (
     CONFIDENCES,
@@ -199,6 +199,16 @@ def test_the_reason_of_a_call_is_that_of_all_its_confidences():
     recorder = Recorder(scorer(), OTHER_MODE)
     recorder._verdicts = {0: V(0.4), 1: V(None, CUT), 2: V(0.4, STOPPED)}
     assert [recorder.verdict(k).reason for k in range(3)] == [OTHER_MODE, CUT, STOPPED]
+
+
+@pytest.mark.parametrize(
+    ("given", "other"), [({"effort": "high"}, False), ({"effort": "low"}, True), ({"thinking": True}, True), ({}, True)]
+)
+def test_a_chat_is_in_another_mode_where_a_value_of_its_template_differs(given, other):
+    params = SimpleNamespace(chat_template_kwargs={"add_generation_prompt": True, "thinking": False} | given)
+    asked = SimpleNamespace(with_defaults=lambda defaults: params)
+    body = SimpleNamespace(messages=[{"role": "user"}], build_chat_params=lambda *_: asked)
+    assert other_mode(body, {"enable_thinking": False, "effort": "high"}, None) is other
 
 
 def answered(engine, kind, n, closed=None, **more):
