@@ -99,13 +99,18 @@ from pathlib import Path
 from cocal_study.config.study import load_study
 from cocal_study.config.methods import METHODS
 from cocal_study.exhibits.base.registry import exhibits_of
-from cocal_study.methods import brevity, nearest_centroid, states_and_tokens
+from cocal_study.methods import brevity, deepconf, nearest_centroid, states_and_tokens
 from cocal_study.methods.base.responses import LabelledStates, Responses
 from cocal_study.planning.rivals import RIVALS, rivals_of
 study = load_study("config/smoke.yaml")
 evaluated = pd.DataFrame({"length": [0, 100]})
 (found,) = brevity.estimate([METHODS["brevity"]], Responses(Path(), "set", evaluated, evaluated), None).values()
-print(found.tolist(), "brevity" in study.estimators.methods)
+print(found.tolist(), "brevity" in study.methods, "deepconf" in study.methods)
+deepconf.WINDOW = 2
+best = [-np.arange(6, dtype=np.float32), -np.array([1, 1, 9, 9, 0, 0, 0, 4], dtype=np.float32)]
+table = pd.DataFrame({"length": [1, 4], "best_logprobs": best})
+(found,) = deepconf.estimate([METHODS["deepconf"]], Responses(Path(), "set", table, table), None).values()
+print(found.tolist())
 states = np.array([[0, 0], [0, 2], [4, 1], [4, 9]], dtype=np.float32)
 labelled = LabelledStates(states, np.array([True, True, False, False]), np.full(4, 0.5))
 found = nearest_centroid.learn("binary", labelled, None)
@@ -121,7 +126,8 @@ taken = [f"{one.module} has the position of {places[one.position]}" for one in e
 assert not taken, taken
 """
     assert run(package, sys.executable, "-c", code).splitlines() == [
-        "[1.0, 0.5] True",
+        "[1.0, 0.5] True False",
+        "[0.7142857142857143, 0.5]",
         '[1.0, 0.5, 0.0, 0.833] {"right":[0.0,1.0],"wrong":[4.0,5.0]}',
         "True",
         "True True",

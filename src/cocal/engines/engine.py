@@ -19,9 +19,11 @@ class Completion:
         finish_reason: "stop" if the end-of-sequence token ended it, "length" if max_tokens did, "tool_calls" if it
             holds words of tools.
         states: float32 (layers, poolings, hidden), pooled states of the response; None if they were not read.
+        best: float32 (length, k), the k largest log-probabilities at each token, falling; None if they were not asked.
     """
 
     token_ids: list[int]
     logprobs: np.ndarray
     finish_reason: Reason
     states: np.ndarray | None = None
+    best: np.ndarray | None = None

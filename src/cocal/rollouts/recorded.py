@@ -39,6 +39,9 @@ def sampled_rows(
         step: Rollout step of the responses, or of the checkpoint.
     """
     count = len(completions)
+    best, kept = [c.best for c in completions if c.best is not None], {}
+    if len(best) == count:
+        kept = {"best_logprobs": [one.ravel() for one in best], "best_entropy": [*map(_entropy, best)]}
     return pd.DataFrame(
         {
             "dataset": dataset,
@@ -60,8 +63,17 @@ def sampled_rows(
             "confidence": stated_confidences(texts, prompt_format),
             "p_true": np.nan,
             "p_true_mass": np.nan,
+            **kept,
         }
     )
+
+
+def _entropy(best: np.ndarray) -> np.ndarray:
+    """Entropy of each token with all but the best as one outcome, float32 (length,), from float32 (length, k)."""
+    shares = np.exp(best, dtype=np.float64)
+    rest = np.clip(1 - shares.sum(axis=1, keepdims=True), 0, 1)
+    shares = np.concatenate([shares, rest], axis=1)
+    return -(shares * np.log(np.where(shares > 0, shares, 1))).sum(axis=1).astype(np.float32)
 
 
 def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, group_size: int) -> pd.DataFrame:

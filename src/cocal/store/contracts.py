@@ -1,6 +1,6 @@
 """Contracts of the tables that one stage writes and another reads, and the check that refuses a broken table."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +33,7 @@ class Contract:
         checks: Pandera column of every scalar column; list columns are checked by rules alone.
         unique: Columns that together identify a row.
         rules: Checks across columns.
+        optional: Columns that a table may lack.
     """
 
     name: str
@@ -40,6 +41,11 @@ class Contract:
     checks: dict[str, Column]
     unique: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
+    optional: tuple[str, ...] = ()
+
+    def expected(self, present: Container[str]) -> list[str]:
+        """The columns of a table that has these: all of the contract but the optional ones that it lacks."""
+        return [name for name in self.types if name in present or name not in self.optional]
 
     def check(self, frame: pd.DataFrame, source: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Check `frame` and return it with the contract's columns in order.
@@ -49,12 +55,12 @@ class Contract:
         Args:
             frame: Table to check; further columns are dropped.
             source: File name for errors.
-            columns: Columns to check and keep; by default all of them.
+            columns: Columns to check and keep; by default all that are `expected`.
 
         Raises:
             ContractError: if a column is missing, a value breaks a check, or there are no rows.
         """
-        wanted = list(self.types if columns is None else columns)
+        wanted = self.expected(frame.columns) if columns is None else list(columns)
         for name in wanted:
             if name not in frame.columns:
                 raise ContractError(f"{source}: column {name!r} is missing; contract: {self.name}")
@@ -126,10 +132,16 @@ def nullable_flag() -> Field:
     return pa.bool_(), Column("boolean", nullable=True, coerce=True)
 
 
-def contract_of(name: str, fields: dict[str, Field], unique: tuple[str, ...], rules: tuple[Rule, ...] = ()) -> Contract:
+def contract_of(
+    name: str,
+    fields: dict[str, Field],
+    unique: tuple[str, ...],
+    rules: tuple[Rule, ...] = (),
+    optional: tuple[str, ...] = (),
+) -> Contract:
     types = {column: of_values for column, (of_values, _) in fields.items()}
     checks = {column: check for column, (_, check) in fields.items() if check is not None}
-    return Contract(name, types, checks, unique, rules)
+    return Contract(name, types, checks, unique, rules, optional)
 
 
 def _lengths(column: str) -> Callable[[pd.DataFrame], pd.Series]:
@@ -175,6 +187,8 @@ RESPONSES = contract_of(
         "confidence": share(nullable=True),
         "p_true": share(nullable=True),
         "p_true_mass": share(nullable=True),
+        "best_logprobs": (pa.list_(pa.float32()), None),
+        "best_entropy": (pa.list_(pa.float32()), None),
     },
     unique=("dataset", "response_id"),
     rules=(
@@ -184,6 +198,12 @@ RESPONSES = contract_of(
             "mean_logprob must be the mean of logprobs, the end-of-sequence token's included",
             ("mean_logprob", "logprobs", "length"),
             _mean_of_logprobs,
+        ),
+        Rule("best_entropy must hold `length` values", ("best_entropy", "length"), _lengths("best_entropy")),
+        Rule(
+            "best_logprobs must hold as many values for each of `length` tokens",
+            ("best_logprobs", "length"),
+            lambda frame: frame["best_logprobs"].map(len) % frame["length"] == 0,
         ),
         Rule(
             "truncated must mean another finish_reason than stop",
@@ -206,6 +226,7 @@ RESPONSES = contract_of(
             lambda frame: ~frame["correct"] | (frame["group_accuracy"] > 0),
         ),
     ),
+    optional=("best_logprobs", "best_entropy"),
 )
 """Each row is one response, either a rollout or an evaluation response.
 
@@ -219,4 +240,7 @@ judge's verdict. `exact_match` says whether the answer matches an accepted one e
 equivalent to no other. `group_accuracy` is the mean correctness of the group before any filtering. `confidence` is the
 parsed verbalised confidence; null if there is no valid one. `p_true` follows the equation of appendix B.1; null if the
 policy was not asked. `p_true_mass` is the probability p_T + p_F that `p_true` divides by; null if it was not recorded.
+Where a study asks for the k best (`generation.best_logprobs`), `best_logprobs` are the k largest raw log-probabilities
+of each token, falling, one token after the other (length x k values), and `best_entropy` the entropy in nats of each
+token with all but the k best as one outcome: a lower bound of that of all tokens, since vLLM gives no more than these.
 """

@@ -54,7 +54,8 @@ def write_frame(path: str | Path, frame: "pd.DataFrame", contract: "Contract", a
     import pyarrow.parquet as pq
 
     checked = contract.check(frame, str(path))
-    table = pa.Table.from_pandas(checked, schema=pa.schema(list(contract.types.items())), preserve_index=False)
+    schema = pa.schema([(name, contract.types[name]) for name in checked.columns])
+    table = pa.Table.from_pandas(checked, schema=schema, preserve_index=False)
     table = table.replace_schema_metadata({b"cocal": json.dumps({**attributes, SEAL: BLANK}, sort_keys=True).encode()})
     with atomic_path(path) as partial:
         pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
@@ -65,7 +66,7 @@ def read_frame(path: str | Path, contract: "Contract", columns: Sequence[str] | 
     """Read one Parquet file, or a folder of them in the order of their names, and check it.
 
     Args:
-        columns: Columns to read and check; by default all columns of the contract.
+        columns: Columns to read and check; by default those that the contract expects of the first file.
 
     Returns:
         The rows in file order with index 0 to n - 1; a list column holds NumPy arrays.
@@ -82,14 +83,14 @@ def read_frame(path: str | Path, contract: "Contract", columns: Sequence[str] | 
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files:
         raise ContractError(f"{path}: the folder holds no .parquet file; {remedy(path)}")
-    wanted = list(contract.types if columns is None else columns)
-    tables = []
+    wanted, tables = columns if columns is None else list(columns), []
     for file in files:
         if not file.exists():
             raise ContractError(absent(file))
         try:
             check_seal(file)
             present = pq.read_schema(file).names
+            wanted = contract.expected(present) if wanted is None else wanted
             missing = [name for name in wanted if name not in present]
             if missing:
                 raise ContractError(f"{file}: column {missing[0]!r} is missing; contract: {contract.name}")

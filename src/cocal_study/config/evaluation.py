@@ -88,6 +88,9 @@ class GenerationSettings(Model):
     """Number that is subtracted once from the logit of every token that the response already contains."""
     pool: Count = 10
     """Number of responses that self-consistency samples per question (M in appendix B.1)."""
+    best_logprobs: Annotated[int, Field(ge=0, le=20)] = Field(default=0, exclude_if=lambda count: count == 0)
+    """Number of the largest raw log-probabilities at each token that evaluation responses keep, with the entropy that
+    follows from them, for methods that read `best_logprobs` or `best_entropy`; vLLM gives 20 at most."""
 
 
 class SamplingSettings(Model):

@@ -26,6 +26,15 @@ def _recorded(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 _LABELS = ("correct", "exact_match", "group_accuracy", "reward_task", "reward_calibration")
 """Columns that tell whether a response is right."""
+
+
+def _on_request(columns: tuple[str, ...]) -> list[str]:
+    """Those that evaluation responses have only where a study asks for them, and rollouts never."""
+    from cocal.store.contracts import RESPONSES
+
+    return [name for name in columns if name in RESPONSES.optional]
+
+
 Columns = Annotated[tuple[str, ...], AfterValidator(_recorded)]
 """Columns of responses (`cocal.store.contracts.RESPONSES`); nothing else of them is read and handed over."""
 Function = Annotated[str, Field(pattern=r"^\w+(\.\w+)*:\w+$")]
@@ -73,6 +82,8 @@ class Rival:
                 f"the rival {self.name!r} may not read {told[0]!r} of the responses that it scores; what "
                 "it learns from has `correct` and `group_accuracy`"
             )
+        if found := _on_request(self.columns):
+            raise ValueError(f"the rival {self.name!r} reads {found[0]!r}, which rollouts do not keep")
         return self
 
     @property
@@ -132,6 +143,11 @@ class Method:
     def look(self) -> str:
         """What tells its curves from those of others."""
         return f"{self.colour} {self.marker}{' hollow' * self.hollow}"
+
+    @property
+    def reads_best_logprobs(self) -> bool:
+        """True if it reads what responses keep only where a study sets `generation.best_logprobs`."""
+        return bool(_on_request(self.columns))
 
     @model_validator(mode="after")
     def _whole(self) -> "Method":

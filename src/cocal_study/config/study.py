@@ -27,6 +27,7 @@ from cocal_study.config.evaluation import (
     TimingSettings,
 )
 from cocal_study.config.features import FeatureSettings
+from cocal_study.config.methods import METHODS
 from cocal_study.config.parse import merged, read_yaml, validate
 from cocal_study.config.policy import PolicySettings
 
@@ -183,6 +184,21 @@ class Study(Model):
                 if not layers or max(layers) >= backbone.depth:
                     raise ValueError(f"features.layers = {list(layers)}: {name} has blocks 0 to {backbone.depth - 1}")
         return self
+
+    @model_validator(mode="after")
+    def _methods(self) -> "Study":
+        named = self.estimators.methods if "methods" in self.estimators.model_fields_set else ()
+        if lacking := [name for name in named if name not in self.methods]:
+            raise ValueError(
+                f"estimators.methods: {lacking[0]} reads log-probabilities that generation.best_logprobs keeps"
+            )
+        return self
+
+    @property
+    def methods(self) -> list[str]:
+        """The compared methods (`estimators.methods`), without those that read what the responses do not keep."""
+        kept = self.generation.best_logprobs
+        return [name for name in self.estimators.methods if kept or not METHODS[name].reads_best_logprobs]
 
     @property
     def question_sets(self) -> QuestionSetsSettings:

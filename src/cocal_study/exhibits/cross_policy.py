@@ -23,7 +23,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The figure of the main backbone, where the study has coupled methods and CoCal's companions on their policies."""
     coupled = [algorithm for algorithm in ("rlcr", "dcpo") if algorithm in study.policy.algorithms]
     methods = [name for algorithm in coupled for name in (algorithm, f"cocal-on-{algorithm}")]
-    if methods and set(methods) <= set(study.estimators.methods):
+    if methods and set(methods) <= set(study.methods):
         yield FigureExhibit(
             title="Transfer to RLCR and DCPO",
             chapter="Transfer",

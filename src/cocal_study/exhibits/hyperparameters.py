@@ -132,7 +132,7 @@ def _evaluation(study: Study, wrong: Mapping[str, int]) -> Iterator[tuple[str, s
     yield "Top-p", _decimal(generation.top_p)
     yield "Top-k", f"{generation.top_k:,}"
     yield "Presence penalty", _decimal(generation.presence_penalty)
-    if "self-consistency" in study.estimators.methods:
+    if "self-consistency" in study.methods:
         yield "SelfConsis pool", f"{generation.pool:,}"
     if any(dataset.domain == "factual" for dataset in sets):
         yield "Judge of factual answers", study.judge.label
@@ -174,12 +174,12 @@ def _open(study: Study) -> Iterator[tuple[str, str]]:
         yield f"Box behind the confidence ({' / '.join(verbal)})", "The answer; the confidence is invalid"
     yield "Passes over the companions' data", f"{study.companion.passes:,}"
     yield "Validation pool of a budget", "Own responses of all steps"
-    if "cocal-pre-generation" in study.estimators.methods:
+    if "cocal-pre-generation" in study.methods:
         batch = prompt_companion(study).batch_size
         yield "Pre-generation batch", f"{batch:,} questions, {batch * policy.responses_per_question:,} rollouts"
     if len(study.companion.targets) > 1:
         yield "Optimizer of group targets", "The same as for binary targets"
-    if any(METHODS[name].experience == "resampled" for name in study.estimators.methods):
+    if any(METHODS[name].experience == "resampled" for name in study.methods):
         yield "PostCal sampling temperature", _decimal(postcal.temperature)
         top_k = f"{postcal.top_k:,}" if postcal.top_k else "All"
         yield "PostCal top-p / top-k", f"{_decimal(postcal.top_p)} / {top_k}"
@@ -189,7 +189,7 @@ def _open(study: Study) -> Iterator[tuple[str, str]]:
         yield "PostCal optimizer", "The same as for CoCal"
         if len(study.backbones) > 1:
             yield "PostCal in the table of the second backbone", "Shown, and ranked"
-    if "self-consistency" in study.estimators.methods:
+    if "self-consistency" in study.methods:
         yield "SelfConsis confidence without an answer", _MISSING[study.estimators.missing_answer]
         yield "SelfConsis classes in mathematics", "Chains of equivalent answers"
         if any(d.role == "evaluation" and d.domain == "factual" for d in study.datasets.values()):

@@ -29,6 +29,7 @@ class Sampling:
             the temperature is applied; prompt tokens do not count.
         max_tokens: Longest response.
         samples: Number of responses per prompt.
+        best_logprobs: Number of largest raw log-probabilities at each token that come with the responses.
     """
 
     temperature: float
@@ -37,12 +38,14 @@ class Sampling:
     presence_penalty: float
     max_tokens: int
     samples: int = 1
+    best_logprobs: int = 0
 
     @classmethod
     def of(cls, settings: Any, max_tokens: int, samples: int = 1) -> "Sampling":
         """Take the sampling parameters from settings that have fields of their names."""
         kept = {name: getattr(settings, name) for name in ("temperature", "top_k", "top_p", "presence_penalty")}
-        return cls(**kept, max_tokens=max_tokens, samples=samples)
+        best = getattr(settings, "best_logprobs", 0)
+        return cls(**kept, max_tokens=max_tokens, samples=samples, best_logprobs=best)
 
 
 class Engine(Protocol):

@@ -37,9 +37,9 @@ class SeededSampler:
         self._top_p = TopPLogitsWarper(sampling.top_p) if sampling.top_p < 1 else None
         self._drawn = torch.empty((len(seeds), 0), dtype=torch.long, device=device)
 
-    def draw(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Token ids, int64 (rows,), drawn from raw logits (rows, vocabulary), and their raw log-probabilities, float32
-        (rows,)."""
+    def draw(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Token ids, int64 (rows,), drawn from raw logits (rows, vocabulary), their raw log-probabilities, float32
+        (rows,), and the largest ones, float32 (rows, best_logprobs)."""
         raw = logits.float()
         position = self._drawn.shape[1]
         logits = raw
@@ -59,7 +59,9 @@ class SeededSampler:
         if kept is not None:
             token = kept.gather(1, token)
         self._drawn = torch.cat([self._drawn, token], dim=1)
-        return token[:, 0], raw.gather(1, token)[:, 0] - raw.logsumexp(dim=1)
+        total = raw.logsumexp(dim=1)
+        best = raw.topk(self._sampling.best_logprobs).values - total[:, None]
+        return token[:, 0], raw.gather(1, token)[:, 0] - total, best
 
     def keep(self, rows: torch.Tensor) -> None:
         """Remove all rows but these."""
@@ -127,13 +129,16 @@ class TransformersEngine:
         sampler = SeededSampler(sampling, seeds, ids.device)
         tokens: list[list[int]] = [[] for _ in prompts]
         logprobs: list[list[float]] = [[] for _ in prompts]
+        best: list[list[np.ndarray]] = [[] for _ in prompts]
         going = list(range(len(prompts)))
         ends = torch.tensor(sorted(self._ends), device=ids.device)
         while True:
-            token, logprob = sampler.draw(logits)
+            token, logprob, largest = sampler.draw(logits)
             for row, one, value in zip(going, token.tolist(), logprob.tolist(), strict=True):
                 tokens[row].append(one)
                 logprobs[row].append(value)
+            for row, values in zip(going, largest.cpu().numpy() if sampling.best_logprobs else (), strict=False):
+                best[row].append(values)
             on = (~torch.isin(token, ends)).nonzero()[:, 0]
             if not len(on) or len(tokens[going[0]]) == sampling.max_tokens:
                 break
@@ -144,8 +149,13 @@ class TransformersEngine:
                 going = [going[k] for k in on.tolist()]
             logits = decoding.next(token)
         return [
-            Completion(ids, np.array(values, dtype=np.float32), "stop" if ids[-1] in self._ends else "length")
-            for ids, values in zip(tokens, logprobs, strict=True)
+            Completion(
+                ids,
+                np.array(values, dtype=np.float32),
+                "stop" if ids[-1] in self._ends else "length",
+                best=np.stack(largest) if largest else None,
+            )
+            for ids, values, largest in zip(tokens, logprobs, best, strict=True)
         ]
 
     @torch.inference_mode()

@@ -101,19 +101,20 @@ class VllmEngine:
             raise ConfigError(f"temperature {sampling.temperature:g} is below vLLM's {_MIN_TEMPERATURE}; use top_k 1")
         self._check_length(max(map(len, prompts)), sampling.max_tokens)
         settings = asdict(sampling)
-        n = settings.pop("samples")
+        n, k = settings.pop("samples"), settings.pop("best_logprobs")
         parameters = [
-            {"seed": int(seed) + j, "stop_token_ids": self._ends, "ignore_eos": True, "logprobs": 0, **settings}
+            {"seed": int(seed) + j, "stop_token_ids": self._ends, "ignore_eos": True, "logprobs": k, **settings}
             | ({"extra_args": asking()} if j < read else {})
             for seed in seeds
             for j in range(n)
         ]
         found = []
-        for k, output in enumerate(self._run([prompt for prompt in prompts for _ in range(n)], parameters)):
+        for place, output in enumerate(self._run([prompt for prompt in prompts for _ in range(n)], parameters)):
             one = output.outputs[0]
-            logprobs = np.array(one.logprobs.logprobs, dtype=np.float32)
-            states = _states_of(output) if k % n < read else None
-            found.append(Completion(list(one.token_ids), logprobs, one.finish_reason, states))
+            # of each token vLLM returns the log-probability of the sampled one first, then the k largest
+            logprobs = np.array(one.logprobs.logprobs, dtype=np.float32).reshape(-1, 1 + k)
+            states, best = _states_of(output) if place % n < read else None, logprobs[:, 1:] if k else None
+            found.append(Completion(list(one.token_ids), logprobs[:, 0].copy(), one.finish_reason, states, best))
         return [found[i * n : (i + 1) * n] for i in range(len(prompts))]
 
     def read(self, prompts: Sequence[Tokens], responses: Sequence[Tokens]) -> list[np.ndarray]:

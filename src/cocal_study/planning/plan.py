@@ -41,7 +41,7 @@ class ResponsePlan(Model):
 def available_methods(study: Study) -> list[str]:
     """The methods of `estimators.methods` in their order, without those of a policy that the study does not train
     (`policy.algorithms`)."""
-    return [m for m in study.estimators.methods if METHODS[m].policy in ("base", *study.policy.algorithms)]
+    return [m for m in study.methods if METHODS[m].policy in ("base", *study.policy.algorithms)]
 
 
 def evaluated_cells(study: Study, backbone: str) -> list[tuple[str, int]]:
@@ -57,7 +57,7 @@ def methods_of(study: Study, backbone: str, algorithm: str, step: int) -> list[s
     `reports.stage_methods` and transferred companions, with what the policy states itself, beside which they are drawn.
     On other backbones, they are those of the main table at the end of training.
     """
-    own = [m for m in study.estimators.methods if METHODS[m].policy == algorithm]
+    own = [m for m in study.methods if METHODS[m].policy == algorithm]
     final = algorithm == "base" or step == study.policy.steps
     if backbone != study.main_backbone:
         return [m for m in own if final and METHODS[m].group is not None]
@@ -127,7 +127,7 @@ def has_methods(study: Study, *names: str) -> bool:
 
 def companion_methods(study: Study, *experiences: str) -> list[str]:
     """Companion methods with these kinds of experience that are evaluated on GRPO's responses."""
-    return [m for m in study.estimators.methods if METHODS[m].experience in experiences and METHODS[m].policy == "grpo"]
+    return [m for m in study.methods if METHODS[m].experience in experiences and METHODS[m].policy == "grpo"]
 
 
 def layers_of(study: Study, backbone: str) -> list[int]:
@@ -203,7 +203,7 @@ def final_predictions(study: Study, backbone: str) -> list[str]:
 def final_methods(study: Study, backbone: str) -> list[str]:
     """The methods that are compared at the end of training, with those of the pre-RL model, in their order."""
     found = {name for cell in _final_cells(study, backbone) for name in methods_of(study, backbone, *cell)}
-    return [name for name in study.estimators.methods if name in found]
+    return [name for name in study.methods if name in found]
 
 
 def _final_cells(study: Study, backbone: str) -> list[tuple[str, int]]:

@@ -38,6 +38,19 @@ def test_a_table_comes_back_with_its_provenance(tmp_path, predictions):
     assert "torch" in json.loads(found["versions"])
 
 
+def test_an_optional_column_is_written_where_it_is_there_and_read_where_it_was_written(tmp_path):
+    frame = responses()
+    kept = frame.assign(best_logprobs=[np.arange(2 * n, dtype=np.float32) for n in frame["length"]])
+    write_frame(tmp_path / "without.parquet", frame, RESPONSES, {})
+    write_frame(tmp_path / "kept.parquet", kept, RESPONSES, {})
+    assert "best_logprobs" not in read_frame(tmp_path / "without.parquet", RESPONSES)
+    found = read_frame(tmp_path / "kept.parquet", RESPONSES)
+    assert found["best_logprobs"].map(list).tolist() == kept["best_logprobs"].map(list).tolist()
+    assert "best_entropy" not in found
+    with pytest.raises(ContractError, match=r"without.parquet: column 'best_logprobs' is missing"):
+        read_frame(tmp_path / "without.parquet", RESPONSES, ["best_logprobs"])
+
+
 def test_a_folder_of_tables_is_read_in_order(tmp_path, predictions):
     for step in (2, 10, 1):
         write_frame(tmp_path / f"step-{step:05d}.parquet", predictions.assign(step=step), PREDICTIONS, {})
@@ -75,10 +88,19 @@ def test_broken_tables_are_refused_and_nothing_is_written(tmp_path, predictions,
         ("mean_logprob", None, lambda mean: mean - 0.1, "mean_logprob must be the mean of logprobs, the end-of-"),
         ("truncated", None, lambda flag: not flag, "truncated must mean another finish_reason than stop"),
         ("p_true_mass", None, lambda _: 0.5, "p_true_mass must be null where p_true is"),
+        ("best_entropy", None, lambda values: values[1:], "best_entropy must hold `length` values"),
+        (
+            "best_logprobs",
+            None,
+            lambda values: values[1:],
+            "best_logprobs must hold as many values for each of `length`",
+        ),
     ],
 )
 def test_every_rule_of_a_response_names_the_row_that_breaks_it(column, row, change, rule):
     frame = responses()
+    frame["best_entropy"] = [np.ones(n) for n in frame["length"]]
+    frame["best_logprobs"] = [np.ones(2 * n) for n in frame["length"]]
     RESPONSES.check(frame, "x")
     place = frame.index[frame[row]][0] if row else 1
     if column == "p_true_mass":

@@ -185,6 +185,7 @@ def test_a_broken_package_is_named(install, modules, message):
         ('method="coin", score="a:b", learn="a:c"', "the rival 'toss' needs one of score, learn and reader"),
         ('method="coin", score="a:b", columns=("logprob",)', "responses have no column 'logprob'; they have dataset, "),
         ('method="coin", score="a:b", columns=("exact_match",)', "the rival 'toss' may not read 'exact_match' of the"),
+        ('method="coin", score="a:b", columns=("best_entropy",)', "'toss' reads 'best_entropy', which rollouts do not"),
     ],
 )
 def test_a_rival_names_a_method_and_one_way_to_its_scores(install, rival, message):
@@ -192,6 +193,18 @@ def test_a_rival_names_a_method_and_one_way_to_its_scores(install, rival, messag
     install(coin=f"{COIN}\n\n{declared}", heads=HEADS)
     with pytest.raises(ConfigError, match=message):
         declared_rivals()
+
+
+def test_a_method_that_reads_what_responses_do_not_keep_is_left_out_or_refused(repository, install):
+    """Left out where a study takes all methods of the package, refused where it names the method."""
+    install(coin=COIN.replace("group=1", "group=1, columns=('best_entropy',)"), heads=HEADS)
+    path, named = repository / "config/config.yaml", {"estimators": {"methods": ["verbal", "coin"]}}
+    with pytest.raises(ConfigError, match=r"estimators.methods: coin reads .* that generation.best_logprobs keeps"):
+        load_study(path, named)
+    assert load_study(path, named | {"generation": {"best_logprobs": 5}}).methods == ["verbal", "coin"]
+    study = load_study(path)
+    without = study.estimators.model_copy(update={"methods": ("coin", "verbal")})
+    assert study.model_copy(update={"estimators": without}).methods == ["verbal"]
 
 
 def test_an_entry_point_may_name_a_single_module(install):

@@ -98,11 +98,12 @@ def _probabilities(raw, drawn, sampling):
 
 @pytest.mark.parametrize(
     "sampling",
-    [SAMPLING, Sampling(1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=12, samples=2)],
+    [SAMPLING, Sampling(1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=12, samples=2, best_logprobs=3)],
     ids=["evaluation", "rollouts"],
 )
 def test_responses_keep_the_definition(engine, micro_policy, sampling):
-    """Truncation and penalty leave every token that was drawn; log-probabilities are raw; EOS ends a response."""
+    """Truncation and penalty leave every token that was drawn; log-probabilities are raw, also the largest ones that
+    are asked for; EOS ends a response."""
     model, tokenizer = micro_policy
     for prompt, group in zip(PROMPTS, engine.generate(PROMPTS, sampling, SEEDS), strict=True):
         assert len(group) == sampling.samples
@@ -112,8 +113,13 @@ def test_responses_keep_the_definition(engine, micro_policy, sampling):
             for position, token in enumerate(ids):
                 nearly = logits[position].numpy() + ROUNDING * GPU * np.eye(len(logits[0]))[token]
                 assert _probabilities(nearly, ids[:position], sampling)[token] > 0
-            raw = logits.log_softmax(dim=1)[np.arange(len(ids)), ids]
+            every = logits.log_softmax(dim=1)
+            raw = every[np.arange(len(ids)), ids]
             np.testing.assert_allclose(completion.logprobs, raw, atol=ROUNDING)
+            if sampling.best_logprobs:
+                np.testing.assert_allclose(completion.best, np.sort(every)[:, :-4:-1], atol=ROUNDING)
+            else:
+                assert completion.best is None
             assert completion.logprobs.dtype == np.float32
             assert tokenizer.eos_token_id not in ids[:-1]
             stopped = ids[-1] == tokenizer.eos_token_id

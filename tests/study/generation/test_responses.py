@@ -60,8 +60,16 @@ def test_questions_share_no_noise_and_are_asked_in_the_words_of_their_domain(tok
 
 
 def test_the_settings_of_sampling_are_all_taken():
-    settings = GenerationSettings(temperature=0.3, top_k=7, top_p=0.4, presence_penalty=1.25)
-    assert Sampling.of(settings, 99, 5) == Sampling(0.3, 7, 0.4, 1.25, 99, 5)
+    settings = GenerationSettings(temperature=0.3, top_k=7, top_p=0.4, presence_penalty=1.25, best_logprobs=6)
+    assert Sampling.of(settings, 99, 5) == Sampling(0.3, 7, 0.4, 1.25, 99, 5, 6)
+
+
+def test_a_study_that_keeps_no_best_log_probabilities_is_told_nothing_of_them():
+    """Its commands and digests stay as they were."""
+    assert "best_logprobs" not in GenerationSettings().model_dump_json()
+    assert (
+        GenerationSettings.model_validate_json(GenerationSettings(best_logprobs=3).model_dump_json()).best_logprobs == 3
+    )
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +114,19 @@ def test_rows_of_completions():
     assert frame["response_id"].tolist() == [8, 9, 10, 11]
     assert frame["truncated"].tolist() == [False] * 3 + [True]
     assert frame["mean_logprob"].tolist() == pytest.approx([np.log(0.25)] * 3 + [0.0])
+    assert "best_logprobs" not in frame
+
+
+def test_the_entropy_counts_all_but_the_best_tokens_as_one():
+    best = np.log([[0.5, 0.25], [0.75, 0.25], [1.0, 1e-30]]).astype(np.float32)
+    one = Completion([5, 6, 2], best[:, 0], "stop", best=best)
+    labels = {"dataset": "d", "question_ids": ["p"], "prompt_ids": [[1]], "group_size": 1, "step": 3}
+    ((kept, entropy),) = sampled_rows([one], ["1"], "answer", **labels)[["best_logprobs", "best_entropy"]].to_numpy()
+    assert kept.tolist() == best.ravel().tolist()
+    of_quarter = 0.25 * np.log(4)
+    np.testing.assert_allclose(
+        entropy, [0.5 * np.log(2) + 2 * of_quarter, 0.75 * np.log(4 / 3) + of_quarter, 0], atol=1e-6
+    )
 
 
 def test_kept_states_are_those_of_their_responses(tmp_path):

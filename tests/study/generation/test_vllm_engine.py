@@ -55,7 +55,8 @@ class StandIn:
 
     def _answer(self, asked, k):
         ids = getattr(asked, "logprob_token_ids", range(k))
-        logprobs = SimpleNamespace(logprobs=[-1.0 - k - place / 8 for place in range(1 + len(ids))])
+        count = (1 + len(ids)) * (1 + getattr(asked, "logprobs", 0))  # of the sampled token, then the largest, a token
+        logprobs = SimpleNamespace(logprobs=[-1.0 - k - place / 8 for place in range(count)])
         reason = "length" if k % 2 else "stop"
         one = SimpleNamespace(token_ids=[70 + k, *ids], logprobs=logprobs, finish_reason=reason)
         return SimpleNamespace(outputs=[one])
@@ -144,6 +145,16 @@ def test_every_sampling_parameter_and_seed_reaches_vllm_and_every_answer_comes_b
     assert [request["prompt_token_ids"] for request in judged] == [[5], [6, 7]]
     assert all(request["logprob_token_ids"] == [31, 33, 32] and request["max_tokens"] == 1 for request in judged)
     np.testing.assert_array_equal(logprobs, [[-1.125, -1.25, -1.375], [-2.125, -2.25, -2.375]])
+
+
+def test_the_largest_log_probabilities_of_each_token_come_back_beside_its_own(vllm, micro_checkpoint):
+    sampling = Sampling(0.6, top_k=17, top_p=0.9, presence_penalty=1.5, max_tokens=7, best_logprobs=2)
+    with open_engine(VllmSettings(kind="vllm"), micro_checkpoint) as one:
+        (_, (found,)) = one.generate([[5, 6], [8, 9]], sampling, [100, 200])
+    assert [request["logprobs"] for request in vllm.asked] == [2, 2]
+    assert all("best_logprobs" not in request for request in vllm.asked)
+    assert found.logprobs.tolist() == [-2, -2.375]
+    assert found.best.tolist() == [[-2.125, -2.25], [-2.5, -2.625]]
 
 
 @pytest.mark.parametrize(
