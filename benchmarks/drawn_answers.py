@@ -33,6 +33,10 @@ def _grouped(found: re.Match[str]) -> str:
     return f"{int(found[0]):,}"
 
 
+def _begun(name: str, first: int) -> str:
+    return rf"{name}={first},{first + 1},{first + 2},\ldots"
+
+
 _FORMULA = r"^(?=.*[\\^+])(?!.*[=<>,])(?!.*text)(.+)$"
 SAME: dict[str, Rewriting] = {
     "displayed fraction": _replaced(r"\\frac", r"\\dfrac"),
@@ -56,6 +60,12 @@ SAME: dict[str, Rewriting] = {
     "decimal": _replaced(r"^(\d+)\.5$", lambda f: rf"\frac{{{2 * int(f[1]) + 1}}}{{2}}"),
     "mixed number": _replaced(r"^(\d+)\.5$", r"\1 1/2"),
     "unit": _replaced(r"^(\d+)$", r"\1\\text{ units}"),
+    "unit without a space": _replaced(r"^(\d+)$", r"\1units"),
+    "half a matrix": _replaced(
+        r"^\\begin\{pmatrix\}((?:[-\d\s&]|\\\\)+)(?=\\end)",
+        lambda f: r"\frac{1}{2}\begin{pmatrix}" + re.sub(r"\d+", lambda number: str(2 * int(number[0])), f[1]),
+    ),
+    "list without an end": _replaced(r"^([a-z]) ?\\geq? ?(\d+)$", lambda f: _begun(f[1], int(f[2]))),
     "exact": _replaced(r"^(\d+)$", r"\1 (exact)"),
 }
 OTHER: dict[str, Rewriting] = {
@@ -78,6 +88,8 @@ OTHER: dict[str, Rewriting] = {
     "twelfths": _replaced(r"^([1-9]\d*)$", r"\1\\text{ twelfths}"),
     "another letter": _replaced(r"(?<![\\A-Za-z])[a-dk-z](?![A-Za-z])", "h"),
     "first member alone": _replaced(r"^[(\[](-?\d+),.*[)\]]$", r"\1"),
+    "interval for numbers": _replaced(r"^(-?\d+), (-?\d+)$", r"\1<x<\2"),
+    "another beginning": _replaced(r"^([a-z]) ?\\geq? ?(\d+)$", lambda f: _begun(f[1], int(f[2]) + 1)),
     "several": _replaced(r"^([1-9]\d*)$", r"\1 \\text{ or } 0"),
 }
 

@@ -2,7 +2,7 @@
 cannot evaluate against a thousand ordinary ones.
 
 All times are processor time. Ordinary answers are judged as the verifier does, by spelling, notation and exact
-comparison, without its processes. The others are judged by the verifier, which keeps them from its processes.
+comparison, without its processes. The others are judged by the verifier, whose processes do not evaluate them.
 """
 
 from cocal.answers.alignment import aligned
@@ -53,7 +53,7 @@ def measure(quick: bool) -> list[dict]:
 def ours(gold: str, answer: str) -> bool | None:
     """The verdict as the verifier reaches it, without its processes."""
     pair = aligned(plain_answer(gold), plain_answer(answer))
-    verdict = decided(*pair)
+    verdict, _ = decided(*pair)
     return compare(*pair) if verdict is None else verdict
 
 
@@ -66,6 +66,6 @@ def peers(gold: str, answer: str) -> bool:
 
 
 def refused(answers: list[str]) -> None:
-    """The verifier refuses all of these answers, and starts no process for them."""
+    """The verifier refuses all of these answers, and none is a time-out."""
     with Verifier(VerifierSettings(max_timeouts=0.0)) as verifier:
         assert not verifier.correct([["1/2"]] * len(answers), answers).values.any()

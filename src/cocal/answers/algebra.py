@@ -20,6 +20,7 @@ from cocal.answers.reading import HUNDREDTH, Ratio, Read, relations_of, solution
 
 _DIGITS = 40
 _DECIMALS = 6
+_GREATER = sympy.GreaterThan, sympy.StrictGreaterThan
 _POINTS = ("17/7", "-23/11", "31/13", "-5/9", "3/8", "19/6", "-37/15", "41/29", "7/16", "-11/4")
 """Values at which expressions with letters are compared, given out to letters in turn."""
 
@@ -40,8 +41,6 @@ def equal(gold: Read, answer: Read) -> bool:
 
 def _unwrapped(gold: Read, answer: Read) -> tuple[Read, Read]:
     """The two answers; of an equation with a name on its left, the right side alone if the other is no equation."""
-    if (_in_set(gold) and not isinstance(answer, sympy.Eq)) or (_in_set(answer) and not isinstance(gold, sympy.Eq)):
-        gold, answer = gold.rhs if _in_set(gold) else gold, answer.rhs if _in_set(answer) else answer
     first, second = _named(gold), _named(answer)
     if None not in (first, second) and isinstance(gold, sympy.FiniteSet) != isinstance(answer, sympy.FiniteSet):
         return first, second
@@ -50,10 +49,6 @@ def _unwrapped(gold: Read, answer: Read) -> tuple[Read, Read]:
     if second is not None and first is None and not relations_of(gold):
         return gold, second
     return gold, answer
-
-
-def _in_set(expression: Read) -> bool:
-    return isinstance(expression, sympy.Eq) and isinstance(expression.rhs, sympy.Set)
 
 
 def _named(expression: Read) -> Read | None:
@@ -92,8 +87,9 @@ def _equal_relations(first: tuple[Read, ...], second: tuple[Read, ...]) -> bool:
     first, second = _whole(first), _whole(second)
     if len(first) == len(second) == 1:
         return _equal_relation(first[0], second[0])
-    if len(first) != len(second):
-        return False
+    if len(first) != len(second):  # |x|<2 and -2<x<2
+        found = _solved(second) if len(set().union(*(part.free_symbols for part in (*first, *second)))) == 1 else None
+        return found is not None and _relation_is_set(first, found)
     orders = [second, tuple(reversed(second))]
     return any(all(_equal_relation(a, b) for a, b in zip(first, order, strict=True)) for order in orders)
 
@@ -107,33 +103,23 @@ def _whole(relations: tuple[Read, ...]) -> tuple[Read, ...]:
     return relations
 
 
-_MIRRORED = {sympy.StrictLessThan: sympy.StrictGreaterThan, sympy.LessThan: sympy.GreaterThan}
-_MIRRORED |= {mirrored: relation for relation, mirrored in _MIRRORED.items()}
-
-
 def _equal_relation(gold: Relational, answer: Relational) -> bool:
     """True if one relation is the other times a number; a function's argument may have another name."""
-    gold, answer = _same_argument(gold, answer)
+    gold, answer = _same_argument(*(side.reversed if isinstance(side, _GREATER) else side for side in (gold, answer)))
+    if gold.func is not answer.func:
+        return False
     try:
-        if gold == answer or (
-            (equal(gold.lhs, answer.lhs) and equal(gold.rhs, answer.rhs)) and gold.func is answer.func
-        ):
-            return True
-        if _MIRRORED.get(gold.func) is answer.func and equal(gold.lhs, answer.rhs) and equal(gold.rhs, answer.lhs):
+        if gold == answer or (equal(gold.lhs, answer.lhs) and equal(gold.rhs, answer.rhs)):
             return True
         ours, theirs = gold.lhs - gold.rhs, answer.lhs - answer.rhs
     except TypeError:  # sides that are sets
         return False
     factor = _factor(ours, theirs)
-    if factor is None and isinstance(gold, (sympy.Eq, sympy.Ne)) and len(ours.free_symbols | theirs.free_symbols) > 1:
+    if not isinstance(gold, (sympy.Eq, sympy.Ne)):
+        return factor is not None and bool(factor.is_positive)
+    if factor is None and len(ours.free_symbols | theirs.free_symbols) > 1:
         factor = _factor(*(sympy.fraction(sympy.together(side.doit()))[0] for side in (ours, theirs)))
-    if isinstance(gold, (sympy.Eq, sympy.Ne)):
-        return gold.func is answer.func and (
-            factor is not None or (isinstance(gold, sympy.Eq) and _same_roots(ours, theirs))
-        )
-    if factor is None:
-        return False
-    return answer.func is (gold.func if factor.is_positive else _MIRRORED.get(gold.func))
+    return factor is not None or (isinstance(gold, sympy.Eq) and _same_roots(ours, theirs))
 
 
 def _same_argument(gold: Relational, answer: Relational) -> tuple[Relational, Relational]:
@@ -170,15 +156,21 @@ def _same_roots(ours: sympy.Expr, theirs: sympy.Expr) -> bool:
 
 def _relation_is_set(relations: tuple[Read, ...], other: Read) -> bool:
     """True if an inequality describes a set, or an equation `x \\in S` says it."""
-    if len(relations) == 1 and isinstance(relations[0], sympy.Eq):
+    if not isinstance(other, sympy.Set) or (len(relations) == 1 and isinstance(relations[0], sympy.Eq)):
         return False
+    found = _solved(relations)
+    two_numbers = isinstance(found, sympy.Interval) and isinstance(other, sympy.FiniteSet)
+    return found is not None and not two_numbers and _equal_sets(found, other)
+
+
+def _solved(relations: tuple[Read, ...]) -> sympy.Set | None:
+    """The real values for which relations in one letter, or in one function of it, hold."""
     functions = {part: sympy.Dummy(real=True) for relation in relations for part in relation.atoms(AppliedUndef)}
     relations = tuple(relation.xreplace(functions) for relation in relations)
     names = {name for relation in relations for name in relation.free_symbols}
-    if not isinstance(other, sympy.Set) or len(names) != 1:
-        return False
-    found = solutions(relations[0] if len(relations) == 1 else sympy.And(*relations, evaluate=False), *names)
-    return found is not None and _equal_sets(found, other)
+    if len(names) != 1:
+        return None
+    return solutions(relations[0] if len(relations) == 1 else sympy.And(*relations, evaluate=False), *names)
 
 
 def _equal_ratios(gold: Read, answer: Read) -> bool:
@@ -202,13 +194,7 @@ def _equal_sets(gold: Read, answer: Read) -> bool:
     if isinstance(gold, sympy.Interval) and isinstance(answer, sympy.Interval):
         ends = gold.left_open == answer.left_open and gold.right_open == answer.right_open
         return ends and equal(gold.start, answer.start) and equal(gold.end, answer.end)
-    if not isinstance(gold, (sympy.Set, sympy.Tuple)):
-        gold = sympy.FiniteSet(gold)
-    if not isinstance(answer, (sympy.Set, sympy.Tuple)):
-        answer = sympy.FiniteSet(answer)
-    gold, answer = (
-        side.doit() if isinstance(side, (sympy.Union, sympy.Intersection)) else side for side in (gold, answer)
-    )
+    gold, answer = map(_collection, (gold, answer))
     (ours, ordered), (theirs, as_well) = _members(gold), _members(answer)
     if ours is not None and theirs is not None and not (ordered is False and as_well is False):
         return len(ours) == len(theirs) and all(map(equal, ours, theirs))
@@ -220,10 +206,17 @@ def _equal_sets(gold: Read, answer: Read) -> bool:
         return False
 
 
+def _collection(found: Read) -> Read:
+    """A set or a tuple; of anything else the set with this member."""
+    if isinstance(found, (sympy.Union, sympy.Intersection)):
+        return found.doit()
+    return found if isinstance(found, (sympy.Set, sympy.Tuple)) else sympy.FiniteSet(found)
+
+
 def _matched(ours: list[Read], theirs: list[Read]) -> bool:
     """True if each member of one list has an equal one in the other."""
     if len(ours) != len(theirs):
-        ours, theirs = _distinct(ours), _distinct(theirs)
+        ours, theirs = list(dict.fromkeys(ours)), list(dict.fromkeys(theirs))  # a set has no repetitions
     if len(ours) != len(theirs):
         return False
     for member in ours:
@@ -232,14 +225,6 @@ def _matched(ours: list[Read], theirs: list[Read]) -> bool:
             return False
         del theirs[place]
     return True
-
-
-def _distinct(members: Iterable[Read]) -> list[Read]:
-    found: list[Read] = []
-    for member in members:
-        if not any(member == other for other in found):
-            found.append(member)
-    return found
 
 
 def _equal_matrices(gold: Read, answer: Read) -> bool:

@@ -2,7 +2,7 @@ r"""What only one of two answers states, as a table of rules, in the order in wh
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cocal.answers.words import DATA, any_of
 
@@ -19,11 +19,9 @@ _UNIT = re.compile(
     rf"(?P<value>.*[\w)}}\]|!]){GAP}*"
     rf"(?:\\(?:text|textrm|mathrm)\s*\{{[\s~]*(?P<text>[A-Za-z]+(?:\.?[ /-][A-Za-z]+)*(?:\^?[23])?)\.?\s*\}}"
     rf"|(?<=[\d}}])(?P<symbol>{_SYMBOLS})"
-    rf"|(?:(?<=[\d}}])|(?<=\\pi))\s(?P<word>(?:sq|cu)\.? [a-z]{{2,}}|[A-Za-z]{{4,}}(?:[ -][A-Za-z]{{2,}})*|{_SYMBOLS})"
+    rf"|(?:(?<=[\d}}])|(?<=\\pi))\s?(?P<word>(?:sq|cu)\.? [a-z]{{2,}}|[A-Za-z]{{4,}}(?:[ -][A-Za-z]{{2,}})*|{_SYMBOLS})"
     rf"|(?<=[\d}}])(?:\\[ ,;:~]|~)\s*(?P<spaced>{_SYMBOLS}|{ONES}))\.?" + _POWER
 )
-_MIXED = re.compile(r"[\d}]\s*[A-Za-z]{2,}[\s,]+\d")
-"""A number with its unit, before another number."""
 _ATTACHED = re.compile(rf"(?P<value>{NUMBER})\s?(?P<symbol>(?:{ONES}|{_SYMBOLS})(?:/(?:{ONES}))?){_POWER}")
 _WORDS = frozenset(DATA["counted"].split())
 """The words that may stand behind a number without changing it."""
@@ -32,13 +30,8 @@ _MONEY = r"(?:US\s*\\?\$|\\?\$|[€£¥₹¢]|Rs\.?|USD|EUR|GBP)"
 _PRICE = re.compile(rf"{_MONEY}\s*({NUMBER})|({NUMBER})\s*{_MONEY}")
 _LABEL = re.compile(rf"(?:\\(?:text|mathrm)\s*\{{\s*)?\(([A-H])\)\s*\}}?{GAP}*(?=\S)")
 _CHOICE = re.compile(r"(?:\\text\s*\{\s*)?([A-H])\.\s*\}?\s+\S.*|\(([A-H])\)")
-_NAMED = re.compile(r"(?:\\text\s*\{[A-Za-z ]+\}|[A-Za-z]{3,}(?: [A-Za-z]+)*+)\s*=(?P<what>[^=]+)")
-"""A quantity with its name in words."""
-_TO = re.compile(r"^(\d+)\s*(?:\\text\s*\{\s*to\s*\}|to)\s*(\d+)$")
-"""A ratio in words."""
 _MEMBER = re.compile(r"(?P<name>[A-Za-z](?:_\{?\w\}?)?|\([a-z](?:\s*,\s*[a-z])*\))\s*(?:\\in|=)\s*(?=[\[(]|\\\{)")
 """What names a set, an interval or a tuple, or says that a letter lies in it."""
-_OF_LETTER = re.compile(r"[a-z]\s*\\equiv\s*")
 _FAMILY = re.compile(
     r"(?P<what>.*?)\s*(?:[,;(]|(?=\\text\s*\{\s*,))\s*(?:\\text\s*\{[\s,]*)?(?:(?:where|for|with)\s+)?\}?\s*\$?"
     r"(?P<letters>[a-z](?:\s*,\s*[a-z])*)\s*"
@@ -47,24 +40,22 @@ _FAMILY = re.compile(
 _IMAGINARY, _OTHER_IMAGINARY = re.compile(r"(?<![A-Za-z\\])i(?![A-Za-z])"), re.compile(r"(?<![A-Za-z\\])j(?![A-Za-z])")
 SEVERAL = re.compile(r"\d\D*\b(?:and|or)\b\D*\d")
 GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
-_SHARES = "probability", "chance", "percentage point"
-"""Words behind a number that may be a percentage."""
 _ASSIGNED = re.compile(r"[^=,]*=\s*[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
 _ONE_NUMBER = re.compile(r"(?:[^=,]*=\s*)?[+-]?[0-9]+|[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
 
 Pair = tuple[str, str]
 
 
-class Alignment(NamedTuple):
-    """A rule that takes away what only one of two answers states.
+class Said(NamedTuple):
+    """A rule for two answers.
 
     Attributes:
-        says: What it makes equal, as the page of the verifier shows it.
-        apply: Function of gold and answer that returns both without it.
+        says: What it decides or makes equal, as the page of the verifier shows it.
+        apply: Function of gold and answer.
     """
 
     says: str
-    apply: Callable[[str, str], Pair]
+    apply: Callable[[str, str], Any]
 
 
 def aligned(gold: str, answer: str) -> Pair:
@@ -101,32 +92,18 @@ def _family(gold: str, answer: str) -> Pair:
     return ours["what"] if ours else gold, theirs["what"] if theirs else answer
 
 
-def _name(gold: str, answer: str) -> Pair:
-    named = [_NAMED.fullmatch(text) for text in (gold, answer)]
-    if named.count(None) != 1 or ("=" in gold and "=" in answer):
-        return gold, answer
-    first, second = (found["what"] if found else text for found, text in zip(named, (gold, answer), strict=True))
-    return first, second
-
-
 def _member(gold: str, answer: str) -> Pair:
     found = [_MEMBER.match(text) for text in (gold, answer)]
     names = {one["name"] for one in found if one}
     return _without(gold, answer, found) if len(names) == 1 and (gold + answer).count("=") < 3 else (gold, answer)
 
 
-def _residue(gold: str, answer: str) -> Pair:
-    if r"\pmod" not in gold or r"\pmod" not in answer:
-        return gold, answer
-    return _without(gold, answer, [_OF_LETTER.match(text) for text in (gold, answer)])
-
-
-def _ratio(gold: str, answer: str) -> Pair:
-    return (_TO.sub(r"\1:\2", gold), _TO.sub(r"\1:\2", answer)) if ":" in gold + answer else (gold, answer)
-
-
 def _thousands(gold: str, answer: str) -> Pair:
-    return _ungrouped(gold, answer), _ungrouped(answer, gold)
+    """Beside anything else than one number, `x=2,400` may be two solutions."""
+    for one, other in ((gold, answer), (answer, gold)):
+        if _ASSIGNED.fullmatch(one) and _ONE_NUMBER.fullmatch(other):
+            return gold.replace(",", ""), answer.replace(",", "")
+    return gold, answer
 
 
 def _imaginary(gold: str, answer: str) -> Pair:
@@ -143,16 +120,13 @@ def _unit(gold: str, answer: str) -> Pair:
 
 
 ALIGNMENTS = (
-    Alignment("The choice `D. 7` or `(D)` equals its letter `D`.", _choice),
-    Alignment("A gold with a label, `(B) 12`, equals `12`.", _label),
-    Alignment(r"`x=k\pi, k\in\mathbb{Z}` equals `x=k\pi`, and `n` may stand for `k`.", _family),
-    Alignment("A quantity with its name in words, `area = 12`, equals `12`.", _name),
-    Alignment(r"A set, an interval or a tuple loses its name: `x\in[1,2]` and `A=[1,2]` equal `[1,2]`.", _member),
-    Alignment(r"Residues lose their letter: `m\equiv 2 \pmod{5}` equals `2 \pmod{5}`.", _residue),
-    Alignment("Beside a ratio, `3 to 2` is one.", _ratio),
-    Alignment("Beside one number, `x=2,400` is one.", _thousands),
-    Alignment("Beside `i`, a lone `j` is the imaginary unit.", _imaginary),
-    Alignment(
+    Said("The choice `D. 7` or `(D)` equals its letter `D`.", _choice),
+    Said("A gold with a label, `(B) 12`, equals `12`.", _label),
+    Said(r"`x=k\pi, k\in\mathbb{Z}` equals `x=k\pi`, and `n` may stand for `k`.", _family),
+    Said(r"A set, an interval or a tuple loses its name: `x\in[1,2]` and `A=[1,2]` equal `[1,2]`.", _member),
+    Said("Beside one number, `x=2,400` is one.", _thousands),
+    Said("Beside `i`, a lone `j` is the imaginary unit.", _imaginary),
+    Said(
         "The question says what is counted, so `15` equals `15 sides`, `9 \\text{ cm}^2` equals `9` and `77` equals "
         "`€77`; of the same unit both lose it, and with two different units both keep theirs. The words of units and "
         "of what is counted are those of `words.yaml`; letters beside a number may be variables (`5t`, `3mg`).",
@@ -165,11 +139,6 @@ ALIGNMENTS = (
 def consecutive(word: str) -> bool:
     """True if the letters of a word follow one another in the alphabet."""
     return ord(max(word)) - ord(min(word)) == len(word) - 1 == len(set(word)) - 1
-
-
-def _ungrouped(text: str, beside: str) -> str:
-    """Of `x=2,400` beside one number, the number without its comma; beside anything else these may be two solutions."""
-    return text.replace(",", "") if _ASSIGNED.fullmatch(text) and _ONE_NUMBER.fullmatch(beside) else text
 
 
 def _renamed(family: re.Match[str], other: re.Match[str]) -> str:
@@ -192,10 +161,9 @@ def measured(text: str, beside: str) -> tuple[str, str | None]:
     unit = next(filter(None, list(found.groups())[1:]), "")
     if unit.isalpha() and (len(unit) < 3 or consecutive(unit.lower())) and not _KNOWN.fullmatch(unit):
         return text, None
-    if not _admitted(unit) or SEVERAL.search(text) or TEXT.search(found["value"]) or _MIXED.search(found["value"]):
+    if not _admitted(unit) or SEVERAL.search(text) or TEXT.search(found["value"]):
         return text, None
-    name = unit_name(unit) + (found.groupdict().get("power") or "")
-    return found["value"], None if name in _SHARES else name
+    return found["value"], unit_name(unit) + (found.groupdict().get("power") or "")
 
 
 def _admitted(unit: str) -> bool:
@@ -210,11 +178,8 @@ def _admitted(unit: str) -> bool:
 def unit_name(unit: str) -> str:
     """A unit in one spelling: `square feet` as `ft2` and `miles per hour` as `mi/h`, without a plural."""
     name = re.sub(r"\s*(?:/|\bper\b)\s*", "/", re.sub(r"[\^.]", "", " ".join(unit.lower().split())))
-    name = re.sub(r"\b(?:(sq(?:uare)?)|cu(?:bic)?) (\w+)", lambda found: found[2] + ("²" if found[1] else "³"), name)
-    return re.sub(r"[a-z]+", lambda found: _abbreviated(found[0]), name).translate(_POWERS)
-
-
-_POWERS = str.maketrans("²³", "23")
+    name = re.sub(r"\b(?:(sq(?:uare)?)|cu(?:bic)?) (\w+)", lambda found: found[2] + ("2" if found[1] else "3"), name)
+    return re.sub(r"[a-z]+", lambda found: _abbreviated(found[0]), name)
 
 
 def _abbreviated(word: str) -> str:

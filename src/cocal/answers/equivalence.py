@@ -4,20 +4,21 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Hashable, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from cocal.answers.alignment import aligned
-from cocal.answers.bounds import too_large
 from cocal.answers.comparison import compare_all, prepare
 from cocal.answers.judge import Rows, Verdicts, decided_rows, forms_of, partition
-from cocal.answers.notation import decided, decision
+from cocal.answers.notation import decided
 from cocal.answers.settings import VerifierSettings
-from cocal.answers.spelling import canonical_integer, nesting, plain_answer
+from cocal.answers.spelling import canonical_integer, depths, plain_answer
 from cocal.errors import ConfigError, ContractError
 from cocal.runtime.machine import processors
 
@@ -48,10 +49,9 @@ class Verifier:
     if they are the same number. `cocal.answers.notation` decides on units, bases, words and ordered lists. Computer
     algebra decides everything else (`cocal.answers.algebra`), in processes that are killed when a comparison takes too
     much processor time or memory; such a comparison stays undecided and counts as not equivalent. So does one of two
-    answers that computer algebra cannot read: a number found inside a text never stands for it. A pair with a number
-    that is too large to evaluate (`cocal.answers.bounds`), or with an answer beyond `settings.max_answer_length` or
-    `settings.max_nesting`, is decided at once and without a process, since the processes that would end it count as
-    time-outs: it is not equivalent, unless its texts agree.
+    answers that computer algebra cannot read: a number found inside a text never stands for it. A number
+    that is too large to evaluate (`cocal.answers.sizes`) equals nothing but its own text, since a process that is ended
+    counts as a time-out; an answer beyond `settings.max_answer_length` or `settings.max_nesting` equals nothing.
 
     Comparisons are bounded by processor time, so that verdicts do not depend on other work on the machine. If a process
     ends for another reason or exceeds `settings.wall_timeout`, its comparison is tried once more. There are half as
@@ -119,12 +119,10 @@ class Verifier:
             ConfigError: if no checking process can start within `settings.memory_mb`.
         """
         first, second = _compared(self._form(gold), self._form(answer))
-        verdict, rule = _obvious(first, second), "The spellings are the same, or two whole numbers."
         if first is None or second is None:
             bounds = f"{self._settings.max_answer_length} characters or {self._settings.max_nesting} nested brackets"
-            rule = f"An answer beyond {bounds} is not compared."
-        elif first != second and (found := decision(first, second)) and not _both_integers(first, second):
-            rule = found[0]
+            return Explained(False, f"An answer beyond {bounds} is not compared.", first, second)
+        verdict, rule = decided(first, second)
         if verdict is None:
             verdict = self._judge([(first, second)])[first, second]
             rule = (
@@ -179,25 +177,21 @@ class Verifier:
         if number := canonical_integer(text):
             return number
         plain = plain_answer(text)
-        if nesting(plain) > self._settings.max_nesting:
+        if max(depths(plain), default=0) > self._settings.max_nesting:
             return None
         return canonical_integer(plain) or plain
 
     def _judge(self, pairs: list[Pair]) -> dict[Pair, bool | None]:
         """The verdicts of computer algebra; None if neither answer can be read, or if the comparison was given up.
 
-        A pair with an answer that is too large to evaluate is not equal, since its texts differ. The pairs of a chunk
-        that fails are judged one by one with the full time for each. A pair that failed within its bounds is judged a
-        second time.
+        The pairs of a chunk that fails are judged one by one with the full time for each. A pair that failed within its
+        bounds is judged a second time.
         """
-        large = {text for text in dict.fromkeys(text for pair in pairs for text in pair) if text and too_large(text)}
-        compared = [pair for pair in pairs if large.isdisjoint(pair)]
-        chunks = [compared[start : start + _CHUNK] for start in range(0, len(compared), _CHUNK)]
+        chunks = [pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK)]
         together = self._compare(chunks, min(_CHUNK_TIMEOUT, self._settings.timeout))
         singles = [[pair] for chunk in together.exhausted + together.lost for pair in chunk]
         alone = self._compare(singles, self._settings.timeout)
         again = self._compare(alone.lost, self._settings.timeout)
-        beyond = dict.fromkeys((pair for pair in pairs if not large.isdisjoint(pair)), False)
         given_up = [pair for (pair,) in alone.exhausted + again.exhausted + again.lost]
         self._exceeded |= set(given_up)
         if given_up:
@@ -207,7 +201,7 @@ class Verifier:
                 len(pairs),
                 self._bounds,
             )
-        return together.verdicts | alone.verdicts | again.verdicts | beyond | dict.fromkeys(given_up)
+        return together.verdicts | alone.verdicts | again.verdicts | dict.fromkeys(given_up)
 
     def _compare(self, chunks: list[list[Pair]], timeout: float) -> "_Outcome":
         """Compare chunks in processes that may spend `timeout` seconds of processor time on each chunk."""
@@ -281,13 +275,7 @@ def _obvious(gold: str | None, answer: str | None) -> bool | None:
     """The verdict on two forms if it needs no computer algebra, otherwise None."""
     if gold is None or answer is None:
         return False
-    if gold == answer:
-        return True
-    return False if _both_integers(gold, answer) else decided(gold, answer)
-
-
-def _both_integers(gold: str, answer: str) -> bool:
-    return canonical_integer(gold) is not None and canonical_integer(answer) is not None
+    return decided(gold, answer)[0]
 
 
 def _start(memory_mb: int, workers: int) -> "ProcessPool":
@@ -307,9 +295,9 @@ def _start(memory_mb: int, workers: int) -> "ProcessPool":
     except BrokenProcessPool:
         pool.stop()
         pool.join()
-        raise ConfigError(
-            f"verifier: no checking process can start with memory_mb = {memory_mb}; its message is printed above. "
-            "Raise the bound, or repair the installation of math-verify; a script needs `if __name__ == '__main__':` "
-            "around what it does, since each checking process imports it"
-        ) from None
+        script = getattr(sys.modules["__main__"], "__file__", None)
+        remedy = "its message is printed above. Raise the bound, or repair the installation of math-verify"
+        if script and "__main__" not in Path(script).read_text(encoding="utf-8", errors="replace"):
+            remedy = f"each imports {script}; put `if __name__ == '__main__':` around what this script does"
+        raise ConfigError(f"verifier: no checking process can start with memory_mb = {memory_mb}: {remedy}") from None
     return pool

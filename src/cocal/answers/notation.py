@@ -6,11 +6,10 @@ answers are decided here by their texts.
 """
 
 import re
-from collections.abc import Callable
 from decimal import Decimal
-from typing import NamedTuple
 
-from cocal.answers.alignment import GAP, GROUPED, NUMBER, ONES, SEVERAL, TEXT, WORDED, consecutive, measured, unit_name
+from cocal.answers.alignment import GAP, GROUPED, NUMBER, ONES, TEXT, WORDED, Said, consecutive, measured, unit_name
+from cocal.answers.spelling import canonical_integer, depths, marks
 from cocal.answers.words import DATA, any_of
 
 _UPRIGHT = re.compile(r"\\(?:text|textrm|mathrm|operatorname)\s*\{([^{}]*)\}")
@@ -24,8 +23,12 @@ _CLOCK = re.compile(rf"(\d{{1,2}}:\d\d){GAP}*(?:\\text\s*\{{\s*)?[apAP]\.?{GAP}*
 _CLOCKS = re.compile(r"\d{1,2}:\d\d(?:(?:\s*,|\s*(?:\\text\s*\{)?\s*\band\b\s*\}?)\s*\d{1,2}:\d\d)+")
 """Several times of day."""
 _SYMBOLS_JOINED = re.compile(r"(?:[A-Za-z]|\\[A-Za-z]+)\s*\b(and|or)\b\s*(?:[A-Za-z]|\\[A-Za-z]+)")
-_RESIDUES = re.compile(r"(?P<numbers>-?\d+(?:\s*,\s*-?\d+)*)\s*\\pmod\{(?P<modulus>\d+)\}")
-_LABELLED = re.compile(rf"\([A-Za-z]\)\s*{NUMBER}")
+_RESIDUES = re.compile(r"(?:[a-z]\s*\\equiv\s*)?(?P<numbers>-?\d+(?:\s*,\s*-?\d+)*)\s*\\pmod\{(?P<modulus>\d+)\}")
+_OPEN = re.compile(
+    r"(?:(?P<name>[a-z])\s*(?:=|\\in)\s*)?(?:\\\{)?\s*(?P<listed>-?\d+(?:\s*,\s*-?\d+)+)\s*,\s*\\ldots\s*(?:\\\})?"
+)
+"""A list of whole numbers without an end."""
+_BOUND = re.compile(r"\(?(?P<name>[a-z])\)?\s*(?:\\ge|(?P<beyond>>))\s*(?P<least>-?\d+)")
 _DECIMAL = re.compile(r"[+-]?\d*\.\d+")
 _FEWEST_PLACES = 6
 """Decimal places from which on a decimal may be another one rounded."""
@@ -44,28 +47,16 @@ _PROSE = re.compile(
 _NAMES = re.compile(r"\\[A-Za-z]+|_\{[^{}]*\}|\b(?:and|or|prime|begin|end|[bpv]?matrix|array)\b|mathbb|infty")
 
 
-class Decision(NamedTuple):
-    """A rule that decides on two answers.
-
-    Attributes:
-        says: What it decides, as the page of the verifier shows it.
-        verdict: Function of gold and answer that returns the verdict, or None where it has none.
-    """
-
-    says: str
-    verdict: Callable[[str, str], bool | None]
+def decided(gold: str, answer: str) -> tuple[bool | None, str]:
+    """The verdict of the first rule that decides on two answers, and what it says; None if none does (`DECISIONS`)."""
+    verdicts = ((rule.apply(gold, answer), rule.says) for rule in DECISIONS)
+    return next((found for found in verdicts if found[0] is not None), (None, ""))
 
 
-def decided(gold: str, answer: str) -> bool | None:
-    """The verdict on two answers if their notation decides it, otherwise None."""
-    found = decision(gold, answer)
-    return found and found[1]
-
-
-def decision(gold: str, answer: str) -> tuple[str, bool] | None:
-    """What the first rule that decides on two answers says, and its verdict; None if none does (`DECISIONS`)."""
-    verdicts = ((rule.says, rule.verdict(gold, answer)) for rule in DECISIONS)
-    return next(((says, verdict) for says, verdict in verdicts if verdict is not None), None)
+def _integers(gold: str, answer: str) -> bool | None:
+    ungrouped = (one.replace(",", "") if GROUPED.fullmatch(one) else one for one in (gold, answer))
+    first, second = map(canonical_integer, ungrouped)
+    return first == second if first and second else None
 
 
 def _same_letters(gold: str, answer: str) -> bool | None:
@@ -88,6 +79,15 @@ def _residues(gold: str, answer: str) -> bool | None:
         return None
     sets = [{int(one) % int(found["modulus"]) for one in found["numbers"].split(",")} for found in both if found]
     return sets[0] == sets[1] and len({found["modulus"] for found in both if found}) == 1
+
+
+def _open_lists(gold: str, answer: str) -> bool | None:
+    for one, other in ((gold, answer), (answer, gold)):
+        listed, bound = _OPEN.fullmatch(one), _BOUND.fullmatch(other)
+        if listed and bound and listed["name"] in (None, bound["name"]):
+            numbers, first = listed["listed"].split(","), int(bound["least"]) + (bound["beyond"] is not None)
+            return [int(number) for number in numbers] == list(range(first, first + len(numbers)))
+    return None
 
 
 def _conjunctions(gold: str, answer: str) -> bool | None:
@@ -142,15 +142,6 @@ def _statements(gold: str, answer: str) -> bool | None:
     return all(listed) and first == second and len(first) > 1
 
 
-def _ratios(gold: str, answer: str) -> bool | None:
-    return False if (_parts(gold) > 2) != (_parts(answer) > 2) else None
-
-
-def _parts(text: str) -> int:
-    """Number of parts of a ratio; 1 for any other text."""
-    return 1 if re.search(r"\\\{|\d:\d\d\D*[ap]\.?m", text) else text.rpartition("=")[2].count(":") + 1
-
-
 def _words(gold: str, answer: str) -> bool | None:
     shapes = [" ".join(_SHAPE.findall(text)) for text in (gold, answer)]
     first, second = (_SHAPE.sub("", TEXT.sub(r"\1", text)).strip("{} ") for text in (gold, answer))
@@ -160,13 +151,6 @@ def _words(gold: str, answer: str) -> bool | None:
         return None  # a product of letters, as abc and cba
     same = first == second or (first.lower() == second.lower() and not consecutive(first.lower()))
     return same and shapes[0].split() == shapes[1].split()
-
-
-def _number_and_several(gold: str, answer: str) -> bool | None:
-    for number, other in ((gold, answer), (answer, gold)):
-        if _BARE.fullmatch(number) and (SEVERAL.search(other) or _LABELLED.fullmatch(other)):
-            return False
-    return None
 
 
 def _counts(gold: str, answer: str) -> bool | None:
@@ -201,24 +185,17 @@ def _lists(gold: str, answer: str) -> bool | None:
     return False if None not in (first, second) and first != second else None
 
 
-def _ordered(text: str) -> bool | None:
-    """True if brackets around a list fix its order; None for a text that is not a list."""
+def _ordered(text: str) -> str | bool | None:
+    """True if brackets around a list fix its order, or which they are for two members, since these may be an interval;
+    None for a text that is not a list."""
     plain = re.sub(r"^[a-z]\s*=(?=[^=]*$)", "", text).strip()
     if GROUPED.fullmatch(plain) or any(mark in plain for mark in ("=", r"\begin")):
         return None
-    depth, commas, closed = 0, set(), []
-    for place, char in enumerate(plain):
-        if char in "([{":
-            depth += 1
-        elif char in ")]}":
-            depth -= 1
-            if depth == 0:
-                closed.append(place)
-        elif char == "," and plain[place - 1 : place] != "\\":  # \, is a space
-            commas.add(depth)
+    commas = [*marks(plain, ",").values()]
+    closed = [place for place, depth in enumerate(depths(plain)) if depth == 0]
     enclosed = plain[:1] in ("(", "[") and plain[-1:] in (")", "]") and closed == [len(plain) - 1]
     if enclosed and 1 in commas:
-        return True
+        return commas.count(1) > 1 or plain[0] + plain[-1]
     is_set = plain.startswith(r"\{") and plain.endswith(r"\}") and 1 in commas
     return False if 0 in commas or is_set else None
 
@@ -244,39 +221,36 @@ def _sentence(text: str) -> str:
 
 
 DECISIONS = (
-    Decision(
+    Said("Whole numbers are equal if their digits are; these may be grouped by commas.", _integers),
+    Said(
         "Answers of the same letters and signs are equal, whatever spaces and text commands they have.", _same_letters
     ),
-    Decision("A percentage differs from a price, from an angle and from what has another unit.", _percentages),
-    Decision("Two letters joined by “and” differ from the same joined by “or”.", _conjunctions),
-    Decision("Residues of one modulus are equal as sets.", _residues),
-    Decision(
+    Said("A percentage differs from a price, from an angle and from what has another unit.", _percentages),
+    Said("Two letters joined by “and” differ from the same joined by “or”.", _conjunctions),
+    Said(r"Residues of one modulus are equal as sets: `m\equiv 2 \pmod{5}` equals `7 \pmod{5}`.", _residues),
+    Said(r"A letter for whole numbers that begin somewhere: `n=3,4,5,\ldots` equals `n\ge 3`.", _open_lists),
+    Said(
         r"Numbers with bases (`2516_8`, `2516_{\text{nine}}`) are equal if their digits and bases are. A number "
         "without a base equals one with it, because the question names the base; so a wrong base is accepted where it "
         "is not said.",
         _bases,
     ),
-    Decision(
+    Said(
         "Decimals are equal if they are the same number, or if one is the other rounded to six or more places.",
         _decimals,
     ),
-    Decision("The time `8:34 p.m.` equals `8:34`, and several times are equal in any order.", _clocks),
-    Decision("Numbers of statements, `(1)(4)`, are compared as a set.", _statements),
-    Decision("Ratios of three and more parts are equal to nothing that is not one.", _ratios),
-    Decision(
+    Said("The time `8:34 p.m.` equals `8:34`, and several times are equal in any order.", _clocks),
+    Said("Numbers of statements, `(1)(4)`, are compared as a set.", _statements),
+    Said(
         "A word of three or more letters, or of two capitals, is compared by its letters, and so are names of points.",
         _words,
     ),
-    Decision(
-        "A number differs from several numbers with words between them, and from one with the letter of a choice.",
-        _number_and_several,
-    ),
-    Decision("Lists of counted things are compared number by number, with their words where both have them.", _counts),
-    Decision(
+    Said("Lists of counted things are compared number by number, with their words where both have them.", _counts),
+    Said(
         "A list in parentheses or brackets, such as a pair or an interval, differs from one without, and from a set.",
         _lists,
     ),
-    Decision(
+    Said(
         "Answers with words in sentences are compared as texts; a number found inside never stands for one.",
         _sentences,
     ),

@@ -57,31 +57,12 @@ def _whole(words: Sequence[str]) -> int | None:
 
 
 def ungrouped(text: str) -> str:
-    """A text whose digits are not grouped by commas, unless it is a number or a list of such alone, or the commas
-    within a pair of brackets may stand between the members of a list."""
-    whole = re.fullmatch(r"(?:[^=,]*=\s*)?[+-]?[\d,.\s]+", text)
-    if whole and not re.search(r",\s", text):
-        return text
-    depths, stack = [], [text]
-    for found in re.finditer(r"\\[{}]|[()\[\]{}]", text):
-        if found[0][-1] in "([{":
-            stack.append(found[0])
-            depths.append(found.end())
-        elif len(stack) > 1:
-            opened = depths.pop()
-            if stack.pop() != "{" and not _spaced_list(text[opened : found.start()]):
-                return text
-    outside = re.sub(r"\\\{.*\\\}|[(\[].*[)\]]", "", text)
-    return _GROUPS.sub(lambda found: found[0].replace(",", ""), text) if _spaced_list(outside) else text
+    """A text whose digits are not grouped by commas; the text itself where a comma may stand between two members of a
+    list, as in `x=1,500`, `(2,100)` and `\\{a,1,200\\}`."""
+    listed = _ALONE.search(text) or re.search(r",(?!\s|$)", _GROUPS.sub("", text))
+    return text if listed else _GROUPS.sub(lambda found: found[0].replace(",", ""), text)
 
 
 _GROUPS = re.compile(r"(?<![\d,.])[1-9]\d{0,2}(?:,\d{3})+(?!\d|,\d)")
-
-
-def _spaced_list(text: str) -> bool:
-    """True if every comma that is not within a group of digits has a space behind it, and where all are within groups
-    the text is not the groups alone."""
-    rest = _GROUPS.sub("", text)
-    if "," in rest:
-        return not re.search(r",(?!\s|$)", rest)
-    return not re.search(r"\d,\d", text) or bool(re.search(r"[^\s,.\d]", text))
+_ALONE = re.compile(r"(?:^|=|\\\{|[(\[])\s*[+-]?\d+,[\d,.]+\s*(?:$|\\\}|[)\]])")
+"""Digits and commas that are the whole answer, what an equation says, or what is in brackets."""

@@ -8,6 +8,7 @@ processes of `cocal.answers.comparison` import this module.
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import pairwise
 from typing import TypeAlias
 
 import sympy
@@ -17,7 +18,10 @@ from latex2sympy2_extended.math_normalization import NormalizationConfig, normal
 from math_verify.grader import should_treat_as_complex
 from sympy.core.relational import Relational
 
-_SPELLING = NormalizationConfig(basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none")
+from cocal.answers.sizes import too_large
+from cocal.answers.spelling import marks
+
+_SPELLING = NormalizationConfig(basic_latex=True, units=False, malformed_operators=False, nits=True, boxed="none")
 _CONVERSION = ConversionConfig(lowercase_symbols=False)
 _UNREAD = re.compile(
     r"\\(?:ldots|equiv|pmod|forall|exists|to|rightarrow|Rightarrow|sim|land|gcd|lcm|triangle|mp|nmid|parallel|perp)(?![A-Za-z])"
@@ -40,6 +44,7 @@ _PRODUCT = re.compile(
 """A number, or a binomial, before what it multiplies; the parser takes both together for a mixed number."""
 _DOUBLE = re.compile(r"(?P<number>\d+)!!|\(?(?P<even>2\s*(?P<letter>[a-z]))(?P<odd>\s*-\s*1)?\)?!!")
 """A double factorial, which the parser reads as the factorial of a factorial."""
+_BINOMIAL = re.compile(r"\\binom\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}\{")
 _INDEX = re.compile(r"\\(?:sum|prod)|_\{?i")
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?[a-z]?|(?<![A-Za-z\\])[a-z])\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ)")
@@ -96,6 +101,7 @@ def _parsed(text: str) -> Read | None:
         if "!!" in text:
             return None
     text = _PRODUCT.sub(lambda found: rf"{found[1] or found[2]}\cdot ", text)
+    text = _BINOMIAL.sub(r"\g<0>0+", text)  # the parser would evaluate a binomial of numbers, however large
     if _TRIGONOMETRIC.search(text):
         text = _DEGREES.sub(r"\\frac{\1\\pi}{180}", text)
     spelled = normalize_latex(_LETTERS.sub(lambda found: _CONSTANTS.get(found[0], found[0]), text), _SPELLING)
@@ -107,6 +113,8 @@ def _parsed(text: str) -> Read | None:
             conversion_config=_CONVERSION,
         )
         if isinstance(found, (sympy.Basic, sympy.MatrixBase)):
+            if too_large(found):
+                return sympy.nan  # which equals nothing
             return found if _INDEX.search(text) else _with_imaginary_unit(found)
     except Exception:  # the parser and sympy raise errors of all kinds
         pass
@@ -134,14 +142,8 @@ def _both_signs(text: str) -> list[str]:
 
 def _split(text: str, mark: str) -> list[str]:
     """The parts of a text between marks that stand outside of all brackets."""
-    parts, depth = [""], 0
-    for place, char in enumerate(text):
-        depth += (char in "([{") - (char in ")]}")
-        if char == mark and depth == 0 and text[place - 1 : place] != "\\":
-            parts.append("")
-        else:
-            parts[-1] += char
-    return parts
+    places = [place for place, depth in marks(text, mark).items() if depth == 0]
+    return [text[before + 1 : place] for before, place in pairwise([-1, *places, len(text)])]
 
 
 class Ratio(sympy.Tuple):

@@ -85,7 +85,7 @@ def test_hostile_notation_takes_no_time(text):
 @pytest.mark.parametrize(
     ("gold", "answer", "correct", "rule"),
     [
-        ("07", "7", True, "The spellings are the same"),
+        ("07", "7", True, "Whole numbers are equal"),
         (r"x\in[4,9]", r"\{4,9\}", False, "A list in parentheses or brackets"),
         ("31%", r"31^\circ", False, "A percentage differs"),
         (r"2(\frac{1}{2})", "1", True, "Computer algebra compares them"),
@@ -100,9 +100,8 @@ def test_a_verdict_names_its_rule(verifier, gold, answer, correct, rule):
 
 def test_the_command_judges_a_pair_and_a_file(tmp_path, capsys):
     assert main(["verify", r"x\in[4,9]", "[4,9]"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "right: The spellings are the same, or two whole numbers.", "  gold    [4,9]", "  answer  [4,9]"
-    ]  # fmt: skip
+    said = "right: Answers of the same letters and signs are equal, whatever spaces and text commands they have."
+    assert capsys.readouterr().out.splitlines() == [said, "  gold    [4,9]", "  answer  [4,9]"]
     pairs = [{"gold": "5", "answer": "6", "id": 3}, {"gold": "1/2", "answer": "0.5", "id": 8}]
     file, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     file.write_text("".join(json.dumps(one) + "\n" for one in pairs))
