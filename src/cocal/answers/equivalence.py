@@ -125,9 +125,7 @@ class Verifier:
         verdict, rule = decided(first, second)
         if verdict is None:
             verdict = self._judge([(first, second)])[first, second]
-            rule = (
-                "Computer algebra compares them." if verdict is not None else "Neither is read, or it takes too long."
-            )
+            rule = "Neither is read, or it takes too long." if verdict is None else "Computer algebra compares them."
         return Explained(bool(verdict), rule, first, second)
 
     def classes(

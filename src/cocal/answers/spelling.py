@@ -87,6 +87,7 @@ CHARACTERS = _rules(
     ("a space without width: nothing", "[\u200b-\u200f\u2060-\u2064\ufeff\u00ad]", "", "EuroEval #2167"),
     ("x²: x^{2}", "[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ]+", _raised("^"), "Math-Verify #69"),
     ("x₁: x_{1}", "[₀₁₂₃₄₅₆₇₈₉₊₋]+", _raised("_"), "Math-Verify #69"),
+    (r"√34: \sqrt{34}", r"√\s*(\d+)", r"\\sqrt{\1}", "Math-Verify #69"),
     (r"1½: 1\frac{1}{2}", "(\\d?)([¼-¾⅐-⅞])", _vulgar, "TinyV #243"),
     ("①③: (1)(3)", "[①-⑳]", lambda found: f"({unicodedata.numeric(found[0]):.0f})", "DeepScaleR"),
 )
