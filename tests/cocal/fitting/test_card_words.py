@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from cocal import Companion
+from cocal import Companion, __version__
 from cocal.companion.settings import CompanionSettings
 from cocal.fitting.quality import measured
 from cocal.metrics.shown import metric_text
@@ -48,6 +48,20 @@ def test_the_prose_of_a_card_prints_the_cells_that_its_words_name(micro_policy, 
     assert "# Companion of step-7\n" in card
     assert "/me/run" not in card
     assert f"{len(spec.settings.seeds)} seeds" in card or len(spec.settings.seeds) == 1
+    config, block = micro_policy.model.config, "reads block {} (counted from 0)"
+    widths = f"{config.num_hidden_layers} blocks, states of width {config.hidden_size}, {config.vocab_size:,} tokens"
+    assert (
+        f"`step-7`: {config.model_type}, {widths}. The companion {block.format(config.num_hidden_layers - 1)}" in card
+    )
+    assert f"responses of rollout steps up to {rollouts['step'].max()}, of which" in card
+    assert f" wrong, in chronological order; responses that were cut at the limit {words[cut]}." in card
+    assert f"CoCal {__version__} made this companion" in card
+    assert re.search(r"\d seeds? \([\d, ]+\) for each target \(binary\)", card)
+    if recipe == "best":
+        assert [f"{one.brier:.4f}" for one in about.tried] == sorted(re.findall(r"\| (0\.\d{4}) +\|", card))
+        assert len(about.tried) > 1
+    else:
+        assert "; the mean of 3 seeds, target binary." in card
     for title, part in {
         "Last stage": about.held_out,
         "All steps": about.held_out_all_steps,
