@@ -180,6 +180,8 @@ def test_the_confidence_is_the_mean_over_the_seeds_of_one_target_and_what_has_no
     assert verdict([8, 2], found=None) == V(None, FAILED)
     assert verdict([8], "length", stop=BELOW) == expected._replace(reason=UNSURE)
     assert scorer().of(None) == V(None, FAILED)
+    three = Scorer(None, [("binary", seed) for seed in (42, 137, 500)], "binary", frozenset({2}), 12)
+    assert three.of(output([2], "stop", [0.1, 0.2, 0.9])).confidence == pytest.approx(0.4)
     for prompt, response, reason in (([5], [], NO_END), ([5] * 11, [2], NO_ROOM)):
         assert asyncio.run(scorer().score(prompt, response)) == V(None, reason)
 
@@ -199,6 +201,18 @@ def test_the_reason_of_a_call_is_that_of_all_its_confidences():
     recorder = Recorder(scorer(), OTHER_MODE)
     recorder._verdicts = {0: V(0.4), 1: V(None, CUT), 2: V(0.4, STOPPED)}
     assert [recorder.verdict(k).reason for k in range(3)] == [OTHER_MODE, CUT, STOPPED]
+
+
+def test_every_choice_is_a_request_of_its_own_and_has_its_own_place():
+    found = []
+    recorder = SimpleNamespace(asking={"x": 1}, every=0, places=lambda count: 5)
+    recorder.follow = lambda asked, place: found.append((place, *asked))
+    engine = SimpleNamespace(generate=lambda _, own, name: (own.n, own.seed, own.extra_args, name))
+    sampling = SimpleNamespace(n=3, seed=7, extra_args=None, output_kind=SimpleNamespace(name="DELTA"))
+    token = RECORDER.set(recorder)
+    FollowedEngine(engine).generate("1 + 1", sampling, "r")
+    RECORDER.reset(token)
+    assert found == [(5 + k, 1, 7 + k, {"x": 1}, f"{k}_r") for k in range(3)]
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,7 @@ def test_every_mirror_is_a_column_of_the_paper(published):
         sets = {one for domain in ("mathematics", "factual") for one in study.evaluation_sets(domain)}
         assert {*study.reports.mirrors} == sets
         assert {one.removeprefix("syn-"): title for one, title in study.reports.mirrors.items()} == titles
+        assert study.reports.mirrors[study.reports.reliability_dataset] == "AMC24", "that of the paper's figure"
         if name in ("paper", "single-gpu"):
             given = {one: study.question_sets.datasets[one] for one in titles}
             assert {one: (found.label, found.source.name) for one, found in given.items()} == {

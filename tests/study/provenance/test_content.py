@@ -44,13 +44,14 @@ def test_provenance_is_no_content_and_every_bit_is(tmp_path, write, suffix):
 def test_names_dimensions_and_types_are_content(tmp_path):
     """The values are the same, and as many different files of each kind are made as their formats tell apart."""
     found, files = [], [tmp_path / f"file.{suffix}" for suffix in ("parquet", "nc", "safetensors")]
-    for name, dimension, kind in (("a", "x", "int32"), ("b", "x", "int32"), ("a", "y", "int32"), ("a", "x", "int64")):
+    parts = ("a", "x", "int32"), ("b", "x", "int32"), ("a", "y", "int32"), ("a", "x", "int64"), ("a", "x", "float32")
+    for name, dimension, kind in parts:
         values = np.zeros(2, dtype=kind)
         pq.write_table(pa.table({name: values}), files[0])
         write_dataset(files[1], xr.Dataset({name: (dimension, values)}), {})
         save_file({name: values}, files[2])
         found.append([content_digest(file) for file in files])
-    assert [len(set(of_kind)) for of_kind in zip(*found, strict=True)] == [3, 4, 3]
+    assert [len(set(of_kind)) for of_kind in zip(*found, strict=True)] == [4, 5, 4]
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors"])
