@@ -202,7 +202,8 @@ def test_too_many_undecided_answers_fail_the_job():
         with pytest.raises(ContractError, match=message):
             verifier.correct([["5"], ["5"]], [HANGING, "5"])
     with Verifier(VerifierSettings(timeout=0.5, max_timeouts=0.02)) as verifier:
-        assert verifier.correct([["5"]] * 100, [HANGING] * 2 + ["5"] * 98).values.sum() == 98
+        golds = [["5"]] * 99 + [["5", HANGING]]  # a right answer counts for none, though its other gold is given up
+        assert verifier.correct(golds, [HANGING] * 2 + ["5"] * 98).values.sum() == 98
 
 
 TOO_LARGE = r"""
