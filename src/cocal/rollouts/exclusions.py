@@ -28,6 +28,8 @@ EVALUATION = re.compile(
     re.IGNORECASE,
 )
 """A word in the name of a file, a folder or a split that is no part of a training."""
+_SPLITS = "split", "subset", "mode", "phase", "is_eval", "is_validation", "is_test"
+"""Fields that may say so of a row."""
 SEVERAL_VERSIONS = "the response was written by several versions of the policy's weights"
 
 
@@ -39,9 +41,11 @@ def several_versions(entry: Mapping[str, Any]) -> bool:
 
 
 def evaluated(entry: Mapping[str, Any], ignored: Collection[str]) -> str | None:
-    """Why a row is none of the training, if its `split` is that of an evaluation."""
-    split = "" if "split" in ignored else str(entry.get("split"))
-    return f"its split is {split!r} (--ignore split, if it was trained on)" if EVALUATION.search(split) else None
+    """Why a row is none of the training, if its `split` or the like is that of an evaluation."""
+    for name, value in ((name, entry[name]) for name in _SPLITS if name in entry and name not in ignored):
+        if EVALUATION.search(value) if isinstance(value, str) else value is True and name.startswith("is_"):
+            return f"its {name} is {value!r} (--ignore {name}, if it was trained on)"
+    return None
 
 
 def has_media(said: Any) -> bool:

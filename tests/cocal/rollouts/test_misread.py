@@ -145,7 +145,7 @@ def test_ids_are_compared_with_the_texts_of_their_own_file(reading, tmp_path):
 NAMES = ["system", "sys_prompt", "developer_message", "instruction", "chat_history", "few_shot_examples", "question"]
 
 
-@pytest.mark.parametrize("name", [*NAMES, "reasoning_content", "thinking_text"])
+@pytest.mark.parametrize("name", [*NAMES, "reasoning_content", "thinking_text", "functions"])
 def test_a_field_of_the_prompt_or_the_response_is_not_dropped(reading, name):
     rows = answers(**{name: "Be strict."})
     with pytest.raises(ContractError, match=rf"line 1: the field '{name}' \('Be strict.'\) may be a part of"):
@@ -228,17 +228,21 @@ def test_copies_of_a_file_in_other_folders_are_said(tmp_path):
         assert said == f"2 files hold the same rollouts as another, such as {paths[1]} and {paths[0]}"
 
 
-@pytest.mark.parametrize("split", ["test", "eval", "val", "MATH-test", "validation"])
-def test_rows_of_an_evaluation_are_left_out_and_said(reading, split):
-    rows = [row | {"split": "train" if k < 4 else split} for k, row in enumerate(answers())]
+SPLITS = [("split", value) for value in ("test", "eval", "val", "MATH-test", "validation")]
+
+
+@pytest.mark.parametrize(("name", "split"), [*SPLITS, ("mode", "eval"), ("is_eval", True)])
+def test_rows_of_an_evaluation_are_left_out_and_said(reading, name, split):
+    train = "train" if name != "is_eval" else False
+    rows = [row | {name: train if k < 4 else split} for k, row in enumerate(answers())]
     found = reading(SWITCH, *rows)[1]
     assert len(found.rows) == 4
-    assert f"2 rows left out: its split is {split!r} (--ignore split, if it was trained on)" in found.notes
-    assert len(reading(SWITCH, *rows, ignored=("split",))[1].rows) == 6
+    assert f"2 rows left out: its {name} is {split!r} (--ignore {name}, if it was trained on)" in found.notes
+    assert len(reading(SWITCH, *rows, ignored=(name,))[1].rows) == 6
     with pytest.raises(
-        ContractError, match=rf"there is no response to learn from \(6 rows left out: its split is '{split}'"
+        ContractError, match=rf"there is no response to learn from \(6 rows left out: its {name} is {split!r} "
     ):
-        reading(SWITCH, *(row | {"split": split} for row in rows))
+        reading(SWITCH, *(row | {name: split} for row in rows))
 
 
 def test_repeated_rows_are_counted(reading):
