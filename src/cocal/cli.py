@@ -7,6 +7,7 @@ module that does its work is imported when flags, places and locks are in order.
 import argparse
 import importlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -49,7 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_outputs(options)
         with _writing(options, command):
             module, function = work_of(options.command).split(":")
-            getattr(importlib.import_module(module), function)(options)
+            with _ctrl_c_later():
+                work = getattr(importlib.import_module(module), function)
+            work(options)
     except BrokenPipeError:  # the reader of our output, such as head, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -116,6 +119,19 @@ def _places(options: argparse.Namespace) -> list[Path]:
     """The files and folders that a command writes."""
     found = (getattr(options, name, None) for name in ("run_folder", *getattr(options, "outputs", ())))
     return [place for place in found if place is not None]
+
+
+@contextmanager
+def _ctrl_c_later() -> Iterator[None]:
+    """Put Ctrl-C off while libraries are loaded: in the midst of PyTorch's it would abort the process."""
+    asked: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked and callable(before):  # otherwise it is ignored, as behind nohup
+        raise KeyboardInterrupt
 
 
 @contextmanager

@@ -1,13 +1,16 @@
-"""The packages that scoring and companions do not import."""
+"""The packages that scoring and companions do not import, and Ctrl-C while others are loaded."""
 
+import importlib
 import json
+import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from cocal.runtime.machine_errors import EXTRAS
-from own_rollouts import write_lines
+from own_rollouts import run, write_lines
 
 # A process of its own, since a second environment without these packages would take minutes to install.
 _WITHOUT_EXTRAS = """
@@ -52,3 +55,21 @@ def test_a_companion_is_imported_with_torch_alone():
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert "torch" in loaded
     assert not loaded & {*EXTRAS, "huggingface_hub", "matplotlib", "pandas", "scipy", "transformers"}
+
+
+@pytest.mark.parametrize("command", ["fit", "score"])
+def test_ctrl_c_waits_for_libraries_that_are_being_loaded(tmp_path, monkeypatch, capsys, command):
+    loaded, load = [], importlib.import_module
+
+    def loading(name):
+        os.kill(os.getpid(), signal.SIGINT)
+        loaded.append(load(name))
+        return loaded[-1]
+
+    monkeypatch.setattr(importlib, "import_module", loading)
+    of = {"fit": ("--rollouts", "in", "--output", "out"), "score": ("--companion", "of", "in.jsonl", "out.jsonl")}
+    monkeypatch.chdir(tmp_path)
+    assert run(command, "--model", "model", *of[command]) == 130
+    assert loaded
+    assert capsys.readouterr().err == f"cocal {command}: interrupted; the same command goes on from here\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
