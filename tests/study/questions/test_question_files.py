@@ -119,6 +119,11 @@ def test_training_leaves_out_what_evaluation_asks(tmp_path, mine):
     assert main(["overlap", *settings, f"--questions={tmp_path / 'built'}", f"--output={tmp_path / 'o.csv'}"]) == 0
     (row,) = pd.read_csv(tmp_path / "o.csv").itertuples()
     assert (row.question_id, row.training_id, row.action) == ("asked-00000", "mine-a", "excluded")
+    before = (tmp_path / "built/mine.parquet").read_bytes()
+    asked.write_text(_lines([{"question": "what is 2+2", "answer": "4"}, {"question": "What is 9+9?", "answer": "18"}]))
+    assert main(["questions", *settings, "--output", str(tmp_path / "built")]) == 0
+    assert len(read_frame(tmp_path / "built/asked.parquet", QUESTIONS)) == 2
+    assert (tmp_path / "built/mine.parquet").read_bytes() == before, "what nobody else asks stays the same file"
 
 
 @pytest.mark.long
