@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -20,13 +20,14 @@ from cocal.runtime.progress import Progress
 from cocal.store import atomic_path, label_folder
 from cocal.store.rows import normalised
 from cocal_study.config.backbone import ArchitectureSettings, CorpusSettings, PretrainingSettings, WordingSettings
+from cocal_study.config.data import Family
 from cocal_study.questions.prompts import Prompts
 from cocal_study.questions.synthetic import RELATIONS, World, problem, wrong_solution
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-_FAMILIES = ("sums", "products", "equations", "remainders", "sequences", "stories")
+_FAMILIES = get_args(Family)
 _CONFIDENCES = tuple(f"{tenths / 10:.1f}" for tenths in range(11))
 # Over-confident, as the paper's policies are before training (tables main and ood: 0.98 and 0.93 on average), yet every
 # tenth occurs: reinforcement learning cannot find a value that is never sampled.

@@ -1,7 +1,7 @@
 """Settings of the question sets: registered ones, those in files of a user, and synthetic ones with their world."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -20,7 +20,7 @@ class SyntheticMathematicsSettings(Model):
     """Number of distinct questions."""
     levels: dict[Annotated[int, Field(ge=1, le=5)], Annotated[float, Field(gt=0)]]
     """Weight of each difficulty level, from 1 (easiest) to 5."""
-    families: tuple[Family, ...] = ("sums", "products", "equations", "remainders", "sequences", "stories")
+    families: tuple[Family, ...] = get_args(Family)
     """Problem families, which are drawn with equal probability."""
     steps_spread: Annotated[float, Field(ge=0)] = 0.0
     """Standard deviation of the logarithm of the number of steps within a level; 0 for one number a level."""

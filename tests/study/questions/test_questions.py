@@ -2,6 +2,7 @@
 
 import random
 import re
+from typing import get_args
 
 import pandas as pd
 import pytest
@@ -10,14 +11,14 @@ from cocal import cli
 from cocal.errors import ConfigError
 from cocal.store import read_frame
 from cocal.store.rows import normalised
-from cocal_study.config.data import DatasetSettings, FactsWorldSettings, QuestionSetsSettings
+from cocal_study.config.data import DatasetSettings, FactsWorldSettings, Family, QuestionSetsSettings
 from cocal_study.questions.build import build_questions, golds_digest, texts_digest
 from cocal_study.questions.overlap import overlaps
 from cocal_study.questions.prompts import PROMPT_FORMATS, Prompts
 from cocal_study.questions.synthetic import World, problem, wrong_solution
 from cocal_study.store.contracts import QUESTIONS
 
-FAMILIES = ("sums", "products", "equations", "remainders", "sequences", "stories")
+FAMILIES = get_args(Family)
 
 
 def _value(expression: str) -> int:
