@@ -81,8 +81,8 @@ CHAT_TEMPLATE = (
 _TOKENIZER_DOCUMENTS = 5_000
 _WARM_UP = 0.05
 """Share of the steps in which learning rates rise."""
-_PART = 512
-"""Number of tokens in one forward pass, padding included, whose activations stay in a processor's cache."""
+_PART = {"cpu": 512, "cuda": 16384}
+"""Number of tokens in one forward pass, padding included: on a processor, its cache holds their activations."""
 _IGNORED = -100
 
 
@@ -299,7 +299,7 @@ def pretrain(
         batch = list(zip(prompts, responses, strict=True))
         counted = sum(len(response) for _, response in batch)
         loss = 0.0
-        for ids, labels in _parts(batch, tokenizer.pad_token_id):
+        for ids, labels in _parts(batch, tokenizer.pad_token_id, _PART[model.device.type]):
             with torch.autocast(model.device.type, torch.bfloat16, enabled=half):
                 part = _loss(model, ids.to(model.device), labels.to(model.device)) / counted
             part.backward()
@@ -330,14 +330,17 @@ def _muon_and_adamw(model: "PreTrainedModel", settings: PretrainingSettings) -> 
     )
 
 
-def _parts(batch: Sequence[tuple[Tokens, Tokens]], pad: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Parts (ids, labels) of a batch, each (rows, longest); the labels ignore prompts and padding.
+def _parts(
+    batch: Sequence[tuple[Tokens, Tokens]], pad: int, tokens: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Parts (ids, labels) of a batch, each (rows, longest) of so many tokens at most; the labels ignore prompts and
+    padding.
 
     Documents of like length share a part, which then holds little padding. They must not share an update: updates by
     documents of one length, that is of one kind, take turns in pulling the weights to and fro.
     """
     lengths = [len(prompt) + len(response) for prompt, response in batch]
-    for rows in batches_of_tokens(lengths, _PART):
+    for rows in batches_of_tokens(lengths, tokens):
         part = [batch[row] for row in rows]
         ids = [torch.tensor([*prompt, *response]) for prompt, response in part]
         labels = [torch.tensor([*[_IGNORED] * len(prompt), *response]) for prompt, response in part]
