@@ -8,12 +8,14 @@ OLDEST := .venv-oldest
 REPLICATES ?= 5
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce laptop replicate central regimes experience fits check fast test test-long test-oldest test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
+.PHONY: reproduce laptop card replicate central regimes experience fits check fast test test-long test-oldest test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
 	@echo "make laptop      run the laptop study, the embedded one with a language model of 135 million parameters, and gather"
 	@echo "                 its numbers; ALGORITHMS='grpo, rlcr, dcpo' trains the rivals, too"
+	@echo "make card        run the card study, the same language model under the embedded study's conditions, on one GPU in"
+	@echo "                 a quarter of an hour, and gather its tables"
 	@echo "make replicate   run the embedded study with five other seeds of the policies (REPLICATES=5), and gather the spread"
 	@echo "make central     run what the headline claims rest on with further seeds, 6 to 22, and gather it"
 	@echo "make regimes     run the embedded study's main policy under other conditions (REPLICATES=5), and gather the margins"
@@ -36,7 +38,7 @@ help:
 	@echo "                 docs/gpu.md"
 	@echo "make rehearsal   install SLURM on this machine (as root, from Debian packages) and run the rehearsal study;"
 	@echo "                 rehearsal-short runs one backbone up to its confidences"
-	@echo "make rehearsal-single-gpu   run the rehearsal of the single-GPU study on processors"
+	@echo "make rehearsal-single-gpu   run make card on processors at a hundredth of its size, and say where its time went"
 	@echo "make lint        run only the formatters and linters"
 	@echo "make schema      rewrite config/schema/study.schema.json after a change of the configuration model"
 	@echo "make gallery     write the verdicts, numbers and figures of the embedded study into README and docs/, and what each"
@@ -67,6 +69,19 @@ laptop: $(INSTALLED)
 	cd $(LAPTOP) && cocal digests --write gathered/digests.json --overwrite
 	for kind in tables figures; do cp $(LAPTOP)/results/$$kind/*.csv $(LAPTOP)/gathered/$$kind; done
 	@head -n 1 $(LAPTOP)/results/verdict.txt
+
+# Three jobs share the card, so that one computes while another starts. Times of inference come last, when nothing else runs.
+CARD := studies/card
+CARD_STUDY := config/card.yaml
+CARD_TABLES := $(patsubst %,results/tables/%.csv,main ood verdict sampling conditions)
+card: SNAKEMAKE = snakemake --configfile $(CARD_STUDY) --directory $(CARD) --resources
+card: $(INSTALLED)
+	$(SNAKEMAKE) gpus=3 -- $(CARD_TABLES)
+	python benchmarks/fits.py --study $(CARD_STUDY) --directory $(CARD) --seeds 1 --recipe --output $(CARD)/fits.csv
+	$(SNAKEMAKE) gpus=1 -- results/tables/fits.csv results/tables/cost.csv
+	mkdir -p $(CARD)/gathered/tables
+	cd $(CARD) && cocal digests --write gathered/digests.json --overwrite
+	cp $(CARD)/results/tables/*.csv $(CARD)/gathered/tables
 
 NUMBERS ?= $$(seq $(REPLICATES))
 REPLICAS := studies/replicates
@@ -209,8 +224,9 @@ rehearsal-short: $(INSTALLED)
 	pytest tests/study/cluster/slurm --exitfirst -rs --durations 0 -m "not slow"
 
 rehearsal-single-gpu: $(INSTALLED)
-	COCAL_PROCESSOR_ONLY=1 snakemake --configfile config/single-gpu-rehearsal.yaml --directory studies/single-gpu-rehearsal \
-	  --resources gpus=1
+	rm -rf studies/card-rehearsal
+	COCAL_PROCESSOR_ONLY=1 OMP_NUM_THREADS=1 python benchmarks/overhead.py studies/card-rehearsal -- \
+	  $(MAKE) --no-print-directory card CARD_STUDY=config/card-rehearsal.yaml CARD=studies/card-rehearsal
 
 lint: $(INSTALLED)
 	ruff check --no-cache .

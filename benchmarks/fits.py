@@ -24,7 +24,10 @@ from sklearn.preprocessing import StandardScaler
 
 from cocal.companion.plain import fit, mlp
 from cocal.companion.settings import CompanionSettings
+from cocal.features.extract import TOKEN_INPUTS
 from cocal.features.store import FeatureReader, decoded, open_features
+from cocal.fitting.prefixes import Rows
+from cocal.fitting.recipes import best, folds_of
 from cocal.metrics.calibration import auroc, expected_calibration_error, pairs_within
 from cocal.metrics.shown import csv_text
 from cocal.store import read_frame
@@ -39,6 +42,7 @@ from cocal_study.exhibits.fits import (
     OWN,
     PAPER_UPDATES,
     PROBE,
+    RECIPE,
     SCALED,
     SCORES,
     TOGETHER,
@@ -84,11 +88,14 @@ def main() -> None:
     parser.add_argument("--study", type=Path, default=Path("config/config.yaml"))
     parser.add_argument("--directory", type=Path, default=Path(), help="folder of the study's results")
     parser.add_argument("--seeds", type=int, default=3, help="companion seeds to fit with")
+    parser.add_argument(
+        "--recipe", action="store_true", help="what `cocal fit` chooses, in the place of the probes of states"
+    )
     parser.add_argument("--number", type=int, default=0, help="number of the replicate that the study is")
     parser.add_argument("--output", type=Path, required=True)
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
-    rows = measured(load_study(given.study), given.directory, given.seeds)
+    rows = measured(load_study(given.study), given.directory, given.seeds, given.recipe)
     rows.insert(2, "replicate", given.number)
     write_beside(given.output, rows, ["study", "replicate"])
 
@@ -101,7 +108,7 @@ def write_beside(path: Path, rows: pd.DataFrame, keys: list[str]) -> None:
     path.write_text(csv_text(pd.concat([others, rows], ignore_index=True)), encoding="utf-8")
 
 
-def measured(study: Study, folder: Path, seeds: int) -> pd.DataFrame:
+def measured(study: Study, folder: Path, seeds: int, recipe: bool = False) -> pd.DataFrame:
     """The scores of every learner on the evaluated responses of a finished study: the study, its main backbone, the
     sampling of the evaluation by its temperature, the method whose responses are learnt from ("" for none), the fit,
     the number of its seeds, and `SCORES`."""
@@ -132,7 +139,11 @@ def measured(study: Study, folder: Path, seeds: int) -> pd.DataFrame:
                 _fitted(given, seed, settings, updates, algorithm == "postcal") for seed in settings.seeds[:seeds]
             ]
             add(learner, fit_, [partial(_applied, model, shift, unit) for model in models])
+        if recipe:
+            add(learner, RECIPE, [chosen(lesson)])
         for fit_, inputs in INPUTS.items():
+            if recipe and fit_ != TOKENS:
+                continue
             model = probed(inputs(lesson), lesson.correct, lesson.question)
             add(learner, fit_, [lambda one, model=model, inputs=inputs: model(inputs(one))])
     return pd.DataFrame(rows, columns=["study", "backbone", "sampling", "learner", "fit", "seeds", *SCORES])
@@ -168,6 +179,27 @@ def probed(inputs: np.ndarray, correct: np.ndarray, question: np.ndarray) -> Con
 
     best = model(min(PENALTIES, key=error)).fit(inputs, correct)
     return lambda given: best.predict_proba(given)[:, 1].astype(np.float64)
+
+
+def chosen(lesson: Responses) -> Callable[[Responses], np.ndarray]:
+    """The confidences of what `cocal fit` chooses by cross-validation among recipes that read states alone, or states
+    and three numbers about the token probabilities."""
+
+    def inputs(one: Responses) -> np.ndarray:
+        return np.concatenate([one.states, one.tokens[:, [1, 0, 2]]], axis=1, dtype=np.float32)
+
+    count, width = lesson.states.shape
+    learnt = pd.DataFrame({"truncated": np.zeros(count, dtype=bool), "correct": lesson.correct})
+    settings, fold = CompanionSettings(targets=("binary",)), folds_of(lesson.question.tolist(), 42)
+    reads = {width, width + TOKEN_INPUTS}
+    found = best(Rows.of(np.ones(count), None), inputs(lesson), reads, width, learnt, fold, settings).model
+
+    @torch.inference_mode()
+    def confidences(one: Responses) -> np.ndarray:
+        given = torch.from_numpy(inputs(one)[:, : len(found.input_mean)])
+        return found(given).mean(dim=0).numpy().astype(np.float64)
+
+    return confidences
 
 
 def _asked(study: Study, folder: Path, kind: str) -> dict[str, Responses]:

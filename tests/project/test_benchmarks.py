@@ -1,6 +1,7 @@
 """The runner of the benchmarks collects them, writes a page and names what fails. Nothing is timed."""
 
 import importlib
+import os
 import sys
 
 import pytest
@@ -49,3 +50,22 @@ def test_a_failure_is_named_and_nothing_is_written(runner, tmp_path, capsys, bod
     assert runner.main(["--output", str(tmp_path / "summary.md")], tmp_path) == 1
     assert message in capsys.readouterr().err
     assert not (tmp_path / "summary.md").exists()
+
+
+def test_the_time_of_a_run_is_told_by_rule(runner, tmp_path):
+    """Two jobs side by side count once for the run, and twice for their rule."""
+    overhead = importlib.import_module("overhead")
+    for rule, name, seconds, end in (("fit", "a", 4.0, 110), ("fit", "b", 6.0, 112), ("draw", "c", 3.0, 120)):
+        file = tmp_path / rule / f"{name}.tsv"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"s\th:m:s\tcpu_time\n{seconds}\t0:00:00\t{seconds / 2}\n")
+        os.utime(file, (end, end))
+    jobs = overhead.jobs_of(tmp_path)
+    assert jobs["began"].tolist() == [117, 106, 106]
+    assert overhead.report(jobs, 25, 11.4).splitlines()[2:] == [
+        "| fit | 2 | 10.0 | 5.0 |",
+        "| draw | 1 | 3.0 | 1.5 |",
+        "| all | 3 | 13.0 | 6.5 |",
+        "",
+        "25 s by the clock, 9 s with a job or several, 16 s without; 11 s of processors, Snakemake's among them.",
+    ]

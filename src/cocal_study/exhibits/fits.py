@@ -14,7 +14,7 @@ from cocal_study.exhibits.typesetting.grid import HEADS, Block, Grid, Head, Line
 LEARNERS = {"cocal-binary": "grpo", "postcal-binary": "postcal"}
 """The companions, and whose responses they and the other learners of their rows learn from."""
 MEMBER, TOGETHER, UPDATED, SCALED = "member", "seeds together", "paper's updates", "standardised"
-PROBE, TOKENS, BOTH = "probe", "tokens", "states and tokens"
+PROBE, TOKENS, BOTH, RECIPE = "probe", "tokens", "states and tokens", "cocal fit"
 OWN, LENGTH = "token-probability", "length"
 PAPER_UPDATES = 5940
 """152,065 responses in batches of 256, ten times over."""
@@ -27,6 +27,7 @@ _LABELS = {
     PROBE: "Linear probe of the states",
     TOKENS: "Four token features",
     BOTH: "Linear probe of both",
+    RECIPE: "What cocal fit chooses, of both",
     OWN: "Token probability as it is",
     LENGTH: "Length (shorter is surer)",
 }
@@ -88,7 +89,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         "mathematical sets, over seeds and over replicates, with the SD over these. All learn from the responses that "
         "were not cut. Probes are logistic regressions of standardised inputs, whose penalty five folds by question "
         "choose; the token features are mean log-probability, mean probability and lowest log-probability of the "
-        "tokens, and the logarithm of their number.",
+        "tokens, and the logarithm of their number, which cocal fit does not read.",
         blocks=(Block(corner="Learner", heads=heads, groups=tuple(groups)),),
         size="footnotesize",
     )

@@ -10,8 +10,9 @@ from cocal.errors import ConfigError
 from cocal_study.config.methods import built_in
 from cocal_study.config.parse import parse_settings
 from cocal_study.config.study import Study, load_study, study_schema
+from flat_keys import flat
 
-STUDIES = ["config.yaml", "smoke.yaml", "rehearsal.yaml", "single-gpu.yaml", "single-gpu-rehearsal.yaml"]
+STUDIES = ["config.yaml", "smoke.yaml", "rehearsal.yaml", "single-gpu.yaml"]
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -46,6 +47,23 @@ def test_a_study_that_is_based_on_another_says_what_differs(repository, tmp_path
     second.unlink()
     with pytest.raises(ConfigError, match=r"second\.yaml: no such configuration file"):
         load_study(third)
+
+
+def test_the_card_study_has_the_conditions_of_the_embedded_one(repository):
+    """What the size of its policy forbids is another, and what its tables do not read is left out."""
+    studies = [load_study(repository / f"config/{name}.yaml") for name in ("config", "card")]
+    ours, theirs = (flat(study.model_dump(mode="json", exclude={"backbones", "reports"})) for study in studies)
+    assert list(studies[1].backbones) == ["smollm2"]
+    lengths = {f"datasets.{name}.max_response_length" for name in studies[0].datasets if name != "syn-train"}
+    lengths |= {f"policy.max_response_length.{name}" for name in ("grpo", "rlcr", "dcpo")}
+    size = {"numerics", "features.layers", "features.dtype", "companion.widths", "policy.learning_rate"}
+    machine = {"generation.engine.batch_size", "timing.samples", "timing.concurrent", "policy.micro_batch"}
+    more = {"datasets.syn-train.source.questions", "policy.questions_per_step"}
+    less = {"policy.algorithms", "policy.stages", "policy.checkpoint_every"}
+    changed = {key for key in ours | theirs if ours.get(key) != theirs.get(key)}
+    assert changed == lengths | size | machine | more | less | {"study", "caption"}
+    asked = theirs["policy.questions_per_step"] * theirs["policy.steps"]
+    assert asked <= 2 * theirs["datasets.syn-train.source.questions"]
 
 
 def _facts_alone(content):

@@ -151,7 +151,7 @@ def test_every_mirror_is_a_column_of_the_paper(published):
     titles = {one: one.upper() for one in ("math500", "aime24", "aime25", "amc23", "amc24")} | factual
     titles["popqa"] = "PopQA"
     assert {f"{title}: Acc." for title in titles.values()} <= {*published.cells["column"]}
-    for name in ("config", "laptop", "paper", "single-gpu"):
+    for name in ("config", "laptop", "card", "paper", "single-gpu"):
         study = load_study(ROOT / f"config/{name}.yaml")
         sets = {one for domain in ("mathematics", "factual") for one in study.evaluation_sets(domain)}
         assert {*study.reports.mirrors} == sets

@@ -121,6 +121,25 @@ def test_a_probe_finds_what_its_inputs_tell(fits):
 
 
 @pytest.mark.slow
+def test_what_cocal_fit_chooses_reads_states_and_probabilities(fits):
+    """Right where the second state says so, but in questions of one kind, which only the probability of the tokens
+    tells."""
+    draw = np.random.default_rng(5)
+    states, tokens = draw.normal(size=(400, 3)).astype(np.float32), draw.normal(size=(400, 4))
+    correct = np.where(np.arange(400) % 4 == 0, tokens[:, 1], states[:, 1]) > 0
+    lesson = fits.Responses(states, tokens, correct, np.repeat(np.arange(100), 4).astype(str))
+    confidences = fits.chosen(lesson)
+    rows = np.array([[0, 2, 0], [0, -2, 0], [2, 0, 0]], dtype=np.float32)
+    asked = fits.Responses(rows, np.zeros((3, 4)), np.zeros(3), np.zeros(3))
+    found = confidences(asked)
+    assert found[0] > found[2] > found[1]
+    more = asked._replace(tokens=np.array([[0, 3, 0, 0], [0, 3, 0, 0], [0, 3, 0, 0]]))
+    assert (confidences(more) > found).all()
+    length = asked._replace(tokens=np.array([[0, 0, 0, 9.0]] * 3))
+    np.testing.assert_array_equal(confidences(length), found)
+
+
+@pytest.mark.slow
 def test_the_stored_members_have_the_numbers_of_the_study(fits, smoke, tmp_path, monkeypatch):
     """The member's numbers are those of the study's own cube; and files keep the rows of other replicates."""
     monkeypatch.setattr(fits, "PAPER_UPDATES", 3)

@@ -22,7 +22,7 @@ def test_what_a_policy_states_is_evaluated_wherever_it_is_drawn_beside_a_compani
     assert layout.methods == ("rlcr", "cocal-on-rlcr", "dcpo", "cocal-on-dcpo")
 
 
-@pytest.mark.parametrize("name", ["config", "smoke", "paper", "single-gpu", "laptop", "rehearsal"])
+@pytest.mark.parametrize("name", ["config", "smoke", "paper", "single-gpu", "laptop", "card", "rehearsal"])
 def test_budgets_have_counterparts_and_their_validation_is_that_of_the_paper(repository, name):
     """A companion is validated on its own prefix or on all steps (appendices A.1, C.2 and E.1); PostCal's are budgets,
     each of which CoCal has, too."""
