@@ -70,7 +70,7 @@ laptop: $(INSTALLED)
 	for kind in tables figures; do cp $(LAPTOP)/results/$$kind/*.csv $(LAPTOP)/gathered/$$kind; done
 	@head -n 1 $(LAPTOP)/results/verdict.txt
 
-# Three jobs share the card, so that one computes while another starts. Times of inference come last, when nothing else runs.
+# Three jobs share the card, so that one computes while another starts. Times of inference come last, with nothing beside.
 CARD := studies/card
 CARD_STUDY := config/card.yaml
 CARD_TABLES := $(patsubst %,results/tables/%.csv,main ood verdict sampling conditions)

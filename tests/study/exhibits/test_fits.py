@@ -122,11 +122,10 @@ def test_a_probe_finds_what_its_inputs_tell(fits):
 
 @pytest.mark.slow
 def test_what_cocal_fit_chooses_reads_states_and_probabilities(fits):
-    """Right where the second state says so, but in questions of one kind, which only the probability of the tokens
-    tells."""
+    """Right where the second state and the mean probability of the tokens say so together."""
     draw = np.random.default_rng(5)
     states, tokens = draw.normal(size=(400, 3)).astype(np.float32), draw.normal(size=(400, 4))
-    correct = np.where(np.arange(400) % 4 == 0, tokens[:, 1], states[:, 1]) > 0
+    correct = states[:, 1] + tokens[:, 1] > 0
     lesson = fits.Responses(states, tokens, correct, np.repeat(np.arange(100), 4).astype(str))
     confidences = fits.chosen(lesson)
     rows = np.array([[0, 2, 0], [0, -2, 0], [2, 0, 0]], dtype=np.float32)
