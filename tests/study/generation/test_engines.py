@@ -195,7 +195,7 @@ def responses(engine, micro_policy, micro_questions):
                 prompt_format,
                 SetPlan(samples=2, sampled=3, max_response_length=length, p_true=prompt_format == "answer"),
                 Sampler(engine, micro_policy.tokenizer, Prompts("tiny")),
-                GenerationSettings(),
+                GenerationSettings(best_logprobs=4 if prompt_format == "verbal" else 0),
                 identity=f"test/{prompt_format}",
                 step=5,
             )
@@ -212,6 +212,15 @@ def test_response_tables_keep_the_contract(responses):
         frame = RESPONSES.check(sampled, "test")
         assert frame["sample"].tolist() == [0, 1, 2] * len(questions)
         assert frame["question_id"].tolist() == questions["question_id"].repeat(3).tolist()
+    assert "best_logprobs" not in frames["answer"], "a study that does not ask keeps none"
+    kept = RESPONSES.check(frames["verbal"], "test")
+    assert (kept["best_logprobs"].map(len) == 4 * kept["length"]).all()
+    for best, entropy in zip(kept["best_logprobs"], kept["best_entropy"], strict=True):
+        shares = np.exp(best.reshape(-1, 4).astype(float))
+        rest = 1 - shares.sum(axis=1)
+        assert (rest > 0.01).any(), "four tokens are not all"
+        of_rest = -rest * np.log(rest.clip(1e-12))
+        np.testing.assert_allclose(entropy, of_rest - (shares * np.log(shares)).sum(axis=1), atol=1e-4)
 
 
 def test_p_true_asks_about_the_evaluated_responses_alone(responses, engine, micro_policy):
