@@ -104,9 +104,10 @@ class Replies:
 
     @cached_property
     def bare(self) -> str:
-        """How a prompt ends whose special tokens were left out; empty where nothing is left of its end."""
+        """How a prompt ends whose special tokens were left out; empty where its end has none, or nothing else."""
         ids = self._tokenizer(self._tail, add_special_tokens=False)["input_ids"]
-        return self._tokenizer.decode(ids, skip_special_tokens=True).strip().partition("\n")[0]
+        left = self._tokenizer.decode(ids, skip_special_tokens=True).strip()
+        return "" if left == self._tail.strip() else left.partition("\n")[0]
 
     @cached_property
     def special(self) -> list[str]:

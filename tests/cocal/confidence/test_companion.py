@@ -112,6 +112,7 @@ def test_confidences_are_those_of_the_workflow_to_the_last_bit(fitted, study, mi
 
 def test_responses_are_read_as_those_of_the_fit(fitted, own):
     given = {"template": "{{ messages }}", "thinking": True, "max_response_length": 9}
+    given |= {"template_fields": {"effort": "low"}, "ignored": ("markers",)}
     about = fitted.about.model_copy(update=given)
     encoder = about.encoder(own.policy)
     assert {name: getattr(encoder.reading, name) for name in given} == given

@@ -124,6 +124,14 @@ def test_a_chat_without_its_special_tokens_that_is_not_the_template_s_is_refused
     assert len(reading(SWITCH, *others, ignored=("markers",))[1].rows) == 6
 
 
+def test_a_chat_of_words_alone_lacks_nothing(reading):
+    template = (
+        "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:"
+    )
+    rows = [row | {"prompt": f"tool: 5\nuser: {k} + 3?\nassistant:"} for k, row in enumerate(answers())]
+    assert len(reading(template + "{% endif %}", *rows)[1].rows) == 6
+
+
 def test_ids_beside_another_text_are_refused(reading):
     tokenizer, _ = reading(SWITCH, *answers())
     right = [row | {"response_ids": tokenizer(row["response"])["input_ids"]} for row in answers()]
