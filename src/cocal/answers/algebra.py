@@ -155,7 +155,7 @@ def _same_roots(ours: sympy.Expr, theirs: sympy.Expr) -> bool:
 
 
 def _relation_is_set(relations: tuple[Read, ...], other: Read) -> bool:
-    """True if an inequality describes a set, or an equation `x \\in S` says it."""
+    """True if inequalities describe a set."""
     if not isinstance(other, sympy.Set) or (len(relations) == 1 and isinstance(relations[0], sympy.Eq)):
         return False
     found = _solved(relations)
