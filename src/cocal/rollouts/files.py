@@ -17,7 +17,7 @@ from cocal.store.rows import is_file, listed
 
 _DATA = re.compile(r"\.(?:jsonl|ndjson|csv|parquet|pt)(?:[.~-][\w.]*)?$", re.IGNORECASE)
 """Endings of files that may hold rollouts."""
-_WITHIN = re.compile(r"rollouts|train(?:ing)?|(?:global_)?step[_-]?\d+", re.IGNORECASE)
+_WITHIN = re.compile(r"rollouts|train(?:ing)?|all|effective|(?:global_)?step[_-]?\d+", re.IGNORECASE)
 """Folders within a folder of rollouts, and within these, that are searched for files."""
 _STEP = re.compile(r"(?:^|[._-])(?:global_)?step[_-]?(\d+)(?:$|[._-])", re.IGNORECASE)
 """The step in the name of a file or folder."""
@@ -138,8 +138,10 @@ def _within(folder: Path, depth: int = 0) -> list[Path]:
         if found := [path for path in entries if path.suffix == ending and is_file(path)]:
             return [path for path in found if not _ABOUT.fullmatch(path.stem)]
     below = {path.name: path for path in entries if _WITHIN.fullmatch(path.name) or EVALUATION.search(path.name)}
-    parts = [_within(path, depth + 1) for path in below.values() if path.is_dir() and depth < _DEPTH]
-    found = [file for files in parts for file in files]
+    parts = {name: _within(path, depth + 1) for name, path in below.items() if path.is_dir() and depth < _DEPTH}
+    if parts.get("all"):
+        parts.pop("effective", None)  # prime-rl's choice of these
+    found = [file for files in parts.values() for file in files]
     if not found and not depth:
         within = {file.parent for ending in ENDINGS for file in folder.glob(f"*/*{ending}")}
         hint = f"; there are some in {', '.join(path.name for path in _in_order(sorted(within))[:3])}" if within else ""

@@ -253,6 +253,8 @@ TokenIds = Annotated[np.ndarray, PlainValidator(_token_ids)]
 Said = Annotated[str | tuple[Mapping[str, str], ...], PlainValidator(_asked)]
 """A text that can be encoded, or a chat: at least one message, each with `role` and `content`, and with what else chat
 templates read (`_KEYS`)."""
+Number = Annotated[float, PlainValidator(_number)]
+"""A finite number."""
 Name = Annotated[int | str, PlainValidator(_name)]
 """A number or a text that tells one thing from others."""
 Mask = Annotated[np.ndarray, PlainValidator(_mask)]

@@ -29,7 +29,6 @@ WRITERS = {
     "nemo_rl": lambda own, folder: engine_lines.write_nemo(folder, own.rollouts, 0),
     "roll": lambda own, folder: engine_lines.write_roll(folder, own.rollouts, own.texts),
     "areal": lambda own, folder: engine_lines.write_areal(folder, own.rollouts, own.policy.tokenizer),
-    "prime_rl": lambda own, folder: engine_lines.write_episodes(folder, own.rollouts),
     "skyrl": lambda own, folder: engine_lines.write_skyrl(folder, own.rollouts, own.policy.tokenizer),
 }
 
@@ -57,35 +56,10 @@ def test_converted_rollouts_become_experience(tmp_path, own, name):
     np.testing.assert_array_equal(table["group_accuracy"], given["group_accuracy"])
     assert table.groupby(["step", "question_id"]).size().eq(GROUP).all()
     assert name == "roll" or [[*one] for one in table["prompt_ids"]] == [[*one] for one in given["prompt_ids"]]
-    if name in ("nemo_rl", "prime_rl"):
+    if name == "nemo_rl":
         assert [[*one] for one in table["response_ids"]] == [[*one] for one in given["response_ids"]]
-    if name in ("nemo_rl", "prime_rl", "skyrl"):
+    if name in ("nemo_rl", "skyrl"):
         assert table["truncated"].tolist() == given["truncated"].tolist()
-
-
-def test_of_prime_rl_s_traces_those_of_one_trained_turn_are_taken(own, tmp_path):
-    """No evaluations, and no second time those that prime-rl chose; a message beside the path is none of the prompt."""
-    folder = engine_lines.write_episodes(tmp_path, own.rollouts.iloc[:3])
-    episode = json.loads((folder / "rollouts/step_1/train/all/traces.jsonl").read_text().partition("\n")[0])
-    (trace,) = episode["traces"]
-    question, answer = trace["nodes"]
-    (whole,) = CODE["prime_rl"](episode)
-    aside = question | {"token_ids": [7, 8], "mask": [False] * 2}
-    nodes = [aside, question, answer | {"parent": 1}]
-    rewards = {"correct": {"score": 1.0, "weight": 0.5}, "form": {"score": 1.0, "weight": 0.25}, "failed": None}
-    (other,) = CODE["prime_rl"](episode | {"traces": [trace | {"nodes": nodes, "rewards": rewards}]})
-    assert other == whole | {"reward": 0.75}
-    (cut,) = CODE["prime_rl"](episode | {"traces": [trace | {"stop_condition": "max_total_tokens"}]})
-    assert cut == whole | {"truncated": True}
-    image = {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image_url"}]}
-    (row,) = CODE["prime_rl"](episode | {"traces": [trace | {"nodes": [question | {"message": image}, answer]}]})
-    assert noted(lines(tmp_path / "1.jsonl", whole, row))[1] == ["1 row left out: it has images or other media"]
-    for left_out in ({"ok": False}, {"agent": {"trainable": False}}, {"nodes": [question, answer, answer]}):
-        assert not [*CODE["prime_rl"](episode | {"traces": [trace | left_out]})]
-    for part in ("eval/all", "train/effective"):
-        lines(tmp_path / "rollouts/step_9" / part / "traces.jsonl", episode)
-    CODE["convert"](CODE["prime_rl"], folder / "rollouts", tmp_path / "ours.json")
-    assert {json.loads(line)["step"] for line in (tmp_path / "ours.json").read_text().splitlines()} == {1}
 
 
 def test_a_conversation_of_nemo_rl_is_left_out_and_a_chat_of_nemo_gym_is_read(tmp_path):

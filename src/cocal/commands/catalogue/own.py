@@ -106,7 +106,7 @@ _FIT = (
     _ADAPTER,
     required(
         "--rollouts PATH",
-        "folder or files: JSON lines (of verl, open-instruct, or your own), TRL's completions (.parquet), "
+        "folder or files: JSON lines (of verl, open-instruct, prime-rl, or your own), TRL's completions (.parquet), "
         "slime's dumps (.pt), rollout tables of a study; the format is guessed and said",
         nargs="+",
         type=Path,
