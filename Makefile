@@ -74,6 +74,7 @@ laptop: $(INSTALLED)
 CARD := studies/card
 CARD_STUDY := config/card.yaml
 CARD_TABLES := $(patsubst %,results/tables/%.csv,main ood verdict sampling conditions)
+card: export COCAL_CUDA_GRAPHS = 1
 card: SNAKEMAKE = snakemake --configfile $(CARD_STUDY) --directory $(CARD) --resources
 card: $(INSTALLED)
 	$(SNAKEMAKE) gpus=3 -- $(CARD_TABLES)

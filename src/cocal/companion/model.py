@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cocal.companion.settings import CompanionSettings
-from cocal.runtime.graphs import Recorded
+from cocal.runtime.graphs import Recorded, recorded
 
 EPSILON = 1e-5
 """The default epsilon of `torch.nn.LayerNorm`."""
@@ -209,8 +209,8 @@ class Training:
 
     Each member equals a plain PyTorch model that is built and trained after `torch.manual_seed(seed)`: it starts with
     the same weights and drops the same units (on a GPU, `Dropout` uses another stream), and Adam treats every weight
-    separately. Training never waits for the device. On a GPU, steps of a whole batch are recorded and replayed, so all
-    of them have to be given tensors of the same form.
+    separately. Training never waits for the device. On a GPU, steps of a whole batch may be recorded and replayed, so
+    all of them have to be given tensors of the same form.
 
     Args:
         model: Model on the device to train on, which is initialised here.
@@ -260,7 +260,7 @@ class Training:
                 equal. Weights that sum to less than 1 count as if they summed to 1.
         """
         given = (features, targets) if weights is None else (features, targets, weights)
-        whole = features.is_cuda and len(features) == self._batch_size
+        whole = features.is_cuda and len(features) == self._batch_size and recorded()
         return self._recorded(self._step, *given) if whole else self._step(*given)
 
     def _step(self, features: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -1,5 +1,6 @@
 """Work on a GPU that is repeated with tensors of the same form: it is recorded once and replayed."""
 
+import os
 from collections.abc import Callable, Sequence
 
 import torch
@@ -7,6 +8,12 @@ from torch import Tensor
 
 _WARM_UP = 3
 """Calls before the recording, in which libraries set themselves up."""
+
+
+def recorded() -> bool:
+    """Whether work on a GPU is recorded: where COCAL_CUDA_GRAPHS is 1, as `make card` and `make gpu` set it. No GPU has
+    run a recording yet; once one has, this function goes."""
+    return os.environ.get("COCAL_CUDA_GRAPHS") == "1"
 
 
 class Recorded:

@@ -14,6 +14,7 @@ from transformers import DynamicCache, PreTrainedModel, TopPLogitsWarper
 from cocal.engines.engine import Completion
 from cocal.models.loading import Policy, load_policy
 from cocal.models.text import Tokens, batches_of_rows, batches_of_tokens
+from cocal.runtime.graphs import recorded
 from cocal.runtime.progress import through
 from cocal_study.config.engine import TransformersSettings
 from cocal_study.generation.decoding import Fixed, Growing, logits_of
@@ -124,7 +125,7 @@ class TransformersEngine:
         rows = torch.tensor([place[prompt] for prompt in prompts], device=ids.device)
         cache.batch_select_indices(rows)
         logits = logits[rows]
-        steps = Fixed if ids.is_cuda and Fixed.suits(self._model, cache) else Growing
+        steps = Fixed if ids.is_cuda and recorded() and Fixed.suits(self._model, cache) else Growing
         decoding = steps(self._model, cache, mask[rows], positions[rows, -1:])
         sampler = SeededSampler(sampling, seeds, ids.device)
         tokens: list[list[int]] = [[] for _ in prompts]
