@@ -10,6 +10,7 @@ from pandera.errors import SchemaErrors
 from pandera.pandas import Check, Column, DataFrameSchema
 
 from cocal.errors import ContractError
+from cocal.store.columns import ON_REQUEST
 
 _SHOWN_ROWS = 5
 
@@ -226,7 +227,7 @@ RESPONSES = contract_of(
             lambda frame: ~frame["correct"] | (frame["group_accuracy"] > 0),
         ),
     ),
-    optional=("best_logprobs", "best_entropy"),
+    optional=ON_REQUEST,
 )
 """Each row is one response, either a rollout or an evaluation response.
 

@@ -7,6 +7,7 @@ from pydantic.dataclasses import dataclass
 
 from cocal.companion.settings import Target
 from cocal.settings.base import Name
+from cocal.store.columns import LABELS, ON_REQUEST, RESPONSES
 
 PromptFormat = Literal["answer", "verbal", "rlcr", "dcpo"]
 Policy = Literal["base", "grpo", "rlcr", "dcpo"]
@@ -17,22 +18,13 @@ Reader = Literal["one-layer", "rollouts", "resampled"]
 
 
 def _recorded(columns: tuple[str, ...]) -> tuple[str, ...]:
-    from cocal.store.contracts import RESPONSES  # loads pandera, which few commands need
-
-    if unknown := [name for name in columns if name not in RESPONSES.types]:
-        raise ValueError(f"responses have no column {unknown[0]!r}; they have {', '.join(RESPONSES.types)}")
+    if unknown := [name for name in columns if name not in RESPONSES]:
+        raise ValueError(f"responses have no column {unknown[0]!r}; they have {', '.join(RESPONSES)}")
     return columns
 
 
-_LABELS = ("correct", "exact_match", "group_accuracy", "reward_task", "reward_calibration")
-"""Columns that tell whether a response is right."""
-
-
 def _on_request(columns: tuple[str, ...]) -> list[str]:
-    """Those that evaluation responses have only where a study asks for them, and rollouts never."""
-    from cocal.store.contracts import RESPONSES
-
-    return [name for name in columns if name in RESPONSES.optional]
+    return [name for name in columns if name in ON_REQUEST]
 
 
 Columns = Annotated[tuple[str, ...], AfterValidator(_recorded)]
@@ -77,7 +69,7 @@ class Rival:
     def _one_way(self) -> "Rival":
         if sum(map(bool, (self.score, self.learn, self.reader))) != 1:
             raise ValueError(f"the rival {self.name!r} needs one of score, learn and reader")
-        if told := [name for name in self.columns if name in _LABELS]:
+        if told := [name for name in self.columns if name in LABELS]:
             raise ValueError(
                 f"the rival {self.name!r} may not read {told[0]!r} of the responses that it scores; what "
                 "it learns from has `correct` and `group_accuracy`"

@@ -11,10 +11,8 @@ from cocal.errors import ContractError
 from cocal.store import write_document
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.method import Experience
-from cocal_study.planning import plan, results, rivals, variants
-from cocal_study.planning.comparisons import comparisons
+from cocal_study.planning import plan, results
 from cocal_study.planning.orders import ORDERS
-from cocal_study.planning.variants import ABLATIONS
 from cocal_study.provenance.lineage import trace
 from cocal_study.stages.base import In, Out, Stage, TrainingSet
 from cocal_study.stages.jobs import Job, Rule, Rules
@@ -116,12 +114,15 @@ class CheckRules(Rules):
 
     def _checks(self, backbone: str, **made: str) -> Job:
         """Checks that the study kept the protocol; a violation fails the run and is named."""
+        from cocal_study.planning import rivals, variants  # loads the rivals' modules
+        from cocal_study.planning.comparisons import comparisons
+
         study, compared = self.study, list(comparisons(self.study, backbone))
         experiences = plan.experiences_of(plan.methods_of(study, backbone, "grpo", self._final))
         companions = {
             kind: plan.fitted(backbone, kind, *plan.companion_prefixes(study, backbone, kind)) for kind in experiences
         }
-        companions[ABLATIONS] = variants.ablation_folders(study, backbone)
+        companions[variants.ABLATIONS] = variants.ablation_folders(study, backbone)
         more: dict[str, Any] = {}
         if "resampled" in experiences:
             more["resampled"] = results.rollouts_folder(backbone, "postcal")

@@ -15,10 +15,9 @@ from cocal.runtime.machine import fix_threads
 from cocal.runtime.progress import Progress
 from cocal.settings.base import Count
 from cocal.store import atomic_path, write_frame
-from cocal_study.planning import results, variants
+from cocal_study.planning import results
 from cocal_study.planning.costs import Cost, device_name, write_cost
 from cocal_study.planning.orders import ORDERS
-from cocal_study.planning.variants import variant_of
 from cocal_study.provenance.lineage import Source, descent, inherited, placed
 from cocal_study.stages.base import In, Out, OutFolder, Seed, Stage, TrainingSet
 from cocal_study.stages.jobs import Job, Rule, Rules
@@ -209,11 +208,15 @@ class CompanionRules(Rules):
         yield Rule(name="online", make=self._online, places=online, gpus=1)
 
     def _companions(self, backbone: str, variant: str, **made: str) -> Job:
+        from cocal_study.planning.variants import variant_of  # loads the rivals' modules
+
         return self._job(Companions, **variant_of(self.study, backbone, variant), questions=self._training_set, **made)
 
     def _online(self, backbone: str, **made: str) -> Job:
         """Companions that learn from each rollout step when it is produced; the states are those that were kept for
         replay. They are scored on every step before they learn from it, beside the replayed companions."""
+        from cocal_study.planning import variants
+
         study = self.study
         return self._job(
             Online,

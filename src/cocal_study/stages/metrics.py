@@ -9,7 +9,6 @@ from cocal.metrics.settings import MetricSettings
 from cocal.store import read_frame
 from cocal_study.config.evaluation import MacroAverages
 from cocal_study.planning import results
-from cocal_study.planning.comparisons import RECALIBRATED, cube_fields
 from cocal_study.provenance.lineage import inherited
 from cocal_study.stages.base import In, Out, Stage
 from cocal_study.stages.jobs import Job, Rule, Rules
@@ -73,6 +72,8 @@ class MetricRules(Rules):
     """A metric cube of each kind of comparison; that of rivals has no resamples of its own."""
 
     def rules(self) -> Iterator[Rule]:
+        from cocal_study.planning.comparisons import RECALIBRATED  # loads the rivals' modules
+
         cube = {
             "output": results.metrics_file("{backbone}", "{cube}"),
             "resamples": results.resamples_file("{backbone}", "{cube}"),
@@ -82,4 +83,6 @@ class MetricRules(Rules):
         yield Rule(name="recalibrated_metrics", make=partial(self._metrics, cube=RECALIBRATED), places=of_rivals)
 
     def _metrics(self, backbone: str, cube: str, **made: str) -> Job:
+        from cocal_study.planning.comparisons import cube_fields
+
         return self._job(Metrics, **cube_fields(self.study, backbone, cube) | made)

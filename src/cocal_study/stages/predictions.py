@@ -10,7 +10,6 @@ from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
 from cocal_study.config.method import Experience, Method, PromptFormat
 from cocal_study.config.methods import METHODS
 from cocal_study.planning import plan, results
-from cocal_study.planning.comparisons import comparison_of, samples_of
 from cocal_study.provenance.lineage import Source
 from cocal_study.stages.base import Cell, Out, Pool
 from cocal_study.stages.jobs import NO_GPU, Job, Rule, Rules
@@ -99,6 +98,8 @@ class PredictionRules(Rules):
         yield Rule(name="predictions", make=self._predictions, places=predictions, start=NO_GPU)
 
     def _predictions(self, backbone: str, algorithm: str, step: str, comparison: str, **made: str) -> Job:
+        from cocal_study.planning.comparisons import comparison_of, samples_of  # loads the rivals' modules
+
         one = comparison_of(self.study, backbone, algorithm, int(step), comparison)
         methods, cell = [METHODS[name] for name in one.methods], (backbone, algorithm, one.step)
         formats = dict.fromkeys(method.prompt_format for method in methods)

@@ -11,7 +11,6 @@ from cocal.store.run_folder import RunFolder, file_states
 from cocal_study.config.evaluation import EvaluationSets
 from cocal_study.config.features import FeatureSettings
 from cocal_study.planning import plan, results
-from cocal_study.planning.comparisons import samples_of
 from cocal_study.provenance.lineage import Source, descent, identities, inherited
 from cocal_study.stages.base import OutFolder, OutStores, ReadByCheckpoints, Stage, Unfinished
 from cocal_study.stages.jobs import CELL, DOMAINS, Job, Rule, Rules
@@ -158,6 +157,10 @@ class StateRules(Rules):
     ) -> Job:
         """Hidden states of responses: RLCR's end before its reason, and those whose prompt has a companion have its
         state, too."""
+        from cocal_study.planning.comparisons import (
+            samples_of,  # loads the rivals' modules, which jobs need not wait for
+        )
+
         study, cell = self.study, (backbone, algorithm, int(step), prompt_format)
         place = (*cell[:-1], prompt_format + sampling)
         kept = {"kept": results.kept_folder(*place, domain)} if study.features.source == "engine" else {}

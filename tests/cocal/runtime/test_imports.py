@@ -60,6 +60,7 @@ def test_a_companion_is_imported_with_torch_alone():
 @pytest.mark.parametrize("command", ["fit", "score"])
 def test_ctrl_c_waits_for_libraries_that_are_being_loaded(tmp_path, monkeypatch, capsys, command):
     loaded, load = [], importlib.import_module
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker of pytest-xdist ignores it
 
     def loading(name):
         os.kill(os.getpid(), signal.SIGINT)
@@ -69,7 +70,10 @@ def test_ctrl_c_waits_for_libraries_that_are_being_loaded(tmp_path, monkeypatch,
     monkeypatch.setattr(importlib, "import_module", loading)
     of = {"fit": ("--rollouts", "in", "--output", "out"), "score": ("--companion", "of", "in.jsonl", "out.jsonl")}
     monkeypatch.chdir(tmp_path)
-    assert run(command, "--model", "model", *of[command]) == 130
+    try:
+        assert run(command, "--model", "model", *of[command]) == 130
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert loaded
     assert capsys.readouterr().err == f"cocal {command}: interrupted; the same command goes on from here\n"
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -8,7 +8,7 @@ import pytest
 
 from checked_study import predicted
 from cocal.errors import ContractError
-from cocal.store import digest, provenance, read_frame, read_provenance, write_frame
+from cocal.store import columns, digest, provenance, read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.store.contracts import PREDICTIONS, QUESTIONS
 from evaluated_study import responses
@@ -19,6 +19,11 @@ def predictions() -> pd.DataFrame:
     """Three rows, of which one has no valid confidence."""
     of_two = {"confidence": [0.25, np.nan, 1.0], "valid": [True, False, True]}
     return predicted("verbal").head(3).assign(**of_two, exact_match=pd.array([True, None, False], dtype="boolean"))
+
+
+def test_the_names_of_columns_are_those_of_the_contract():
+    assert tuple(RESPONSES.types) == columns.RESPONSES
+    assert {*columns.LABELS} < {*RESPONSES.types}
 
 
 def test_equal_settings_have_equal_digests():
