@@ -97,7 +97,7 @@ def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.
     fewer = conditions[(conditions["condition"] == "Responses kept") & (conditions["of"] == "PostCal, training")]
     paper = numbers.loc[numbers["source"] == experience.PAPER, "learnt"].max()
     return _filled(
-        f"With {int(most['learnt'].iloc[0]):,} responses to learn from in place of some "
+        f"With {most['learnt'].iloc[0]:,.0f} responses to learn from in place of some "
         f"{round(fewer['mean'].item(), -2):,.0f} (paper: {paper:,.0f}), and harder questions, at temperature 1, CoCal "
         f"beats PostCal in {_lead('ECE', found.loc['ece'])}; in {_lead('AUROC', found.loc['auroc'])} "
         "([curve](docs/what-holds.md#how-many-rollouts-a-companion-needs))."
