@@ -140,7 +140,7 @@ def test_a_score_that_learns_is_compared_with_cocal_in_a_finished_study(package,
     run(package, "snakemake", "results/tables/recalibrated.tex", *flags_of(folder, CONFIG))
     said = run(package, "cocal", "compare", "cocal-binary", "nearest-centroid", "--results", folder / "results")
     assert "A: cocal-binary   B: nearest-centroid" in said
-    assert re.search(r"macro-mathematics +auroc +[+−]?[\d.]+ \[", said)
+    assert re.search(r"macro-factual +auroc +[+−]?[\d.]+ \[", said)
 
 
 @pytest.mark.slow
