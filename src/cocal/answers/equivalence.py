@@ -4,7 +4,6 @@ import logging
 import multiprocessing
 import os
 import signal
-import sys
 from collections.abc import Hashable, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
@@ -293,7 +292,9 @@ def _start(memory_mb: int, workers: int) -> "ProcessPool":
     except BrokenProcessPool:
         pool.stop()
         pool.join()
-        script = getattr(sys.modules["__main__"], "__file__", None)
+        import __main__  # the script that this process was started with, which its checking processes import
+
+        script = getattr(__main__, "__file__", None)
         remedy = "its message is printed above. Raise the bound, or repair the installation of math-verify"
         if script and "__main__" not in Path(script).read_text(encoding="utf-8", errors="replace"):
             remedy = f"each imports {script}; put `if __name__ == '__main__':` around what this script does"
