@@ -93,19 +93,18 @@ def test_under_load_every_course_is_that_of_cocal_score(own, companion, server):
 def test_a_response_ends_where_its_confidence_falls_below_the_threshold(own, companion, server):
     """And not before: at the first value of its course below it, plus the token that was sampled meanwhile.
 
-    The threshold is the median of the lowest values of the same responses, sampled before with the same seeds."""
-    asked = [chat(own, k, n=8, seed=k, confidence_every=EVERY) for k in range(6)]
-    whole = [choice for body in asked for choice in server.ask(CHAT, body)[1]["choices"]]
-    lowest = [min(values) for one in whole if (values := one["confidence_course"]["values"])]
-    threshold = float(np.median(lowest))
+    The threshold is the median of the lowest values of as many responses to the same prompt, so that about half end."""
     kept, ended = 0, 0
-    for body in asked:
+    for k in range(6):
+        body = chat(own, k, n=8, confidence_every=EVERY)
+        courses_before = [one["confidence_course"]["values"] for one in server.ask(CHAT, body)[1]["choices"]]
+        threshold = float(np.median([min(values) for values in courses_before if values]))
         status, answer = server.ask(CHAT, {**body, "confidence_stop_below": threshold})
         assert status == 200, answer
         pairs = [(answer["prompt_token_ids"], choice) for choice in answer["choices"]]
         for (_, one), confidence, course in zip(pairs, *courses(own, companion, pairs), strict=True):
             np.testing.assert_allclose(one["confidence_course"]["values"], course, atol=TOLERANCE)
-            below = [value < threshold for value in course]
+            below = [value < threshold for value in one["confidence_course"]["values"]]
             if one["finish_reason"] == "confidence":
                 ended += 1
                 assert below == [False] * (len(course) - 1) + [True]
@@ -117,7 +116,8 @@ def test_a_response_ends_where_its_confidence_falls_below_the_threshold(own, com
                 assert one["message"]["content"].rstrip("\ufffd") == text  # the last token stands in the text
             else:
                 kept += 1
-                assert not any(below)
+                ended_anyway = len(one["token_ids"]) == len(course) * EVERY + 1  # by what was sampled meanwhile
+                assert not any(below[:-1] if ended_anyway else below)
                 assert "confidence_reason" not in one or one["finish_reason"] == "length"
     assert kept > 5
     assert ended > 5
