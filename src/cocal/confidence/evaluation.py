@@ -19,7 +19,7 @@ from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_styl
 from cocal.errors import ContractError
 from cocal.fitting.about import About
 from cocal.fitting.held_out import LEAST_QUESTIONS
-from cocal.fitting.quality import measured
+from cocal.fitting.quality import compared, measured
 from cocal.metrics.calibration import reliability_bins
 from cocal.metrics.ordered import Ordered
 from cocal.metrics.settings import MetricSettings
@@ -56,9 +56,20 @@ def read(source: Path, reading: Reading, name: str = "confidence") -> Scored:
     scored = read_scored(source, reading, ["label"], name=name)
     if np.isnan(scored.confidence).all():
         raise ContractError(f"{source}: no response has a valid confidence in {name!r}; there is nothing to evaluate")
+    notes = [*scored.notes, _cheapest(scored)]
     if len(scored.names) < LEAST_QUESTIONS:
-        return replace(scored, notes=(*scored.notes, f"fewer than {LEAST_QUESTIONS} questions give no interval"))
-    return scored
+        notes.append(f"fewer than {LEAST_QUESTIONS} questions give no interval")
+    return replace(scored, notes=tuple(notes))
+
+
+def _cheapest(scored: Scored) -> str:
+    """What the same responses give without any confidence, in words."""
+    said = f"the accuracy as a constant confidence has a Brier score of {metric_text('brier', scored.correct.var())}"
+    lengths = scored.characters
+    shorter = None if lengths is None else compared(1 / (1 + lengths), scored.correct)["auroc"]
+    if shorter is None:
+        return said
+    return f"{said}, and the length of the responses, shorter being surer, an AUROC of {metric_text('auroc', shorter)}"
 
 
 def report(scored: Scored, output: Path, settings: MetricSettings | None = None) -> pd.DataFrame:

@@ -43,6 +43,7 @@ class Scored:
         question: int64 (n,), question of each response, an index into `names`.
         confidence: float64 (n,), NaN where there is none.
         correct: bool (n,), or None where the file has no labels.
+        characters: int64 (n,), length of each response; None where the file has no texts.
         answers: Answer of each response; None for a response without one.
         without_answers: Why no response has an answer, and the remedy; None if one has.
         notes: What was read for what.
@@ -54,6 +55,7 @@ class Scored:
     question: np.ndarray
     confidence: np.ndarray
     correct: np.ndarray | Any
+    characters: np.ndarray | None
     answers: list[str | None]
     without_answers: str | None
     notes: tuple[str, ...]
@@ -96,7 +98,7 @@ def read_scored(
             have, or a field has the wrong form; the message names file and row.
     """
     fields: Fields
-    wheres, questions, rows = [], [], []
+    wheres, questions, lengths, rows = [], [], [], []
     for where, _, entry in entries(source):
         if not wheres:
             names = [*reading.fields, *(meaning for meaning in NEEDED["label"] if {*FIELDS[meaning]} & {*entry})]
@@ -123,6 +125,8 @@ def read_scored(
         check_bound(found, reading.correct_above)
         wheres.append(where)
         questions.append(question)
+        text = entry.get(fields.taken.get("response", ""))
+        lengths.append(len(text) if isinstance(text, str) else None)
         rows.append((found.confidence, found.label, found.answer if named else extract_answer(found.response or "")))
     confidence, labels, found = zip(*rows, strict=True)
     notes, correct, unanswered = [f"fields: {fields}"], None, None
@@ -150,7 +154,9 @@ def read_scored(
     confidence = np.array(confidence, dtype=np.float64)
     if missing := int(np.isnan(confidence).sum()):
         notes.append(f"confidences: {missing:,} of {len(confidence):,} are null")
-    return Scored(source, [*names.values()], known, question, confidence, correct, [*found], unanswered, tuple(notes))
+    characters = None if None in lengths else np.array(lengths)
+    read = [*names.values()], known, question, confidence, correct, characters, [*found]
+    return Scored(source, *read, unanswered, tuple(notes))
 
 
 def classes_of(pools: Scored, domain: Literal["mathematics", "factual"]) -> np.ndarray:

@@ -26,7 +26,8 @@ _TOKENS = " It also reads what the model gave these tokens: mean probability, me
 _DEFINED = (
     "The Brier score is the mean of (confidence - label)^2, with the labels that were learnt, over all responses of a "
     "table, cut ones too; lower is better. Recalibrated confidences are logistic regressions out of the same folds, "
-    'which also read whether a response was cut; "cut or not" is that alone. Intervals come from resampled questions.'
+    'which also read whether a response was cut; "cut or not" is that alone, and the four token numbers are the mean '
+    "probability, the mean and lowest log-probability, and the length. Intervals come from resampled questions."
 )
 _LAST_STAGE = (
     "The last stage is the last tenth of the steps that have held-out questions (of the responses, where they name no "

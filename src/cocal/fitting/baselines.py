@@ -13,14 +13,17 @@ import pandas as pd
 
 from cocal.answers.extraction import extract_answer
 from cocal.answers.spelling import canonical_integer, plain_answer
+from cocal.features.extract import TOKEN_INPUTS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from cocal.rollouts.experience import Experience
 
-FLAG, TOKENS, GROUP = "cut or not", "token probability, recalibrated", "agreement of the group, recalibrated"
-"""Names of the baselines, on cards as in the published comparison."""
+FLAG, LENGTH, TOKENS = "cut or not", "length, recalibrated", "token probability, recalibrated"
+NUMBERS, GROUP = "four token numbers, recalibrated", "agreement of the group, recalibrated"
+"""Names of the baselines, on cards as in the published comparison; the length is the logarithm of the number of tokens,
+and the four numbers are `token_inputs` and the length."""
 
 
 def baselines_of(
@@ -32,13 +35,14 @@ def baselines_of(
         texts = tokenizer.batch_decode(rows["response_ids"].tolist(), skip_special_tokens=True)
         agreed = agreement([*zip(rows["step"], rows["group"], strict=True)], texts)
     cut = rows["truncated"].to_numpy() if experience.tells_cut else None
-    return baselines(rows["correct"].to_numpy(), fold, cut, None if tokens is None else tokens[:, 0], agreed)
+    return baselines(rows["correct"].to_numpy(), fold, cut, rows["length"].to_numpy(), tokens, agreed)
 
 
 def baselines(
     correct: np.ndarray,
     fold: np.ndarray,
     cut: np.ndarray | None,
+    length: np.ndarray,
     tokens: np.ndarray | None,
     agreed: np.ndarray | None,
 ) -> dict[str, np.ndarray]:
@@ -48,14 +52,20 @@ def baselines(
         correct: bool (n,), the labels as they are learnt and measured.
         fold: int64 (n,), fold of each response's question.
         cut: bool (n,), whether each response was cut at the limit; None where this is not known.
-        tokens: float (n,), mean token probability.
+        length: int64 (n,), number of tokens.
+        tokens: float (n, k), `token_inputs`, or the first of them alone, the mean token probability.
         agreed: float64 (n,), `agreement`.
     """
-    flag = {} if cut is None else {FLAG: cut}
-    given = {TOKENS: tokens, GROUP: agreed}
-    columns = {name: [one, *flag.values()] for name, one in given.items() if one is not None}
-    columns |= {name: [one] for name, one in flag.items() if 0 < one.mean() < 1}
-    return {name: recalibrated(np.stack(some, axis=1), correct, fold) for name, some in columns.items()}
+    flag = [] if cut is None else [cut]
+    columns = {} if cut is None or cut.all() or not cut.any() else {FLAG: []}
+    columns[LENGTH] = [np.log(length)]
+    if tokens is not None:
+        columns[TOKENS] = [tokens[:, 0]]
+        if tokens.shape[1] == TOKEN_INPUTS:
+            columns[NUMBERS] = [*tokens.T, np.log(length)]
+    if agreed is not None:
+        columns[GROUP] = [agreed]
+    return {name: recalibrated(np.stack([*some, *flag], axis=1), correct, fold) for name, some in columns.items()}
 
 
 def recalibrated(numbers: np.ndarray, correct: np.ndarray, fold: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Companions of a finished study in the Hub's convention, and one with the data to try it on."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,8 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str, see
         companions = companions.first(target, seeds)
     seeds_of = companions.spec.settings.seeds
     answered = _evaluated(study, given, f"cocal-{target}", seeds_of)
-    others = {name: _evaluated(study, given, name)["confidence"] for name in ("token-probability", "self-consistency")}
+    names = ("length", "token-probability", "self-consistency")
+    others = [_evaluated(study, given, name)["confidence"] for name in names]
     shown = ["prompt_ids", "response_ids", "text", "step", "question_id", "sample", "truncated", "correct"]
     rollouts = read_frame(given / _within(results.rollouts_folder(backbone, "grpo")), RESPONSES, shown)
     notes = (
@@ -110,13 +112,16 @@ def _evaluated(study: Study, given: Path, method: str, seeds: tuple[int, ...] = 
     return table.groupby(keys, sort=False)["confidence"].mean().reset_index()
 
 
-def _quality(answered: pd.DataFrame, others: dict[str, pd.Series], seeds: tuple[int, ...], target: str) -> HeldOut:
-    """Quality on all of these responses together, beside that of baselines."""
+def _quality(answered: pd.DataFrame, others: Sequence[pd.Series], seeds: tuple[int, ...], target: str) -> HeldOut:
+    """Quality on all of these responses together, beside that of baselines, which read the length's confidence (its
+    inverse), the mean token probability and self-consistency; two of these may be of other responses."""
     confidence, correct = answered["confidence"].to_numpy(np.float64), answered["correct"].to_numpy(bool)
     questions = answered["dataset"] + "/" + answered["question_id"]
     found, cut = measured(questions, confidence, correct), answered["truncated"].to_numpy(bool)
-    known = (one.fillna(0.0).to_numpy(np.float64) if len(one) == len(correct) else None for one in others.values())
-    beside = baselines(correct, folds_of(questions, 42), cut, *known)
+    length, *others = (one.fillna(0.0).to_numpy(np.float64) for one in others)
+    tokens, agreed = (one if len(one) == len(correct) else None for one in others)
+    tokens = None if tokens is None else tokens[:, None]
+    beside = baselines(correct, folds_of(questions, 42), cut, 1 / length, tokens, agreed)
     return HeldOut.of(
         found,
         bins=reliability_bins(confidence, correct, 10).query("count > 0").to_dict("records"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from cocal.confidence.evaluation import draw, read
 from cocal.confidence.evaluation import report as write
@@ -54,6 +55,22 @@ def test_intervals_resample_questions():
     widths = [(one["upper"] - one["lower"])[one["metric"] == "accuracy"].item() for one in (grouped, single)]
     assert widths[0] > 1.5 * widths[1]
     np.testing.assert_array_equal(grouped["value"], single["value"])
+
+
+def test_a_report_says_what_a_constant_and_the_length_reach(capsys, report):
+    """The length only where every line has a text; a second computation of its AUROC by scikit-learn."""
+    draw = np.random.default_rng(6)
+    correct = draw.random(60) < 0.7
+    lengths = draw.integers(1, 30, 60) + 9 * ~correct
+    rows = [{"prompt": f"{k // 3}?", "confidence": 0.4, "acc": bool(y)} for k, y in enumerate(correct)]
+    texts = [{**row, "response": "a" * size} for row, size in zip(rows, lengths.tolist(), strict=True)]
+    constant = f"the accuracy as a constant confidence has a brier score of {correct.var():.3f}"
+    length = f"shorter being surer, an auroc of {roc_auc_score(correct, -lengths):.3f}"
+    for given, said in ((rows, False), (texts, True), ([*texts[:-1], rows[-1]], False)):
+        assert report(*given) == 0
+        printed = capsys.readouterr().out.lower()
+        assert constant in printed
+        assert (length in printed) == said == ("shorter being surer" in printed)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from sklearn.metrics import brier_score_loss, roc_auc_score
 from cocal import Companion
 from cocal.companion.settings import CompanionSettings
 from cocal.errors import ConfigError, ContractError
+from cocal.features.extract import TOKEN_INPUTS
 from cocal.features.forward import score as passes
 from cocal.fitting import fit as fitting
-from cocal.fitting.baselines import FLAG, GROUP, TOKENS, agreement, baselines
+from cocal.fitting.baselines import FLAG, GROUP, LENGTH, NUMBERS, TOKENS, agreement, baselines
 from cocal.fitting.held_out import Metric
 from cocal.fitting.recipes import TrainingSet, choose, folds_of
 from cocal.metrics.shown import metric_text
@@ -172,7 +173,7 @@ def test_a_summary_has_a_companion_beside_all_that_is_known_of_the_same_response
         ours, others = ({m.metric: m.value for m in one.metrics} for one in (given, getattr(states, stage)))
         assert ours["brier"] != others["brier"]
         beside = {"companion": ours, "states alone": others, **given.others}
-        assert {*given.others} == {FLAG, GROUP, TOKENS}
+        assert {*given.others} == {FLAG, LENGTH, TOKENS, NUMBERS, GROUP}
         for row, values in beside.items():
             assert {head: shown[head][row] for head in names} == {
                 head: metric_text(metric, np.nan if values[metric] is None else values[metric])
@@ -235,9 +236,11 @@ def test_baselines_are_logistic_regressions_out_of_fold():
     draw = np.random.default_rng(4)
     correct, fold = draw.random(300) < 0.4, draw.integers(0, 4, 300)
     cut = draw.random(300) < np.where(correct, 0.1, 0.5)
-    chance, agreed = (draw.random(300) + weight * correct for weight in (0.5, 1.5))
-    found = baselines(correct, fold, cut, chance, agreed)
-    columns = {TOKENS: [chance, cut], GROUP: [agreed, cut], FLAG: [cut]}
+    agreed, length = draw.random(300) + 1.5 * correct, draw.integers(3, 40, 300) + 20 * ~correct
+    tokens = draw.random((300, TOKEN_INPUTS)) + correct[:, None] * [0.5, 0.1, 0.9]
+    found = baselines(correct, fold, cut, length, tokens, agreed)
+    columns = {TOKENS: [tokens[:, 0], cut], GROUP: [agreed, cut], FLAG: [cut], LENGTH: [np.log(length), cut]}
+    columns[NUMBERS] = [*tokens.T, np.log(length), cut]
     assert {*found} == {*columns}
     for name, some in columns.items():
         for k in range(4):
@@ -245,7 +248,7 @@ def test_baselines_are_logistic_regressions_out_of_fold():
             inputs = (numbers - numbers[train].mean(axis=0)) / numbers[train].std(axis=0)
             expected = LogisticRegression(tol=1e-8).fit(inputs[train], correct[train]).predict_proba(inputs)[:, 1]
             np.testing.assert_allclose(found[name][~train], expected[~train], atol=1e-4)
-    assert {*baselines(correct, fold, None, chance, None)} == {TOKENS}
+    assert {*baselines(correct, fold, None, length, tokens[:, :1], None)} == {LENGTH, TOKENS}
 
 
 def test_agreement_is_the_share_of_the_others_with_the_same_answer():
