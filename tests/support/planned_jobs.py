@@ -42,7 +42,12 @@ FIXED = (
     "cocal-on-rlcr",
     "cocal-on-dcpo",
 )
-"""Methods whose plans, tables and figures golden files have: a method that is added changes none of them."""
+FIXED_RIVALS = (
+    *("token-probability", "least-token-probability", "length", "self-consistency-loo", "semantic-entropy"),
+    *("rlcr", "dcpo", "linear-group", "linear-binary"),
+    *("one-layer-group", "one-layer-binary", "cocal-group", "cocal-binary", "postcal-group", "postcal-binary"),
+)
+"""Methods and rivals whose plans, tables and figures golden files have: one that is added changes none of them."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,8 @@ def study_of(name: str, **changes: Any) -> Study:
 
 def fixed_study(name: str, **changes: Any) -> Study:
     """A study of config/ that compares `FIXED`, with other values of some keys (nested mappings)."""
-    return study_of(name, estimators={"methods": list(FIXED)}, **changes)
+    fixed = {"estimators": {"methods": list(FIXED)}, "reports": {"rivals": list(FIXED_RIVALS)}}
+    return study_of(name, **fixed, **changes)
 
 
 def jobs_of(configured: Study, prompts: Any = None, judge_texts: str | None = None) -> dict[str, PlannedJob]:

@@ -14,11 +14,12 @@ from cocal_study.planning.rivals import RIVALS
 from cocal_study.store.contracts import PREDICTIONS, QUESTIONS
 from companion_run import HIDDEN, LAYERS, SETTINGS, STEPS, Run, question_table, small_run, write_states
 from evaluated_study import POOL, SAMPLES, responses
+from planned_jobs import FIXED_RIVALS
 
 ONE_LAYER = SETTINGS.model_copy(update={"widths": SETTINGS.widths[:1], "dropout": SETTINGS.dropout[:1]})
 PREVIOUS = 2
 """Step after which the last stage begins."""
-OF_GRPO = [name for name, rival in RIVALS.items() if rival.method not in ("rlcr", "dcpo")]
+OF_GRPO = [name for name in FIXED_RIVALS if name not in ("rlcr", "dcpo")]
 
 
 @dataclass

@@ -53,7 +53,8 @@ def baselines(
         fold: int64 (n,), fold of each response's question.
         cut: bool (n,), whether each response was cut at the limit; None where this is not known.
         length: int64 (n,), number of tokens.
-        tokens: float (n, k), `token_inputs`, or the first of them alone, the mean token probability.
+        tokens: float (n, k), `token_inputs`, those of prefixes behind them, or the first of them alone, the mean token
+            probability.
         agreed: float64 (n,), `agreement`.
     """
     flag = [] if cut is None else [cut]
@@ -61,8 +62,8 @@ def baselines(
     columns[LENGTH] = [np.log(length)]
     if tokens is not None:
         columns[TOKENS] = [tokens[:, 0]]
-        if tokens.shape[1] == TOKEN_INPUTS:
-            columns[NUMBERS] = [*tokens.T, np.log(length)]
+        if tokens.shape[1] >= TOKEN_INPUTS:
+            columns[NUMBERS] = [*tokens.T[:TOKEN_INPUTS], np.log(length)]
     if agreed is not None:
         columns[GROUP] = [agreed]
     return {name: recalibrated(np.stack([*some, *flag], axis=1), correct, fold) for name, some in columns.items()}

@@ -140,7 +140,7 @@ def fit(
             **{"prefixes": prefixes or None, "notes": (*experience.notes, *_doubts(tokens, base.vocabulary))},
             "learnt": digest_of(rows),
         }
-        facts |= reading.model_dump()
+        facts |= reading.model_dump() | {"raw": reading.raw or experience.raw}
         if recipe == "paper":
             last = int(rows["step"].max())
             ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])

@@ -238,7 +238,7 @@ class Encoder:
                     text = self._rendered(messages, thinking)
                     if self._plain(text) == prompt:
                         return text, "restored"
-        if sample.raw:
+        if sample.raw or self.reading.raw:
             return prompt, "text"
         return self._chat(sample, _messages(["user"], [prompt])), "chat"
 

@@ -27,6 +27,7 @@ class Experience:
         as_given: Whether the rollouts were given in this order.
         has_steps: Whether the rollouts name their steps; otherwise all are of step 1, in the order of training.
         tells_cut: Whether it is known of every response if it was cut at the length limit.
+        raw: Whether all prompts are texts that the policy saw as they are, without a chat template.
     """
 
     rows: pd.DataFrame
@@ -34,6 +35,7 @@ class Experience:
     as_given: bool = True
     has_steps: bool = True
     tells_cut: bool = True
+    raw: bool = False
 
 
 def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | None = None) -> Experience:
@@ -106,7 +108,8 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
     if count := int(same.duplicated(["step", "prompt_ids", "response_ids", "correct"]).sum()):
         said.append(f"{count:,} rows repeat step, prompt, response and label of another; delete those that are copies")
     learnt = rows.drop(columns=["where", "file", "tells_cut", "label"])
-    return Experience(learnt, (*notes, *said), as_given, has_steps, told or limit is not None)
+    raw = {origin for origin, _ in origins} == {"text"}
+    return Experience(learnt, (*notes, *said), as_given, has_steps, told or limit is not None, raw)
 
 
 def _ask(rows: pd.DataFrame) -> list[str]:

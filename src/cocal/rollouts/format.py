@@ -27,6 +27,9 @@ class Reading(Model):
     template: str | None = None
     """Chat template in place of the tokenizer's own (None); if empty, prompts are plain text, which begins as the
     tokenizer begins texts."""
+    raw: bool = False
+    """True if texts of prompts are the whole texts that the policy saw, and no messages of a user; a companion keeps
+    that all prompts of its rollouts were so."""
     template_fields: dict[str, Any] = {}
     """Further values that the chat template was given; those of a sample come before them."""
     ignored: tuple[str, ...] = ()

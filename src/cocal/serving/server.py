@@ -101,7 +101,7 @@ class Service:
         self.scorer = Scorer(engine, members, served.of(about), reader.ends, longest)
         # its context lacks room for the token that a response's own request generates
         self.encoder = about.encoder(reader._replace(context=longest - 1))
-        self.chats = about.template != ""
+        self.chats = not (about.raw or about.template == "")
         self.prefixes = about.prefixes
         self.served = served
         self.encoding = asyncio.Lock()  # tokenizers are not made for several threads

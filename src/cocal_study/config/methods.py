@@ -168,3 +168,13 @@ def _known(name: str) -> str:
 
 MethodName = Annotated[str, AfterValidator(_known), _OfRegistry()]
 """The name of a method in a configuration."""
+
+
+def _known_rival(name: str) -> str:
+    if name in _found().rivals:
+        return name
+    raise ValueError(f"there is no rival {name!r}; there are {', '.join(one.name for one in declared_rivals())}")
+
+
+RivalName = Annotated[str, AfterValidator(_known_rival)]
+"""The name of a rival in a configuration."""

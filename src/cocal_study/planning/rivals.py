@@ -50,7 +50,8 @@ def rivals_of(study: Study, algorithm: str) -> list[Rival]:
     The rollouts of RLCR and DCPO are not kept where another engine trained these policies.
     """
     kept = algorithm == "grpo" or trainer_of(study, study.main_backbone, algorithm) != "imported"
-    found = [one for one in RIVALS.values() if one not in without_states(study)]
+    chosen, left_out = study.reports.rivals, without_states(study)
+    found = [one for one in RIVALS.values() if one not in left_out and (chosen is None or one.name in chosen)]
     known = available_methods(study)
     return [one for one in found if kept and one.method in known and METHODS[one.method].policy == algorithm]
 

@@ -6,6 +6,8 @@ import tracemalloc
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -78,6 +80,31 @@ def test_texts_and_chats_are_scored_too(tmp_path, score):
         assert without_confidences(tmp_path / "scored.jsonl") == [line]
         found += [one["confidence"] for one in read_lines(tmp_path / "scored.jsonl")]
     assert len({*found}) == 1
+
+
+def test_prompts_are_read_as_those_that_the_companion_learnt_from(tmp_path, own, score):
+    """TRL's texts went to the policy without a template: lines with such texts do so again, and chats stay chats."""
+    tokenizer, folder = own.policy.tokenizer, tmp_path / "trl"
+    folder.mkdir()
+    for step, rows in own.rollouts.groupby("step"):
+        table = {"prompt": own.texts[rows["question_id"]].tolist(), "right": rows["correct"].astype(float).tolist()}
+        table["completion"] = tokenizer.batch_decode(rows["response_ids"].tolist(), skip_special_tokens=True)
+        pq.write_table(pa.table(table), folder / f"completions_{step:05}.parquet")
+    assert own.fit(folder, tmp_path / "plain") == 0
+    text, ids = "What is 2 + 3?", tokenizer("What is 2 + 3?")["input_ids"]
+    chat = [{"role": "user", "content": text}]
+    given = [
+        {"prompt": text},
+        {"prompt_ids": ids},
+        {"messages": chat},
+        {"prompt_ids": tokenizer.apply_chat_template(chat, add_generation_prompt=True)["input_ids"]},
+    ]
+    lines(tmp_path / "in.jsonl", *({**one, "response": "5"} for one in given))
+    assert score(tmp_path / "in.jsonl", companion=tmp_path / "plain") == 0
+    plain, exact, of_chat, rendered = (one["confidence"] for one in read_lines(tmp_path / "scored.jsonl"))
+    assert plain == pytest.approx(exact, abs=1e-6)
+    assert of_chat == pytest.approx(rendered, abs=1e-6)
+    assert abs(plain - of_chat) > 1e-4
 
 
 def test_scoring_takes_the_same_memory_however_many_responses_there_are(tmp_path, own, monkeypatch):

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from cocal_study.config.parse import validate
 from cocal_study.config.study import Study, load_study
-from planned_jobs import FIXED, ROOT, jobs_of
+from planned_jobs import FIXED, FIXED_RIVALS, ROOT, jobs_of
 
 CONFIG = ROOT / "config/smoke.yaml"
 FILE = Path(__file__).with_name("reruns.txt")
@@ -35,6 +35,7 @@ def _content() -> dict:
     content = yaml.safe_load(CONFIG.read_text())
     content["policy"]["micro_batch"] = 4
     content["estimators"] = content.get("estimators", {}) | {"methods": list(FIXED)}
+    content["reports"] |= {"rivals": list(FIXED_RIVALS)}
     return content
 
 

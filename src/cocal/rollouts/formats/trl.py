@@ -168,7 +168,8 @@ FORMAT = Format(
     name="TRL's completions",
     version="1.16.0, run",
     files="`completions_00001.parquet`, ... (`log_completions`)",
-    about="texts, as verl's; `cocal fit --field reward=NAME` where there are several rewards",
+    about="texts, as verl's; prompts that were no chats are read as they are, then also by `cocal score`; `cocal fit "
+    "--field reward=NAME` where there are several rewards",
     example=(
         "completions_00001.parquet",
         {"step": 1, "prompt": "2 + 3?", "completion": "It is 5.", "accuracy_reward": 1.0, "advantage": 0.5},
