@@ -82,7 +82,7 @@ def _metrics(names: Sequence[str]) -> list[str]:
 
 
 def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
-    """Two methods or rivals in the gathered replicates of a study, on every data set that both have.
+    """Two methods or rivals in the gathered replicates of a study, on every data set, in the replicates that have both.
 
     Returns:
         Columns dataset, metric, value (mean difference), lower, upper (interval of Student's t), replicates (their
@@ -97,9 +97,12 @@ def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
     for dataset in dict.fromkeys(name for frame in frames for name in frame.index.get_level_values("dataset")):
         for metric in _metrics(names):
             both = rows_of(frames, dataset, *((name, metric) for name in names))
-            if both is None or np.isnan(both).any() or (both[0] == both[1]).all():
+            if both is None:
                 continue
             values = both[0] - both[1]
+            values = values[~np.isnan(values)]  # replicates may have been gathered before one of them was added
+            if len(values) < 2 or not values.any():
+                continue
             better = int((values < 0 if BETTER[metric] == "lower" else values > 0).sum())
             found = over_replicates(values, 0.95, "")
             rows.append((dataset, metric, found.value, found.lower, found.upper, len(values), better))

@@ -49,14 +49,14 @@ def test_the_answer_says_how_companions_fare_against_stated_confidence_and_the_p
     ranked = rlcr.assign(claim=RANKED, word="no")
     whole = answer(pd.concat([numbers, rlcr.assign(claim=TRAINED, word="yes"), stated, ranked]), "Qwen3-8B")
     assert (
-        "Training improves accuracy. CoCal's confidence beats that of RLCR and DCPO, which train policies to state "
-        "one. In ranking answers it loses to token probability, the policy's own. The central " in whole
+        "Training improves accuracy. CoCal's confidence beats what RLCR and DCPO train policies to state. CoCal loses to "
+        "the policy's own token probability in ranking answers. The central " in whole
     )
     alone = answer(pd.concat([numbers, stated[:1].assign(word="yes, but RLCR is at chance")]), "Qwen3-8B")
-    assert " beats that of RLCR, which train policies to state one (but RLCR is at chance). The central " in alone
-    assert "In ranking" not in alone
-    assert " undecided. In ranking answers it may or may not beat token" in answer(
-        pd.concat([numbers, ranked.assign(word="undecided")]), "Qwen3-8B"
+    assert " beats what RLCR train policies to state (but RLCR is at chance). The central " in alone
+    assert "in ranking" not in alone
+    assert " undecided. Whether CoCal beats the policy's own token probability in ranking answers is undecided." in (
+        answer(pd.concat([numbers, ranked.assign(word="undecided")]), "Qwen3-8B")
     )
 
 

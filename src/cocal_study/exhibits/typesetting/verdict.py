@@ -17,8 +17,8 @@ READ = ("claim", "method", "rival", "metric", "paper", "value", "lower", "upper"
 READ += ("language_model", "word")
 """The columns of tables/verdict.csv of which the words are made."""
 _CENTRAL = {YES: "holds", NO: "does not hold", UNDECIDED: "is undecided"}
-_BEATS = {YES: "beats", NO: "does not beat", UNDECIDED: "may or may not beat"}
-_RANKS = _BEATS | {NO: "loses to"}  # this headline has one comparison
+_BEATS = {YES: "{} beats {}.", NO: "{} does not beat {}.", UNDECIDED: "Whether {} beats {} is undecided."}
+_RANKS = _BEATS | {NO: "{} loses to {}."}  # this headline has one comparison
 
 
 def answer(numbers: pd.DataFrame, scale: str) -> str:
@@ -35,12 +35,11 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
         of_claim = numbers[numbers["claim"] == STATED]
         rivals = listed([METHODS[name].label for name in of_claim["rival"].unique()])
         doubt = re.search(r", ((?:but|over) [^(;]*)", of_claim["word"].iloc[0])
-        said.append(
-            f"CoCal's confidence {_BEATS[first[STATED]]} that of {rivals}, which train policies to state one"
-            f"{f' ({doubt[1].strip()})' if doubt else ''}."
-        )
+        theirs = f"what {rivals} train policies to state{f' ({doubt[1].strip()})' if doubt else ''}"
+        said.append(_BEATS[first[STATED]].format("CoCal's confidence", theirs))
     if RANKED in first:
-        said.append(f"In ranking answers it {_RANKS[first[RANKED]]} token probability, the policy's own.")
+        ranked = _RANKS[first[RANKED]].format("CoCal", "the policy's own token probability in ranking answers")
+        said.append(ranked)
     central = first[first.index.str.startswith(CENTRAL)]
     words = [_CENTRAL[word] for word in central] or [_CENTRAL[UNDECIDED]]
     targets = central.index.str.removeprefix(f"{CENTRAL}, ")
