@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -276,7 +276,8 @@ def _given(value: Any, meaning: str) -> bool:
     return value is not None and not (meaning in NEEDED["prompt"] and isinstance(value, str) and not value.strip())
 
 
-def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """File and row, for error messages, and fields of every line; a ContractError names file and line of an invalid
-    one."""
-    return ((where, entry) for where, _, entry in entries(path))
+def read(
+    path: Path, reading: Reading, notes: Counter, useless: Callable[[Mapping[str, Any]], str | None] = lambda _: None
+) -> Iterator[Sample]:
+    """The responses of a file (`samples`); `useless` tells of a line why it is left out."""
+    return samples(((where, entry, useless(entry)) for where, _, entry in entries(path)), reading, notes)

@@ -7,28 +7,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from cocal.errors import ContractError
-from cocal.rollouts.chats import decoded
+from cocal.rollouts import values
 from cocal.rollouts.exclusions import no_response, other_words
-from cocal.rollouts.values import (
-    Answer,
-    Confidence,
-    Fields,
-    FinishReason,
-    Flag,
-    Label,
-    LogProbabilities,
-    Mask,
-    Name,
-    QuestionId,
-    Reply,
-    Reward,
-    Said,
-    Step,
-    Stop,
-    TokenIds,
-    Tools,
-    joined,
-)
 from cocal.store.rows import reading
 
 COMPLETE = ("stop", "stop_sequence", "stop_token", "eos", "eos_token", "end_turn", "completed", "finished")
@@ -73,50 +53,50 @@ class Sample(BaseModel):
 
     where: str
     file: str | None = None
-    group: Name | None = None
-    prompt: Said | None = None
-    prompt_ids: TokenIds | None = None
-    attention_mask: Mask | None = None
-    tools: Tools | None = None
-    template_fields: Fields = None
+    group: values.Name | None = None
+    prompt: values.Said | None = None
+    prompt_ids: values.TokenIds | None = None
+    attention_mask: values.Mask | None = None
+    tools: values.Tools | None = None
+    template_fields: values.Fields = None
     response_beside: str | None = None
-    question_id: QuestionId | None = None
-    response: Reply | None = None
-    response_ids: TokenIds | None = None
-    logprobs: LogProbabilities | None = None
-    mask: Mask | None = None
-    correct: Label | None = None
-    reward: Reward | None = None
-    step: Step | None = None
-    finish_reason: FinishReason | None = None
-    stop: Stop = None
-    truncated: Flag | None = Field(default=None, validate_default=True)
+    question_id: values.QuestionId | None = None
+    response: values.Reply | None = None
+    response_ids: values.TokenIds | None = None
+    logprobs: values.LogProbabilities | None = None
+    mask: values.Mask | None = None
+    correct: values.Label | None = None
+    reward: values.Reward | None = None
+    step: values.Step | None = None
+    finish_reason: values.FinishReason | None = None
+    stop: values.Stop = None
+    truncated: values.Flag | None = Field(default=None, validate_default=True)
     raw: bool = False
-    model: QuestionId | None = None
+    model: values.QuestionId | None = None
     left_out: str | None = Field(default=None, validate_default=True)
     doubt: str | None = None
-    confidence: Confidence | None = None
-    answer: Answer | None = None
+    confidence: values.Confidence | None = None
+    answer: values.Answer | None = None
 
     @classmethod
-    def read(cls, where: str, names: Mapping[str, str] | None = None, **values: Any) -> "Sample":
+    def read(cls, where: str, names: Mapping[str, str] | None = None, **given: Any) -> "Sample":
         """The sample with these values; None and what is missing count alike.
 
         Args:
             where: File and row.
             names: Names of the fields in the file, by those of the sample where they differ.
-            values: The row's values by the names of the sample.
+            given: The row's values by the names of the sample.
 
         Raises:
             ContractError: if a value has the wrong form; the message names file, row, field and remedy.
         """
-        values |= {name: decoded(values[name]) for name in ("prompt", "response") if name in values}
-        if isinstance(reason := values.get("finish_reason"), Mapping):  # SGLang's
-            values["stop"] = reason.get("matched")
-        if why := values.get("left_out") or no_response(**values):
+        given |= {name: values.chat_of(given[name]) for name in ("prompt", "response") if name in given}
+        if isinstance(reason := given.get("finish_reason"), Mapping):  # SGLang's
+            given["stop"] = reason.get("matched")
+        if why := given.get("left_out") or no_response(**given):
             return cls(where=where, left_out=why)
         with reading(where, names):
-            found = cls(where=where, **values)._without_padding()._as_its_mask_says()
+            found = cls(where=where, **given)._without_padding()._as_its_mask_says()
         if found.truncated is not None and found.finish_reason in (COMPLETE if found.truncated else CUT):
             doubt = f"truncated={found.truncated} contradicts finish_reason={found.finish_reason!r}, which is not read"
             return found.model_copy(update={"doubt": doubt})
@@ -156,15 +136,15 @@ class Sample(BaseModel):
 
     @field_validator("logprobs", "mask")
     @classmethod
-    def _one_for_each_token(cls, values: np.ndarray | None, info: ValidationInfo) -> np.ndarray | None:
+    def _one_for_each_token(cls, each: np.ndarray | None, info: ValidationInfo) -> np.ndarray | None:
         ids, prompt = info.data.get("response_ids"), info.data.get("prompt_ids")
-        if values is None or ids is None:
-            return values
-        if info.field_name == "mask" and prompt is not None and len(values) == len(prompt) + len(ids):
-            return values[len(prompt) :]  # one of prompt and response
-        if len(values) != len(ids):
-            raise ValueError(f"has {len(values)} values for {len(ids)} response tokens")
-        return values
+        if each is None or ids is None:
+            return each
+        if info.field_name == "mask" and prompt is not None and len(each) == len(prompt) + len(ids):
+            return each[len(prompt) :]  # one of prompt and response
+        if len(each) != len(ids):
+            raise ValueError(f"has {len(each)} values for {len(ids)} response tokens")
+        return each
 
     @field_validator("truncated")
     @classmethod
@@ -206,4 +186,4 @@ class Sample(BaseModel):
     @property
     def asked(self) -> str | None:
         """The prompt as a text, of a chat the texts of its messages; None where the dump has only ids."""
-        return None if self.prompt is None else joined(self.prompt)
+        return None if self.prompt is None else values.joined(self.prompt)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Annotated, Any
@@ -9,7 +10,6 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import PlainValidator, ValidationInfo
 
-from cocal.rollouts.chats import SHOWN_CHAT
 from cocal.rollouts.exclusions import LISTS
 from cocal.store.rows import listed, shown
 
@@ -22,6 +22,10 @@ LABELS = {
     **dict.fromkeys(("false", "incorrect", "wrong", "no", "0", "0.0"), 0.0),
 }
 """Words that are read as labels, whatever their capitals."""
+_CHAT = re.compile(r"\s*\[\s*\{")
+_SHOWN_CHAT = re.compile(r"\s*\[\{'(?:role|content)'.*\}\]\s*", re.DOTALL)
+"""Chats that are given as texts: how their JSON begins, and what Python shows."""
+_TALKERS = "system", "developer", "user", "assistant", "tool"
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _KEYS = ("role", "content", *_THOUGHTS, "tool_calls", "tool_call_id", "name")
 """What chat templates read of a message."""
@@ -97,7 +101,7 @@ def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
 
 
 def _asked(value: Any) -> str | tuple[Mapping[str, str], ...]:
-    if isinstance(value, str) and SHOWN_CHAT.fullmatch(value):
+    if isinstance(value, str) and _SHOWN_CHAT.fullmatch(value):
         raise ValueError("is a chat as Python shows it; give its messages, or their JSON (json.dumps)")
     return _said(value)
 
@@ -127,8 +131,15 @@ def _decoded(value: Any) -> Any:
     """What the text of JSON holds; None of another text."""
     try:
         return json.loads(value) if isinstance(value, str) else value
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
+
+
+def chat_of(value: Any) -> Any:
+    """A chat that is given as the text of its JSON; anything else as it is."""
+    found = _decoded(value) if isinstance(value, str) and _CHAT.match(value) else None
+    spoken = [isinstance(one, Mapping) and one.get("role") in _TALKERS for one in found or ()]
+    return found if found and all(spoken) and all({"content", "tool_calls"} & {*one} for one in found) else value
 
 
 def _tools(value: Any) -> list[Any] | None:

@@ -1,20 +1,14 @@
 """open-instruct's traces (`--save_traces`), which have exact ids, and number the prompts of a step as `prompt_idx`."""
 
-from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 from cocal.rollouts import lines
-from cocal.rollouts.format import Format, Reading
-from cocal.rollouts.sample import Sample
+from cocal.rollouts.format import Format
 
 
-def read(path: Path, reading: Reading, notes: Counter) -> Iterator[Sample]:
-    """The responses of a file; one for which a tool was called says that it is left out."""
-    return lines.samples(((where, entry, _useless(entry)) for where, entry in lines.rows(path)), reading, notes)
-
-
-def _useless(entry: dict) -> str | None:
+def _useless(entry: Mapping[str, Any]) -> str | None:
     info = entry.get("request_info")
     return "it called a tool" if isinstance(info, dict) and info.get("tool_calleds") is True else None
 
@@ -32,5 +26,5 @@ FORMAT = Format(
         },
     ),
     recognises=lambda path, fields: path.suffix == ".jsonl" and {"prompt_tokens", "response_tokens"} <= {*fields},
-    read=read,
+    read=partial(lines.read, useless=_useless),
 )

@@ -122,6 +122,8 @@ def _sample(trace: _Trace, group: int | str | None, reward: str | None, where: s
         raise ContractError(
             f"{where}: field 'mask' does not split {len(ids)} tokens into a prompt and the response that follows it"
         )
+    message = trace.nodes[last].message
+    said = message.get("content") if isinstance(message, Mapping) else None
     return Sample.read(
         where,
         {"prompt_ids": "token_ids", "response_ids": "token_ids"},
@@ -129,15 +131,10 @@ def _sample(trace: _Trace, group: int | str | None, reward: str | None, where: s
         question_id=trace.task.key or trace.task.hash,
         prompt_ids=ids[:-length],
         response_ids=ids[-length:],
-        response_beside=_text(trace.nodes[last].message),
+        response_beside=said if isinstance(said, str) else None,
         truncated=_truncated(trace),
         reward=_reward(trace, reward, where),
     )
-
-
-def _text(message: Any) -> str | None:
-    content = message.get("content") if isinstance(message, Mapping) else None
-    return content if isinstance(content, str) else None
 
 
 def _path(nodes: Sequence[_Node], last: int, where: str) -> list[int]:

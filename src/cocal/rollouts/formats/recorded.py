@@ -1,18 +1,7 @@
 """Tables that a study, or the recording of a training with TRL, has written in the contract RESPONSES."""
 
-from collections import Counter
-from pathlib import Path
-
-from cocal.rollouts.format import Format, Reading
+from cocal.rollouts.format import Format
 from cocal.rollouts.formats import trl
-from cocal.rollouts.sample import Sample
-
-
-def read(path: Path, reading: Reading, notes: Counter) -> list[Sample]:
-    """The samples of a table."""
-    reading.label("rollout tables of CoCal")
-    return trl.read(path, "reward")
-
 
 FORMAT = Format(
     name="rollout tables of CoCal",
@@ -21,6 +10,6 @@ FORMAT = Format(
     about="exact ids; of a study, and of [the recording](own-policy.md#while-you-train)",
     example=("step-00001.parquet", {"prompt_ids": [5, 6], "response_ids": [7, 2], "correct": True, "step": 1}),
     recognises=lambda path, fields: path.suffix == ".parquet" and "response_ids" in fields,
-    read=read,
+    read=lambda path, reading, _: trl.read(path, reading.label("rollout tables of CoCal") or "reward"),
     steps=trl.FORMAT.steps,
 )

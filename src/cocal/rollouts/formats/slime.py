@@ -47,12 +47,6 @@ def files(folder: Path) -> dict[int, Path]:
     return {number + 1: path for number, path in numbered(folder, _NAME, "0.pt").items()}
 
 
-def step_of(path: Path) -> int | None:
-    """The rollout step of a dump by its name; None if this is not the name of one."""
-    named = re.fullmatch(_NAME, path.name)
-    return named and int(named[1]) + 1
-
-
 def read(path: Path, reward_key: str, ignored: Collection[str] = ()) -> list[Sample]:
     """The samples of a dump; those that are no response to learn from say why they are left out.
 
@@ -65,7 +59,8 @@ def read(path: Path, reward_key: str, ignored: Collection[str] = ()) -> list[Sam
     samples = content.get("samples") if isinstance(content, dict) else None
     if not isinstance(samples, list) or not samples:
         raise ContractError(f"{path}: field 'samples' is missing or empty; expected a dump of slime's rollouts")
-    if content.get("rollout_id") not in (None, (step_of(path) or 0) - 1):
+    named = re.fullmatch(_NAME, path.name)
+    if content.get("rollout_id") not in (None, int(named[1]) if named else -1):
         raise ContractError(f"{path}: it holds another rollout_id; the name must be the id")
     rollouts = [_rollout(place, entry) for place, entry in enumerate(samples)]
     counts = Counter(rollouts)
@@ -121,12 +116,13 @@ def _sample(entry: Any, where: str, reward_key: str, ignored: Collection[str], s
             f"{where}: response_length is {length} of {len(tokens)} tokens; the prompt may not be empty: correct or "
             "delete the sample"
         )
+    said = entry.get("response") if isinstance(entry.get("response"), str) else None
     why = "its rollout has several samples" if several else None
     if found.remove_sample:
         why = "slime removed it from training (remove_sample)"
     elif any(isinstance(entry.get(name), dict) and entry[name] for name in _MEDIA):
         why = MEDIA
-    elif isinstance(said := entry.get("response"), str):
+    elif said is not None:
         why = why or other_words(said, raw=False)
     return Sample.read(
         where,
@@ -136,7 +132,7 @@ def _sample(entry: Any, where: str, reward_key: str, ignored: Collection[str], s
         question_id=found.metadata and found.metadata.question_id,
         prompt_ids=tokens[: len(tokens) - length],
         response_ids=tokens[len(tokens) - length :],
-        response_beside=said if isinstance(said := entry.get("response"), str) else None,
+        response_beside=said,
         truncated=status == "truncated",
         logprobs=entry.get("rollout_log_probs"),
         mask=None if {"mask", "loss_mask"} & {*ignored} else entry.get("loss_mask"),

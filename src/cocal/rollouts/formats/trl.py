@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,18 +64,15 @@ def read(path: Path, reward_key: str) -> list[Sample]:
     return _completions(path, reward_key, [name for name in columns if name in names])
 
 
-def reward_of(path: Path) -> str | None:
-    """The only column of TRL's own table that can be a reward; None in a table that our trainer recorded. Several such
-    columns, or none, are a ContractError."""
+def _reward_of(path: Path) -> str:
+    """The only column of TRL's own table that can be a reward. Several such columns, or none, are a ContractError."""
     import pyarrow as pa
 
     from cocal.store.parquet import columns_of
 
-    schema = columns_of(path)
-    if "response_ids" in schema.names:
-        return None
     kinds = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
-    found = [one.name for one in schema if any(kind(one.type) for kind in kinds) and one.name not in _NO_REWARDS]
+    columns = (one for one in columns_of(path) if one.name not in _NO_REWARDS)
+    found = [one.name for one in columns if any(kind(one.type) for kind in kinds)]
     if len(found) != 1:
         raise ContractError(
             f"{path}: which column is the verifier's reward ({listed(found) or 'none'})? Name it by --field reward=NAME"
@@ -104,11 +102,11 @@ def _useless(path: Path) -> str | None:
     earlier = sorted(one for one in path.parent.glob("completions_*.parquet") if one.name < path.name)
     first, number = path.with_name("completions_00000.parquet"), re.fullmatch(r"completions_(\d+)", path.stem)
     if (number and int(number[1]) in _evaluated(path.parent.parent)) or (
-        is_file(first) and {*_rows(path, ["prompt"])} <= {*_rows(first, ["prompt"])}
+        is_file(first) and {*map(repr, _rows(path, ["prompt"]))} <= {*map(repr, _rows(first, ["prompt"]))}
     ):
         return "TRL wrote their table after an evaluation"
     names = [[name for name in columns_of(one).names if name != "step"] for one in (path, *earlier[-1:])]
-    if earlier and names[0] == names[1] and _rows(path, names[0]) == _rows(earlier[-1], names[0]):
+    if earlier and names[0] == names[1] and repr([*_rows(path, names[0])]) == repr([*_rows(earlier[-1], names[0])]):
         return "TRL logged them twice"
     return None
 
@@ -123,18 +121,16 @@ def _evaluated(run: Path) -> set[int]:
         return set()
 
 
-def _rows(path: Path, columns: list[str]) -> list[str]:
+def _rows(path: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
     from cocal.store.parquet import batches
 
-    return [repr(row) for batch in batches(path, columns) for row in batch.to_pylist()]
+    return (row for batch in batches(path, columns) for row in batch.to_pylist())
 
 
 def _completions(path: Path, reward_key: str, columns: list[str]) -> list[Sample]:
     """Samples of TRL's own table, in which neighbouring rows of equal prompts are one group."""
-    from cocal.store.parquet import batches
-
     samples, group, before, useless = [], 0, None, _useless(path)
-    for place, row in enumerate(row for batch in batches(path, columns) for row in batch.to_pylist()):
+    for place, row in enumerate(_rows(path, columns)):
         reward, asked, said = row.get(reward_key), row["prompt"], row["completion"]
         texts = _has_text(asked) and (_has_text(said) or (isinstance(said, list) and len(said) > 1))
         why = useless or (None if texts else "its prompt or completion has no text")
@@ -157,9 +153,10 @@ def _has_text(said: Any) -> bool:
 
 def _of_table(path: Path, reading: Reading, notes: Counter) -> list[Sample]:
     reward = reading.label("TRL's completions")
-    if reward is None and (reward := reward_of(path)):
+    if reward is None:
+        reward = _reward_of(path)
         notes[f"fields: {reward} as reward"] += 1
-    if found := read(path, reward or "reward"):
+    if found := read(path, reward):
         return found
     raise ContractError(f"{path}: the file is empty; delete it, or dump the step again")
 

@@ -2,33 +2,29 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import count, groupby
 from pathlib import Path
-from typing import Any
 
 from cocal.rollouts import lines
 from cocal.rollouts.format import Format, Reading
 from cocal.rollouts.sample import Sample
+from cocal.store.rows import entries
 
 
 def read(path: Path, reading: Reading, notes: Counter) -> Iterator[Sample]:
     """The responses of a file; outputs of one session, of which the last alone was scored, are left out."""
-    return lines.samples(_rows(path), reading, notes)
-
-
-def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any], str | None]]:
     numbers = count()
-    for _, rows in groupby(lines.rows(path), lambda row: _session(row[1]) or next(numbers)):
-        session = list(rows)
-        why = "its session has several outputs" if len(session) > 1 else None
-        yield from ((where, entry, why) for where, entry in session)
 
+    def session(row: tuple) -> str | int:
+        """Of an output of V1, which is named PROMPT_SESSION_OUTPUT; a number of its own in V0."""
+        found = re.fullmatch(r"(.+_\d+)_\d+", str(row[2].get("uid")))
+        return found[1] if found else next(numbers)
 
-def _session(entry: Mapping[str, Any]) -> str | None:
-    """The session of an output of V1, which is named PROMPT_SESSION_OUTPUT; None in V0."""
-    found = re.fullmatch(r"(.+_\d+)_\d+", str(entry.get("uid")))
-    return found and found[1]
+    sessions = (list(rows) for _, rows in groupby(entries(path), session))
+    several = "its session has several outputs"
+    rows = ((where, entry, several if len(s) > 1 else None) for s in sessions for where, _, entry in s)
+    return lines.samples(rows, reading, notes)
 
 
 FORMAT = Format(
