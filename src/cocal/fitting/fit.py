@@ -193,7 +193,7 @@ def read(rollouts: Rollouts, encoder: Encoder) -> Experience:
         files = places if isinstance(places, Found) else find([Path(place) for place in places])
         encoder.dated(files.files[0][0])
         count = len(files.files)
-        notes[f"{count:,} file{'s' if count > 1 else ''} of {files.format}"] += 1
+        notes[f"{count:,} file{'s' if count > 1 else ''} of {files.kind.name}"] += 1
         found = files.samples(reading, notes)
     return experience_of(found, encoder, notes)
 

@@ -16,7 +16,7 @@ from cocal.models.loading import Policy, Vocabulary
 from cocal.models.text import Tokens, check_tokens, render, template_fault, template_fields, turn_end
 from cocal.rollouts.format import Reading
 from cocal.rollouts.padding import Padding
-from cocal.rollouts.replies import LAST, Replies, check
+from cocal.rollouts.replies import Replies, check, judge
 from cocal.rollouts.sample import Sample
 
 Origin = Literal["ids", "chat", "template", "restored", "text"]
@@ -29,11 +29,9 @@ ORIGINS: dict[Origin, str] = {
 }
 """The sources of the ids of prompts, in words."""
 
-BLOCK = 2048
-"""Number of responses whose states are computed together, as `cocal features` does."""
-ROWS = 4096
-"""Number of responses that are scored together, as `cocal predictions` does; a multiple of `BLOCK`. With the same
-numbers the same responses get the same confidences, to the last bit."""
+BLOCK, ROWS = 2048, 4096
+"""Numbers of responses whose states are computed together, and that are scored together: those of `cocal features` and
+`cocal predictions`, so that the same responses get the same confidences, to the last bit."""
 _SYSTEM, _USER = "Systemwords", "Userwords"
 """Contents that show where a chat template puts the messages."""
 _MARKER = re.compile(
@@ -70,14 +68,13 @@ class Encoded(NamedTuple):
 class Encoder:
     """Turns samples into token ids; nothing but padding is taken from given ids.
 
-    What ends a response is what the checkpoint's settings, its tokenizer or the chat template name. A text is given the
-    token that ends a turn in the template, unless it has one; where texts have one, those without it were cut.
+    What ends a response is what the checkpoint's settings, its tokenizer or the chat template name. A text is tokenised
+    anew, so its ids may differ from those that were sampled. It is given the token that ends a turn in the template,
+    unless it has one; where texts have one, those without it were cut.
 
-    A text is tokenised anew, so its ids may differ from those that were sampled. A prompt's text is taken for one of
-    four things: a template's text with its markers (`<|im_start|>` and the like), such a text without them (as verl and
-    older versions of TRL write it), which is rendered again and compared, the whole text that the policy saw, or the
-    message of a user. Rows that look as if they were not meant so are warned of, the first of each `encode` by its
-    name.
+    A prompt's text is taken for one of four things: a template's text with its markers (`<|im_start|>` and the like),
+    such a text without them (as verl and older versions of TRL write it), which is rendered again and compared, the
+    whole text that the policy saw, or the message of a user. Rows that are hardly meant so are warned of.
 
     Attributes:
         policy: The language model, with its tokenizer, or what of it needs no weights.
@@ -128,13 +125,9 @@ class Encoder:
                 raise ConfigError(f"--template-field {name}: the chat template reads no such value{instead}")
 
     def encode(self, samples: Sequence[Sample], strict: bool = False) -> list[Encoded]:
-        """The ids of every sample. A ContractError names file and row of an id outside the vocabulary, a text with no
-        token or more than the model reads, or a chat that ends with the assistant's reply or cannot be put into the
-        template.
-
-        Args:
-            strict: Whether rows are refused of which most are hardly meant so (`cocal.rollouts.replies.check`).
-        """
+        """The ids of every sample; where `strict`, rows of which most are hardly meant so are refused (`check`). A
+        ContractError names file and row of an id outside the vocabulary, a text with no token or more than the model
+        reads, or a chat that ends with the assistant's reply or cannot be put into the template."""
         self.dated()
         self._known.clear()  # the responses to one prompt lie near each other
         texts = [sample.written for sample in samples if sample.response_ids is None]
@@ -152,35 +145,23 @@ class Encoder:
 
     def _warn(self, samples: Sequence[Sample], found: Sequence[Encoded]) -> None:
         """Name the first row of each kind that was hardly meant so."""
-        repeated, headed, strange, thought = [], [], [], []
         often = sum(map(_begins, samples)) > len(samples) / 2
+        repeated, headed, strange, thought = [], [], [], []
         for sample, one in zip(samples, found, strict=True):
-            if header := next((text for text in self._headers if (sample.response or "").startswith(text)), None):
-                headed.append(f"{sample.where}: the response begins with {header!r}, which ends the prompt already")
-            if _repeats(sample, one) or (often and _begins(sample)):
-                repeated.append(f"{sample.where}: the whole prompt stands again in the response")
-            if mark := self._strange(sample):
-                strange.append(
-                    f"{sample.where}: the text has the chat marker {mark}, which this model's tokenizer lacks"
-                )
-            text = (sample.response or "") if one.origin == "chat" else ""
-            if self._replies and self._replies.unopened(text, self._tokenizer.decode(one.prompt[-LAST:])):
-                thought.append(f"{sample.where}: the response thinks, but the prompt is rendered without thinking")
-        for rows, advice in (
-            (repeated, "give responses alone"),
-            (headed, "give what the policy wrote after it"),
-            (strange, "do these texts come from this model?"),
-            (thought, f"fit the companion with {self._mode}"),
-        ):
-            if rows:
-                logging.warning(
-                    "%s, as in %s of %s rows here; %s", rows[0], f"{len(rows):,}", f"{len(samples):,}", advice
-                )
-
-    def _strange(self, sample: Sample) -> str | None:
-        """A marker in a text that is neither a token nor written by the template."""
-        marks = {mark for text in (sample.asked, sample.response) for mark in _MARKER.findall(text or "")}
-        return min((mark for mark in marks if mark not in self._tokens and mark not in self._written), default=None)
+            begun, texts = sample.response or "", (sample.asked, sample.response)
+            marks = {mark for text in texts for mark in _MARKER.findall(text or "")} - self._tokens
+            repeated.append((sample, "" if _repeats(sample, one) or (often and _begins(sample)) else None))
+            headed.append((sample, next((text for text in self._headers if begun.startswith(text)), None)))
+            strange.append((sample, min((mark for mark in marks if mark not in self._written), default=None)))
+            thinks = self._replies.unopened(sample, one) if self._replies and one.origin == "chat" else None
+            thought.append((sample, thinks))
+        judge(repeated, "the whole prompt stands again in the response", "give responses alone", refuse=False)
+        heading = "the response begins with {!r}, which ends the prompt already"
+        judge(headed, heading, "give what the policy wrote after it", refuse=False)
+        foreign = "the text has the chat marker {}, which this model's tokenizer lacks"
+        judge(strange, foreign, "do these texts come from this model?", refuse=False)
+        thinking = "the response thinks, but the prompt is rendered without thinking"
+        judge(thought, thinking, f"fit the companion with {self._mode}", refuse=False)
 
     def _response(self, sample: Sample, tokenised: Iterator[Tokens]) -> np.ndarray:
         """The ids of a response without padding, as they are given, or the next ones that were made of a text."""
@@ -312,8 +293,7 @@ class Encoder:
 
     @cached_property
     def _headers(self) -> list[str]:
-        """What the template writes last before a response, from each of its lines and markers on, with markers and
-        without; the longest first."""
+        """What the template writes last before a response, from each of its lines and markers on, the longest first."""
         if self._untemplated:
             return []
         texts = (self._rendered(_messages(["user"], [_USER]), thinking) for thinking in (self.reading.thinking, False))
@@ -324,8 +304,8 @@ class Encoder:
         return sorted((text for text in found if re.search(r"\w", text)), key=len, reverse=True)
 
     def _readings(self, messages: list[dict[str, str]], thinking: bool) -> Iterator[list[dict[str, str]]]:
-        """The chats that a text without special tokens may come from: one with turns that were shown as examples, if
-        the last message has what the template writes between turns, and else the messages."""
+        """The chats that a text without special tokens may come from: the messages, and before them a chat in which the
+        last one was several turns, if it has what the template writes between turns."""
         talk = _messages(["user", "assistant", "user"], [_USER, _SYSTEM, _USER])
         try:
             plain = self._plain(self._rendered(talk, thinking))
@@ -357,11 +337,7 @@ class Encoder:
         return forms
 
     def _rendered(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        thinking: bool,
-        tools: list[Any] | None = None,
-        fields: Mapping[str, Any] | None = None,
+        self, messages: Sequence[Mapping[str, Any]], thinking: bool, tools: Any = None, fields: Any = None
     ) -> str:
         more = {**self.reading.template_fields, **(fields or {})}
         return render(self._tokenizer, messages, thinking, self.reading.template, tools, self.day, more)

@@ -12,16 +12,14 @@ LISTS = list, tuple, np.ndarray
 MEDIA = "it has images or other media"
 """Why a companion of texts learns nothing from it."""
 MEDIA_FIELDS = ("image", "images", "video", "videos", "audio", "audios", "multi_modal_data", "multi_modal_inputs")
-"""Fields that hold media beside the texts."""
 _TURNS = re.compile(
     r"<tool_response>|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|(?:user|observation)\|>"
     r"|\[TOOL_RESULTS\]|<｜(?:User|tool▁outputs▁begin)｜>|<\|start\|>(?:user|functions)"
 )
 """What templates write before the words of a tool or of a user."""
 _ROLE = re.compile(r"(?:user|tool|ipython|observation)\n")
-"""The same in texts without special tokens, which may stand behind other words; then comes the assistant again."""
 _LINE = re.compile(r"^(?:user|tool|ipython|observation)\n", re.MULTILINE)
-"""The same as a line of its own."""
+"""The same in texts without special tokens, which may stand behind other words, and as a line of its own."""
 EVALUATION = re.compile(
     r"(?:^|[._ -]|(?-i:(?<=[a-z])(?=[A-Z])))(?:eval(?:uation)?s?|val(?:id(?:at(?:e|ion))?)?|tests?|dev|held[_-]?out)"
     r"(?:[_-]?set)?\d*(?:$|[._ -]|(?-i:[A-Z]))",
@@ -87,8 +85,7 @@ def no_response(prompt: Any = None, response: Any = None, response_ids: Any = No
 
 
 def other_words(text: str, raw: bool) -> str | None:
-    """Why a text is more than the policy's answer; None if it is not. The text of a `raw` prompt's response is known to
-    lack special tokens."""
+    """Why a text is more than the policy's answer, if it is; behind a `raw` prompt it lacks special tokens."""
     role, reply = (_ROLE, "assistant\n") if raw else (_LINE, "\nassistant\n")
     begun = role.search(text)
     turns = _TURNS.search(text, 1) or (begun and reply in text[begun.end() - 1 :])

@@ -18,12 +18,12 @@ from cocal.store.rows import is_file, listed
 _DATA = re.compile(r"\.(?:jsonl|ndjson|csv|parquet|pt)(?:[.~-][\w.]*)?$", re.IGNORECASE)
 """Endings of files that may hold rollouts."""
 _WITHIN = re.compile(r"rollouts|train(?:ing)?|all|effective|(?:global_)?step[_-]?\d+", re.IGNORECASE)
-"""Folders within a folder of rollouts, and within these, that are searched for files."""
+_DEPTH = 5
+"""Folders within a folder of rollouts, and within these, that are searched for files, and how deep they may lie."""
 _STEP = re.compile(r"(?:^|[._-])(?:global_)?step[_-]?(\d+)(?:$|[._-])", re.IGNORECASE)
 """The step in the name of a file or folder."""
 _ABOUT = re.compile(r"\..*|.*_metadata")
 """Names of files about a run, or of a system, that lie beside its rollouts."""
-_DEPTH = 5
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,9 @@ class Found:
     files: tuple[tuple[Path, int | None], ...]
     said: tuple[str, ...] = ()
 
-    @property
-    def format(self) -> str:
-        """What the files were taken for, in words."""
-        return self.kind.name
-
     def samples(self, reading: Reading, notes: Counter) -> Iterator[Sample]:
-        """Every response to learn from, file by file, each with its step where the dump says it.
-
-        Args:
-            reading: How the files are read.
-            notes: Sentences about what was read for what, and about the rows that were left out, which are added to.
+        """Every response to learn from, file by file, each with its step where the dump says it. Sentences about what
+        was read for what, and about the rows that were left out, are added to the notes.
 
         Raises:
             ConfigError: if names of fields do not suit the format.
@@ -58,17 +50,18 @@ class Found:
                 policies; the message names file and row.
         """
         notes.update(self.said)
-        found = (_placed(one, path, step) for path, step in self.files for one in self.kind.read(path, reading, notes))
-        return learnable(found, reading, notes, str(self.files[0][0]))
+        return learnable(self._samples(reading, notes), reading, notes, str(self.files[0][0]))
 
-
-def _placed(sample: Sample, path: Path, step: int | None) -> Sample:
-    """The sample with the step of its file, unless it names one itself, and with a group of this file alone, since
-    groups are numbered anew in every file."""
-    if sample.step is not None:
-        return sample
-    group = sample.group if sample.group is None or sample.left_out else f"{path} {sample.group}"
-    return sample.model_copy(update={"step": step, "file": str(path) if step is None else None, "group": group})
+    def _samples(self, reading: Reading, notes: Counter) -> Iterator[Sample]:
+        for path, step in self.files:
+            for sample in self.kind.read(path, reading, notes):
+                if sample.step is not None:
+                    yield sample
+                    continue
+                group = sample.group  # which is numbered anew in every file
+                group = group if group is None or sample.left_out else f"{path} {group}"
+                of_file = {"step": step, "file": str(path) if step is None else None, "group": group}
+                yield sample.model_copy(update=of_file)
 
 
 def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, source: str) -> Iterator[Sample]:
@@ -100,11 +93,8 @@ def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, sourc
 
 def find(places: Sequence[Path]) -> Found:
     """Find rollouts in folders or files, and guess their format. A ContractError says that there are none, that a file
-    is named twice, or that there are files of several formats.
-
-    Files that are named one by one are read as those of a folder are: by the numbers in their names, and each with the
-    step that it has there. Names that tell of an evaluation are left out, unless all do.
-    """
+    is named twice, or that there are files of several formats. Files that are named one by one have the order and the
+    steps that they have in a folder. Names that tell of an evaluation are left out, unless all do."""
     if alone := all(is_file(place) for place in places):
         folders = _in_order(dict.fromkeys(place.parent for place in places))
         places = sorted(places, key=lambda place: (folders.index(place.parent), _by_number(place.name)))
@@ -162,15 +152,12 @@ def _dated(files: Sequence[Path], place: Path) -> list[tuple[Format, Path, int |
     for folder in dict.fromkeys(path.parent for path in files):
         here = [path for path in files if path.parent == folder]
         numbered = kinds[here[0]].steps
-        steps = {path.name: step for step, path in numbered(folder).items()} if numbered and _is_numbered(here) else {}
+        several = len(here) > 1 or any(one.isdecimal() for one in here[0].stem)
+        steps = {path.name: step for step, path in numbered(folder).items()} if numbered and several else {}
         if numbered and steps and place not in here:  # others lie there, too
             here = sorted((path for path in here if path.name in steps), key=lambda path: steps[path.name])
         found += [(kinds[path], path, steps.get(path.name) if numbered else step_named(path)) for path in here]
     return found
-
-
-def _is_numbered(files: Sequence[Path]) -> bool:
-    return len(files) > 1 or any(one.isdecimal() for one in files[0].stem)
 
 
 def step_named(path: Path) -> int | None:

@@ -51,9 +51,8 @@ class Format:
 
     Attributes:
         name: What its files are, in words.
-        version: Version of the engine whose code was read or run.
-        files: Names of its files, in words.
-        about: What somebody who has such files should know.
+        version, files, about: Version of the engine whose code was read or run, names of its files, and what somebody
+            who has such files should know, for the page of formats.
         example: Name of a file, and a row in it.
         recognises: Whether a file is of this format, by its path and the names of the fields in its first row; of a
             pickle there are none.

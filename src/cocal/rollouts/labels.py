@@ -8,22 +8,13 @@ from cocal.errors import ContractError
 from cocal.rollouts.sample import Sample
 
 NO_LABEL = "the response has no label; give `correct` or a reward, or delete the row"
-"""The sentence about a row of learning or evaluation that has no label."""
 
 
 def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float | None = None) -> tuple[np.ndarray, str]:
-    """Which rewards mean a correct response.
+    """Which of the rewards, float64 (n,), mean a correct response, bool (n,), and what was assumed, in words.
 
-    Args:
-        rewards: float64 (n,).
-        where: File and row of a reward, by its place, for error messages.
-        above: A reward above this number is correct; by default rewards are 0 and 1, or -1 and 1.
-
-    Returns:
-        bool (n,), and what was assumed, in words.
-
-    Raises:
-        ContractError: if a reward is neither of the two.
+    Rewards are 0 and 1, or -1 and 1; a ContractError names file and row (`where`) of another. With `above`, those above
+    that number are correct; a ContractError refuses one that makes all of 0 and 1, or -1 and 1, the same.
     """
     if above is not None:
         told = sorted({*rewards.tolist()})

@@ -11,14 +11,7 @@ from typing import Any
 
 from cocal.errors import ConfigError, ContractError
 from cocal.models.text import comparable
-from cocal.rollouts.exclusions import (
-    MEDIA,
-    SEVERAL_VERSIONS,
-    evaluated,
-    media_beside,
-    other_words,
-    several_versions,
-)
+from cocal.rollouts import exclusions
 from cocal.rollouts.format import Reading
 from cocal.rollouts.formats import raw
 from cocal.rollouts.sample import Sample
@@ -177,7 +170,7 @@ class Fields:
             values["response_beside"] = text
         found = Sample.read(where, names, raw=self.raw, **values)
         if found.left_out is None and found.response is None and isinstance(text, str):  # it stands beside ids
-            found = found.model_copy(update={"left_out": other_words(text, self.raw)})
+            found = found.model_copy(update={"left_out": exclusions.other_words(text, self.raw)})
         read = names.get("correct") or names.get("reward")
         for meaning in NEEDED["label"] if found.label in (-1, 0, 1) else ():
             for name in self.names.get(meaning, ()):
@@ -188,11 +181,8 @@ class Fields:
         return found
 
     def sample(self, entry: Mapping[str, Any], where: str, learning: bool = False) -> Sample:
-        """The response of a line; for learning, it may be one that is left out, and lack all else.
-
-        Raises:
-            ContractError: if a field has the wrong form, or prompt or response is missing or empty.
-        """
+        """The response of a line; for learning, it may be one that is left out, and lack all else. A ContractError says
+        that a field has the wrong form, or that prompt or response is missing or empty."""
         found = self.part(entry, where, *self.names)
         self._check_whole(entry, found)
         if found.left_out is not None and found.response is None and found.response_ids is None:  # nothing was read
@@ -249,12 +239,13 @@ def samples(
             fields = Fields.of(entry, reading.fields, where, *how)
         if not entry.keys() <= seen.keys():
             seen |= entry
-        useless = why or (MEDIA if media_beside(entry) else evaluated(entry, reading.ignored))
+        media = exclusions.MEDIA if exclusions.media_beside(entry) else None
+        useless = why or media or exclusions.evaluated(entry, reading.ignored)
         found = Sample.read(where, left_out=useless) if useless else fields.sample(entry, where, learning=True)
         if found.left_out is None and found.label is None and fields.labels(entry):
             found = found.model_copy(update={"left_out": "its reward is None"})
-        elif several_versions(entry) and not found.doubt:
-            found = found.model_copy(update={"doubt": SEVERAL_VERSIONS})
+        elif exclusions.several_versions(entry) and not found.doubt:
+            found = found.model_copy(update={"doubt": exclusions.SEVERAL_VERSIONS})
         yield found
     if seen:
         notes[f"fields: {Fields.of(seen, reading.fields, where, *how)}"] += 1

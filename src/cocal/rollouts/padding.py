@@ -23,8 +23,7 @@ class Padding:
         self._behind = np.array(sorted({*self._pads, *self._ends, *blanks}))
 
     def prompt(self, ids: np.ndarray, where: str) -> np.ndarray:
-        """A prompt without padding on its left or right, int (n,); a ContractError says that there is padding within
-        it."""
+        """A prompt without padding on its left or right, int (n,), or a ContractError if there is some within it."""
         first, run = int(ids[0]), _run(ids)
         begun = run < len(ids) and int(ids[run]) in self._begins  # behind the run
         if first in self._begins:
@@ -38,14 +37,8 @@ class Padding:
         return self._whole(ids, where, "prompt")
 
     def response(self, ids: np.ndarray, cut: bool | None, where: str) -> np.ndarray:
-        """A response without padding, int (n,), and without what a template writes behind its end.
-
-        Args:
-            cut: Whether it was cut at the length limit, where that is known: its padding may be an end token.
-
-        Raises:
-            ContractError: if there is padding within it.
-        """
+        """A response without padding, int (n,), and without what a template writes behind its end. A ContractError says
+        that there is padding within it. That of a response which was `cut` at the limit may be an end token."""
         run = _run(ids)
         if run < len(ids) and (int(ids[0]) in self._pads or (run > 1 and int(ids[0]) in self._ends)):
             ids = ids[run:]

@@ -19,9 +19,7 @@ def same_question(
     ids, and rows without both those of their question id. A row that has none of them is a question of its own.
 
     Args:
-        texts: Text of each row's prompt.
-        prompts: Token ids of each row's prompt.
-        ids: Question id that each row states.
+        texts, prompts, ids: Text and token ids of each row's prompt, and the question id that the row states.
     """
     lacking, rows, nodes = np.ones(len(texts), dtype=bool), [], []
     first = len(texts)
@@ -38,12 +36,8 @@ def same_question(
 
 
 def contradictions(question: np.ndarray, ids: Sequence[str | None]) -> list[str]:
-    """Sentences about ids that do not tell questions apart as the prompts do.
-
-    Args:
-        question: The question of each row, from `same_question`, int64 (n,).
-        ids: What each row states.
-    """
+    """Sentences about the ids that rows state, which do not tell questions (`same_question`, int64 (n,)) apart as the
+    prompts do."""
     stated = pd.DataFrame({"question": question, "id": np.fromiter(ids, dtype=object, count=len(question))})
     stated = stated.dropna().drop_duplicates()
     several, shared = (int((stated[name].value_counts() > 1).sum()) for name in ("question", "id"))

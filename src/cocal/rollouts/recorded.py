@@ -30,13 +30,10 @@ def sampled_rows(
     step: int,
     first: int = 0,
 ) -> pd.DataFrame:
-    """Build rows of a response table (`cocal.store.contracts.RESPONSES`) without verdicts, rewards and P(True).
+    """Build rows of a response table (`RESPONSES`) without verdicts, rewards and P(True).
 
-    Args:
-        completions: n responses; the `group_size` responses to a question are consecutive.
-        texts: Texts from `cocal.models.text.plain_texts`, from which answers and confidences are parsed.
-        prompt_format: See `stated_confidences`.
-        step: Rollout step of the responses, or of the checkpoint.
+    The `group_size` responses to a question are consecutive. Answers and confidences (`stated_confidences`) are parsed
+    from their `plain_texts`.
     """
     count = len(completions)
     best, kept = [c.best for c in completions if c.best is not None], {}
@@ -77,10 +74,8 @@ def _entropy(best: np.ndarray) -> np.ndarray:
 
 
 def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, group_size: int) -> pd.DataFrame:
-    """Rows of `sampled_rows` with verdicts and rewards, in the contract of cocal.store.contracts.RESPONSES.
-
-    Rollouts answer mathematical questions, and their answers are not compared with one another.
-    """
+    """Rows of `sampled_rows` with verdicts and rewards (`RESPONSES`) of rollouts, which answer mathematical questions,
+    and whose answers are not compared with one another."""
     return sampled.assign(
         answer_class=np.nan,
         correct=verdicts.values,
@@ -93,13 +88,10 @@ def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, gr
 
 
 class StepWriter(WriteBehind):
-    """Writes rollouts and their states, each step's while the next is computed.
+    """Writes rollouts (`rollouts/step-00001.parquet`, ...) and their states, each step's while the next is computed.
 
-    A step that a resumed training writes again replaces the earlier one.
-
-    Args:
-        folder: Folder that gets `rollouts` with `step-00001.parquet` and so on.
-        features: Writer of a store that holds all steps; None where no states are kept.
+    A step that a resumed training writes again replaces the earlier one. The writer of `features`, of a store that
+    holds all steps, is None where no states are kept.
     """
 
     def __init__(self, folder: Path, attributes: Mapping[str, str], features: FeatureWriter | None = None):
@@ -112,8 +104,8 @@ class StepWriter(WriteBehind):
         """Begin to record the rollouts of one step; all steps have the same number of rollouts.
 
         Args:
-            frame: Rollouts in the contract of cocal.store.contracts.RESPONSES, whose response ids count through all
-                steps; a function is called for them in the thread that writes.
+            frame: Rollouts (`RESPONSES`), whose response ids count through all steps; a function is called for them in
+                the thread that writes.
             features: Pooled states, float32 (rollouts, layers, poolings, hidden); None without a store. The caller
                 changes neither of the two afterwards.
 

@@ -1,9 +1,9 @@
-"""What the template says of a reply and what the texts have: thoughts that are opened and not closed, or closed and not
-opened, special tokens that texts lack, ids beside other texts. Where most responses are so, they are not read."""
+"""Replies as the template writes them, held against the texts: most must not lack the beginning or the end of thoughts,
+or special tokens, nor stand beside ids of other texts."""
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ _THOUGHTS = (
     {"content": [{"type": "thinking", "thinking": _THOUGHT}, {"type": "text", "text": _REPLIED}]},
 )
 """Replies with a thought, as templates take them."""
-LAST, _NEAR = 24, 30
+_LAST, _NEAR = 24, 30
 """Tokens at the end of a prompt, and characters behind a marker there, within which it opens the response."""
 _ROWS, _ROWS_OF_FILE = 512, 8
 """Rows of a block that are looked at, and those of each file in it whose ids are compared with their texts."""
@@ -60,11 +60,7 @@ class Replies:
     """
 
     def __init__(
-        self,
-        tokenizer: "PreTrainedTokenizerBase",
-        template: str,
-        render: Callable[[Any, bool], str],
-        thinking: bool,
+        self, tokenizer: "PreTrainedTokenizerBase", template: str, render: Callable[[Any, bool], str], thinking: bool
     ):
         self._tokenizer, self._template, self._render = tokenizer, template, render
         asked = [{"role": "user", "content": _ASKED}]
@@ -92,9 +88,14 @@ class Replies:
                 return close
         return None
 
-    def unopened(self, text: str, end: str) -> str | None:
-        """What closes a thought in a text behind this end of a prompt, where neither of the two has opened it, or the
-        prompt has closed it already."""
+    def ending(self, row: "Encoded") -> str:
+        """The end of a prompt."""
+        return self._tokenizer.decode(row.prompt[-_LAST:])
+
+    def unopened(self, sample: Sample, row: "Encoded") -> str | None:
+        """What closes a thought in a response, which neither this nor the end of the prompt has opened, or which the
+        prompt has closed already."""
+        text, end = sample.response or "", self.ending(row)
         for close in () if self.opened(end) else self.closing:
             opened = any(_closes(one) == close for one in _OPENING.findall(text.partition(close)[0]))
             name = re.search(rf"\w+(?=\s*{re.escape(close)}\s*$)", end)  # a channel's, with which a text begins
@@ -147,9 +148,9 @@ def check(
         ContractError: if so; the message names the first row of the kind. Single rows are warned of.
     """
     looked = [*zip(samples, found, strict=True)][:_ROWS]
-    texts = [(sample, row, sample.response) for sample, row in looked if sample.response]
-    read = [(sample, misread(tokenizer, text[:_ROWS])) for sample, _, text in texts[:_ROWS_OF_FILE]]
-    _judge(read, "the tokenizer reads the response as {!r}", "give the tokenizer that the policy was trained with")
+    texts = [(sample, sample.response[:_ROWS]) for sample, _ in looked if sample.response][:_ROWS_OF_FILE]
+    read = [(sample, misread(tokenizer, text)) for sample, text in texts]
+    judge(read, "the tokenizer reads the response as {!r}", "give the tokenizer that the policy was trained with")
     for what in sorted({"prompt", "response"} - {*ignored}):
         files: dict[str, list] = {}
         for sample, row in zip(samples, found, strict=True):
@@ -160,58 +161,54 @@ def check(
                 compared.append((sample, _other(tokenizer, getattr(row, what), beside)))
         advice = f"give the model whose tokenizer made them, or leave the text aside (--ignore {what})"
         for compared in files.values():
-            _judge(compared, f"the ids of the {what} are not those of its text, but of {{!r}}", advice)
+            judge(compared, f"the ids of the {what} are not those of its text, but of {{!r}}", advice)
     if replies is None or MARKERS in ignored:
         return
-    bare = []
-    for sample, row in looked if replies.bare else ():
+    bare, ended, lacking, thought, special = [], [], [], [], replies.special
+    for sample, row in looked:
         end = sample.prompt.rstrip() if isinstance(sample.prompt, str) and row.origin in ("text", "chat") else ""
-        bare.append((sample, end[-40:] if end.endswith(replies.bare) else None))
-    _judge(
+        bare.append((sample, end[-40:] if replies.bare and end.endswith(replies.bare) else None))
+        if not row.truncated:
+            close = replies.opened(replies.ending(row)) or (replies.thinks if row.origin == "chat" else None)
+            ended.append((sample, close if close and close not in tokenizer.decode(row.response) else None))
+        if special and sample.response:
+            lacks = row.origin != "text" and not any(one in sample.response for one in special)
+            lacking.append((sample, " and ".join(special) if lacks else None))
+        if row.origin in ("chat", "restored"):
+            thought.append((sample, replies.unopened(sample, row)))
+    judge(
         bare,
         "the prompt is a chat without its special tokens, and not one that this template writes (it ends by {!r})",
         "give chats (messages) or exact ids (prompt_ids), or what else the template was given (--template-field)",
     )
-    ended, lacking = [], []
-    for sample, row in looked:
-        if not row.truncated:
-            close = replies.opened(tokenizer.decode(row.prompt[-LAST:]))
-            close = close or (replies.thinks if row.origin == "chat" else None)
-            ended.append((sample, close if close and close not in tokenizer.decode(row.response) else None))
-    _judge(
+    judge(
         ended,
         "the prompt lets the policy think, and the response never ends its thought ({} is missing)",
         "give whole responses with their thoughts, or exact ids; or say which were cut (--max-response-length), or "
         f"that the policy writes no more (--ignore {MARKERS})",
     )
-    special = replies.special
-    for sample, row, text in texts if special else ():
-        lacks = row.origin != "text" and not any(one in text for one in special)
-        lacking.append((sample, " and ".join(special) if lacks else None))
-    _judge(
+    judge(
         lacking,
         "the text lacks the special tokens that the template writes in a reply ({})",
         f"give exact ids (response_ids), or texts with them; or say that the policy writes none (--ignore {MARKERS})",
     )
-    thought = [
-        (sample, replies.unopened(sample.response or "", tokenizer.decode(row.prompt[-LAST:])))
-        for sample, row in looked
-        if row.origin in ("chat", "restored")
-    ]
-    _judge(thought, "the response thinks, but the prompt is rendered without thinking (it has {})", mode, single=False)
+    judge(thought, "the response thinks, but the prompt is rendered without thinking (it has {})", mode, warn=False)
 
 
-def _judge(rows: Iterable[tuple[Sample, str | None]], problem: str, remedy: str, single: bool = True) -> None:
-    """Refuse rows of which more than half have a problem; warn of `single` ones."""
-    rows = list(rows)
+def judge(
+    rows: Sequence[tuple[Sample, str | None]], problem: str, remedy: str, refuse: bool = True, warn: bool = True
+) -> None:
+    """Refuse rows of which more than half have a problem, or else warn of it; a row comes with what the problem names,
+    None where it has none."""
     wrong = [(sample, what) for sample, what in rows if what is not None]
     if not wrong:
         return
     sample, what = wrong[0]
-    said = f"{sample.where}: {problem.format(what[:60])}, as in {len(wrong):,} of {len(rows):,} rows; {remedy}"
-    if 2 * len(wrong) > len(rows):
+    among = f"{len(wrong):,} of {len(rows):,} rows{'' if refuse else ' here'}"
+    said = f"{sample.where}: {problem.format(what[:60])}, as in {among}; {remedy}"
+    if refuse and 2 * len(wrong) > len(rows):
         raise ContractError(said)
-    if single:
+    if warn:
         logging.warning("%s", said)
 
 

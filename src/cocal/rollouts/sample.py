@@ -82,13 +82,8 @@ class Sample(BaseModel):
     def read(cls, where: str, names: Mapping[str, str] | None = None, **given: Any) -> "Sample":
         """The sample with these values; None and what is missing count alike.
 
-        Args:
-            where: File and row.
-            names: Names of the fields in the file, by those of the sample where they differ.
-            given: The row's values by the names of the sample.
-
-        Raises:
-            ContractError: if a value has the wrong form; the message names file, row, field and remedy.
+        A ContractError refuses a value of the wrong form by file and row (`where`), field and remedy; `names` has the
+        names of fields in the file by those of the sample, where they differ.
         """
         given |= {name: values.chat_of(given[name]) for name in ("prompt", "response") if name in given}
         if isinstance(reason := given.get("finish_reason"), Mapping):  # SGLang's

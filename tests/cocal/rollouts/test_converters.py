@@ -42,7 +42,7 @@ def test_the_table_is_that_of_the_modules():
 )
 def test_an_example_is_read_as_its_format(tmp_path, one):
     path = lines(tmp_path / one.example[0], one.example[1])
-    assert find([path]).format == one.name
+    assert find([path]).kind is one
     assert len(samples(path)) == 1
 
 

@@ -83,12 +83,8 @@ class _Episode(_Part):
 def read(path: Path, reward: str | None) -> Iterator[Sample]:
     """The responses of a file, one at a time; a trace that is no response of the policy says that it is left out.
 
-    Args:
-        path: File to read.
-        reward: Name of the reward that tells whether a response is correct; by default the weighted sum of all.
-
-    Raises:
-        ContractError: if a line is no episode, or a trace is invalid; the message names file, line, trace and field.
+    The `reward` of this name tells whether a response is correct; by default the weighted sum of all does. A
+    ContractError names file, line, trace and field where a line is no episode, or a trace is invalid.
     """
     for where, _, entry in entries(path):
         with reading(where):

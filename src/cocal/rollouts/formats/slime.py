@@ -51,9 +51,7 @@ def read(path: Path, reward_key: str, ignored: Collection[str] = ()) -> list[Sam
     """The samples of a dump; those that are no response to learn from say why they are left out.
 
     Where a reward is a dict, `reward_key` is its key of correctness. The masks are not read if `loss_mask` is ignored.
-
-    Raises:
-        ContractError: if the dump or a sample is invalid; the message names file, sample, field and remedy.
+    A ContractError names file, sample, field and remedy where the dump or a sample is invalid.
     """
     content = _content(regular(path, "slime's dumps"))
     samples = content.get("samples") if isinstance(content, dict) else None

@@ -26,12 +26,8 @@ lines does without it."""
 
 
 def files(folder: Path, gaps: bool = False) -> dict[int, Path]:
-    """Tables by rollout step.
-
-    Args:
-        gaps: Whether the numbers of TRL's tables may be unevenly spaced, and are then those of updates; otherwise a
-            table is missing, which is a ContractError.
-    """
+    """Tables by rollout step. Numbers of TRL's tables that are unevenly spaced are those of updates, if there may be
+    `gaps`; otherwise a table is missing, which is a ContractError."""
     found = numbered(folder, r"(?:completions_|step-)(\d+)\.parquet", "step-00001.parquet")
     numbers = [number for number in found if number > 0]  # table 0 is of an evaluation before the training
     if not numbers or found[numbers[0]].name.startswith("step-"):

@@ -73,14 +73,7 @@ class RolloutCapture(GRPOTrainer if TYPE_CHECKING else object):
         return gathered
 
     def _recorded(
-        self,
-        rows: list[dict],
-        verdicts: Verdicts,
-        rewards: Rewards,
-        *,
-        step: int,
-        dataset: str,
-        prompt_format: str = "answer",
+        self, rows: list[dict], verdicts: Verdicts, rewards: Rewards, step: int, dataset: str, prompt_format="answer"
     ) -> "pd.DataFrame":
         """The table of a step's gathered rollouts, which also name their questions, once it is being written and the
         companions have learnt from it."""
