@@ -40,8 +40,7 @@ class Companion:
 
     Args:
         companions, about: Fitted members; what they were fitted on, and for which model.
-        alone: Where they read token probabilities beside states, the best companion of states alone, for servers that
-            hand out no more; it is saved with them.
+        alone: Where they read token probabilities, too, the best companion of states alone, which is saved with them.
     """
 
     def __init__(self, companions: Companions, about: About, alone: tuple[Companions, About] | None = None):
@@ -62,8 +61,7 @@ class Companion:
         """Fit a companion on rollouts.
 
         Args:
-            model: The policy, or the checkpoint that ended its training; each of its parts is afterwards in the mode in
-                which it was (`train()` or `eval()`).
+            model: The policy, or the checkpoint that ended its training; afterwards its parts are in their old modes.
             tokenizer: Its tokenizer. Without a chat template, prompts are plain text.
             rollouts: Folder or files of rollouts, as `cocal fit --rollouts` takes them; or a table with the columns
                 prompt (or messages, or prompt_ids), response (or response_ids), correct (or reward), and optionally
@@ -133,17 +131,15 @@ class Companion:
         """Score responses by one teacher-forced pass over their token ids.
 
         Given ids are used unchanged. The confidences are then those that a study stores for the same responses, to the
-        last bit for the same set in the same order, since both decide which responses share a batch, if the model is
-        loaded as there (`cocal.models.loading.load_policy`). Texts are tokenised, with the template for prompts and an
-        end token after responses.
+        last bit for the same set in the same order, by which responses share a batch, if the model is loaded as there
+        (`cocal.models.loading.load_policy`). Texts are tokenised; prompts get the template, and responses an end token.
 
         Args:
             model: The language model, whose parts are in evaluation mode for the passes, and then as before.
             tokenizer: Its tokenizer.
             prompts: n prompts, or one that all responses answer; see `Prompt`. A tensor of ids has a row for each.
             responses: n responses, or one; see `Response`.
-            target: Target of the members, "binary" or "group"; by default binary if it was fitted.
-            seed: Seed of the member; by default the mean over all seeds.
+            target, seed: Those of the members; by default "binary", if it was fitted, and the mean over all seeds.
             batch_tokens: Largest number of tokens in one forward pass, padding included.
             every: Number of tokens after each of which the confidence in a response so far is wanted, too.
 
@@ -153,8 +149,7 @@ class Companion:
 
         Raises:
             ConfigError: if there is no such target or seed, or `every` is given to a companion of whole responses.
-            ContractError: if the model is another one, or a prompt or response is empty, has an unknown id, or is
-                longer than the model reads.
+            ContractError: if the model is another one, or a prompt or response is empty, too long or has an unknown id.
         """
         samples, found, courses = _samples_of(prompts, responses), [np.empty(0)], []
         with evaluating(model):
@@ -226,8 +221,7 @@ class Companion:
             options: Those of `huggingface_hub.snapshot_download`, such as `revision` and `local_files_only`.
 
         Raises:
-            ContractError: if there is no such companion, or a file is missing, has changed since it was saved, or is
-                not a companion's.
+            ContractError: if there is no such companion, or a file is missing, another's, or has changed since.
         """
         folder = saved.folder_of(str(pretrained_model_name_or_path), options)
         companions, about = saved.read(folder)
@@ -287,8 +281,7 @@ class Companion:
 
 
 def _samples_of(prompts: Sequence[Prompt] | Prompt, responses: Sequence[Response] | Response) -> list[Sample]:
-    """The pairs as they would stand in a file. One that is not in a list is a list of one; a single prompt is that of
-    all responses."""
+    """The pairs as they would stand in a file; a single prompt is that of all responses."""
     prompts, responses = _listed(prompts), _listed(responses)
     if len(prompts) == 1:
         prompts = prompts * len(responses)
@@ -298,8 +291,7 @@ def _samples_of(prompts: Sequence[Prompt] | Prompt, responses: Sequence[Response
 
 
 def _listed(given: Any) -> list:
-    """What is given as a list, whose entries are texts, chats or ids; a table of ids, as `generate` returns it, has its
-    rows."""
+    """A list of texts, chats or ids, also of one alone; a table of ids, as `generate` returns it, has its rows."""
     if hasattr(given, "tolist"):  # of NumPy, pandas, or PyTorch on any device
         given = given.tolist()
     alone = isinstance(given, str) or (len(given) and isinstance(given[0], Mapping | int | np.integer))

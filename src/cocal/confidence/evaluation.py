@@ -74,8 +74,7 @@ def _cheapest(scored: Scored) -> str:
 
 def report(scored: Scored, output: Path, settings: MetricSettings | None = None) -> pd.DataFrame:
     """Write `numbers.csv`, `reliability.csv`, `quality.pdf` and `.png`, and `index.html`, which needs no other file,
-    and return the numbers (`measured`). They are put into the folder when all of them are written, so that a full disk
-    leaves none."""
+    all or none of them, and return the numbers (`measured`)."""
     settings = settings or MetricSettings()
     questions = np.array(scored.names, dtype=object)[scored.question]
     numbers = measured(questions, scored.confidence, scored.correct, settings)

@@ -38,8 +38,7 @@ class Scored:
 
     Attributes:
         names: What tells each of q questions, in the order in which they first occur.
-        known: The question of every text, list of token ids and question id by which rows name questions; ids that
-            contradict the prompts are left out.
+        known: The question of every text, list of token ids and question id that does not contradict the prompts.
         question: int64 (n,), question of each response, an index into `names`.
         confidence: float64 (n,), NaN where there is none.
         correct: bool (n,), or None where the file has no labels.
@@ -184,8 +183,7 @@ def rules(pools: Scored, classes: np.ndarray | None) -> dict[str, np.ndarray]:
 
 
 def accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], settings: MetricSettings) -> pd.DataFrame:
-    """Accuracy of the responses that rules choose, with intervals of a bootstrap over the questions, in the columns
-    rule, value, lower and upper."""
+    """Accuracy of the responses that rules choose, with intervals over questions (rule, value, lower, upper)."""
     right = np.array([pools.correct[rows] for rows in chosen.values()], dtype=np.float64)
     value = right.mean(axis=1)
     drawn = resampled_means(right, settings.resamples, generator_for(settings.seed, "questions"))
@@ -194,8 +192,7 @@ def accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], settings: Metric
 
 
 def threshold_for(pools: Scored, calibration: Scored, *, max_risk: float, delta: float) -> float | None:
-    """The confidence from which on questions are answered (`cocal.metrics.choices.certified`); None if none is
-    certified.
+    """The confidence from which on questions are answered (`certified`); None if none is certified.
 
     The most confident response to each question is the one that would be given, in both files: `pools` holds responses
     to the questions to decide, `calibration` labelled ones to other questions from the same source. A ContractError

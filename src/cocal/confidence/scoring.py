@@ -73,11 +73,8 @@ class Checked:
 
 
 def check(wanted: Wanted, about: About) -> Checked:
-    """Read every row once, so that a wrong one is found before hours of computing: a ContractError names file, row and
-    remedy.
-
-    Names of fields that were given to the fit are taken where the file has such fields, unless others are given here.
-    """
+    """Read every row once, so that a wrong one is found before hours of computing, by a ContractError. Names of fields
+    that were given to the fit are taken where the file has such fields, unless others are given here."""
     fields: Fields
     count, unread = 0, Counter()
     for where, _, entry in entries(wanted.source):

@@ -139,13 +139,11 @@ class About(Reading):
         return f"Hidden layers {' / '.join(map(str, widths))}" if widths else "No hidden layer: a linear probe"
 
     def encoder(self, policy: Policy | Vocabulary) -> Encoder:
-        """What turns prompts and responses into token ids, with the companion's language model or what of it needs no
-        weights."""
+        """What turns prompts and responses into token ids, by the companion's language model."""
         return Encoder(policy, self)
 
     def check_model(self, model: BaseModelFacts) -> None:
-        """Refuse by a ContractError a model of another architecture, or without the block and the width of states that
-        are read."""
+        """Refuse by a ContractError a model of another architecture, or without the block and width that are read."""
         base, spec = self.base_model, self.spec
         words = {
             "model_type": "type",
@@ -180,11 +178,8 @@ class About(Reading):
             )
 
     def summary(self, alone: "About | None" = None) -> str:
-        """Held-out quality in a few lines, on the last stage first, or that it was not measured.
-
-        Args:
-            alone: What the companion of states alone says of itself that lies beside one of token probabilities.
-        """
+        """Held-out quality in a few lines, on the last stage first, or that it was not measured; beside it that of the
+        companion of states `alone`, where one lies beside this."""
         if self.held_out is None:
             return "The quality on held-out questions was not measured."
         lines = []

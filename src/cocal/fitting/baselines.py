@@ -1,8 +1,7 @@
 """Baselines on the responses that a companion is measured on: confidences that need no states.
 
-Each is a logistic regression on a few numbers, fitted out of fold as the companion is, so that the card compares what
-everybody could have from the same labels. Beside its own numbers each one reads whether the response was cut at the
-limit, where this is known.
+Each is a logistic regression on a few numbers, fitted out of fold as the companion is: what everybody could have from
+the same labels. Each also reads whether the response was cut at the limit, where this is known.
 """
 
 from collections.abc import Hashable, Sequence
@@ -49,13 +48,11 @@ def baselines(
     """Out-of-fold confidences of all baselines that are known, float64 (n,), by their names.
 
     Args:
-        correct: bool (n,), the labels as they are learnt and measured.
-        fold: int64 (n,), fold of each response's question.
-        cut: bool (n,), whether each response was cut at the limit; None where this is not known.
-        length: int64 (n,), number of tokens.
-        tokens: float (n, k), `token_inputs`, those of prefixes behind them, or the first of them alone, the mean token
-            probability.
-        agreed: float64 (n,), `agreement`.
+        correct, fold: bool and int64 (n,), the labels as they are learnt and measured, and the folds of the questions.
+        cut, length, agreed: bool, int64 and float64 (n,), whether each response was cut at the limit, its number of
+            tokens, and its `agreement`.
+        tokens: float (n, k), `token_inputs`, those of prefixes behind them, or the mean token probability alone.
+            None where this, `cut` or `agreed` is not known.
     """
     flag = [] if cut is None else [cut]
     columns = {} if cut is None or cut.all() or not cut.any() else {FLAG: []}

@@ -75,9 +75,9 @@ def fit(
         cut: Whether responses that were cut at the limit keep the verifier's labels, count as wrong, or are left out of
             what is learnt; by default "as-labelled" for the recipe best and "leave-out" for the paper's.
         token_probability: Whether the companion also reads what the model gave the tokens (`TOKEN_INPUTS` numbers from
-            the same passes), for the recipe best; by default both are tried, unless `states` are given.
-        prefixes: Number of tokens after each of which a growing response is learnt from, too, with the label of the
-            whole response (`cocal.fitting.prefixes`), for the recipe best; None for whole responses alone.
+            the same passes); by default the recipe best tries both, unless `states` are given.
+        prefixes: Number of tokens after each of which the recipe best learns from a growing response, too, with the
+            label of the whole response (`cocal.fitting.prefixes`).
         settings: Architecture and training; by default the paper's, for the binary target. The recipe best takes its
             seeds, and what else is given explicitly (`cocal.fitting.recipes.choose`).
         reading: How the rollouts are read.
@@ -96,8 +96,7 @@ def fit(
         these read token probabilities, too, and it was tried.
 
     Raises:
-        ConfigError: if a recipe is asked for what the other has: another target than binary, token probabilities or
-            prefixes.
+        ConfigError: if a recipe is asked for what the other has: the group target, token probabilities, prefixes.
         ContractError: if the rollouts are not usable; the message names file, row and remedy.
     """
     recipe = recipe or ("best" if settings is None else "paper")
@@ -164,8 +163,7 @@ def fit(
 
 
 def _counted(experience: Experience, cut: Cut) -> Experience:
-    """The rollouts with the labels that are both learnt and measured: the verifier's, or wrong for cut responses. What
-    was read is logged."""
+    """The rollouts with the labels that are learnt and measured: the verifier's, or wrong for cut ones."""
     rows = experience.rows
     if count := int((right := rows["truncated"] & rows["correct"]).sum()):
         kept = "count as wrong (--cut wrong)" if cut == "wrong" else "keep this label (--cut wrong changes it)"
@@ -199,7 +197,7 @@ def read(rollouts: Rollouts, encoder: Encoder) -> Experience:
 
 
 def digest_of(rows: pd.DataFrame) -> str:
-    """Digest of the ids: kept states are of these responses alone, and a companion is not monitored on them."""
+    """Digest of the ids, of whose responses kept states are, and on which a companion is not monitored."""
     ids = b"|".join(ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
     return hashlib.sha256(ids).hexdigest()[:16]
 
@@ -217,17 +215,13 @@ def _states(
     path: Path,
     given: np.ndarray | None,
     with_tokens: bool,
-    grown: Sequence[np.ndarray] | None = None,
-    progress: Progress | None = None,
+    grown: Sequence[np.ndarray] | None,
+    progress: Progress,
 ) -> tuple[FeatureReader, np.ndarray | Any]:
-    """The states of all rollouts, computed or given; finished blocks of a killed run are kept.
-
-    With them comes what the model gave the tokens (`states_and_tokens`), if it is wanted and the states are not given;
-    else None. Behind those of the whole responses stand those of the prefixes `grown`, and zeros where there is none.
-
-    A block is a rollout step where all have the same size: `cocal replay` reads step by step too, and the last digits
-    of a state depend on what is passed through the model with it.
-    """
+    """The states of all rollouts, computed or given, and what the model gave the tokens (`states_and_tokens`), if it is
+    wanted and computed. Behind those of whole responses stand those of the prefixes `grown`, zeros where there is none.
+    Finished blocks of a killed run are kept. A block is a rollout step where all have the same size, as in `cocal
+    replay`, since the last digits of a state depend on what is passed through the model with it."""
     count, sizes = len(rows), rows["step"].value_counts()
     block_size = int(sizes.iloc[0]) if len(sizes) > 1 and sizes.nunique() == 1 else min(BLOCK, count)
     width = len(RESPONSE_POOLINGS) * policy.hidden
@@ -258,7 +252,6 @@ def _states(
     if done.any():
         logging.info("going on with what was kept: the states of %s of %s responses", f"{done.sum():,}", f"{count:,}")
     each = policy.model.num_parameters()
-    progress = progress or Progress("", each * _tokens(rows))
     for start in range(0, count, block_size):
         span = slice(start, start + block_size)
         block = rows.iloc[span]

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 LEAST_QUESTIONS = 10
 """Number of questions below which no interval is given, because a bootstrap over so few is misleading."""
 _LEAST_RESPONSES, _CUT = 20, 0.05
-"""Two sets of responses are called different only from so many responses on, and only if their shares of cut responses
-differ by more than `_CUT`."""
-
+"""The responses, and the difference of their shares of cut ones, from which on two sets are called different."""
 _SHOWN = {"mean_confidence": "mean", "ece": "ECE", "auroc": "AUROC", "brier": "Brier score"}
 
 
@@ -68,17 +66,12 @@ class HeldOut(Model):
         return cls(metrics=tuple(Metric(**row) for row in rows), **facts)
 
     def table(self, alone: "HeldOut | None" = None) -> list[str]:
-        """What it rests on, and a table of the companion's metrics, and what others reach on the same responses.
-
-        Args:
-            alone: The quality of a companion of states alone.
-        """
-        rows = {"companion": [_text(name, self._value(name)) for name in _SHOWN]}
+        """What it rests on, and a table of the companion's metrics beside those of others, such as states `alone`."""
+        rows, found = {"companion": [_text(name, self._value(name)) for name in _SHOWN]}, self._named
         if not self._doubt:
-            found = {one.metric: one for one in self.metrics}
             ends = ((name, found[name].lower, found[name].upper) for name in _SHOWN)
             rows["its 95 % interval"] = [f"{_text(name, lower)} to {_text(name, upper)}" for name, lower, upper in ends]
-        others = {"states alone": {m.metric: m.value for m in alone.metrics}} if alone else {}
+        others = {"states alone": {name: one.value for name, one in alone._named.items()}} if alone else {}
         for title, values in (others | self.others).items():
             rows[title] = [_text(name, values.get(name)) for name in _SHOWN]
         if self.constant is not None:
@@ -94,14 +87,17 @@ class HeldOut(Model):
 
     @property
     def like_a_constant(self) -> bool:
-        """Whether the companion's Brier score reaches that of the constant, by the upper end of its interval, or by
-        itself where there is no interval."""
-        found = next((m for m in self.metrics if m.metric == "brier" and m.value is not None), None)
+        """Whether the companion's Brier score reaches that of the constant, by the upper end of its interval if any."""
+        found = self._named.get("brier")
         worst = found and (found.value if found.upper is None else found.upper)
         return worst is not None and self.constant is not None and worst >= self.constant
 
+    @property
+    def _named(self) -> dict[str, Metric]:
+        return {one.metric: one for one in self.metrics}
+
     def _value(self, metric: str) -> float | None:
-        return next((m.value for m in self.metrics if m.metric == metric), None)
+        return self._named[metric].value if metric in self._named else None
 
     @property
     def _basis(self) -> str:
@@ -111,13 +107,10 @@ class HeldOut(Model):
         responses, questions = (f"{count:,} {what}{'s' * (count != 1)}" for what, count in counts.items())
         first, last = self.steps or (None, None)
         when = f" of step {last}" if first == last else f" of steps {first} to {last}"
-        right = next((m for m in self.metrics if m.metric == "accuracy"), None)
-        between = (
-            ""
-            if right is None or right.lower is None
-            else f" ({_text('accuracy', right.lower)} to {_text('accuracy', right.upper)})"
-        )
-        share = "" if right is None else f"; {_text('accuracy', right.value)} % are right{between}"
+        share = ""
+        if right := self._named.get("accuracy"):
+            lower, value, upper = (_text("accuracy", one) for one in (right.lower, right.value, right.upper))
+            share = f"; {value} % are right{f' ({lower} to {upper})' if right.lower is not None else ''}"
         return f"{responses}{cut} to {questions}{when if self.steps else ''}{share}"
 
     @property
@@ -174,11 +167,8 @@ class ResponseStatistics(Model):
         return cls(responses=len(lengths), lengths=quartiles, cut=None if cut is None else float(np.mean(cut)))
 
     def difference(self, others: "ResponseStatistics") -> str | None:
-        """How other responses differ from these, in one sentence; None if they do not, or are too few to tell.
-
-        Their median length differs if it lies outside the quartiles of these, and their share of cut responses if it
-        is further away than `_CUT` and two standard errors.
-        """
+        """How other responses differ from these, in one sentence; None if they do not, or are too few to tell: their
+        median length lies outside these quartiles, or their share of cut responses beyond two standard errors."""
         if others.responses < _LEAST_RESPONSES:
             return None
         found, (lower, median, upper) = [], self.lengths

@@ -54,9 +54,7 @@ class Checkpoint:
 
     def load(self, precision: str = "auto") -> Policy:
         """The policy, whose tokenizer may lack a chat template; an adapter's own tokenizer is what it was trained with.
-
-        The `precision` of its passes is "float32", "bfloat16" or "auto" (`usual_precision`).
-        """
+        The `precision` of its passes is "float32", "bfloat16" or "auto" (`usual_precision`)."""
         import torch
 
         chosen = self.usual_precision() if precision == "auto" else precision

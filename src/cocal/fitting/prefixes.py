@@ -1,7 +1,6 @@
 """Prefixes of responses: which are learnt from, with which weight, and how good confidences in growing responses are.
 
-A companion of whole responses says little before their end. One that has also read them after every so many tokens says
-how likely the response will be correct while it grows.
+A companion of whole responses says little before their end; one that has read prefixes speaks while a response grows.
 """
 
 from collections.abc import Sequence
@@ -20,11 +19,10 @@ from cocal.fitting.quality import compared
 MOST = 8
 """Most prefixes of a response that are learnt from."""
 MEMORY = 8 * 2**30
-"""Bytes that the states of all prefixes take as float32. Where they would take more, fewer of each response are learnt
-from, but at least one: for 245,760 responses with 8,192 inputs, one of each, which doubles the memory of the fit."""
+"""Bytes of the states of all prefixes as float32, beyond which fewer of each response are learnt from, but at least
+one: for 245,760 responses with 8,192 inputs, one of each, which doubles the memory of the fit."""
 _TOGETHER = 256
-"""Responses whose prefixes are mixed, so that a batch of the training holds those of many; more than these keep the
-order of the training."""
+"""Neighbouring responses whose prefixes are mixed, so that a batch of the training holds those of many."""
 _GOLDEN = 0.6180339887498949
 _QUARTERS = ("first", "second", "third", "last")
 
@@ -54,9 +52,7 @@ def drawn(lengths: Sequence[int], every: int, hidden: int) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class Rows:
-    """What is learnt from responses: each whole one, and its prefixes.
-
-    The rows are in the order of the responses but for those of `_TOGETHER` neighbours, which are mixed.
+    """What is learnt from responses, whole ones and prefixes, in their order but for `_TOGETHER` neighbours.
 
     Attributes:
         response: int64 (r,), place of each row's response.

@@ -15,16 +15,11 @@ from cocal.metrics.settings import MetricSettings
 from cocal.rollouts.experience import Experience
 
 LAST_STAGE = 10
-"""The last stage is the last of so many parts of the steps: its responses are like what the finished policy answers."""
+"""The last stage is the last of so many parts of the steps, like whose responses the finished policy answers."""
 
 
 def compared(confidence: np.ndarray, correct: np.ndarray) -> dict[str, float | None]:
-    """Mean, ECE, AUROC and Brier score of a baseline, or of a part of the responses; None where one is undefined.
-
-    Args:
-        confidence: float64 (n,) in [0, 1].
-        correct: bool (n,), whether each response is correct.
-    """
+    """Mean, ECE, AUROC and Brier score of confidences, float64 (n,), by correctness, bool (n,); None if undefined."""
     found = evaluate(confidence, np.ones(len(correct), dtype=bool), correct, MetricSettings().bins)
     found |= scores(confidence, correct, MetricSettings().bins)
     names = ("mean_confidence", "ece", "auroc", "brier")
@@ -41,9 +36,7 @@ def measured(
 
     Args:
         questions: Name or text of the question of each response; responses to one question are resampled together.
-        confidence: float64 (n,) in [0, 1], NaN where there is no valid confidence; such a response counts for the
-            accuracy alone.
-        correct: bool (n,), whether each response is correct.
+        confidence, correct: float64 (n,) in [0, 1], NaN of a response that counts for the accuracy alone; bool (n,).
         settings: Bins, resamples, level and seed; by default the paper's ten bins, and 1000 resamples at 95 %.
 
     Returns:
@@ -71,8 +64,8 @@ def measured(
 
 
 def last_stage(experience: Experience, held_out: np.ndarray) -> np.ndarray:
-    """The responses of the last stage, bool (n,): of the last steps with held-out responses; where the rollouts name no
-    steps, the last of these responses and all between them."""
+    """The responses of the last steps with held-out ones, bool (n,), or where no steps are named, of the last held-out
+    ones and all between them."""
     moment = experience.rows["step" if experience.has_steps else "response_id"].to_numpy()
     moments = np.unique(moment[held_out])
     return moment >= moments[-ceil(len(moments) / LAST_STAGE)]
@@ -81,10 +74,8 @@ def last_stage(experience: Experience, held_out: np.ndarray) -> np.ndarray:
 def measured_fields(
     about: About, experience: Experience, held_out: np.ndarray, confidence: np.ndarray, others: dict[str, np.ndarray]
 ) -> dict[str, HeldOut | ResponseStatistics | None]:
-    """The fields of `About` that tell the quality on the responses to held-out questions, truncated ones included.
-
-    `held_out` is bool (n,), `confidence` float64 (n,), and `others` has further ones by their names.
-    """
+    """The fields of `About` that tell the quality of a confidence, float64 (n,), and of others by their names, on the
+    responses to held-out questions, bool (n,), truncated ones included."""
     settings, rows = about.spec.settings, experience.rows
     last, cut = last_stage(experience, held_out), rows["truncated"].to_numpy()
 

@@ -1,7 +1,7 @@
 """The recipe `best`: nested cross-validation over questions selects among linear probes and MLPs.
 
-Questions are divided into folds by their texts. The recipe that predicts a fold is selected and fitted without that
-fold: for the selection, each recipe is fitted without two folds, the predicted one and the one that it is scored on.
+The recipe that predicts a fold of the questions is selected and fitted without it: for the selection, each recipe is
+fitted without two folds, the predicted one and the one that it is scored on.
 """
 
 import hashlib
@@ -38,16 +38,16 @@ _EMPHASIS = 10.0
 """Factor of standardised token probabilities, three inputs among hundreds or thousands, which a penalty then spares."""
 _ROWS, _STEPS = 8192, 80
 """Responses that are read at once where all are read, and steps of the probe's fit."""
+_Parts = Sequence[tuple[int, ...]]
 
 
 class Selection(NamedTuple):
     """The recipe with the lowest Brier score, as `choose` selects it.
 
     Attributes:
-        settings: Architecture of the members, and the number of passes of their training.
-        model: The members, fitted on all rows that are not excluded, with the mean and scale of their inputs.
-        out_of_fold: float64 (n,), confidence of each row by the recipe that was selected and fitted without the fold of
-            its question.
+        settings, model: Architecture of the members, and the number of passes of their training; the members, fitted on
+            all rows that are not excluded, with the mean and scale of their inputs.
+        out_of_fold: float64 (n,), confidence of each row by the recipe that was selected and fitted without its fold.
         tried: The best recipe of each kind, the selected one first.
         alone: The selection among recipes that read states alone, where this one reads token probabilities too.
     """
@@ -66,8 +66,7 @@ class TrainingSet:
     Attributes:
         inputs: float32 (n, inputs), in chronological order; `choose` standardises them in place.
         target: float32 (n,), 1 for a response that counts as correct and 0 for another.
-        loss_weight: float32 (n,), weight of each row in the training loss, at most 1; 0 excludes a row from training
-            and from comparisons.
+        loss_weight: float32 (n,), weight of each row in the training loss, at most 1; 0 excludes it everywhere.
         score_weight: float64 (n,), weight of each row in Brier scores; those of rows that are not excluded sum to 1.
         fold: int64 (n,), cross-validation fold of each row's question.
         emphasis: float32 (inputs,), factors of the standardised inputs; an L2 penalty weighs less on large ones.
@@ -109,9 +108,8 @@ def best(
     settings: CompanionSettings,
     progress: Progress | None = None,
 ) -> Selection:
-    """What the recipe best chooses. Recipes are compared by the Brier score on all responses that are learnt from, as
-    the card states it: the last stage alone would be a noisy judge. The inputs of the rows are standardised in place;
-    the first `width` are states."""
+    """What the recipe best chooses by the Brier score on all responses that are learnt from, as the card states it; the
+    last stage alone would be a noisy judge. Inputs, the first `width` of them states, are standardised in place."""
     emphasis = np.ones(inputs.shape[1], dtype=np.float32)
     emphasis[width:] = _EMPHASIS
     used = ~learnt["truncated"].to_numpy()
@@ -122,8 +120,8 @@ def best(
 
 
 def work(rows: int, width: int, settings: CompanionSettings) -> float:
-    """Multiplications of `choose` about, where states alone and with token probabilities are tried, for estimates of
-    the time that is left; the bound of the passes is taken for their number."""
+    """About the multiplications of `choose`, where states alone and with token probabilities are tried, with as many
+    passes as their bound, for estimates of the time that is left."""
     sizes, passes = _sizes(settings)
     weights = sum(a * b for widths, _ in sizes for a, b in pairwise((width, *widths, 1)))
     return 2 * (2 * FOLDS + 1) * rows * (2 * _STEPS * len(STRENGTHS) * width + 3 * passes * weights)
@@ -211,10 +209,9 @@ def _best_of(
 class _Kind:
     """Recipes of one kind, such as linear probes with different penalties, evaluated by nested cross-validation.
 
-    Each recipe is fitted once for every entry of `parts`, which lists the folds that the fit leaves out: two, one or
-    none. The score that selects a recipe for fold k comes from fits without fold k, so that no response takes part in
-    the selection of the recipe that predicts it. For each score, no recipe counts that comes after `PATIENCE` ones
-    which have not improved it.
+    Each recipe is fitted once for every entry of `parts`, the folds that it leaves out: two, one or none. The score
+    that selects a recipe for fold k comes from fits without fold k, so that no response takes part in the selection of
+    the recipe that predicts it. No recipe counts that comes after `PATIENCE` ones which have not improved a score.
 
     Subclasses define `predictions`, which yields float32 (parts, n) for each recipe: the confidence of all rows by the
     fit of each part; `fitted`, the members of the recipe at an index; and `name`, its description.
@@ -230,9 +227,8 @@ class _Kind:
     fitted: Callable[[int, tuple[int, ...]], CompanionMLP]
     name: Callable[[int], str]
 
-    def __init__(self, data: TrainingSet, parts: Sequence[tuple[int, ...]], reads: int, progress: Progress):
-        self.data, self.parts, self.inputs = data, parts, data.inputs[:, :reads]
-        self.progress = progress
+    def __init__(self, data: TrainingSet, parts: _Parts, reads: int, progress: Progress):
+        self.data, self.parts, self.inputs, self.progress = data, parts, data.inputs[:, :reads], progress
         left_out = np.array([np.isin(data.fold, part) for part in parts])
         self.train = np.where(left_out, np.float32(0), data.loss_weight)
         self._folds = data.fold.max() + 1
@@ -271,7 +267,7 @@ class _Kind:
 class _Probe(_Kind):
     """Logistic regressions, as companions without a hidden layer."""
 
-    def __init__(self, data: TrainingSet, parts: Sequence[tuple[int, ...]], reads: int, progress: Progress):
+    def __init__(self, data: TrainingSet, parts: _Parts, reads: int, progress: Progress):
         self.settings = CompanionSettings(widths=(), dropout=(), targets=("binary",))
         self._weights: list[tuple[Tensor, Tensor]] = []
         super().__init__(data, parts, reads, progress)
@@ -335,14 +331,7 @@ class _Probe(_Kind):
 class _Mlp(_Kind):
     """MLPs of some widths, each pass of which is a recipe."""
 
-    def __init__(
-        self,
-        data: TrainingSet,
-        parts: Sequence[tuple[int, ...]],
-        reads: int,
-        settings: CompanionSettings,
-        progress: Progress,
-    ):
+    def __init__(self, data: TrainingSet, parts: _Parts, reads: int, settings: CompanionSettings, progress: Progress):
         self.settings = settings
         weights = sum(a * b for a, b in pairwise((reads, *settings.widths, 1)))
         self._cost = 3.0 * len(parts) * len(data.inputs) * weights

@@ -70,8 +70,7 @@ def merged(model: "PreTrainedModel", adapter: Path) -> "PreTrainedModel":
 
     Raises:
         ConfigError: if PEFT is not installed.
-        ContractError: if the adapter does not fit the model, changes none of its weights, or is of a kind that cannot
-            be merged.
+        ContractError: if the adapter does not fit the model, changes none of its weights, or cannot be merged.
     """
     try:
         from peft import PeftConfig, PeftModel

@@ -30,8 +30,7 @@ def grouped_attention(
     """Compute the same as transformers' `sdpa`, but faster on CPUs.
 
     If several query heads share a key-value head and there is a mask, `sdpa` first repeats keys and values for each
-    query head, because CUDA's kernels need it. The CPU's kernel does not, and the copies take a third of the time of
-    decoding.
+    query head, as CUDA's kernels need it. The CPU's does not, and the copies take a third of the time of decoding.
 
     That kernel calls MKL, whose portable mode is slow. With portable numerics, attention over short sequences is
     therefore two products, which OpenBLAS computes, and a softmax. One query a row, as in decoding, is faster without.

@@ -126,10 +126,8 @@ def load_policy(
     dtype: "torch.dtype | None" = None,
     adapted: bool = False,
 ) -> Policy:
-    """The policy in a Hugging Face checkpoint, in bfloat16 on a GPU and in studies with `numerics: bfloat16`, and in
-    float32 elsewhere.
-
-    Code that a checkpoint brings is never run.
+    """The policy in a Hugging Face checkpoint, whose own code is never run. Its weights are bfloat16 on a GPU and in
+    studies with `numerics: bfloat16`, and float32 elsewhere.
 
     Args:
         training: If true, the weights are float32 everywhere, because bfloat16 weights lose updates with a learning
@@ -175,8 +173,7 @@ def open_model(
         adapted: See `load_policy`.
 
     Raises:
-        ContractError: if a file is missing or truncated, or a weight is missing, of no use, of another shape or no
-            finite number.
+        ContractError: if a file is missing or truncated, or a weight is missing, useless, misshapen or not finite.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -202,8 +199,7 @@ def open_model(
 
 
 def _attention(path: str | Path, config: "PretrainedConfig", cuda: bool) -> str:
-    """The fastest attention that computes what a model's own does: `sdpa` leaves out soft caps of scores, and some
-    models have nothing but their own."""
+    """The fastest attention that computes what a model's own does; `sdpa`, which some lack, leaves out soft caps."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     from cocal.models.attention import GROUPED
@@ -277,8 +273,7 @@ def require_complete(path: str | Path) -> None:
 
 @contextmanager
 def _complete(path: str | Path, part: str = "weights") -> Iterator[None]:
-    """Turn errors of a broken checkpoint into a ContractError, and refuse one that a later transformers saved, or whose
-    files git-lfs has not fetched."""
+    """Turn errors of a broken checkpoint into a ContractError; refuse one of a later transformers or with pointers."""
     _check_version(Path(path))
     for file in Path(path).glob("*"):
         if file.is_file():
@@ -379,9 +374,8 @@ def generation_settings(path: str | Path) -> "GenerationConfig":
 def end_tokens(
     tokenizer: "PreTrainedTokenizerBase", settings: "GenerationConfig", config: "PretrainedConfig"
 ) -> frozenset[int]:
-    """Token ids that end a response: those of the generation settings, whose file gets lost on the way through some
-    engines, of the model's settings and of the tokenizer, and the one that ends a turn in the chat template. Qwen3 has
-    two, `<|im_end|>` and `<|endoftext|>`."""
+    """Token ids that end a response: those of the generation settings, whose file gets lost in some engines, of the
+    model's settings and of the tokenizer, and the one that ends a turn in the chat template. Qwen3 has two."""
     given = (getattr(named, "eos_token_id", None) for named in (settings, config, text_config(config), tokenizer))
     ends = {end for named in given for end in (named if isinstance(named, list) else [named]) if end is not None}
     return frozenset({*ends, turn_end(tokenizer, ends)} - {None})

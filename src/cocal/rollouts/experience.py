@@ -41,9 +41,8 @@ class Experience:
 def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | None = None) -> Experience:
     """Gather responses with labels, in any order of the steps; sentences about them are added to the notes.
 
-    Token ids are held in memory, four bytes each; texts are not. Responses to one prompt in one step are a group,
-    wherever they lie in it; groups that samples name divide them further. Which responses have one prompt, its text or
-    its ids tell (`cocal.rollouts.questions`).
+    Token ids are held in memory, four bytes each; texts are not. Responses to one prompt (`cocal.rollouts.questions`)
+    in one step are a group, wherever they lie in it; groups that samples name divide them further.
 
     Raises:
         ContractError: if there are no samples, a label is missing or unclear, only some of them have a step, or all are
@@ -109,8 +108,7 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
 
 
 def _ask(rows: pd.DataFrame) -> list[str]:
-    """Set each row's question, by whose text the split is made, and its group within its step; return sentences about
-    ids that contradict the prompts."""
+    """Set each row's question and its group within the step; return sentences about ids that contradict the prompts."""
     prompts = [prompt.tobytes() for prompt in rows["prompt_ids"]]
     number = same_question(rows["question"], prompts, rows["question_id"])
     said = contradictions(number, rows["question_id"])

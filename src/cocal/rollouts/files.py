@@ -46,8 +46,7 @@ class Found:
 
         Raises:
             ConfigError: if names of fields do not suit the format.
-            ContractError: if a file is not readable, a row is invalid, all were left out, or they come from several
-                policies; the message names file and row.
+            ContractError: by file and row, if one is not readable, all are left out, or they are of several policies.
         """
         notes.update(self.said)
         return learnable(self._samples(reading, notes), reading, notes, str(self.files[0][0]))
@@ -185,8 +184,7 @@ def _say_what_is_passed_over(files: Collection[Path]) -> None:
 
 
 def _in_order(folders: Iterable[Path]) -> list[Path]:
-    """Folders by the numbers in their names if they differ in nothing else, and otherwise as they are given: a shell
-    lists step_0, step_1, step_10, step_2."""
+    """Folders by the numbers in their names, which a shell sorts as words, or as given if they differ in more."""
     folders = list(folders)
     alike = len({re.sub(r"\d+", "", str(folder)) for folder in folders}) == 1
     return sorted(folders, key=_by_number) if alike else folders

@@ -12,8 +12,7 @@ from cocal.settings.base import Count, Model
 
 
 class Reading(Model):
-    """How responses are read, from files or tables: for a fit, for confidences, and for decisions among scored ones. A
-    companion keeps that of its fit."""
+    """How responses are read: for a fit, which its companion keeps, for confidences, and for decisions among them."""
 
     fields: dict[str, str] = {}
     """Names of the rollouts' fields by their meaning, as they were given; a file to be scored is read with them too."""
@@ -25,11 +24,10 @@ class Reading(Model):
     thinking: bool = False
     """True if chats are put into the template in thinking mode, where the template knows it."""
     template: str | None = None
-    """Chat template in place of the tokenizer's own (None); if empty, prompts are plain text, which begins as the
-    tokenizer begins texts."""
+    """Chat template in place of the tokenizer's own (None); if empty, prompts are texts, begun by the tokenizer."""
     raw: bool = False
-    """True if texts of prompts are the whole texts that the policy saw, and no messages of a user; a companion keeps
-    that all prompts of its rollouts were so."""
+    """True if texts of prompts are all that the policy saw, and no messages of a user; a companion keeps this of its
+    rollouts."""
     template_fields: dict[str, Any] = {}
     """Further values that the chat template was given; those of a sample come before them."""
     ignored: tuple[str, ...] = ()
@@ -54,10 +52,8 @@ class Format:
         version, files, about: Version of the engine whose code was read or run, names of its files, and what somebody
             who has such files should know, for the page of formats.
         example: Name of a file, and a row in it.
-        recognises: Whether a file is of this format, by its path and the names of the fields in its first row; of a
-            pickle there are none.
-        read: The responses of a file; sentences about what was read for what are added to the counter. A ContractError
-            names file and row of a wrong one.
+        recognises: Whether a file is of this format, by its path and the names of fields in its first row, if any.
+        read: The responses of a file, or a ContractError; sentences about what was read are added to the counter.
         steps: Files of a folder by their steps, where names tell them in a way of the format; None where the one rule
             for all names holds (`cocal.rollouts.files.step_named`).
         raw: Whether texts of prompts are all that the policy read, and not messages of a user.

@@ -36,8 +36,7 @@ def same_question(
 
 
 def contradictions(question: np.ndarray, ids: Sequence[str | None]) -> list[str]:
-    """Sentences about the ids that rows state, which do not tell questions (`same_question`, int64 (n,)) apart as the
-    prompts do."""
+    """Sentences about stated ids that do not tell questions (`same_question`, int64 (n,)) apart as prompts do."""
     stated = pd.DataFrame({"question": question, "id": np.fromiter(ids, dtype=object, count=len(question))})
     stated = stated.dropna().drop_duplicates()
     several, shared = (int((stated[name].value_counts() > 1).sum()) for name in ("question", "id"))

@@ -104,8 +104,7 @@ class StepWriter(WriteBehind):
         """Begin to record the rollouts of one step; all steps have the same number of rollouts.
 
         Args:
-            frame: Rollouts (`RESPONSES`), whose response ids count through all steps; a function is called for them in
-                the thread that writes.
+            frame: Rollouts (`RESPONSES`), whose response ids count through all steps, or a function that gives them.
             features: Pooled states, float32 (rollouts, layers, poolings, hidden); None without a store. The caller
                 changes neither of the two afterwards.
 

@@ -93,8 +93,7 @@ class Replies:
         return self._tokenizer.decode(row.prompt[-_LAST:])
 
     def unopened(self, sample: Sample, row: "Encoded") -> str | None:
-        """What closes a thought in a response, which neither this nor the end of the prompt has opened, or which the
-        prompt has closed already."""
+        """What closes a thought in a response that neither it nor the prompt has opened, or the prompt has closed."""
         text, end = sample.response or "", self.ending(row)
         for close in () if self.opened(end) else self.closing:
             opened = any(_closes(one) == close for one in _OPENING.findall(text.partition(close)[0]))
@@ -198,8 +197,7 @@ def check(
 def judge(
     rows: Sequence[tuple[Sample, str | None]], problem: str, remedy: str, refuse: bool = True, warn: bool = True
 ) -> None:
-    """Refuse rows of which more than half have a problem, or else warn of it; a row comes with what the problem names,
-    None where it has none."""
+    """Refuse rows of which more than half have a problem, or warn of it; each comes with what it names, or None."""
     wrong = [(sample, what) for sample, what in rows if what is not None]
     if not wrong:
         return

@@ -262,8 +262,7 @@ def _mapping(value: Any) -> Mapping[str, Any] | None:
 TokenIds = Annotated[np.ndarray, PlainValidator(_token_ids)]
 """At least one id, int64 (n,), from 0 to 2**31 - 1."""
 Said = Annotated[str | tuple[Mapping[str, str], ...], PlainValidator(_asked)]
-"""A text that can be encoded, or a chat: at least one message, each with `role` and `content`, and with what else chat
-templates read (`_KEYS`)."""
+"""A text that can be encoded, or a chat: at least one message with what chat templates read (`_KEYS`)."""
 Number = Annotated[float, PlainValidator(_number)]
 """A finite number."""
 Name = Annotated[int | str, PlainValidator(_name)]

@@ -2,7 +2,7 @@
 `log_completions` (`completions_00001.parquet`), which hold only text.
 
 TRL names its table by the number of updates after which it logged, and holds the completions of the latest generation
-there, be it of rollouts or of an evaluation.
+there, be it of rollouts or of an evaluation. What reads Parquet is imported where it is used: scoring lines needs none.
 """
 
 import json
@@ -21,8 +21,7 @@ from cocal.store import read_frame
 from cocal.store.rows import is_file, listed, numbered
 
 _NO_REWARDS = {"step", "prompt", "completion", "advantage", "mode"}
-"""Columns of TRL's completions that are no rewards. What reads Parquet is imported where it is used, because scoring
-lines does without it."""
+"""Columns of TRL's completions that are no rewards."""
 
 
 def files(folder: Path, gaps: bool = False) -> dict[int, Path]:

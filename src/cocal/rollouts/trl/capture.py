@@ -75,8 +75,7 @@ class RolloutCapture(GRPOTrainer if TYPE_CHECKING else object):
     def _recorded(
         self, rows: list[dict], verdicts: Verdicts, rewards: Rewards, step: int, dataset: str, prompt_format="answer"
     ) -> "pd.DataFrame":
-        """The table of a step's gathered rollouts, which also name their questions, once it is being written and the
-        companions have learnt from it."""
+        """The table of a step's gathered rollouts, once it is being written and companions have learnt from it."""
         sampled = sampled_rows(
             [row["completion"] for row in rows],
             [row["text"] for row in rows],
