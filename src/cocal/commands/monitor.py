@@ -16,6 +16,7 @@ from cocal.fitting.models import Checkpoint
 from cocal.fitting.quality import measured
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
+from cocal.rollouts.encoding import Encoder
 from cocal.rollouts.lines import NEEDED
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
 from cocal.store import write_text
@@ -43,7 +44,7 @@ def run_monitor(options: argparse.Namespace) -> None:
     kept = {meaning: name for meaning, name in about.fields.items() if not (labelled and meaning in NEEDED["label"])}
     other = {"fields": {**kept, **given}, "correct_above": options.correct_above}
     companion = companion.reading(options.ignore, **other)
-    rows = read(options.rollouts, companion.about.encoder(policy)).rows
+    rows = read(options.rollouts, Encoder(policy, companion.about)).rows
     if (questions := rows["question"].nunique()) < LEAST_QUESTIONS:
         raise ContractError(
             f"{options.rollouts[0]}: {questions} question(s) give no interval; it takes at least {LEAST_QUESTIONS}"

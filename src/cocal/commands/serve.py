@@ -15,7 +15,7 @@ def run_serve(options: argparse.Namespace) -> None:
     """Check that the companion fits the model, and become vLLM's server."""
     served = Served(options.companion, options.target, options.abstain_below, options.abstained == "withheld")
     check_flags(options.passed_on, Shown(False, served.abstain_below, served.withhold).withholds)
-    _, about = saved.read_named(options.companion)
+    _, about = saved.read(saved.folder_of(options.companion))
     served.of(about)
     checkpoint = Checkpoint.find(options.model, options.revision)
     checkpoint.check_fit(about)

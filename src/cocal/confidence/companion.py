@@ -17,7 +17,7 @@ from cocal.features.extract import inputs_of
 from cocal.features.store import Layout, NumberFormat, decoded, encoded
 from cocal.fitting.about import About, BaseModelFacts
 from cocal.models.loading import Policy, evaluating
-from cocal.rollouts.encoding import BLOCK, ROWS, Encoded
+from cocal.rollouts.encoding import BLOCK, ROWS, Encoded, Encoder
 from cocal.rollouts.sample import Sample
 from cocal.runtime.machine import best_device
 
@@ -78,28 +78,17 @@ class Companion:
             return cls(*fit(model, tokenizer, rollouts, settings=settings, **options))
 
     def reading(self, ignored: Sequence[str] = (), **other: Any) -> Self:
-        """The companion, which from now on reads responses otherwise than those of its fit.
-
-        Args:
-            ignored: What it leaves unread beside what the fit has left.
-            other: Further values of `cocal.rollouts.format.Reading`; None keeps that of the fit.
-        """
+        """The companion, which from now on reads responses otherwise than those of its fit: without what is `ignored`,
+        too, and by `other` values of `cocal.rollouts.format.Reading`, of which None keeps that of the fit."""
         update = {name: value for name, value in other.items() if value is not None}
         self.about = self.about.model_copy(update=update | {"ignored": (*self.about.ignored, *ignored)})
         return self
 
     @classmethod
     def from_study(cls, folder: str | Path, model: "PreTrainedModel", states: NumberFormat) -> Self:
-        """The companions that a study has fitted, such as those of results/companions.
-
-        Args:
-            folder: Output folder of `cocal companions`.
-            model: The policy.
-            states: `features.dtype` of the study.
-
-        Raises:
-            ContractError: if the folder holds no companions, or they read a block that the model lacks.
-        """
+        """The companions of a policy that a study has fitted, from the output folder of `cocal companions`; `states` is
+        the study's `features.dtype`. A ContractError says that there are none, or that they read a block that the model
+        lacks."""
         companions = load_companions(folder)
         base = BaseModelFacts.of(model.config)
         notes = (f"companions of a study ({Path(folder).name})",)
@@ -155,7 +144,7 @@ class Companion:
         with evaluating(model):
             policy = Policy(model, tokenizer)
             self.about.check_model(BaseModelFacts.of(model.config))
-            encoder = self.about.encoder(policy)
+            encoder = Encoder(policy, self.about)
             for start in range(0, len(samples), ROWS):
                 rows, chosen = encoder.encode(samples[start : start + ROWS]), {"target": target, "seed": seed}
                 whole, grown = self.score_encoded(policy, rows, batch_tokens=batch_tokens, every=every, **chosen)
@@ -190,19 +179,11 @@ class Companion:
         return self.score_states(np.concatenate(inputs), **member), courses
 
     def score_states(self, states: np.ndarray, *, target: Target | None = None, seed: int | None = None) -> np.ndarray:
-        """Score hidden states that were computed elsewhere.
+        """Score hidden states that were computed elsewhere, float64 (n,) in [0, 1]; see `score` about target and seed.
 
-        Args:
-            states: float32 (n, inputs), the states of the layer and poolings in `about.spec`, concatenated, and behind
-                them token probabilities if `about.token_probability` (`cocal.features.extract`).
-            target, seed: See `score`.
-
-        Returns:
-            float64 (n,) in [0, 1].
-
-        Raises:
-            ConfigError: if there is no such target or seed.
-            ContractError: if the states have another width.
+        The states, float32 (n, inputs), are those of the layer and poolings in `about.spec`, concatenated, and behind
+        them token probabilities if `about.token_probability` (`cocal.features.extract`). A ConfigError says that there
+        is no such target or seed, a ContractError that the states have another width.
         """
         chosen, form, width = self.about.spec.chosen(target, seed), self.about.states, self.about.states_width
         found = [np.empty((len(chosen), 0))]
@@ -216,16 +197,14 @@ class Companion:
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
         """Load a companion from a folder, or from the Hub by its name (`owner/name`).
 
-        Args:
-            pretrained_model_name_or_path: Folder or name.
-            options: Those of `huggingface_hub.snapshot_download`, such as `revision` and `local_files_only`.
-
-        Raises:
-            ContractError: if there is no such companion, or a file is missing, another's, or has changed since.
+        The options are those of `huggingface_hub.snapshot_download`, such as `revision` and `local_files_only`. A
+        ContractError says that there is no such companion, or that a file is missing, another's, or has changed since.
         """
         folder = saved.folder_of(str(pretrained_model_name_or_path), options)
         companions, about = saved.read(folder)
-        return cls(companions, about, saved.read_alone(folder) if about.token_probability else None)
+        alone = folder / saved.ALONE
+        beside = about.token_probability and (alone / saved.CONFIG).exists()
+        return cls(companions, about, saved.read(alone) if beside else None)
 
     def save_pretrained(self, save_directory: str | Path) -> None:
         """Save weights, settings and model card in a folder, which is made if need be, in the Hub's convention.

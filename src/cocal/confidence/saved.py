@@ -31,15 +31,9 @@ _DIGEST = "weights"
 """Name of the attribute of the settings' provenance that holds the SHA-256 of the weights' file."""
 
 
-def folder_of(name: str, options: Mapping[str, Any]) -> Path:
-    """The folder of a companion, or that of its files in the Hub's cache, which are downloaded if need be.
-
-    Args:
-        name: Folder, or name on the Hub (`owner/name`).
-        options: Those of `huggingface_hub.snapshot_download`.
-
-    Raises:
-        ContractError: if there is none.
+def folder_of(name: str, options: Mapping[str, Any] = {}) -> Path:
+    """The folder of a companion with this path or name on the Hub (`owner/name`), of whose cache it is then; its files
+    are downloaded if need be (options of `huggingface_hub.snapshot_download`). A ContractError says that there is none.
     """
     if Path(name).is_dir():
         return Path(name)
@@ -53,17 +47,6 @@ def folder_of(name: str, options: Mapping[str, Any]) -> Path:
         return download(name, patterns=files, **options)
     except ContractError as error:
         raise ContractError(f"{name}: there is no such folder, and on the Hub: {error}") from None
-
-
-def read_alone(folder: Path) -> tuple[Companions, About] | None:
-    """Read the companion of states alone that lies in the folder of one which reads token probabilities; None if there
-    is none."""
-    return read(folder / ALONE) if (folder / ALONE / CONFIG).exists() else None
-
-
-def read_named(name: str, options: Mapping[str, Any] = {}) -> tuple[Companions, About]:
-    """Read a companion by its folder, or its name on the Hub; see `folder_of`."""
-    return read(folder_of(name, options))
 
 
 def read(folder: Path) -> tuple[Companions, About]:

@@ -13,6 +13,7 @@ from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
 from cocal.answers.judge import ExactMatch
 from cocal.answers.settings import VerifierSettings
+from cocal.confidence import COURSE
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
 from cocal.metrics.choices import best_of_n, candidates, certified, first, vote
@@ -27,8 +28,6 @@ from cocal.store.rows import entries, extended, normalised
 
 ANSWER, BOXED = "answer", "boxed"
 """Field of the answer, where lines have it; otherwise the answer is the content of the response's last box."""
-COURSE = "_course"
-"""What follows the name of the confidence in that of its course."""
 _UNCERTAIN = "the lines name no question, so each counts as one; intervals are too narrow if questions repeat"
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from cocal.companion.settings import Target
+from cocal.confidence import COURSE
 from cocal.confidence.companion import Companion
-from cocal.confidence.scored import COURSE
 from cocal.errors import ContractError
 from cocal.fitting.about import About
 from cocal.fitting.held_out import ResponseStatistics
 from cocal.models.loading import Policy
-from cocal.rollouts.encoding import ORIGINS, ROWS
+from cocal.rollouts.encoding import ORIGINS, ROWS, Encoder
 from cocal.rollouts.lines import FIELDS, NEEDED, Fields
 from cocal.rollouts.sample import Sample
 from cocal.runtime.progress import Progress
@@ -111,7 +111,7 @@ def score_file(
     Blocks that an earlier run has finished are kept, up to the first that has changed since, or whose input has.
     """
     path, marks = run.path / UNFINISHED, run.path / _DIGESTS
-    encoder = companion.about.encoder(policy)
+    encoder = Encoder(policy, companion.about)
     encoder.dated(wanted.source)
     if done := _whole_blocks(wanted.source, path, marks):
         logging.info("%s of %s responses were scored by an earlier run", f"{done:,}", f"{checked.rows:,}")

@@ -10,8 +10,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import TOKEN_INPUTS
 from cocal.fitting.held_out import HeldOut, Part, ResponseStatistics, table_of, table_of_parts
 from cocal.models.hub import may_be_on_hub
-from cocal.models.loading import Policy, Vocabulary, text_config
-from cocal.rollouts.encoding import Encoder
+from cocal.models.loading import text_config
 from cocal.rollouts.format import Reading
 from cocal.settings.base import Count, Model
 
@@ -137,10 +136,6 @@ class About(Reading):
         """The members, in words."""
         widths = self.spec.settings.widths
         return f"Hidden layers {' / '.join(map(str, widths))}" if widths else "No hidden layer: a linear probe"
-
-    def encoder(self, policy: Policy | Vocabulary) -> Encoder:
-        """What turns prompts and responses into token ids, by the companion's language model."""
-        return Encoder(policy, self)
 
     def check_model(self, model: BaseModelFacts) -> None:
         """Refuse by a ContractError a model of another architecture, or without the block and width that are read."""

@@ -24,16 +24,8 @@ def adapter_files(adapter: Path) -> list[Path]:
 
 
 def check_base(adapter: Path, name: str, folder: Path) -> None:
-    """Refuse an adapter of another model, and warn where it cannot be known.
-
-    Args:
-        adapter: Folder of the adapter.
-        name: Name of the model as it was given: a folder, or a name on the Hub.
-        folder: Folder of the model's files.
-
-    Raises:
-        ContractError: if the adapter's settings are not readable, name another model, or make it change nothing.
-    """
+    """Refuse an adapter of another model than that of this name (as it was given) and folder, and warn where it cannot
+    be known. A ContractError says that its settings are not readable, name another model, or make it change nothing."""
     settings, weights = adapter_files(adapter)
     try:
         stated = json.loads(settings.read_text(encoding="utf-8"))
@@ -66,12 +58,8 @@ def check_base(adapter: Path, name: str, folder: Path) -> None:
 
 
 def merged(model: "PreTrainedModel", adapter: Path) -> "PreTrainedModel":
-    """A model with an adapter merged into its weights, in memory.
-
-    Raises:
-        ConfigError: if PEFT is not installed.
-        ContractError: if the adapter does not fit the model, changes none of its weights, or cannot be merged.
-    """
+    """A model with an adapter merged into its weights, in memory. A ConfigError says that PEFT is not installed, a
+    ContractError that the adapter does not fit the model, changes none of its weights, or cannot be merged."""
     try:
         from peft import PeftConfig, PeftModel
     except ImportError:

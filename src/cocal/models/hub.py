@@ -8,19 +8,9 @@ from cocal.errors import ContractError, first_line
 from cocal.models.weights import ADAPTER, BELOW
 
 FILES = (
-    "config.json",
-    "generation_config.json",
-    "*.safetensors",
-    "model.safetensors.index.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "vocab.json",
-    "merges.txt",
-    "added_tokens.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
-    "chat_template.json",
+    *("config.json", "generation_config.json", "*.safetensors", "model.safetensors.index.json"),
+    *("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "merges.txt"),
+    *("added_tokens.json", "special_tokens_map.json", "chat_template.jinja", "chat_template.json"),
 )
 """Files of a checkpoint that are imported: safetensors weights, tokenizer and settings, but no code and no pickles."""
 
@@ -41,23 +31,17 @@ def download(
         patterns: The files that are taken; by default those of a checkpoint.
         options: Further ones of `huggingface_hub.snapshot_download`.
     """
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HFValidationError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import errors, snapshot_download
 
     revision = revision or "main"
     where = f"{name} at {revision[:12]}"
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=[*patterns], **options))
-    except GatedRepoError:
+    except errors.GatedRepoError:
         raise ContractError(f"{where}: the hub requires consent: give it there, then run `hf auth login`") from None
-    except (RepositoryNotFoundError, RevisionNotFoundError):
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
         raise ContractError(f"{where}: the hub has no such name or revision; check both") from None
-    except HFValidationError:
+    except errors.HFValidationError:
         raise ContractError(f"{name}: is no name on the hub, which has the form owner/name; check it") from None
     except OSError as error:  # the hub's other errors are of this kind
         raise ContractError(

@@ -37,14 +37,9 @@ def context_of(config: "PretrainedConfig") -> int | None:
 
 
 def decoder_of(model: "PreTrainedModel") -> tuple["nn.Module", "nn.ModuleList"]:
-    """The decoder of a causal language model, without output layer, vision and audio, and the list of its blocks.
-
-    Its blocks are the only list of modules whose length is the number of layers. The output of the last block is the
-    state before the final norm, which the decoder applies afterwards.
-
-    Raises:
-        ContractError: if there is no such list; the message names the architecture.
-    """
+    """The decoder of a causal language model, without output layer, vision and audio, and the list of its blocks: the
+    only list of modules whose length is the number of layers, or a ContractError. The output of the last block is the
+    state before the final norm, which the decoder applies afterwards."""
     from torch import nn
 
     layers = getattr(text_config(model.config), "num_hidden_layers", None)
@@ -168,13 +163,7 @@ def open_model(
     adapted: bool = False,
 ) -> "PreTrainedModel":
     """The model of a checkpoint, every weight of which was in its files; on the device "meta", none is kept in memory.
-
-    Args:
-        adapted: See `load_policy`.
-
-    Raises:
-        ContractError: if a file is missing or truncated, or a weight is missing, useless, misshapen or not finite.
-    """
+    A ContractError says that a file is missing or truncated, or a weight missing, useless, misshapen or not finite."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -250,11 +239,8 @@ def _warn_of_code(path: str | Path, what: str, brought: bool) -> None:
 
 
 def require_complete(path: str | Path) -> None:
-    """Check the configuration, the index and the header of each weight file of a checkpoint for another program.
-
-    Raises:
-        ContractError: if the folder lacks files, or a file is truncated or has changed since it was written.
-    """
+    """Check the configuration, the index and the header of each weight file of a checkpoint for another program. A
+    ContractError says that the folder lacks files, or that one is truncated or has changed since it was written."""
     from safetensors import safe_open
 
     folder = Path(path)
@@ -334,14 +320,7 @@ class Vocabulary(NamedTuple):
 
 
 def read_vocabulary(path: str | Path, plain: bool = False) -> Vocabulary:
-    """Tokenizer, vocabulary and end tokens of a checkpoint; no weights are read.
-
-    Args:
-        plain: If true, a tokenizer without a chat template will do.
-
-    Raises:
-        ContractError: if the folder lacks files.
-    """
+    """Tokenizer, vocabulary and end tokens of a checkpoint, without its weights; see `load_tokenizer`."""
     tokenizer = load_tokenizer(path, plain)
     config = read_config(path)
     ends = end_tokens(tokenizer, generation_settings(path), config)
@@ -349,11 +328,7 @@ def read_vocabulary(path: str | Path, plain: bool = False) -> Vocabulary:
 
 
 def read_config(path: str | Path) -> "PretrainedConfig":
-    """The configuration of a checkpoint; no weights are read.
-
-    Raises:
-        ContractError: if the folder lacks its configuration.
-    """
+    """The configuration of a checkpoint, without its weights; a ContractError says that the folder lacks it."""
     from transformers import AutoConfig
 
     with _complete(path):

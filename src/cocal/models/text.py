@@ -39,17 +39,8 @@ _CODE = f"{_PROBE}\n\n    def f(x):\treturn x**2  # 3.14, isn't it? \u00c9t\u00e
 
 
 def check_tokens(where: str, prompt: np.ndarray, response: np.ndarray, vocabulary: int) -> None:
-    """Refuse token ids that a model does not know.
-
-    Args:
-        where: Place of the prompt and the response, for the message.
-        prompt: Token ids, int (n,).
-        response: Token ids, int (m,).
-        vocabulary: Number of rows of the model's embedding.
-
-    Raises:
-        ContractError: if an id is below 0 or not below `vocabulary`.
-    """
+    """Refuse token ids of a prompt and a response, int (n,) and (m,), that are below 0 or not below the number of rows
+    of the model's embedding (`vocabulary`), by a ContractError that names their place (`where`)."""
     for name, ids in (("prompt", prompt), ("response", response)):
         outside = np.flatnonzero((ids < 0) | (ids >= vocabulary))
         if outside.size:
@@ -74,14 +65,8 @@ def render(
     day: datetime | None = None,
     fields: Mapping[str, Any] | None = None,
 ) -> str:
-    """The text of a chat up to the beginning of the response.
-
-    Args:
-        thinking: If true, the response begins in thinking mode, where the template knows it.
-        tools: Tools that the template tells the policy of.
-        day: Day that the template writes (`strftime_now`) in place of today.
-        fields: Further values that the template reads, which may also name the mode.
-    """
+    """The text of a chat up to the beginning of the response, in thinking mode if the template knows it. It tells the
+    policy of `tools`, writes a `day` (`strftime_now`) in place of today, and reads further values, the `fields`."""
     more: dict[str, Any] = {} if day is None else {"strftime_now": day.strftime}
     more = {"enable_thinking": thinking, **more, **(fields or {})}
     return tokenizer.apply_chat_template(

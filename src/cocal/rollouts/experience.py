@@ -42,11 +42,8 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
     """Gather responses with labels, in any order of the steps; sentences about them are added to the notes.
 
     Token ids are held in memory, four bytes each; texts are not. Responses to one prompt (`cocal.rollouts.questions`)
-    in one step are a group, wherever they lie in it; groups that samples name divide them further.
-
-    Raises:
-        ContractError: if there are no samples, a label is missing or unclear, only some of them have a step, or all are
-            correct or all are wrong; the message names file and row.
+    in one step are a group, wherever they lie in it; groups that samples name divide them further. A ContractError says
+    that there are none, that a label is missing or unclear, that only some have a step, or that all are right or wrong.
     """
     notes = Counter() if notes is None else notes
     correct_above, limit = encoder.reading.correct_above, encoder.reading.max_response_length

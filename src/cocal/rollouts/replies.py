@@ -53,10 +53,8 @@ class Replies:
     """How a template begins a reply.
 
     Args:
-        tokenizer: The template's tokenizer.
-        template: The template, as it is written.
-        render: Renders a chat up to the beginning of a reply, in thinking mode or without it.
-        thinking: The mode of the prompts.
+        tokenizer, template: The template as it is written, and its tokenizer.
+        render, thinking: Renders a chat up to the beginning of a reply in a mode; the mode of the prompts.
     """
 
     def __init__(

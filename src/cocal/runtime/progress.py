@@ -34,15 +34,12 @@ def job_line(clock: str, name: str, text: str) -> str:
 
 class _JobFormatter(logging.Formatter):
     def __init__(self, name: str):
-        super().__init__(datefmt="%H:%M:%S")
+        super().__init__("%(asctime)s", "%H:%M:%S")
         self._name = name
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         level = f"{record.levelname.lower()}: " if record.levelno > logging.INFO else ""
         return job_line(record.asctime, self._name, level + record.message)
-
-    def usesTime(self) -> bool:
-        return True
 
 
 def configure(name: str) -> None:

@@ -28,6 +28,7 @@ from vllm.exceptions import VLLMValidationError
 from cocal.confidence import saved
 from cocal.errors import ContractError
 from cocal.models.loading import read_vocabulary
+from cocal.rollouts.encoding import Encoder
 from cocal.serving.bodies import ConfidenceBody, other_mode
 from cocal.serving.choices import Shown, of_response, streamed, whole
 from cocal.serving.launch import Served
@@ -95,12 +96,12 @@ class Service:
     """
 
     def __init__(self, engine: Any, served: Served, model: Path):
-        _, about = saved.read_named(served.companion)
+        _, about = saved.read(saved.folder_of(served.companion))
         reader, longest = read_vocabulary(model, plain=True), engine.model_config.max_model_len
         members = about.spec.members
         self.scorer = Scorer(engine, members, served.of(about), reader.ends, longest)
         # its context lacks room for the token that a response's own request generates
-        self.encoder = about.encoder(reader._replace(context=longest - 1))
+        self.encoder = Encoder(reader._replace(context=longest - 1), about)
         self.chats = not (about.raw or about.template == "")
         self.prefixes = about.prefixes
         self.served = served

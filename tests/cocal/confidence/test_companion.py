@@ -114,7 +114,7 @@ def test_responses_are_read_as_those_of_the_fit(fitted, own):
     given = {"template": "{{ messages }}", "thinking": True, "max_response_length": 9}
     given |= {"template_fields": {"effort": "low"}, "ignored": ("markers",)}
     about = fitted.about.model_copy(update=given)
-    encoder = about.encoder(own.policy)
+    encoder = encoding.Encoder(own.policy, about)
     assert {name: getattr(encoder.reading, name) for name in given} == given
 
 

@@ -16,6 +16,7 @@ from cocal.companion.settings import CompanionSettings
 from cocal.confidence import scoring
 from cocal.fitting.models import Checkpoint
 from cocal.models.loading import load_policy, load_tokenizer
+from cocal.rollouts.encoding import Encoder
 from cocal.rollouts.files import find
 from cocal.rollouts.format import Reading
 from cocal.runtime.numerics import PORTABLE, computes_bfloat16
@@ -50,7 +51,7 @@ def test_verl_s_lines_become_a_companion_and_get_confidences(tmp_path, own, scor
 
 def test_the_restored_ids_are_those_that_verl_s_policy_read(own):
     """Its texts lack the markers of the chat and the end token; put back, most ids are the sampled ones."""
-    encoder = Companion.from_pretrained(own.companion).about.encoder(own.policy)
+    encoder = Encoder(own.policy, Companion.from_pretrained(own.companion).about)
     found = encoder.encode(list(find([own.verl]).samples(Reading(), Counter())))
     prompts, responses = ({tuple(map(int, ids)) for ids in own.rollouts[f"{of}_ids"]} for of in ("prompt", "response"))
     assert {tuple(one.prompt.tolist()) for one in found} == prompts

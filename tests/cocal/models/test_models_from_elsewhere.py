@@ -24,6 +24,7 @@ from cocal.models import text as templates
 from cocal.models.hub import download
 from cocal.models.loading import decoder_of, load_policy, load_tokenizer
 from cocal.models.text import template_fault
+from cocal.rollouts.encoding import Encoder
 from micro import own_copy
 from own_rollouts import SMALL, read_lines, run
 
@@ -287,7 +288,7 @@ def test_a_template_that_is_lost_or_broken_is_named(own, made, tmp_path, capsys)
     policy = load_policy(own_copy(own.checkpoint, tmp_path / "model"))
     policy.tokenizer.chat_template = None
     with pytest.raises(ContractError, match="has no chat template, with which the companion was fitted"):
-        Companion.from_pretrained(output).about.encoder(policy)
+        Encoder(policy, Companion.from_pretrained(output).about)
     words = "fit", "--model", own.checkpoint, "--rollouts", own.verl, "--output", tmp_path / "new", *SMALL
     (tmp_path / "mine.jinja").write_text("{% for")
     assert run(*words, "--template", tmp_path / "mine.jinja") == 2
