@@ -99,8 +99,7 @@ def confidence_start(ids: Sequence[int], decode: Callable[[Sequence[int]], str])
 
 
 def stated_confidences(texts: Sequence[str], prompt_format: str | None = None) -> np.ndarray:
-    """The confidence that each text states, float64 (n,), NaN where there is no valid one, and where the prompt format
-    asks for none ("answer")."""
+    """The confidence that each text states, float64 (n,), NaN without a valid one or where the format asks for none."""
     asked = prompt_format != "answer"
     return np.array([parse_confidence(text) if asked else None for text in texts], dtype=np.float64)
 

@@ -40,8 +40,7 @@ class Flag(NamedTuple):
     """A flag, or an argument, of a command.
 
     Attributes:
-        name: Its name and what stands for its value in the help, as in "--cache FOLDER"; only a flag's name begins with
-            two hyphens.
+        name: Its name, with two hyphens if it is a flag, and what stands for its value in the help ("--cache FOLDER").
         options: Arguments of argparse's `add_argument`.
         writes: What the command writes there, if it is an output.
     """
@@ -77,8 +76,7 @@ class Command(NamedTuple):
     Attributes:
         flags: Its flags, in the order of its help, or a function that adds them and the text of its help to a parser.
         ways: Commands below it, by name.
-        writes: Function that gives the places that one process at a time may write; by default it is the run folder or
-            the first output.
+        writes: Gives the places that one process at a time may write; by default the run folder or first output.
         description: Text of its help, if the summary does not suffice.
         passes_on: Whether it passes unknown flags on to another program, as `passed_on` of its options.
         locked: Whether it locks what it writes.

@@ -26,18 +26,15 @@ class Job(NamedTuple):
     def claim(
         cls, options: argparse.Namespace, inputs: Iterable[Path], about: About | None = None, **depends_on: Any
     ) -> "Job":
-        """Find the model and claim the output of a command.
+        """Find the model and claim the output of a command. Raises a BusyError if another process has the working
+        folder, and a ConfigError if something else lies there, and a ContractError if there is no such model, or it
+        does not fit the companion.
 
         Args:
             options: Flags of the command: model, revision, adapter, precision and output.
             inputs: The files that it reads.
             about: What the companion says of itself that the model has to fit.
             depends_on: What else the work depends on; the work of an earlier job is gone on with if all is the same.
-
-        Raises:
-            BusyError: if another process has the working folder.
-            ConfigError: if something else lies there.
-            ContractError: if there is no such model, or it does not fit the companion.
         """
         checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
         if about is not None:

@@ -51,8 +51,7 @@ class Batches:
             order: Permutation of 0 to count - 1; ascending by default.
 
         Yields:
-            Positions among the rows, a slice or int64 (b,) on the device, and their features (b, inputs). The last
-            batch may be smaller.
+            Positions among the rows, a slice or int64 (b,) on the device, and their features (b, inputs).
         """
         places = None if order is None else torch.from_numpy(order).to(self._device)
         held = self._held

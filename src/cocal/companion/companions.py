@@ -56,8 +56,7 @@ class Companions:
         return self
 
     def first(self, target: Target, seeds: int) -> "Companions":
-        """The members of one target with its first so many seeds. Raises a ConfigError if there is no such target, or
-        there are fewer seeds."""
+        """The members of one target with its first seeds, or a ConfigError if there are no such target and seeds."""
         if seeds > len(self.spec.settings.seeds):
             raise ConfigError(f"the companion has {len(self.spec.settings.seeds)} seeds, and not {seeds}; choose fewer")
         chosen, settings = self.spec.chosen(target)[:seeds], self.spec.settings
@@ -72,7 +71,8 @@ class Companions:
 
     @torch.inference_mode()
     def predict(self, features: np.ndarray | Tensor) -> np.ndarray:
-        """Predict the confidences of responses, truncated ones included, in batches.
+        """Predict the confidences of responses, truncated ones included, in batches. Raises a ContractError if the
+        features have another width.
 
         Args:
             features: (n, inputs), states of the layer and poolings in `spec`, as a float32 array or a tensor of any
@@ -80,9 +80,6 @@ class Companions:
 
         Returns:
             float64 (members, n) in [0, 1].
-
-        Raises:
-            ContractError: if the features have another width.
         """
         if features.ndim != 2 or features.shape[1] != self.spec.inputs:
             raise ContractError(
@@ -96,8 +93,7 @@ class Companions:
 
 
 def save_companions(path: Path, companions: Companions, attributes: Mapping[str, str]) -> None:
-    """Write the weights as safetensors, with spec and provenance in the metadata, and seal the file, which lies inside
-    `cocal.store.atomic_path`."""
+    """Write the weights as safetensors, inside `atomic_path`, with spec and provenance as metadata, and seal them."""
     spec = companions.spec.model_dump(mode="json")
     metadata = {"spec": spec, "provenance": {**attributes, SEAL: BLANK}}
     # There is only one key, since safetensors does not fix the order of keys and equal fits must give equal bytes.
@@ -109,14 +105,8 @@ def save_companions(path: Path, companions: Companions, attributes: Mapping[str,
 def write_companions(
     output: Path, companions: Companions, history: "pd.DataFrame", attributes: Mapping[str, str]
 ) -> None:
-    """Write `companions.safetensors`, `spec.json` and `history.csv` into a folder, atomically; an existing folder is
-    replaced.
-
-    Args:
-        history: History of the fit (`cocal.companion.fit.fit_companions`), or of companions that learn step by step the
-            scores of all steps (`cocal.companion.stepwise.scores`).
-        attributes: Provenance.
-    """
+    """Write `companions.safetensors`, `spec.json` and `history.csv` into a folder, atomically, in place of an existing
+    one. The history is that of `fit_companions`, or of companions that learn step by step their `scores`."""
     with atomic_path(output) as folder:
         folder.mkdir()
         save_companions(folder / "companions.safetensors", companions, attributes)
@@ -125,9 +115,8 @@ def write_companions(
 
 
 def load_companions(path: str | Path) -> Companions:
-    """Load companions from their output folder or from its companions.safetensors. Raises a ContractError if the file
-    is missing or truncated, has changed since it was written, has no spec, or its weights do not fit the spec or are
-    not finite."""
+    """Load companions from their output folder or its companions.safetensors. Raises a ContractError if the file is
+    missing, truncated or changed, has no spec, or its weights do not fit the spec or are not finite."""
     path = Path(path)
     path = path / "companions.safetensors" if path.is_dir() else path
     if not path.exists():

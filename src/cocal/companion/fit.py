@@ -44,14 +44,17 @@ def fit_companions(
     Every pass goes through the training responses in batches, in the order in which the policy produced them or, for
     PostCal, in a new shuffled order. Truncated responses are used neither in training nor in validation. After every
     pass each member is evaluated on the validation responses, which are those of the prefix or of a fixed pool
-    (`Prefix`). Each member keeps its weights after the pass with the lowest mean squared error against binary
-    correctness (the first such pass), even if its target is another one. Responses to validation questions are never
-    trained on. Features are not standardised, since the paper does not mention it. Each prefix is fitted as if it were
-    the only one.
+    (`Prefix`). It keeps its weights after the first pass with the lowest mean squared error against binary correctness,
+    even if its target is another one. Responses to validation questions are never trained on. Features are not
+    standardised, since the paper does not mention it. Each prefix is fitted as if it were the only one.
 
     Features that fit are held in memory or on the GPU, first those of validation, then those of training. Others are
     streamed: a pass in chronological order reads the store once, one in shuffled order once for every quarter of the
     host memory that features may use. Memory changes no result.
+
+    Raises a ConfigError if a shuffled order has no seed, or a chronological order has one, and a ContractError if the
+    rollouts are not chronological, a prefix has no training responses or all steps have no validation responses (which
+    is checked first), or a member's validation error is never finite.
 
     Args:
         settings: Architecture and training.
@@ -60,8 +63,7 @@ def fit_companions(
         questions: Texts of the whole question table, a share of which is held out for validation.
         prefixes: Steps of training and validation of each fit, at most the last step of `rollouts`.
         order, shuffle_seed: Order of the training responses, and the seed of a shuffled one, which all members share.
-        layer, poolings: Block index, by default of the deepest one in the store, and poolings in the order of the
-            inputs.
+        layer, poolings: Block index, by default the deepest in the store, and poolings in the order of the inputs.
         memory: Bytes of features to hold; by default `FEATURE_MEMORY`, or half of the free memory of a GPU.
         device: Device to train on; by default the GPU if there is one.
         progress: Progress that several calls share, counted in passes times steps; by default this call has its own.
@@ -70,12 +72,6 @@ def fit_companions(
         For each prefix, the companions and their history with the columns pass (from 1), target, seed, train_loss (mean
         over the pass against the member's target, with dropout) and validation_mse (after the pass, against
         correctness; missing where the prefix has no validation responses, whose companions keep the last pass).
-
-    Raises:
-        ConfigError: if a shuffled order has no seed, or a chronological order has one.
-        ContractError: if the rollouts are not chronological, a prefix has no training responses or all steps have no
-            validation responses (which is checked before anything is fitted), or a member's validation error is never
-            finite.
     """
     if (order == "shuffled") != (shuffle_seed is not None):
         raise ConfigError(f"order {order} with shuffle seed {shuffle_seed}: give a seed for the shuffled order only")

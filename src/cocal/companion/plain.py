@@ -36,20 +36,17 @@ def fit(
     passes: int,
     shuffling: np.random.Generator | None = None,
 ) -> list[float]:
-    """Fit one companion, leave it with the weights of its best pass, and return each pass's validation error.
+    """Fit one companion, leave it with the weights of its best pass, and return each pass's validation error. Raises a
+    FloatingPointError if no pass has a finite validation error, so that none is the best one.
 
     Args:
         model: The result of `mlp`, built after `torch.manual_seed(seed)`.
-        states: float32 (n, inputs), last token's hidden state beside the mean over the response, of the responses that
-            were not truncated, in chronological order.
+        states: float32 (n, inputs), last token's state beside the mean, of complete responses in chronological order.
         target: float32 (n,) in [0, 1], the values to be learnt (`cocal.companion.supervision`).
         correct: float32 (n,), 1 for a correct response and 0 for another one, which chooses the best pass.
         held_out: bool (n,), the responses to validation questions.
         learning_rate, batch_size, passes: Learning rate of Adam, responses in a gradient step, passes over them all.
         shuffling: NumPy generator of PostCal's orders; CoCal has none.
-
-    Raises:
-        FloatingPointError: if no pass has a finite validation error, so that none is the best one.
     """
     optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
     training, errors = torch.nonzero(~held_out).flatten(), []

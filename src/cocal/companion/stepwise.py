@@ -85,7 +85,7 @@ class OnlineCompanions:
 
     def observe(self, states: np.ndarray, rows: pd.DataFrame) -> pd.DataFrame | None:
         """Score the responses of the next rollout step to questions that no earlier step has asked, then learn from all
-        complete ones of training questions.
+        complete ones of training questions. Raises a ContractError if the states have another shape.
 
         Args:
             states: float32 (n, inputs), pooled states of all responses of the step.
@@ -93,11 +93,7 @@ class OnlineCompanions:
                 held_out (whether it answers a validation question) and question (its text).
 
         Returns:
-            A row for each member (`cocal.companion.stepwise.scores`); None for the first step, before which nothing
-            was learnt.
-
-        Raises:
-            ContractError: if the states have another shape.
+            A row for each member (`scores`); None for the first step, before which nothing was learnt.
         """
         correct, truncated, held_out = (rows[name].to_numpy(bool) for name in ("correct", "truncated", "held_out"))
         if states.shape != (len(rows), self.inputs):
@@ -139,13 +135,10 @@ class OnlineCompanions:
         self.kept_bytes = max(self.kept_bytes, sum(rows.numel() * width for rows, _ in self._recent))
 
     def companions(self, layer: int) -> Companions:
-        """Copy the companions as they are now, on the processor.
+        """Copy the companions as they are now, on the processor. Raises a ContractError if nothing was learnt yet.
 
         Args:
             layer: Zero-based index of the block whose states were given.
-
-        Raises:
-            ContractError: if nothing was learnt yet.
         """
         if not self._counts["training"]:
             raise ContractError(f"online companions have seen {self.steps} rollout steps, and nothing to learn from")

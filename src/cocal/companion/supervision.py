@@ -22,8 +22,7 @@ def confidence_targets(target: Target, correct: np.ndarray, group_accuracy: np.n
     Args:
         target: Name of the target.
         correct: bool (n,), correctness of each response; ignored for the target "question".
-        group_accuracy: float (n,) in [0, 1], accuracy of each response's original group, before truncated responses
-            are filtered out (appendix A.1).
+        group_accuracy: float (n,) in [0, 1], accuracy of each response's group, truncated ones too (appendix A.1).
     """
     if target == "binary":
         return np.asarray(correct, dtype=np.float32)
@@ -37,20 +36,17 @@ def in_validation(asked: Sequence[str], questions: Iterable[str], share: float, 
 
     Of the distinct texts in the question table, the share with the lowest keyed hashes is held out, rounded to the
     nearest whole number (halves up) and at least one text. The split depends on the table and not on the questions that
-    a policy was asked, so all rollout prefixes, budgets, policies and PostCal share one split.
+    a policy was asked, so all rollout prefixes, budgets, policies and PostCal share one split. Raises a ContractError
+    if a row's question is not in the table.
 
     Args:
         asked: Text of each row's question.
-        questions: Texts of the whole question table. Texts that differ only in case or white space count once, even if
-            their ids differ.
+        questions: Texts of the whole question table; those that differ only in case or white space count once.
         share: Share of the distinct texts to hold out, between 0 and 1.
         seed: Key of the hash.
 
     Returns:
         bool (rows,), True for the rows of validation.
-
-    Raises:
-        ContractError: if a row's question is not in the table.
     """
     key = f"split {seed}".encode()
     hashes = {  # 16 bytes make collisions negligible

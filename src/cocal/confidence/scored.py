@@ -80,7 +80,9 @@ def read_scored(
     answers: bool = False,
     answer: str | None = None,
 ) -> Scored:
-    """Read the responses of a file of JSON lines, as `cocal score` writes them, in any order.
+    """Read the responses of a file of JSON lines, as `cocal score` writes them, in any order. Raises a ContractError if
+    a line lacks what it needs, its confidence is not from 0 to 1, it lacks a label that others have, or a field has the
+    wrong form; the message names file and row.
 
     Args:
         source: The file.
@@ -90,10 +92,6 @@ def read_scored(
         name: Field of the confidence; null means that there is no valid one.
         answers: Whether answers are read; otherwise no response has one.
         answer: Field of the answer, or `BOXED`; by default `ANSWER`, or `BOXED` where there is no such field.
-
-    Raises:
-        ContractError: if a line lacks what it needs, its confidence is not from 0 to 1, it lacks a label that others
-            have, or a field has the wrong form; the message names file and row.
     """
     fields: Fields
     wheres, questions, lengths, rows = [], [], [], []

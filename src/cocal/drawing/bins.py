@@ -8,8 +8,7 @@ import pandas as pd
 from cocal.drawing.style import INK, Artist, Axes
 
 FEW = 10
-"""Bins with fewer responses are drawn pale, because their accuracy is mostly chance: with ten responses its standard
-error is up to 0.16."""
+"""Bins with fewer responses are drawn pale: their accuracy is mostly chance, of ten with an error of up to 0.16."""
 
 _GREY, _PALE = "#6a6a6a", "#a9a9a9"
 _OVER: dict[str, Any] = {"hatch": "////////"}

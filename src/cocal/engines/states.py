@@ -19,8 +19,7 @@ LAYERS = "cocal_layers"
 FIRST_RUNNER = {SECOND_RUNNER: "0"}
 """What of the environment makes vLLM use the first of its two model runners, the one that gives states."""
 COURSE = "cocal_course"
-"""Name of what was read of a growing response: in an output within it the number of tokens and what was read there, in
-the last output all that was read."""
+"""Name of what was read of a growing response: in an output within it, with the number of tokens; in the last, all."""
 BELOW = "cocal_below"
 """vLLM's `stop_reason` of a response that ended since its confidence fell below the threshold of its request, and the
 name of the threshold in the request's `kv_transfer_params`."""
@@ -42,12 +41,10 @@ class Reading(NamedTuple):
 
 def implementation(checkpoint: Path) -> Literal["vllm", "transformers"]:
     """The implementation of a model that gives vLLM states (its `model_impl`): vLLM's own, or that of transformers.
+    Raises a ContractError if neither does.
 
     Args:
         checkpoint: Folder of the model, of which no weights are loaded.
-
-    Raises:
-        ContractError: if neither does.
     """
     import transformers
     from vllm import ModelRegistry

@@ -177,8 +177,7 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
 
     @torch.inference_mode()
     def wait_for_save(self) -> None:
-        """Add the states of this step, and read the responses that are complete. A step may compute nothing, such as
-        one that waits for a grammar."""
+        """Add the states of this step, if it computes any, and read the responses that are complete."""
         computed, self._computed = self._computed, None
         if self._sums is None:
             return

@@ -124,8 +124,7 @@ class Sums:
         self.due = [(step.requests[k], int(stop[k] - prompt[k])) for k in np.flatnonzero(due).tolist()]
 
     def drawn(self, logprobs: Tensor) -> None:
-        """Take the log-probabilities of the tokens that follow the last ones of all requests of the latest step,
-        float32 (requests,)."""
+        """Take the log-probabilities of the tokens that follow the latest step's, float32 (requests,)."""
         if (followed := np.flatnonzero(self._now >= 0)).size:
             self._kept["next"][self._indices(self._now[followed])] = logprobs[self._indices(followed)]
 
@@ -136,8 +135,7 @@ class Sums:
         self._kept["tokens"][which] = torch.cat([sums, torch.minimum(before[:, 2], more.amin(1))[:, None]], 1)
 
     def tokens(self, requests: Sequence[str]) -> Tensor:
-        """What the model gave the tokens of responses, float32 (n, 3), as `cocal.features.extract.token_inputs` tells
-        it."""
+        """What the model gave the tokens of responses, float32 (n, 3), as `token_inputs` tells it."""
         places = np.array([self._places[name] for name in requests])
         found = self._kept["tokens"][self._indices(places)]
         found[:, :2] /= self._indices(self._counts[1, places] - self._counts[0, places])[:, None]

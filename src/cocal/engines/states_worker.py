@@ -79,8 +79,7 @@ def _chosen(logprobs: Tensor, ids: Tensor) -> Tensor:
 
 
 class StatesWorker(resolve_obj_by_qualname(_WORKER)):
-    """The platform's worker, whose model runner returns states. vLLM's second one, with which nobody has tried this, is
-    a ConfigError."""
+    """The platform's worker, whose model runner returns states; vLLM's second one, not tried, is a ConfigError."""
 
     def init_device(self) -> None:
         if self.use_v2_model_runner:

@@ -32,10 +32,7 @@ _TOKENS_PER_SUM = 256
 
 def resolve_layers(layers: Literal["final", "all"] | Sequence[int], blocks: int) -> tuple[int, ...]:
     """Return the zero-based block indices for "final", "all", or a list of indices, which gets the final block too.
-
-    Raises:
-        ValueError: if the model has no block of that index.
-    """
+    Raises a ValueError if the model has no block of that index."""
     if layers == "final":
         return (blocks - 1,)
     if layers == "all":
@@ -67,8 +64,7 @@ def capture(
         end: int64 (batch,), position after each row's last response token, which may be the end-of-sequence token. It
             exceeds `begin` unless only the last prompt token is pooled.
         poolings: Names among "last", "mean" and "prompt"; the states are stacked in this order.
-        until: int64 (batch, k), positions after the last tokens of k prefixes of each response, whose last states and
-            means are wanted, too.
+        until: int64 (batch, k), positions after the last tokens of k prefixes, whose states are pooled, too.
 
     Yields:
         The pooled states of the latest pass, float32 (batch, poolings, hidden), by block index; behind them, the
@@ -170,14 +166,12 @@ def score(
 ) -> Pooled:
     """Run the model over prompts followed by responses, batch by batch.
 
-    The token ids are used unchanged; text is never tokenised again. Rows are padded at the end, where no earlier token
-    attends, so no attention mask is needed and attention uses its fastest kernel. On a GPU the results of a batch are
-    taken while the next one runs.
+    The token ids are used unchanged. Rows are padded at the end, where no earlier token attends, so attention needs no
+    mask and uses its fastest kernel. On a GPU the results of a batch are taken while the next one runs.
 
     Args:
         model: Causal language model, possibly wrapped for distributed training.
-        responses: Token ids of each response, with the generated end-of-sequence token. A response may be empty if
-            only the last prompt token is pooled.
+        responses: Token ids with the generated end-of-sequence token; none if only the last prompt token is pooled.
         batches: Indices of the rows in each batch, which together hold every row once.
         layers: Zero-based block indices.
         poolings: Names of the poolings; see `capture`.

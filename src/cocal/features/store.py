@@ -2,8 +2,7 @@
 
 A store has the dimensions response x layer x pooling x hidden, the coordinates `response_id` (int64), `question_id`
 (text), `layer` (int64, zero-based block index) and `pooling` (text), and the variables `features` and `length` (int64,
-number of pooled tokens; 0 marks an unwritten row). `xarray.open_zarr` reads it. Zarr lacks bfloat16, which is stored as
-uint16 (attribute `number_format`).
+number of pooled tokens; 0 of an unwritten row). Zarr lacks bfloat16, stored as uint16 (attribute `number_format`).
 
 A chunk holds the rows of one write for one layer and one pooling. Reading a layer or a pooling therefore does not
 touch the others, and replacing a step's rows replaces whole files. Chunks have a checksum and no compression: the
@@ -119,16 +118,14 @@ class FeatureReader:
     ) -> np.ndarray:
         """Read the features of the rows from `start` to before `stop`, with the poolings concatenated (equation 6).
 
-        Only the chunks of these rows, this layer and these poolings are read.
+        Only the chunks of these rows, this layer and these poolings are read. Raises a ContractError if the store lacks
+        the layer, a pooling or a row, or if a chunk is lost or damaged.
 
         Args:
             layer: Block index; by default the deepest one in the store.
 
         Returns:
             float32 (stop - start, len(poolings) * hidden), finite.
-
-        Raises:
-            ContractError: if the store lacks the layer, a pooling or a row, or if a chunk is lost or damaged.
         """
         if not 0 <= start <= stop <= len(self):
             raise ContractError(f"{self.path}: rows {start} to {stop} are not within the store's {len(self)} rows")
@@ -187,13 +184,11 @@ class FeatureReader:
 
 
 def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReader:
-    """Open a store for reading.
+    """Open a store for reading. Raises a ContractError if the store is missing, damaged, no feature store, or has
+    unwritten rows.
 
     Args:
         allow_partial: If true, rows may be unwritten.
-
-    Raises:
-        ContractError: if the store is missing, damaged, no feature store, or has unwritten rows.
     """
     path = Path(path)
     group, layout = _open_store(path, "r")
@@ -252,17 +247,15 @@ class FeatureWriter:
         self._group = group
 
     def write(self, start: int, rows: "pd.DataFrame | Mapping[str, Sequence]", features: np.ndarray) -> None:
-        """Write the n rows from `start` on; rows that were written before are replaced.
+        """Write the n rows from `start` on; rows that were written before are replaced. Raises a ContractError if a
+        shape is wrong, the rows do not fill whole chunks, or a row holds a value that is not finite in the store's
+        number format; the error names the row.
 
         Args:
             start: First row, a multiple of `rows_per_chunk`.
             rows: Columns response_id and length (number of pooled tokens, at least 1), int64 (n,), and question_id,
                 which alone reveals features of another schedule.
             features: float32 (n, layers, poolings, hidden), finite.
-
-        Raises:
-            ContractError: if a shape is wrong, the rows do not fill whole chunks, or a row holds a value that is not
-                finite in the store's number format; the error names the row.
         """
         layout, stop = self.layout, start + len(features)
         response_id, length = np.asarray(rows["response_id"]), np.asarray(rows["length"])
@@ -305,16 +298,14 @@ def create_features(
     attributes: Mapping[str, str] = {},
     resume: bool = False,
 ) -> FeatureWriter:
-    """Create a store of `responses` unwritten rows, or reopen an existing one.
+    """Create a store of `responses` unwritten rows, or reopen an existing one. Raises a ContractError if the store
+    exists and `resume` is false, or if the existing store has another layout.
 
     Args:
         path: Folder of the store, usually named *.zarr.
         responses, layers, poolings, hidden, dtype, attributes: See `Layout`.
         rows_per_chunk: Number of rows per write, such as the responses of a rollout step.
         resume: If true, a store that exists already is reopened, and its rows are kept.
-
-    Raises:
-        ContractError: if the store exists and `resume` is false, or if the existing store has another layout.
     """
     path = Path(path)
     layout = Layout(responses, tuple(layers), tuple(poolings), hidden, rows_per_chunk, dtype, dict(attributes))

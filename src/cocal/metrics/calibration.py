@@ -18,17 +18,15 @@ def bin_edges(bins: int) -> np.ndarray:
 
 
 def bin_index(confidence: np.ndarray, bins: int) -> np.ndarray:
-    """Return the zero-based indices of the equal-width, right-closed bins [0, 1/bins], (1/bins, 2/bins], ...
+    """Return the zero-based indices of the equal-width, right-closed bins [0, 1/bins], (1/bins, 2/bins], ... Raises a
+    TypeError if `confidence` is not float64; the module's docstring says why, and a ValueError if a confidence is NaN
+    or outside [0, 1].
 
     Args:
         confidence: float64 [n] in [0, 1].
 
     Returns:
         int64 [n].
-
-    Raises:
-        TypeError: if `confidence` is not float64; the module's docstring says why.
-        ValueError: if a confidence is NaN or outside [0, 1].
     """
     confidence = _checked(confidence)
     return np.searchsorted(bin_edges(bins)[1:-1], confidence, side="left")
@@ -37,8 +35,7 @@ def bin_index(confidence: np.ndarray, bins: int) -> np.ndarray:
 def expected_calibration_error(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> float:
     """Compute the expected calibration error (appendix A.2); it is NaN without any confidence.
 
-    A bin's share times |accuracy - mean confidence| equals |sum of (correct - confidence)| / n, so empty bins need no
-    special case.
+    A bin's share times |accuracy - mean confidence| equals |sum of (correct - confidence)| / n, also where it is empty.
 
     Args:
         confidence: float64 [n] in [0, 1], valid confidences only.
@@ -83,8 +80,7 @@ def pairs_within(
         questions: Number of questions.
 
     Returns:
-        Two float64 [questions]: the pairs in which the correct response has the higher confidence, where a tie counts
-        half, and all pairs.
+        Two float64 [questions]: pairs whose correct response has the higher confidence (ties count half), and all.
     """
     order = np.lexsort((confidence, question))
     question, confidence, correct = question[order], confidence[order], correct[order].astype(bool)
@@ -105,8 +101,7 @@ def reliability_bins(confidence: np.ndarray, correct: np.ndarray, bins: int = 10
         correct: bool [n], whether each response is correct.
 
     Returns:
-        A row for each bin with the columns left and right (its edges), count, accuracy and mean_confidence; the last
-        two are NaN for an empty bin.
+        A row for each bin: left and right (its edges), count, accuracy and mean_confidence (NaN of an empty bin).
     """
     index, edges = bin_index(confidence, bins), bin_edges(bins)
     count = np.bincount(index, minlength=bins)
@@ -121,15 +116,12 @@ def evaluate(confidence: np.ndarray, valid: np.ndarray, correct: np.ndarray, bin
     """Compute all `METRICS` of one set of responses.
 
     Accuracy uses all responses. The other metrics use the responses with a valid confidence and are NaN if there are
-    none; invalid confidences are not imputed.
+    none; invalid confidences are not imputed. Raises a ValueError if a valid confidence is NaN or outside [0, 1].
 
     Args:
         confidence: float64 [n], in [0, 1] if valid, otherwise ignored.
         valid: bool [n], whether each confidence is valid.
         correct: bool [n], whether each response is correct.
-
-    Raises:
-        ValueError: if a valid confidence is NaN or outside [0, 1].
     """
     stated, outcome = confidence[valid], correct[valid]
     return {

@@ -71,8 +71,7 @@ _START = 4
 
 
 def candidates(confidence: np.ndarray) -> np.ndarray:
-    """Thresholds that equal shares of some questions reach, given the confidence of each question's response, float64
-    (n,).
+    """Thresholds that equal shares of questions reach, given the confidence of each one's response, float64 (n,).
 
     A question without a confidence is never answered. The thresholds, float64 (m,), fall, and each is one of the
     confidences; m is below `CANDIDATES` where confidences are few or tie, and 0 without any.

@@ -47,8 +47,7 @@ class Ordered:
         return cls(question[order], ~correct[order], starts, confidence[starts])
 
     def counted(self, counts: np.ndarray) -> "Counted":
-        """Count the responses of each group in each resample, given how often it holds each question, int32 [questions,
-        resamples]."""
+        """Count each group's responses in each resample, given its questions' counts, int32 [questions, resamples]."""
         number, wrong = counts[self.question], counts[self.question[self.wrong]]
         group = np.repeat(np.arange(len(self.starts)), np.diff(self.starts, append=len(self.question)))
         holding, first = np.unique(group[self.wrong], return_index=True)
@@ -101,8 +100,7 @@ class Counted:
         return ranked + risk**2 / 2
 
     def aurc(self) -> np.ndarray:
-        """The mean of the selective risks at the coverages 1/n, 2/n, ..., 1 (Geifman and El-Yaniv 2017), float64
-        [resamples]; NaN without responses.
+        """The mean selective risk at coverages 1/n, ..., 1 (Geifman, El-Yaniv 2017), float64 [resamples]; NaN of none.
 
         A wrong response at place k adds 1/k + ... + 1/n = H(n) - H(k - 1) to the sum of the risks, where H(k) is the
         sum of 1/1, ..., 1/k. In a group of m responses after k others every place is equally likely, so that e wrong
@@ -132,8 +130,7 @@ class Counted:
         return np.where((wrong > 0) & (wrong < n), risk - aurc, np.nan) / (risk - best)
 
     def risk_at(self, coverage: float | np.ndarray) -> np.ndarray:
-        """The share of wrong responses among the most confident share of the responses, whose last one may count in
-        part.
+        """The share of wrong responses among the most confident share, whose last one may count in part.
 
         It is float64 [resamples] for a coverage above 0 and at most 1, or [coverages, resamples] for float64
         [coverages, 1] of them; NaN without responses.
@@ -153,8 +150,7 @@ class Counted:
         return np.abs(np.diff(gaps, axis=0, prepend=0.0)).sum(axis=0) / self.numbers[-1]
 
     def _place(self, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The group, int64 [..., resamples], in which the first `mass` responses (more than 0) end, and the share of it
-        that they take."""
+        """The group, int64 [..., resamples], in which the first `mass` > 0 responses end, and their share of it."""
         resample = np.arange(mass.shape[-1])
         low, high = np.zeros(mass.shape, dtype=np.int64), np.full(mass.shape, len(self.number) - 1)
         for _ in range(len(self.number).bit_length()):  # halves the range of groups that holds the end

@@ -156,8 +156,7 @@ questions, and is NaN where no question has both."""
 WITH_QUESTIONS = (*ALL, WITHIN)
 """Names of all metrics of responses whose questions are known."""
 PAIRED = (*METRICS, "brier", "log_loss")
-"""The metrics that are kept of every resample, so that differences between methods can be tested: the paper's, and the
-proper scores beside its ECE."""
+"""The metrics that are kept of every resample to test differences by: the paper's, and proper scores beside its ECE."""
 LEAST = {name: -np.inf if name == "prr" else 0.0 for name in WITH_QUESTIONS}
 """The least value of each metric."""
 MOST = {name: WORST_LOG_LOSS if name == "log_loss" else 1.0 for name in WITH_QUESTIONS}
@@ -201,8 +200,7 @@ class Prepared:
 
     @classmethod
     def of(cls, sample: Sample, questions: int, bins: int) -> "Prepared":
-        """Prepare a sample. Raises a TypeError unless confidences are float64, a ValueError if a valid one is outside
-        [0, 1]."""
+        """Prepare a sample; confidences not in float64 are a TypeError, valid ones outside [0, 1] a ValueError."""
         valid = ~np.isnan(sample.confidence)
         question, confidence, correct = sample.question[valid], sample.confidence[valid], sample.correct[valid]
         gap, place = correct - confidence, bin_index(confidence, bins)

@@ -80,14 +80,12 @@ def kind_of(folder: Path) -> str | None:
 
 
 def check_files(folder: Path, config: "PretrainedConfig", adapted: bool = False) -> None:
-    """Refuse weights that transformers would read for others than they are.
+    """Refuse weights that transformers would read for others than they are. Raises a ContractError if they are a
+    critic's or reward model's, an adapter or a second set of weights lies beside them, or they are quantised in a way
+    that is not stated; the message says what to do.
 
     Args:
         adapted: If true, an adapter was given, and one may lie in a folder below.
-
-    Raises:
-        ContractError: if they are a critic's or reward model's, an adapter or a second set of weights lies beside them,
-            or they are quantised in a way that is not stated; the message says what to do.
     """
     from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
@@ -173,14 +171,12 @@ def _quantised(folder: Path, names: Iterable[str]) -> Iterator[str]:
 
 
 def check_read(folder: str | Path, config: "PretrainedConfig", info: Mapping[str, Any]) -> None:
-    """Refuse a model of which some weights were not in the files, and would be drawn at random, or the reverse.
+    """Refuse a model of which some weights were not in the files, and would be drawn at random, or the reverse. Raises
+    a ContractError if the names or shapes differ; the message has one of each kind, and the remedy.
 
     Args:
         config: Settings of the decoder of text.
         info: What transformers tells of the loading (`output_loading_info`).
-
-    Raises:
-        ContractError: if the names or shapes differ; the message has one of each kind, and the remedy.
     """
     guessing = tuple(key.removesuffix("eh_proj.weight") for key in info["unexpected_keys"] if ".eh_proj." in key)
     others = [key for key in sorted(info["unexpected_keys"]) if not (_SPARE.search(key) or key.startswith(guessing))]

@@ -74,15 +74,13 @@ class Encoder:
 
     A prompt's text is taken for one of four things: a template's text with its markers (`<|im_start|>` and the like),
     such a text without them (as verl and older versions of TRL write it), which is rendered again and compared, the
-    whole text that the policy saw, or the message of a user. Rows that are hardly meant so are warned of.
+    whole text that the policy saw, or the message of a user. Rows that are hardly meant so are warned of. Raises a
+    ContractError if there is no chat template, or the one that is given is broken.
 
     Attributes:
         policy: The language model, with its tokenizer, or what of it needs no weights.
         reading: How responses are read.
         day: Day that the template writes, where it writes one (`dated`); by default today.
-
-    Raises:
-        ContractError: if there is no chat template, or the one that is given is broken.
     """
 
     policy: Policy | Vocabulary

@@ -94,17 +94,14 @@ class Fields:
         ignored: Collection[str] = (),
         **named: str,
     ) -> "Fields":
-        """Find the fields of a file in its first line.
+        """Find the fields of a file in its first line. Raises a ConfigError if the mapping has an unknown meaning, and
+        a ContractError if the file lacks something that it must have.
 
         Args:
             mapping: Names of fields by their meaning, where a user gave them; they come first.
             needs: Names among `NEEDED` of what every line must have; labels that are not needed are not read.
             ignored: Names or meanings of fields that are not read.
             named: Names of further fields of `Sample`, which have no other.
-
-        Raises:
-            ConfigError: if the mapping has an unknown meaning.
-            ContractError: if the file lacks something that it must have.
         """
         if strange := [meaning for meaning in mapping if meaning not in FIELDS]:
             raise ConfigError(

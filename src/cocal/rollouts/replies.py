@@ -134,15 +134,13 @@ def check(
     ignored: Collection[str],
     mode: str,
 ) -> None:
-    """Refuse responses that are mostly not what the policy wrote, or behind prompts that it has not read.
+    """Refuse responses that are mostly not what the policy wrote, or behind prompts that it has not read. Raises a
+    ContractError if so; the message names the first row of the kind. Single rows are warned of.
 
     Args:
         replies: How the template begins a reply; None without a template.
         ignored: `MARKERS` if the template's say nothing; `response` or `prompt` if their texts are not those of ids.
         mode: What is to be given where responses think and prompts are rendered without.
-
-    Raises:
-        ContractError: if so; the message names the first row of the kind. Single rows are warned of.
     """
     looked = [*zip(samples, found, strict=True)][:_ROWS]
     texts = [(sample, sample.response[:_ROWS]) for sample, _ in looked if sample.response][:_ROWS_OF_FILE]

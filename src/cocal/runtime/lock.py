@@ -27,11 +27,8 @@ _held: dict[Path, int] = {}
 
 
 def hold(folder: Path) -> None:
-    """Make this process the one writer of a folder, until `release` or its end. The folder need not exist.
-
-    Raises:
-        BusyError: if another process writes it; the message names the process and says what to do.
-    """
+    """Make this process the one writer of a folder, until `release` or its end. The folder need not exist. Raises a
+    BusyError if another process writes it; the message names the process and says what to do."""
     file = _file_of(folder)
     if file in _held:
         return
@@ -61,11 +58,8 @@ def hold(folder: Path) -> None:
 
 
 def locked(file: Path) -> int:
-    """The descriptor of a file, which is made if need be, once this process has locked it.
-
-    Raises:
-        OSError: if another process has locked it, or the file system has no locks.
-    """
+    """The descriptor of a file, which is made if need be, once this process has locked it. Raises an OSError if another
+    process has locked it, or the file system has no locks."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)  # for writing, which locks on NFS need
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,15 +15,12 @@ def fix_threads(gpus: int = 1, alone: bool = False) -> None:
 
     The last digits of a sum depend on the number of threads, so this number must not follow the machine's cores, and
     jobs that run at the same time must not stall each other. With portable numerics, matrix products are OpenBLAS's in
-    this process from here on.
+    this process from here on. Raises a ConfigError if PyTorch sees none of the job's GPUs.
 
     Args:
         gpus: Number of GPUs that the job takes of those that it sees (`cocal.runtime.gpus.take_gpus`).
         alone: True for a command that a person starts, which has the machine to itself: the default is then a thread
             for each processor, unless numerics are portable.
-
-    Raises:
-        ConfigError: if PyTorch sees none of the job's GPUs.
     """
     import torch
 

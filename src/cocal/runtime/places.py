@@ -10,11 +10,8 @@ _OPEN_FILES = "/proc/", "/dev/fd/"
 
 
 def plain(path: Path) -> Path:
-    """The path at which a file or folder may be put: that behind a link, which stays, or else the path itself.
-
-    Raises:
-        ContractError: if something else is there, such as a pipe, a device, or an open file of a process.
-    """
+    """The path at which a file or folder may be put: that behind a link, which stays, or else the path itself. Raises a
+    ContractError if something else is there, such as a pipe, a device, or an open file of a process."""
     way = path
     for _ in range(40):  # as many as the system follows
         parent = os.path.realpath(way.parent)

@@ -91,8 +91,7 @@ class Progress:
         self._done += items
 
     def add(self, items: float = 1, detail: str = "") -> None:
-        """Count `items` more as done, with a few numbers about them for the line. If the last items have some, their
-        line is always logged."""
+        """Count `items` more as done, with a few numbers for the line, which is always logged if the last have some."""
         self._done += items
         now, finished = time.monotonic(), self._done >= self._total
         if detail if finished else now - self._shown >= INTERVAL:

@@ -19,8 +19,7 @@ class Shown:
 
     Attributes:
         members: Whether those of all members are shown, too.
-        abstain_below: The confidence below which a choice is abstained from, as is one without a confidence; None if
-            none is.
+        abstain_below: The confidence below which, or without one, a choice is abstained from; None if none is.
         withhold: Whether such a choice is withheld, and not only marked.
     """
 

@@ -65,8 +65,7 @@ class Served:
 
 
 def check_flags(flags: Sequence[str], withholds: bool) -> None:
-    """Refuse flags of vLLM that would take the companion's place, that it does not fit, or that tell of answers which
-    are withheld; a ConfigError says why."""
+    """Refuse by a ConfigError flags of vLLM that the companion does not fit, or that tell of withheld answers."""
     refused = _REFUSED | (_TELLING if withholds else {})
     for flag in flags:
         name = flag.partition("=")[0].partition(".")[0].replace("_", "-")
@@ -75,8 +74,7 @@ def check_flags(flags: Sequence[str], withholds: bool) -> None:
 
 
 def check_vllm() -> None:
-    """Refuse to go on without vLLM, without the plug-in, or with a version whose interfaces may differ; a ConfigError
-    names the remedy."""
+    """Refuse by a ConfigError a machine without vLLM or the plug-in, or with another version's interfaces."""
     if find_spec("vllm") is None:
         raise ConfigError(
             "vLLM is not installed for this Python: in a checkout, `pip install '.[serve]'` on a machine with a GPU, "
@@ -133,8 +131,7 @@ def command(
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """The environment of vLLM's server, which names the plug-in beside all others that are installed; the values of
-    this process's own, which is given, stand."""
+    """The environment of vLLM's server, which names the plug-in beside the installed ones; the `given` values stand."""
     from torch import cuda
 
     groups = ("general", "platform", "io_processor", "stat_logger")

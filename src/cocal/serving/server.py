@@ -122,8 +122,7 @@ class Service:
         _COMPANION.labels(*(" ".join(map(str, one)) if isinstance(one, list) else one for one in labels)).set(1)
 
     def growing(self, body: _Wishes) -> dict[str, Any]:
-        """What a body asks of growing responses. Raises a VLLMValidationError if the companion learnt from
-        whole responses alone."""
+        """What a body asks of growing responses; a VLLMValidationError if the companion learnt from no prefixes."""
         every, below = body.confidence_every, body.confidence_stop_below
         if every is None and below is None:
             return {}

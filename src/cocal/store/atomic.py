@@ -20,11 +20,8 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
 
     It lies beside the target in a folder whose name starts with a dot, so that a killed process leaves nothing that a
     later rule would take for a result. The next write of the same target deletes what killed processes have left.
-
-    Raises:
-        ContractError: if a file would replace a folder, a folder a file or what CoCal has not made, or either of them
-            what is neither, such as a pipe.
-        OSError: if the file cannot be written.
+    Raises a ContractError if a file would replace a folder, a folder a file or what CoCal has not made, or either of
+    them what is neither, such as a pipe, and an OSError if the file cannot be written.
     """
     target = plain(Path(target))  # a link, such as one to a larger disk, stays
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -52,11 +49,7 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
 @contextmanager
 def together(folder: Path) -> Iterator[Path]:
     """A temporary folder, whose files are put into `folder` and the folders in it, beside others there, when the block
-    ends without an error.
-
-    Raises:
-        ContractError: if a file would replace what is none; nothing is replaced then.
-    """
+    ends without an error. Raises a ContractError if a file would replace what is none; nothing is replaced then."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent) as scratch:
         yield Path(scratch)
@@ -103,8 +96,7 @@ def _sweep(target: Path) -> None:
 
 
 def _lock(scratch: Path) -> int | None:
-    """Lock a scratch folder, so that nobody takes it for a left one; None if it has a writer, or just vanished, or the
-    file system has no locks."""
+    """Lock a scratch folder, so that nobody takes it for a left one; None if it has a writer or is gone."""
     try:
         return locked(scratch / ".lock")
     except OSError:

@@ -51,15 +51,13 @@ class Contract:
     def check(self, frame: pd.DataFrame, source: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Check `frame` and return it with the contract's columns in order.
 
-        Integers that may be null become float64, with NaN for null.
+        Integers that may be null become float64, with NaN for null. Raises a ContractError if a column is missing, a
+        value breaks a check, or there are no rows.
 
         Args:
             frame: Table to check; further columns are dropped.
             source: File name for errors.
             columns: Columns to check and keep; by default all that are `expected`.
-
-        Raises:
-            ContractError: if a column is missing, a value breaks a check, or there are no rows.
         """
         wanted = self.expected(frame.columns) if columns is None else list(columns)
         for name in wanted:

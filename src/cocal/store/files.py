@@ -26,11 +26,8 @@ def write_document(path: str | Path, content: Mapping[str, Any], attributes: Map
 
 
 def read_document(path: str | Path) -> dict[str, Any]:
-    """The content of a JSON object, without its provenance; the file may be a user's own, without any.
-
-    Raises:
-        ContractError: if the file is missing, has changed since it was written, or is no JSON object.
-    """
+    """The content of a JSON object, without its provenance; the file may be a user's own, without any. Raises a
+    ContractError if the file is missing, has changed since it was written, or is no JSON object."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -45,11 +42,8 @@ def read_document(path: str | Path) -> dict[str, Any]:
 
 
 def write_frame(path: str | Path, frame: "pd.DataFrame", contract: "Contract", attributes: Mapping[str, str]) -> None:
-    """Check a table and write it atomically with its provenance attributes, page checksums and seal.
-
-    Raises:
-        ContractError: if it breaks the contract; the message names the file, the column and the first bad rows.
-    """
+    """Check a table and write it atomically with its provenance attributes, page checksums and seal. Raises a
+    ContractError if it breaks the contract; the message names the file, the column and the first bad rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -63,16 +57,14 @@ def write_frame(path: str | Path, frame: "pd.DataFrame", contract: "Contract", a
 
 
 def read_frame(path: str | Path, contract: "Contract", columns: Sequence[str] | None = None) -> "pd.DataFrame":
-    """Read one Parquet file, or a folder of them in the order of their names, and check it.
+    """Read one Parquet file, or a folder of them in the order of their names, and check it. Raises a ContractError if
+    the file is missing or unreadable, has changed since it was written, or breaks the contract.
 
     Args:
         columns: Columns to read and check; by default those that the contract expects of the first file.
 
     Returns:
         The rows in file order with index 0 to n - 1; a list column holds NumPy arrays.
-
-    Raises:
-        ContractError: if the file is missing or unreadable, has changed since it was written, or breaks the contract.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

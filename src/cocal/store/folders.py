@@ -24,12 +24,10 @@ def label_folder(folder: Path, attributes: Mapping[str, str]) -> None:
 
 def check_folder(folder: str | Path, weights: bool = True) -> None:
     """Compare the files of a folder with their digests. A folder without digests, such as a user's own, is let through.
+    Raises a ContractError if a file is missing, has changed since it was written, or is a pipe or a device.
 
     Args:
         weights: True to compare the files of weights (.safetensors), too; those of 8 billion numbers take 10 seconds.
-
-    Raises:
-        ContractError: if a file is missing, has changed since it was written, or is a pipe or a device.
     """
     folder = Path(folder)
     for entry in folder.glob("*"):
@@ -46,10 +44,7 @@ def check_folder(folder: str | Path, weights: bool = True) -> None:
 
 
 def listed_files(folder: str | Path) -> dict[str, dict[str, Any]]:
-    """Size and digest of each file of a folder, by name, as they were written; empty if the folder lists none.
-
-    Raises:
-        ContractError: if the list has changed since it was written.
-    """
+    """Size and digest of each file of a folder, by name, as they were written; empty if the folder lists none. Raises a
+    ContractError if the list has changed since it was written."""
     file = Path(folder) / PROVENANCE
     return read_document(file).get("files", {}) if file.exists() else {}

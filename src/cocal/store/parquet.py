@@ -13,8 +13,7 @@ from cocal.store.rows import in_bytes, regular
 from cocal.store.seals import stated_seal
 
 LARGEST_TABLE = 2 * 2**30
-"""Bytes of the columns that are read of one file, decoded. A step of 2,048 responses of 32,000 tokens, with their ids
-and log-probabilities, takes 0.8 GiB."""
+"""Decoded bytes of the columns that are read of a file; 2,048 responses of 32,000 tokens take 0.8 GiB."""
 _MOST_ROWS = 1024
 """Rows of a batch."""
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
@@ -34,11 +33,7 @@ def damaged(path: str | Path, error: Exception) -> ContractError:
 
 
 def columns_of(path: Path) -> pa.Schema:
-    """The schema of a file.
-
-    Raises:
-        ContractError: if the file is missing or unreadable.
-    """
+    """The schema of a file. Raises a ContractError if the file is missing or unreadable."""
     try:
         return pq.read_schema(regular(path, "Parquet"))
     except UNREADABLE as error:
@@ -46,13 +41,11 @@ def columns_of(path: Path) -> pa.Schema:
 
 
 def batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in their order, at most `_MOST_ROWS` at a time.
+    """The rows of a file in their order, at most `_MOST_ROWS` at a time. Raises a ContractError if the file is missing,
+    unreadable or larger than `LARGEST_TABLE` when decoded.
 
     Args:
         columns: Columns to read; by default all of them.
-
-    Raises:
-        ContractError: if the file is missing, unreadable or larger than `LARGEST_TABLE` when decoded.
     """
     regular(path, "Parquet")
     try:
@@ -79,11 +72,8 @@ def read_table(file: Path, wanted: Sequence[str]) -> pa.Table:
 
 
 def check_lists(column: pa.ChunkedArray, kind: pa.DataType, where: str) -> None:
-    """Check a column of lists, of which the contract's other checks see nothing.
-
-    Raises:
-        ContractError: if a row has no list, or the lists hold something else than `kind` says.
-    """
+    """Check a column of lists, of which the contract's other checks see nothing. Raises a ContractError if a row has no
+    list, or the lists hold something else than `kind` says."""
     if not pa.types.is_list(kind):
         return
     found = column.type.value_type if pa.types.is_list(column.type) or pa.types.is_large_list(column.type) else None

@@ -1,5 +1,4 @@
-"""Provenance of files: stage, digest of the settings, versions and numerics, but no time, so that equal runs give equal
-files."""
+"""Provenance of files: stage, digest of the settings, versions and numerics, but no time, so that files are equal."""
 
 import hashlib
 import json

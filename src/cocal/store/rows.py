@@ -23,11 +23,8 @@ _POINTER = b"version https://git-lfs"
 
 
 def entries(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """The lines of a file that are not empty: file and line for error messages, the text, and what it holds.
-
-    Raises:
-        ContractError: if the file is missing or holds no line, or a line is too long or not a JSON object.
-    """
+    """The lines of a file that are not empty: file and line for error messages, the text, and what it holds. Raises a
+    ContractError if the file is missing or holds no line, or a line is too long or not a JSON object."""
     some = False
     with regular(path, "JSON lines").open("rb") as lines:
         for place, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE + 1), b""), 1):
@@ -57,11 +54,8 @@ def extended(text: str, added: Mapping[str, Any]) -> str:
 
 
 def numbered(folder: Path, pattern: str, example: str) -> dict[int, Path]:
-    """Files of a folder by the number that `pattern` finds in their names; files that do not match are left out.
-
-    Raises:
-        ContractError: if the folder does not exist, no file matches, or two files have the same number.
-    """
+    """Files of a folder by the number that `pattern` finds in their names; files that do not match are left out. Raises
+    a ContractError if the folder does not exist, no file matches, or two files have the same number."""
     if not folder.is_dir():
         raise ContractError(f"{folder}: no such folder of rollout dumps")
     found: dict[int, Path] = {}
@@ -78,14 +72,11 @@ def numbered(folder: Path, pattern: str, example: str) -> dict[int, Path]:
 
 @contextmanager
 def reading(where: str, names: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Turn what pydantic finds wrong with a row into one sentence.
+    """Turn what pydantic finds wrong with a row into one sentence. Raises a ContractError if the model refuses the row.
 
     Args:
         where: File and row.
         names: Names of the fields in the file, by those of the model where they differ.
-
-    Raises:
-        ContractError: if the model refuses the row.
     """
     try:
         yield
@@ -105,13 +96,11 @@ def reading(where: str, names: Mapping[str, str] | None = None) -> Iterator[None
 
 
 def regular(path: Path, kind: str) -> Path:
-    """The path of a file that exists; a folder, a pipe or a link in a circle is none.
+    """The path of a file that exists; a folder, a pipe or a link in a circle is none. Raises a ContractError if there
+    is no such file.
 
     Args:
         kind: Kind of file that is expected, such as "JSON lines".
-
-    Raises:
-        ContractError: if there is no such file.
     """
     if not is_file(path):
         raise ContractError(f"{path}: there is no such file of {kind}; check its path")

@@ -27,16 +27,13 @@ class RunFolder:
     """Files of an unfinished job, outside the outputs that a workflow manager deletes when a job fails.
 
     One process at a time has the folder: until its files are published, or until it ends. Of a training's processes,
-    only the main one opens it.
+    only the main one opens it. Raises a BusyError if another process, such as a job whose Snakemake was killed, has the
+    folder, and a ConfigError if the path is a file, or a folder of somebody else's files.
 
     Args:
         path: The folder.
         settings_digest: Digest of everything that the files depend on. A folder with another digest is emptied, so that
             no run resumes from files of other settings; nor does one from files of other numerics.
-
-    Raises:
-        BusyError: if another process, such as a job whose Snakemake was killed, has the folder.
-        ConfigError: if the path is a file, or a folder of somebody else's files.
     """
 
     def __init__(self, path: str | Path, settings_digest: str):
@@ -65,10 +62,8 @@ class RunFolder:
         """Put each named file or folder of the run at the path of its output, then delete the run folder.
 
         Files are hard-linked (copied across file systems), so that a kill on the way leaves the run folder whole and
-        the files can be published again.
-
-        Raises:
-            ContractError: if an output is somebody's own (`cocal.store.atomic.atomic_path`).
+        the files can be published again. Raises a ContractError if an output is somebody's own
+        (`cocal.store.atomic.atomic_path`).
         """
         for name, target in outputs.items():
             source = self.path / name

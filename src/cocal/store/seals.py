@@ -31,8 +31,7 @@ def seal(path: str | Path) -> None:
 
 
 def stated_seal(path: str | Path) -> str | None:
-    """The digest that a sealed file states, 64 hexadecimal digits, without a look at its content; None without a
-    seal."""
+    """The digest that a sealed file states, 64 hexadecimal digits, without a look at its content; None without one."""
     with _mapped(path) as content:
         place = _place(content)
         return None if place is None else content[place + len("seal:") : place + len(BLANK)].decode()
@@ -40,10 +39,7 @@ def stated_seal(path: str | Path) -> str | None:
 
 def check_seal(path: str | Path) -> None:
     """Compare a file with the digest that it states. A file without a seal, such as a user's own, is let through.
-
-    Raises:
-        ContractError: if a byte has changed since the file was written.
-    """
+    Raises a ContractError if a byte has changed since the file was written."""
     with _mapped(path) as content:
         place = _place(content)
         changed = place is not None and content[place : place + len(BLANK)] != _seal_of(content, place)
