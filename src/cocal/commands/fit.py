@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from cocal.commands.flags import field_flags, field_mapping, given_flags, template_values
-from cocal.commands.job import Job
+from cocal.commands.job import claim
 from cocal.companion.settings import CompanionSettings
 from cocal.confidence.companion import Companion
 from cocal.confidence.saved import check_place
@@ -45,7 +45,7 @@ def run_fit(options: argparse.Namespace) -> None:
     rollouts = find(options.rollouts)
     check_place(options.output)
     parts = {"reading": repr(reading), "layer": options.layer, "states": options.states, "batch_tokens": batch_tokens}
-    checkpoint, run_folder = Job.claim(options, [path for path, _ in rollouts.files], **parts)
+    checkpoint, run_folder = claim(options, [path for path, _ in rollouts.files], **parts)
     _take(options.output / STATES, run_folder)
     policy = checkpoint.load(options.precision)
     wishes = {name: getattr(options, name) for name in ("cut", "prefixes", "layer", "license")}

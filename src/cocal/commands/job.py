@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from cocal.fitting.about import About
 from cocal.fitting.models import Checkpoint
@@ -11,35 +11,24 @@ from cocal.store import digest
 from cocal.store.run_folder import RunFolder, file_states
 
 
-class Job(NamedTuple):
-    """A job that may begin, or go on.
+def claim(
+    options: argparse.Namespace, inputs: Iterable[Path], about: About | None = None, **depends_on: Any
+) -> tuple[Checkpoint, RunFolder]:
+    """Find the model of a command, which is not loaded yet, and claim the working folder beside its output.
 
-    Attributes:
-        checkpoint: The language model, which has not been loaded yet.
-        run: Working folder, which this process alone has; it lies beside the output.
+    Raises a BusyError if another process has the folder, a ConfigError if something else lies there, and a
+    ContractError if there is no such model, or it does not fit the companion.
+
+    Args:
+        options: Flags of the command: model, revision, adapter, precision and output.
+        inputs: The files that it reads.
+        about: What the companion says of itself that the model has to fit.
+        depends_on: What else the work depends on; the work of an earlier job is gone on with if all is the same.
     """
-
-    checkpoint: Checkpoint
-    run: RunFolder
-
-    @classmethod
-    def claim(
-        cls, options: argparse.Namespace, inputs: Iterable[Path], about: About | None = None, **depends_on: Any
-    ) -> "Job":
-        """Find the model and claim the output of a command. Raises a BusyError if another process has the working
-        folder, and a ConfigError if something else lies there, and a ContractError if there is no such model, or it
-        does not fit the companion.
-
-        Args:
-            options: Flags of the command: model, revision, adapter, precision and output.
-            inputs: The files that it reads.
-            about: What the companion says of itself that the model has to fit.
-            depends_on: What else the work depends on; the work of an earlier job is gone on with if all is the same.
-        """
-        checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
-        if about is not None:
-            checkpoint.check_fit(about)
-            checkpoint.warn_of_other(about)
-        depends_on |= {"inputs": file_states(inputs), "model": checkpoint.identity(), "precision": options.precision}
-        folder = options.output.with_name(f".{options.output.name}.{options.command}")
-        return cls(checkpoint, RunFolder(folder, digest(depends_on)))
+    checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
+    if about is not None:
+        checkpoint.check_fit(about)
+        checkpoint.warn_of_other(about)
+    depends_on |= {"inputs": file_states(inputs), "model": checkpoint.identity(), "precision": options.precision}
+    folder = options.output.with_name(f".{options.output.name}.{options.command}")
+    return checkpoint, RunFolder(folder, digest(depends_on))

@@ -4,7 +4,7 @@ import argparse
 import shlex
 
 from cocal.commands.flags import field_flags, field_mapping, given_flags
-from cocal.commands.job import Job
+from cocal.commands.job import claim
 from cocal.confidence.companion import Companion
 from cocal.confidence.scoring import UNFINISHED, Wanted, check, score_file
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
@@ -22,10 +22,10 @@ def run_score(options: argparse.Namespace) -> None:
         companion.about.check_prefixes()
     checked = check(wanted, companion.about)
     parts = {"wanted": repr(wanted), "companion": companion.identity()}
-    job = Job.claim(options, [options.input], companion.about, **parts)
-    policy = job.checkpoint.load(options.precision)
-    origins, responses = score_file(companion, policy, wanted, checked, job.run)
-    job.run.publish({UNFINISHED: options.output})
+    checkpoint, run_folder = claim(options, [options.input], companion.about, **parts)
+    policy = checkpoint.load(options.precision)
+    origins, responses = score_file(companion, policy, wanted, checked, run_folder)
+    run_folder.publish({UNFINISHED: options.output})
     print(f"\n{options.output}: {checked.rows:,} responses with `{options.name}`")
     print(f"  fields: {checked.fields}")
     for why, count in checked.unread.items():

@@ -252,7 +252,7 @@ class Encoder:
     @cached_property
     def _padding(self) -> Padding:
         tokenizer = self._tokenizer
-        prompt = "" if self._untemplated else self._rendered(_messages(["user"], [_USER]), self.reading.thinking)
+        prompt = "" if self._untemplated else self._asking
         begins = {tokenizer.bos_token_id, *self._ids(prompt, whole=not prompt)[:1]} - {None}
         return Padding({tokenizer.pad_token_id} - {None}, self._ends, begins, self._ids("\n"))
 
@@ -281,12 +281,16 @@ class Encoder:
         return str(self._tokenizer.chat_template if self.reading.template is None else self.reading.template)
 
     @cached_property
+    def _asking(self) -> str:
+        """A message of a user, as the template writes it."""
+        return self._rendered(_messages(["user"], [_USER]), self.reading.thinking)
+
+    @cached_property
     def _markers(self) -> re.Pattern | None:
         """The special tokens that open and close the messages of the template, and other tokens that open them."""
-        text = self._rendered(_messages(["user"], [_USER]), self.reading.thinking)
-        found = [token for token in self._tokenizer.all_special_tokens if token in text]
+        found = [token for token in self._tokenizer.all_special_tokens if token in self._asking]
         added = (str(token) for token in self._tokenizer.added_tokens_decoder.values())
-        found += [token for token in added if token.strip() and token in text.partition(_USER)[0]]
+        found += [token for token in added if token.strip() and token in self._asking.partition(_USER)[0]]
         return re.compile("|".join(map(re.escape, found))) if found else None
 
     @cached_property
@@ -294,9 +298,8 @@ class Encoder:
         """What the template writes last before a response, from each of its lines and markers on, the longest first."""
         if self._untemplated:
             return []
-        texts = (self._rendered(_messages(["user"], [_USER]), thinking) for thinking in (self.reading.thinking, False))
-        whole = [text for one in texts for text in (one, self._plain(one))]
-        ends = [text.rpartition(_USER)[2] for text in whole]
+        texts = self._asking, self._rendered(_messages(["user"], [_USER]), thinking=False)
+        ends = [text.rpartition(_USER)[2] for one in texts for text in (one, self._plain(one))]
         starts = re.compile(f"^|{self._markers.pattern}" if self._markers else "^", re.MULTILINE)
         found = {end[match.start() :] for end in ends for match in starts.finditer(end)}
         return sorted((text for text in found if re.search(r"\w", text)), key=len, reverse=True)

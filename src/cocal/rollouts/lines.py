@@ -194,10 +194,6 @@ class Fields:
                 )
         return found
 
-    def labels(self, entry: Mapping[str, Any]) -> list[str]:
-        """Names of the labels that a line has, be it without a value."""
-        return [name for meaning in NEEDED["label"] for name in self.names.get(meaning, ()) if name in entry]
-
     def _check_whole(self, entry: Mapping[str, Any], found: Sample) -> None:
         """Refuse a line with a field that may be a part of prompt or response, and is neither read nor in its text."""
         given = {"asked": found.prompt_ids, "response": found.response_ids}
@@ -239,7 +235,8 @@ def samples(
         media = exclusions.MEDIA if exclusions.media_beside(entry) else None
         useless = why or media or exclusions.evaluated(entry, reading.ignored)
         found = Sample.read(where, left_out=useless) if useless else fields.sample(entry, where, learning=True)
-        if found.left_out is None and found.label is None and fields.labels(entry):
+        labels = {name for meaning in NEEDED["label"] for name in fields.names.get(meaning, ())}
+        if found.left_out is None and found.label is None and labels & entry.keys():
             found = found.model_copy(update={"left_out": "its reward is None"})
         elif exclusions.several_versions(entry) and not found.doubt:
             found = found.model_copy(update={"doubt": exclusions.SEVERAL_VERSIONS})

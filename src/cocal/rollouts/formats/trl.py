@@ -55,8 +55,21 @@ def read(path: Path, reward_key: str) -> list[Sample]:
             f"{path}: column {min(missing)!r} is missing; expected TRL's completions; a table of your own "
             "is read as JSON lines, or as a DataFrame by cocal.Companion.fit"
         )
-    columns = ("prompt", "completion", reward_key, *MEDIA_FIELDS)
-    return _completions(path, reward_key, [name for name in columns if name in names])
+    columns = [name for name in ("prompt", "completion", reward_key, *MEDIA_FIELDS) if name in names]
+    samples, group, before, useless = [], 0, None, _useless(path)  # neighbouring rows of equal prompts are one group
+    for place, row in enumerate(_rows(path, columns)):
+        reward, asked, said = row.get(reward_key), row["prompt"], row["completion"]
+        texts = _has_text(asked) and (_has_text(said) or (isinstance(said, list) and len(said) > 1))
+        why = useless or (None if texts else "its prompt or completion has no text")
+        why = why or (MEDIA if media_beside(row) else None)
+        if why is None and asked != before:
+            group, before = group + 1, asked
+        if reward_key in row and (reward is None or (isinstance(reward, float) and math.isnan(reward))):
+            why = why or "its reward is None"
+        values = {"group": group, "prompt": asked, "raw": isinstance(asked, str), "response": said, "reward": reward}
+        fields = {"reward": reward_key, "response": "completion"}
+        samples.append(Sample.read(f"{path}: row {place}", fields, left_out=why, **values))
+    return samples
 
 
 def _reward_of(path: Path) -> str:
@@ -120,24 +133,6 @@ def _rows(path: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
     from cocal.store.parquet import batches
 
     return (row for batch in batches(path, columns) for row in batch.to_pylist())
-
-
-def _completions(path: Path, reward_key: str, columns: list[str]) -> list[Sample]:
-    """Samples of TRL's own table, in which neighbouring rows of equal prompts are one group."""
-    samples, group, before, useless = [], 0, None, _useless(path)
-    for place, row in enumerate(_rows(path, columns)):
-        reward, asked, said = row.get(reward_key), row["prompt"], row["completion"]
-        texts = _has_text(asked) and (_has_text(said) or (isinstance(said, list) and len(said) > 1))
-        why = useless or (None if texts else "its prompt or completion has no text")
-        why = why or (MEDIA if media_beside(row) else None)
-        if why is None and asked != before:
-            group, before = group + 1, asked
-        if reward_key in row and (reward is None or (isinstance(reward, float) and math.isnan(reward))):
-            why = why or "its reward is None"
-        values = {"group": group, "prompt": asked, "raw": isinstance(asked, str), "response": said, "reward": reward}
-        names = {"reward": reward_key, "response": "completion"}
-        samples.append(Sample.read(f"{path}: row {place}", names, left_out=why, **values))
-    return samples
 
 
 def _has_text(said: Any) -> bool:
