@@ -53,14 +53,10 @@ FILE, FOLDER, STEPS = Kind(), Kind(folder=True), Kind(folder=True, entries="step
 
 
 def check_outputs(options: argparse.Namespace) -> None:
-    """Check the outputs of a command before it begins. Raises a ConfigError if an output is, holds or lies within an
-    input or another output, cannot be written where it is, or would replace something else than an earlier output of
-    this command, and a ContractError if an output is neither a file nor a folder, such as a pipe, or what a process has
-    open.
-
-    Args:
-        options: Its flags; `outputs` holds the kind of every output by the name of its flag.
-    """
+    """Check the outputs of a command before it begins; its options have their kinds by the names of flags (`outputs`).
+    Raises a ConfigError if an output is, holds or lies within an input or another output, cannot be written where it
+    is, or would replace something else than an earlier output of this command, and a ContractError if it is neither a
+    file nor a folder, such as a pipe, or what a process has open."""
     kinds: dict[str, Kind] = getattr(options, "outputs", {})
     written = {name: (getattr(options, name), kind) for name, kind in kinds.items() if getattr(options, name)}
     if hasattr(options, "run_folder"):  # what it may hold, it looks at itself

@@ -13,9 +13,8 @@ from cocal.store import write_text
 
 
 def run_verify(options: argparse.Namespace) -> None:
-    """Judge one pair and say why, or every line of a file. Raises a ConfigError if neither a pair nor a file with an
-    output is given, or both are, and a ContractError if a line of the file is no object with texts under `gold` and
-    `answer`."""
+    """Judge one pair and say why, or every line of a file. Raises a ConfigError if not just one of both is given, and a
+    ContractError if a line of the file is no object with texts under `gold` and `answer`."""
     by_file = options.file is not None
     if by_file == bool(options.pair) or (not by_file and len(options.pair) != 2) or by_file != bool(options.output):
         raise ConfigError("give a gold answer and an answer, or --file with --output")

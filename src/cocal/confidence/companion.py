@@ -87,8 +87,7 @@ class Companion:
     @classmethod
     def from_study(cls, folder: str | Path, model: "PreTrainedModel", states: NumberFormat) -> Self:
         """The companions of a policy that a study has fitted, from the output folder of `cocal companions`; `states` is
-        the study's `features.dtype`. A ContractError says that there are none, or that they read a block that the model
-        lacks."""
+        its `features.dtype`. A ContractError says that there are none, or that they read a block that is not there."""
         companions = load_companions(folder)
         base = BaseModelFacts.of(model.config)
         notes = (f"companions of a study ({Path(folder).name})",)
@@ -161,8 +160,7 @@ class Companion:
         every: int | None = None,
         **member: Any,
     ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Score at most `ROWS` responses whose ids are known: float64 (n,), and courses if `every` is given; see
-        `score`, which has target and seed of a member, too."""
+        """Score at most `ROWS` responses whose ids are known: float64 (n,), and courses with `every`; see `score`."""
         about, spec, courses = self.about, self.about.spec, [np.empty(0)] * len(rows) if every else []
         if every:
             about.check_prefixes()

@@ -80,9 +80,8 @@ def read_scored(
     answers: bool = False,
     answer: str | None = None,
 ) -> Scored:
-    """Read the responses of a file of JSON lines, as `cocal score` writes them, in any order. Raises a ContractError if
-    a line lacks what it needs, its confidence is not from 0 to 1, it lacks a label that others have, or a field has the
-    wrong form; the message names file and row.
+    """Read the responses of a file of JSON lines, as `cocal score` writes them, in any order. A ContractError names
+    file and row of a line that lacks what it needs or a label that others have, or whose value has the wrong form.
 
     Args:
         source: The file.

@@ -110,7 +110,6 @@ def fit(
     encoder = Encoder(policy, reading)
     encoder.check_wishes()
     experience = _counted(read(rollouts, encoder), cut)
-    _check_read(experience, settings, given=states is not None)
     rows = experience.rows
     learnt = rows if cut == "leave-out" else rows.assign(truncated=False)
     texts = list(dict.fromkeys(rows["question"])) if questions is None else list(questions)
@@ -119,7 +118,9 @@ def fit(
     else:
         held_out = in_validation(rows["question"], texts, settings.validation_share, settings.split_seed)
         fold = held_out.astype(np.int64)
-    _check_learnable(recipe, learnt, held_out)
+    _check_learnable(recipe, settings, learnt, held_out)
+    if states is not None and not experience.as_given:
+        raise ContractError("states are given for rollouts that are not in the order of their steps; sort both by step")
     at_layer = policy.blocks - 1 if layer is None else layer
     if not 0 <= at_layer < policy.blocks:
         raise ContractError(f"--layer {at_layer}: the model has blocks 0 to {policy.blocks - 1}")
@@ -135,11 +136,11 @@ def fit(
         )
         others = baselines_of(experience, fold, tokens, policy.tokenizer)
         facts: dict[str, Any] = {
+            **reading.model_dump() | {"raw": reading.raw or experience.raw},
             **{"states": number_format, "license": license, "base_model": base, "recipe": recipe, "cut": cut},
             **{"prefixes": prefixes or None, "notes": (*experience.notes, *_doubts(tokens, base.vocabulary))},
             "learnt": digest_of(rows),
         }
-        facts |= reading.model_dump() | {"raw": reading.raw or experience.raw}
         if recipe == "paper":
             last = int(rows["step"].max())
             ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])
@@ -319,15 +320,10 @@ def _check_wishes(recipe: Recipe, settings: CompanionSettings, beside: bool, giv
         )
 
 
-def _check_read(experience: Experience, settings: CompanionSettings, given: bool) -> None:
-    if "group" in settings.targets and experience.rows["sample"].max() == 0:
-        raise ContractError("every prompt has one response, but the group target needs several; fit the binary target")
-    if given and not experience.as_given:
-        raise ContractError("states are given for rollouts that are not in the order of their steps; sort both by step")
-
-
-def _check_learnable(recipe: Recipe, learnt: pd.DataFrame, held_out: np.ndarray) -> None:
+def _check_learnable(recipe: Recipe, settings: CompanionSettings, learnt: pd.DataFrame, held_out: np.ndarray) -> None:
     """Refuse rollouts that leave nothing to tell apart, before hours of computing."""
+    if "group" in settings.targets and learnt["sample"].max() == 0:
+        raise ContractError("every prompt has one response, but the group target needs several; fit the binary target")
     complete = ~learnt["truncated"].to_numpy()
     correct, lacking = learnt["correct"][complete], None
     if recipe == "best" and not 0 < correct.mean() < 1:  # NaN of none

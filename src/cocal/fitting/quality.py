@@ -64,8 +64,7 @@ def measured(
 
 
 def last_stage(experience: Experience, held_out: np.ndarray) -> np.ndarray:
-    """The responses of the last steps with held-out ones, bool (n,), or where no steps are named, of the last held-out
-    ones and all between them."""
+    """The responses of the last steps with held-out ones, bool (n,); without steps, from the last of these ones on."""
     moment = experience.rows["step" if experience.has_steps else "response_id"].to_numpy()
     moments = np.unique(moment[held_out])
     return moment >= moments[-ceil(len(moments) / LAST_STAGE)]

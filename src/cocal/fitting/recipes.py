@@ -83,8 +83,7 @@ class TrainingSet:
 
 
 def folds_of(questions: Sequence[str], seed: int) -> np.ndarray:
-    """Fold of each response by the text of its question, int64 (n,): as many questions in each, by keyed hashes. A
-    ContractError refuses fewer questions than `LEAST_FOLDS`."""
+    """Fold of each response by its question's text, int64 (n,), by keyed hashes, or a ContractError if they are few."""
     codes, texts = pd.factorize(pd.Series(questions, dtype=object).map(normalised))
     if len(texts) < LEAST_FOLDS:
         raise ContractError(
@@ -120,8 +119,7 @@ def best(
 
 
 def work(rows: int, width: int, settings: CompanionSettings) -> float:
-    """About the multiplications of `choose`, where states alone and with token probabilities are tried, with as many
-    passes as their bound, for estimates of the time that is left."""
+    """About the multiplications of `choose` on states alone and with token probabilities, for times that are left."""
     sizes, passes = _sizes(settings)
     weights = sum(a * b for widths, _ in sizes for a, b in pairwise((width, *widths, 1)))
     return 2 * (2 * FOLDS + 1) * rows * (2 * _STEPS * len(STRENGTHS) * width + 3 * passes * weights)

@@ -115,8 +115,7 @@ def turn_end(
 
 
 def misread(tokenizer: "PreTrainedTokenizerBase", text: str) -> str | None:
-    """What a tokenizer makes of a text, where its ids do not give the text again; None where they do, but for case, the
-    amount of white space and forms of characters."""
+    """What a tokenizer makes of a text, where its ids do not give a `comparable` one again; None where they do."""
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     found = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     return None if comparable(found) == comparable(text) else found

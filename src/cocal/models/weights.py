@@ -80,13 +80,9 @@ def kind_of(folder: Path) -> str | None:
 
 
 def check_files(folder: Path, config: "PretrainedConfig", adapted: bool = False) -> None:
-    """Refuse weights that transformers would read for others than they are. Raises a ContractError if they are a
-    critic's or reward model's, an adapter or a second set of weights lies beside them, or they are quantised in a way
-    that is not stated; the message says what to do.
-
-    Args:
-        adapted: If true, an adapter was given, and one may lie in a folder below.
-    """
+    """Refuse weights that transformers would read for others than they are, by a ContractError: a critic's or reward
+    model's, beside an adapter (or above one, unless one was given: `adapted`) or other weights, or quantised in a way
+    that is not stated."""
     from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
     if (folder / ADAPTER).exists():

@@ -13,7 +13,7 @@ import numpy as np
 
 from cocal.errors import ConfigError, ContractError, first_line
 from cocal.models.loading import Policy, Vocabulary
-from cocal.models.text import Tokens, check_tokens, render, template_fault, template_fields, turn_end
+from cocal.models.text import check_tokens, render, template_fault, template_fields, turn_end
 from cocal.rollouts.format import Reading
 from cocal.rollouts.padding import Padding
 from cocal.rollouts.replies import Replies, check, judge
@@ -69,8 +69,7 @@ class Encoder:
     """Turns samples into token ids; nothing but padding is taken from given ids.
 
     What ends a response is what the checkpoint's settings, its tokenizer or the chat template name. A text is tokenised
-    anew, so its ids may differ from those that were sampled. It is given the token that ends a turn in the template,
-    unless it has one; where texts have one, those without it were cut.
+    anew and given the token that ends a turn in the template, unless it has one; where texts have, others were cut.
 
     A prompt's text is taken for one of four things: a template's text with its markers (`<|im_start|>` and the like),
     such a text without them (as verl and older versions of TRL write it), which is rendered again and compared, the
@@ -130,7 +129,12 @@ class Encoder:
         self._known.clear()  # the responses to one prompt lie near each other
         texts = [sample.written for sample in samples if sample.response_ids is None]
         tokenised = iter(self._tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else [])
-        responses = [self._response(sample, tokenised) for sample in samples]
+        responses = []
+        for sample in samples:
+            ids = np.asarray(next(tokenised) if sample.response_ids is None else sample.response_ids)
+            if not len(ids):
+                raise ContractError(f"{sample.where}: the response has no token; correct or delete the row")
+            responses.append(self._padding.response(ids, sample.truncated, sample.where))
         self._texts_end |= any(
             ids[-1] in self._ends for sample, ids in zip(samples, responses, strict=True) if sample.response_ids is None
         )
@@ -160,13 +164,6 @@ class Encoder:
         judge(strange, foreign, "do these texts come from this model?", refuse=False)
         thinking = "the response thinks, but the prompt is rendered without thinking"
         judge(thought, thinking, f"fit the companion with {self._mode}", refuse=False)
-
-    def _response(self, sample: Sample, tokenised: Iterator[Tokens]) -> np.ndarray:
-        """The ids of a response without padding, as they are given, or the next ones that were made of a text."""
-        ids = np.asarray(next(tokenised) if sample.response_ids is None else sample.response_ids)
-        if not len(ids):
-            raise ContractError(f"{sample.where}: the response has no token; correct or delete the row")
-        return self._padding.response(ids, sample.truncated, sample.where)
 
     def _one(self, sample: Sample, ids: np.ndarray) -> Encoded:
         prompt, origin = self._prompt(sample)

@@ -114,7 +114,11 @@ def find(places: Sequence[Path]) -> Found:
         raise ContractError(f"{twice[0]}: the file is named twice; name it, or the folder that holds it, once")
     said += _copies(files)
     if not alone:
-        _say_what_is_passed_over({*files, *(path.resolve() for path in evaluated)})
+        read = {*files, *(path.resolve() for path in evaluated)}
+        beside = (path.resolve() for folder in {path.parent for path in read} for path in folder.iterdir())
+        left = sorted(path for path in beside if path not in read and _DATA.search(path.name) and is_file(path))
+        if left:
+            logging.warning("files beside the rollouts are not read: %d, such as %s", len(left), left[0])
     return Found(found[0][0], tuple((path, step) for _, path, step in found), tuple(said))
 
 
@@ -173,14 +177,6 @@ def _copies(files: Collection[Path]) -> list[str]:
             raise ContractError(f"{path}: holds the same rollouts as {first.name}; delete one of both files")
         copies += [f"{path} and {first}"] if first != path else []
     return [f"{len(copies):,} files hold the same rollouts as another, such as {copies[0]}"] if copies else []
-
-
-def _say_what_is_passed_over(files: Collection[Path]) -> None:
-    """Warn of files beside those that are read, whose names look like rollouts."""
-    beside = (path.resolve() for folder in {path.parent for path in files} for path in folder.iterdir())
-    left = sorted(path for path in beside if path not in files and _DATA.search(path.name) and is_file(path))
-    if left:
-        logging.warning("files beside the rollouts are not read: %d, such as %s", len(left), left[0])
 
 
 def _in_order(folders: Iterable[Path]) -> list[Path]:

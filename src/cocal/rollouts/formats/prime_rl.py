@@ -118,6 +118,8 @@ def _sample(trace: _Trace, group: int | str | None, reward: str | None, where: s
         raise ContractError(
             f"{where}: field 'mask' does not split {len(ids)} tokens into a prompt and the response that follows it"
         )
+    answered = [call for call in trace.calls if call.error is None]  # as in verifiers' `Trace.is_truncated`
+    cut = trace.stop_condition in _CUT or bool(answered and answered[-1].finish_reason == "length")
     message = trace.nodes[last].message
     said = message.get("content") if isinstance(message, Mapping) else None
     return Sample.read(
@@ -128,7 +130,7 @@ def _sample(trace: _Trace, group: int | str | None, reward: str | None, where: s
         prompt_ids=ids[:-length],
         response_ids=ids[-length:],
         response_beside=said if isinstance(said, str) else None,
-        truncated=_truncated(trace),
+        truncated=cut,
         reward=_reward(trace, reward, where),
     )
 
@@ -141,14 +143,6 @@ def _path(nodes: Sequence[_Node], last: int, where: str) -> list[int]:
             raise ContractError(f"{where}: the parent of message {path[-1]} is {parent!r}, not an earlier message")
         path.append(parent)
     return path[::-1]
-
-
-def _truncated(trace: _Trace) -> bool:
-    """verifiers' `Trace.is_truncated`."""
-    if trace.stop_condition in _CUT:
-        return True
-    answered = [call for call in trace.calls if call.error is None]
-    return bool(answered) and answered[-1].finish_reason == "length"
 
 
 def _reward(trace: _Trace, name: str | None, where: str) -> float | None:

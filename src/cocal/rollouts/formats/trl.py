@@ -43,8 +43,7 @@ def files(folder: Path, gaps: bool = False) -> dict[int, Path]:
 
 
 def read(path: Path, reward_key: str) -> list[Sample]:
-    """The samples of a table. In TRL's own tables, the verifier's reward is a column with its function's name. Of an
-    invalid table, a ContractError names file, row and column."""
+    """The samples of a table, of whose reward TRL's own has a column, or a ContractError by file, row and column."""
     from cocal.store.parquet import columns_of
 
     names = columns_of(path).names
