@@ -135,11 +135,8 @@ class OnlineCompanions:
         self.kept_bytes = max(self.kept_bytes, sum(rows.numel() * width for rows, _ in self._recent))
 
     def companions(self, layer: int) -> Companions:
-        """Copy the companions as they are now, on the processor. Raises a ContractError if nothing was learnt yet.
-
-        Args:
-            layer: Zero-based index of the block whose states were given.
-        """
+        """Copy the companions as they are now, on the processor; `layer` is the zero-based index of the block whose
+        states were given. Raises a ContractError if nothing was learnt yet."""
         if not self._counts["training"]:
             raise ContractError(f"online companions have seen {self.steps} rollout steps, and nothing to learn from")
         model = build_model(self.settings, self.inputs).eval()

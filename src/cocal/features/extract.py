@@ -73,13 +73,9 @@ def _told(batches: Iterable[np.ndarray], lengths: np.ndarray, read: Callable[[fl
 
 
 def token_inputs(logprobs: np.ndarray, until: np.ndarray) -> np.ndarray:
-    """What a model gave the tokens of a response up to each of k numbers of tokens, float32 (k, `TOKEN_INPUTS`): their
-    mean probability (TokenProb, appendix B.1), their mean log-probability, and the lowest one.
-
-    Args:
-        logprobs: float32 (length,), log-probabilities of the tokens.
-        until: int64 (k,), from 1 to the length.
-    """
+    """What a model gave the tokens of a response up to each of k numbers of tokens (`until`, int64 (k,), from 1 to the
+    length), float32 (k, `TOKEN_INPUTS`): their mean probability (TokenProb, appendix B.1), their mean log-probability
+    (of `logprobs`, float32 (length,)), and the lowest one."""
     sums = (np.cumsum(each, dtype=np.float64)[until - 1] / until for each in (np.exp(logprobs), logprobs))
     return np.stack([*sums, np.minimum.accumulate(logprobs)[until - 1]], axis=1).astype(np.float32)
 

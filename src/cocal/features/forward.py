@@ -210,12 +210,8 @@ def score(
 
 @torch.no_grad()
 def output_is_plain(model: "PreTrainedModel", tokens: Tokens) -> bool:
-    """Whether the logits are the output layer's values of the decoder's states, which some architectures scale or cap.
-
-    Args:
-        model: Causal language model.
-        tokens: Ids on which it is tried.
-    """
+    """Whether the logits of a causal language model, tried on some ids, are the output layer's values of the decoder's
+    states, which some architectures scale or cap."""
     ids = _to_device(np.asarray(tokens)[None, -64:].astype(np.int64), next(model.parameters()).device)
     decoder, _ = decoder_of(model)
     if model.get_output_embeddings() is None:

@@ -185,11 +185,7 @@ class FeatureReader:
 
 def open_features(path: str | Path, allow_partial: bool = False) -> FeatureReader:
     """Open a store for reading. Raises a ContractError if the store is missing, damaged, no feature store, or has
-    unwritten rows.
-
-    Args:
-        allow_partial: If true, rows may be unwritten.
-    """
+    unwritten rows, unless these are allowed (`allow_partial`)."""
     path = Path(path)
     group, layout = _open_store(path, "r")
     with _readable(path):

@@ -115,8 +115,8 @@ def reliability_bins(confidence: np.ndarray, correct: np.ndarray, bins: int = 10
 def evaluate(confidence: np.ndarray, valid: np.ndarray, correct: np.ndarray, bins: int = 10) -> dict[str, float]:
     """Compute all `METRICS` of one set of responses.
 
-    Accuracy uses all responses. The other metrics use the responses with a valid confidence and are NaN if there are
-    none; invalid confidences are not imputed. Raises a ValueError if a valid confidence is NaN or outside [0, 1].
+    Accuracy uses all responses, the other metrics those with a valid confidence; they are NaN if there are none. Raises
+    a ValueError if a valid confidence is NaN or outside [0, 1].
 
     Args:
         confidence: float64 [n], in [0, 1] if valid, otherwise ignored.

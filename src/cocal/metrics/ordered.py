@@ -34,13 +34,7 @@ class Ordered:
 
     @classmethod
     def of(cls, question: np.ndarray, confidence: np.ndarray, correct: np.ndarray) -> "Ordered":
-        """Sort responses, of which there is at least one.
-
-        Args:
-            question: int64 [n].
-            confidence: float64 [n] in [0, 1].
-            correct: bool [n].
-        """
+        """Sort n > 0 responses by question, int64, confidence, float64 in [0, 1], and correctness, bool, [n] each."""
         order = np.argsort(-confidence, kind="stable")
         confidence = confidence[order]
         starts = np.flatnonzero(np.r_[True, confidence[1:] != confidence[:-1]])

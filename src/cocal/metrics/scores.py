@@ -260,12 +260,8 @@ class Prepared:
 
 
 def scores(confidence: np.ndarray, correct: np.ndarray, bins: int) -> dict[str, float]:
-    """The `SCORES` of responses: those of a resample that holds every response once.
-
-    Args:
-        confidence: float64 [n] in [0, 1], NaN if there is no valid confidence.
-        correct: bool [n], whether each response is correct.
-        bins: Number of bins of the parts of the Brier score and of the adaptive calibration error.
+    """The `SCORES` of responses, as of a resample that holds each once, by confidence, float64 [n] in [0, 1] or NaN,
+    correctness, bool [n], and the number of bins of the parts of the Brier score and of the adaptive calibration error.
     """
     n = len(correct)
     prepared = Prepared.of(Sample(np.arange(n), confidence, correct), n, bins)

@@ -31,11 +31,6 @@ def text_config(config: "PretrainedConfig") -> "PretrainedConfig":
     return config.get_text_config(decoder=True)
 
 
-def context_of(config: "PretrainedConfig") -> int | None:
-    """Number of tokens that a model reads at once, prompt and response together; None where its settings do not say."""
-    return getattr(text_config(config), "max_position_embeddings", None)
-
-
 def decoder_of(model: "PreTrainedModel") -> tuple["nn.Module", "nn.ModuleList"]:
     """The decoder of a causal language model, without output layer, vision and audio, and the list of its blocks: the
     only list of modules whose length is the number of layers, or a ContractError. The output of the last block is the
@@ -89,8 +84,8 @@ class Policy(NamedTuple):
 
     @property
     def context(self) -> int | None:
-        """See `context_of`."""
-        return context_of(self.model.config)
+        """Number of tokens that it reads at once, prompt and response together; None where its settings do not say."""
+        return getattr(self.config, "max_position_embeddings", None)
 
     @property
     def config(self) -> "PretrainedConfig":
@@ -323,8 +318,8 @@ def read_vocabulary(path: str | Path, plain: bool = False) -> Vocabulary:
     """Tokenizer, vocabulary and end tokens of a checkpoint, without its weights; see `load_tokenizer`."""
     tokenizer = load_tokenizer(path, plain)
     config = read_config(path)
-    ends = end_tokens(tokenizer, generation_settings(path), config)
-    return Vocabulary(tokenizer, text_config(config).vocab_size, ends, context_of(config))
+    text, ends = text_config(config), end_tokens(tokenizer, generation_settings(path), config)
+    return Vocabulary(tokenizer, text.vocab_size, ends, getattr(text, "max_position_embeddings", None))
 
 
 def read_config(path: str | Path) -> "PretrainedConfig":

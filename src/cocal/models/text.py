@@ -94,11 +94,8 @@ def turn_end(
 ) -> int | None:
     """Id of the token that ends a reply: what the chat template writes behind one, or else the tokenizer's own.
 
-    Some templates end a reply by the next one's beginning (GLM), which counts where the model's settings name it.
-
-    Args:
-        ends: Ids that the model's settings name.
-        template: Chat template in place of the tokenizer's own; if empty, there is none.
+    Some templates end a reply by the next one's beginning (GLM), which counts where the model's settings name it
+    (`ends`). Another template may take the place of the tokenizer's own; if empty, there is none.
     """
     added = {str(token): number for number, token in tokenizer.added_tokens_decoder.items()}
     talk = [{"role": role, "content": f"{role} words"} for role in ("user", "assistant", "user")]

@@ -21,10 +21,8 @@ class Recorded:
     five microseconds to start each of them otherwise, which is longer than small ones run.
 
     The first calls compute as usual. Every call has to be given the same function, with tensors of the same shapes and
-    formats; only what it does on the device is repeated, and the graph keeps the memory that it takes.
-
-    Args:
-        generators: Generators of the device that it draws from, which go on as they would without a recording.
+    formats; only what it does on the device is repeated, and the graph keeps the memory that it takes. The device's
+    generators that it draws from go on as they would without a recording.
     """
 
     def __init__(self, generators: Sequence[torch.Generator] = ()):

@@ -80,13 +80,7 @@ def release(folder: Path) -> None:
 
 
 def busy(folder: Path, writers: Sequence[str], remedy: str) -> str:
-    """The error message about a folder that an earlier run still writes.
-
-    Args:
-        folder: The folder.
-        writers: The processes or jobs that write it.
-        remedy: Command that ends them.
-    """
+    """The error message about a folder that processes or jobs still write, with the command that ends them."""
     listed = "\n".join(f"  {writer}" for writer in writers)
     return (
         f"{folder}: an earlier run is still at work here, and a second one would write the same files:\n{listed}\n"

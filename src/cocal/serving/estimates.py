@@ -11,24 +11,15 @@ from cocal.fitting.about import About
 
 
 class Estimator:
-    """A companion on the engine's device.
-
-    Args:
-        companions, about: Members, and what is known of them.
-        target: The target that is scored; None for the usual one.
-    """
+    """A companion on the engine's device, of which a target, or the usual one (None), is scored."""
 
     def __init__(self, companions: Companions, about: About, target: Target | None, device: torch.device):
         self._model, self._about = companions.to(device).model, about
         self._chosen = about.spec.chosen(target)
 
     def members(self, states: Tensor, tokens: Tensor | None) -> Tensor:
-        """The confidences of all members in n responses, float32 (n, members).
-
-        Args:
-            states: Pooled states, float32 (n, layers, poolings, hidden).
-            tokens: What the model gave the tokens, float32 (n, 3), for a companion that reads it.
-        """
+        """The confidences of all members in n responses, float32 (n, members), by pooled states, float32 (n, layers,
+        poolings, hidden), and what the model gave the tokens, float32 (n, 3), for a companion that reads it."""
         features = states.flatten(1)
         features = features.bfloat16().float() if self._about.states == "bfloat16" else features
         return self._model(features if tokens is None else torch.cat([features, tokens], 1)).T.contiguous()

@@ -91,12 +91,8 @@ def check_vllm() -> None:
 def command(
     served: Served, about: About, checkpoint: Checkpoint, flags: Sequence[str], model_impl: str = "vllm"
 ) -> list[str]:
-    """The words of the command that starts vLLM's server; the user's flags come last and win.
-
-    Args:
-        flags: vLLM's flags from the user.
-        model_impl: See `cocal.engines.states.implementation`.
-    """
+    """The words of the command that starts vLLM's server with a `model_impl` (`cocal.engines.states.implementation`);
+    the user's flags of vLLM come last and win."""
     from torch import cuda
 
     given = {flag.partition("=")[0].replace("_", "-") for flag in flags}

@@ -66,13 +66,7 @@ class Scorer:
     longest: int
 
     async def score(self, prompt: Tokens, response: Tokens, unended: str = NO_END) -> Verdict:
-        """The confidence of a response that exists.
-
-        Args:
-            prompt: Token ids of the prompt.
-            response: Those of the response.
-            unended: The verdict's reason if the response has no end token.
-        """
+        """The confidence of a response that exists, by token ids; `unended` is its reason without an end token."""
         if not response:
             return Verdict(None, NO_END)
         if len(prompt) + len(response) >= self.longest:
@@ -96,13 +90,8 @@ class Scorer:
         return self.of(found, None if response[-1] in self.ends else unended)
 
     async def generated(self, output: Any, prompt: Tokens, response: Tokens) -> Verdict:
-        """The confidence of a response that the engine has generated.
-
-        Args:
-            output: vLLM's last request output of a request with one choice.
-            prompt: Token ids of the prompt.
-            response: Those of the response.
-        """
+        """The confidence of a response that the engine has generated, by vLLM's last output of a request with one
+        choice and the token ids of prompt and response."""
         (one,) = output.outputs
         if one.finish_reason == "length" and one.stop_reason == BELOW:
             return self.of(output, UNSURE)

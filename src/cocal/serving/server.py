@@ -87,13 +87,7 @@ class ResponseBody(_Wishes, ResponsesRequest):
 
 
 class Service:
-    """What the routes need.
-
-    Args:
-        engine: vLLM's engine client.
-        served: What `cocal serve` was asked for.
-        model: Folder of the language model.
-    """
+    """What the routes need, by vLLM's engine client, what `cocal serve` was asked for, and the model's folder."""
 
     def __init__(self, engine: Any, served: Served, model: Path):
         _, about = saved.read(saved.folder_of(served.companion))

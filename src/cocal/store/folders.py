@@ -23,12 +23,9 @@ def label_folder(folder: Path, attributes: Mapping[str, str]) -> None:
 
 
 def check_folder(folder: str | Path, weights: bool = True) -> None:
-    """Compare the files of a folder with their digests. A folder without digests, such as a user's own, is let through.
-    Raises a ContractError if a file is missing, has changed since it was written, or is a pipe or a device.
-
-    Args:
-        weights: True to compare the files of weights (.safetensors), too; those of 8 billion numbers take 10 seconds.
-    """
+    """Compare the files of a folder with their digests, those of weights (.safetensors) only if wanted, since 8 billion
+    numbers take 10 seconds. A folder without digests, such as a user's own, is let through. Raises a ContractError if a
+    file is missing, has changed since it was written, or is a pipe or a device."""
     folder = Path(folder)
     for entry in folder.glob("*"):
         if entry.exists() and not (entry.is_file() or entry.is_dir()):

@@ -98,14 +98,8 @@ def stating_files(path: Path) -> list[Path]:
 
 
 def made_by(path: Path, stages: Collection[str] | None = None) -> bool:
-    """True if the provenance of a file, or of everything in a folder, names one of these stages.
-
-    A command replaces a file or folder only if this holds.
-
-    Args:
-        path: A file or folder that exists.
-        stages: Names of stages; None for any of them.
-    """
+    """True if the provenance of a file, or of everything in a folder, names one of these stages, or any (None). A
+    command replaces a file or folder only if this holds."""
     if path.is_dir() and not any((path / name).exists() for name in _ONE_PRODUCT):
         return all(made_by(entry, stages) for entry in path.iterdir() if entry.name != _SNAKEMAKE)
     try:

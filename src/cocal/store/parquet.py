@@ -22,11 +22,8 @@ UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDeco
 
 
 def damaged(path: str | Path, error: Exception) -> ContractError:
-    """The error about a file that pyarrow cannot read.
-
-    Raises:
-        OSError: the error itself, if it is the system's, such as a denied permission: the file may be whole then.
-    """
+    """The error about a file that pyarrow cannot read. An OSError of the system's own, such as a denied permission, is
+    raised, for the file may be whole then."""
     if isinstance(error, OSError) and error.errno is not None:
         raise error
     return ContractError(unreadable(path, "Parquet file", error))
@@ -41,12 +38,8 @@ def columns_of(path: Path) -> pa.Schema:
 
 
 def batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in their order, at most `_MOST_ROWS` at a time. Raises a ContractError if the file is missing,
-    unreadable or larger than `LARGEST_TABLE` when decoded.
-
-    Args:
-        columns: Columns to read; by default all of them.
-    """
+    """The rows of a file in their order, at most `_MOST_ROWS` at a time, of some columns or all. Raises a ContractError
+    if the file is missing, unreadable or larger than `LARGEST_TABLE` when decoded."""
     regular(path, "Parquet")
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:

@@ -52,13 +52,9 @@ def versions() -> dict[str, str]:
 
 
 def provenance(stage: str, settings: Any, **facts: str | int | None) -> dict[str, str]:
-    """Provenance attributes for a file.
-
-    Args:
-        stage: Command that makes the file, such as "responses".
-        settings: The slice of the configuration that the command uses.
-        facts: Further identification, such as study, backbone, algorithm and step; None values are left out.
-    """
+    """Provenance attributes for a file, by the command that makes it, such as "responses", the slice of the
+    configuration that it uses, and facts such as study, backbone, algorithm and step, of which None values are left
+    out."""
     attributes = {"stage": stage, "digest": digest(settings), "settings": canonical(settings)}
     attributes["versions"] = canonical(versions())
     attributes["numerics"] = active()

@@ -72,12 +72,8 @@ def numbered(folder: Path, pattern: str, example: str) -> dict[int, Path]:
 
 @contextmanager
 def reading(where: str, names: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Turn what pydantic finds wrong with a row into one sentence. Raises a ContractError if the model refuses the row.
-
-    Args:
-        where: File and row.
-        names: Names of the fields in the file, by those of the model where they differ.
-    """
+    """Turn what pydantic finds wrong with a row into a ContractError of one sentence about file and row (`where`);
+    `names` has the names of fields in the file by those of the model, where they differ."""
     try:
         yield
     except ValidationError as error:
@@ -96,12 +92,8 @@ def reading(where: str, names: Mapping[str, str] | None = None) -> Iterator[None
 
 
 def regular(path: Path, kind: str) -> Path:
-    """The path of a file that exists; a folder, a pipe or a link in a circle is none. Raises a ContractError if there
-    is no such file.
-
-    Args:
-        kind: Kind of file that is expected, such as "JSON lines".
-    """
+    """The path of a file of a kind, such as "JSON lines", or a ContractError if there is none; a folder, a pipe or a
+    link in a circle is none."""
     if not is_file(path):
         raise ContractError(f"{path}: there is no such file of {kind}; check its path")
     return fetched(path)
