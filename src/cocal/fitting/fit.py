@@ -198,7 +198,7 @@ def read(rollouts: Rollouts, encoder: Encoder) -> Experience:
 
 
 def digest_of(rows: pd.DataFrame) -> str:
-    """Digest of the ids, of whose responses kept states are, and on which a companion is not monitored."""
+    """Digest of the ids, by which kept states are found, and rollouts that a companion has learnt from."""
     ids = b"|".join(ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
     return hashlib.sha256(ids).hexdigest()[:16]
 

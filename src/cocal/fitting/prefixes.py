@@ -52,7 +52,7 @@ def drawn(lengths: Sequence[int], every: int, hidden: int) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class Rows:
-    """What is learnt from responses, whole ones and prefixes, in their order but for `_TOGETHER` neighbours.
+    """What is learnt from responses, whole ones and prefixes, in their order; `_TOGETHER` neighbours are mixed.
 
     Attributes:
         response: int64 (r,), place of each row's response.

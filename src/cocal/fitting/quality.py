@@ -15,7 +15,7 @@ from cocal.metrics.settings import MetricSettings
 from cocal.rollouts.experience import Experience
 
 LAST_STAGE = 10
-"""The last stage is the last of so many parts of the steps, like whose responses the finished policy answers."""
+"""The last stage is the last of so many parts of the steps; its responses are like the finished policy's."""
 
 
 def compared(confidence: np.ndarray, correct: np.ndarray) -> dict[str, float | None]:
@@ -64,7 +64,7 @@ def measured(
 
 
 def last_stage(experience: Experience, held_out: np.ndarray) -> np.ndarray:
-    """The responses of the last steps with held-out ones, bool (n,); without steps, from the last of these ones on."""
+    """The responses of the last steps with held-out ones, bool (n,); without steps, those from the last of these on."""
     moment = experience.rows["step" if experience.has_steps else "response_id"].to_numpy()
     moments = np.unique(moment[held_out])
     return moment >= moments[-ceil(len(moments) / LAST_STAGE)]

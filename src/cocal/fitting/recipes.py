@@ -83,7 +83,7 @@ class TrainingSet:
 
 
 def folds_of(questions: Sequence[str], seed: int) -> np.ndarray:
-    """Fold of each response by its question's text, int64 (n,), by keyed hashes, or a ContractError if they are few."""
+    """Fold of each response, int64 (n,): as many questions in each, by keyed hashes of texts, or a ContractError."""
     codes, texts = pd.factorize(pd.Series(questions, dtype=object).map(normalised))
     if len(texts) < LEAST_FOLDS:
         raise ContractError(

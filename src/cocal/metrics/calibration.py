@@ -19,7 +19,7 @@ def bin_edges(bins: int) -> np.ndarray:
 
 def bin_index(confidence: np.ndarray, bins: int) -> np.ndarray:
     """Return the zero-based indices of the equal-width, right-closed bins [0, 1/bins], (1/bins, 2/bins], ... Raises a
-    TypeError if `confidence` is not float64; the module's docstring says why, and a ValueError if a confidence is NaN
+    TypeError if `confidence` is not float64 (the module's docstring says why), and a ValueError if a confidence is NaN
     or outside [0, 1].
 
     Args:

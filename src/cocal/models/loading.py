@@ -254,7 +254,7 @@ def require_complete(path: str | Path) -> None:
 
 @contextmanager
 def _complete(path: str | Path, part: str = "weights") -> Iterator[None]:
-    """Turn errors of a broken checkpoint into a ContractError; refuse one of a later transformers or with pointers."""
+    """Turn errors of a broken checkpoint into a ContractError; refuse a later transformers' and git-lfs pointers."""
     _check_version(Path(path))
     for file in Path(path).glob("*"):
         if file.is_file():

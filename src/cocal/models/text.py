@@ -65,8 +65,8 @@ def render(
     day: datetime | None = None,
     fields: Mapping[str, Any] | None = None,
 ) -> str:
-    """The text of a chat up to the beginning of the response, in thinking mode if the template knows it. It tells the
-    policy of `tools`, writes a `day` (`strftime_now`) in place of today, and reads further values, the `fields`."""
+    """The text of a chat up to the beginning of the response, if `thinking` in that mode, where the template knows it.
+    It tells the policy of `tools`, writes a `day` (`strftime_now`) in place of today, and reads the `fields`, too."""
     more: dict[str, Any] = {} if day is None else {"strftime_now": day.strftime}
     more = {"enable_thinking": thinking, **more, **(fields or {})}
     return tokenizer.apply_chat_template(
