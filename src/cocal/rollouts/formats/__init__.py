@@ -9,7 +9,7 @@ from pkgutil import iter_modules
 
 from cocal.errors import ContractError
 from cocal.rollouts.format import Format
-from cocal.store.rows import entries, fetched
+from cocal.store.rows import entries
 
 ENDINGS = (".pt", ".parquet", ".jsonl")
 """Endings of files that are read."""
@@ -25,8 +25,6 @@ def formats() -> tuple[Format, ...]:
 def format_of(path: Path) -> Format:
     """The format of a file; a ContractError says that none has recognised it."""
     fields: Collection[str] = ()
-    if path.suffix in ENDINGS:
-        fetched(path)
     if path.suffix == ".jsonl":
         fields = next(entries(path))[2].keys()
     elif path.suffix == ".parquet":
