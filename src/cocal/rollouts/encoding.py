@@ -304,11 +304,7 @@ class Encoder:
     def _readings(self, messages: list[dict[str, str]], thinking: bool) -> Iterator[list[dict[str, str]]]:
         """The chats that a text without special tokens may come from: the messages, and before them a chat in which the
         last one was several turns, if it has what the template writes between turns."""
-        talk = _messages(["user", "assistant", "user"], [_USER, _SYSTEM, _USER])
-        try:
-            plain = self._plain(self._rendered(talk, thinking))
-        except Exception:  # templates are programs: some refuse a reply
-            plain = ""
+        plain = self._shown(["user", "assistant", "user"], [_USER, _SYSTEM, _USER], thinking)
         _, _, rest = plain.partition(_USER)
         asked, _, rest = rest.partition(_SYSTEM)
         replied = rest.partition(_USER)[0]
@@ -325,14 +321,18 @@ class Encoder:
         forms = []
         for thinking in (self.reading.thinking, not self.reading.thinking):
             for roles, contents in ((("user",), [_USER]), (("system", "user"), [_SYSTEM, _USER])):
-                try:
-                    plain = self._plain(self._rendered(_messages(roles, contents), thinking))
-                except Exception:  # templates are programs: some refuse a system message
-                    continue
+                plain = self._shown(roles, contents, thinking)
                 if all(content in plain for content in contents):
                     pattern = re.escape(plain).replace(_SYSTEM, "(.*?)").replace(_USER, "(.*)")
                     forms.append((re.compile(pattern, re.DOTALL), roles, thinking))
         return forms
+
+    def _shown(self, roles: Sequence[str], contents: Sequence[str], thinking: bool) -> str:
+        """A chat without its special tokens; empty where the template refuses a reply or a system message."""
+        try:
+            return self._plain(self._rendered(_messages(roles, contents), thinking))
+        except Exception:  # templates are programs
+            return ""
 
     def _rendered(
         self, messages: Sequence[Mapping[str, Any]], thinking: bool, tools: Any = None, fields: Any = None

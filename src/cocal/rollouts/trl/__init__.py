@@ -1,1 +1,1 @@
-"""TRL's rollouts: tables read after a training (`dumps`), and recorded during anybody's training (`recording`)."""
+"""Rollouts recorded during anybody's training with TRL."""
