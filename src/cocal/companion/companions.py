@@ -71,8 +71,7 @@ class Companions:
 
     @torch.inference_mode()
     def predict(self, features: np.ndarray | Tensor) -> np.ndarray:
-        """Predict the confidences of responses, truncated ones included, in batches. Raises a ContractError if the
-        features have another width.
+        """Predict the confidences of responses, truncated ones too, in batches; another width is a ContractError.
 
         Args:
             features: (n, inputs), states of the layer and poolings in `spec`, as a float32 array or a tensor of any
@@ -132,8 +131,7 @@ def load_companions(path: str | Path) -> Companions:
 
 
 def with_weights(spec: CompanionSpec, weights: Mapping[str, Tensor], path: Path) -> Companions:
-    """Companions with the weights of a file, which `path` names in errors. Raises a ContractError if the weights do not
-    fit the spec, or one of them is not a finite number."""
+    """Companions with the weights of a file (`path`), or a ContractError if they are not finite or do not fit it."""
     model = build_model(spec.settings, spec.inputs, standardised=MEAN in weights).eval()
     try:
         model.load_state_dict(weights)

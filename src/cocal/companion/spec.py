@@ -111,8 +111,7 @@ def companion_members(settings: CompanionSettings) -> list[tuple[Target, int]]:
 
 
 def parse_spec(metadata: Any, source: str | Path) -> CompanionSpec:
-    """Parse the spec in the metadata of companions, a JSON object with the key `spec`; `source` is its file. Raises a
-    ContractError if the spec is missing or invalid."""
+    """Parse the `spec` in the metadata of companions from a file (`source`), or raise a ContractError."""
     try:
         return CompanionSpec.model_validate(metadata["spec"])
     except (KeyError, TypeError, ValidationError) as error:
@@ -120,7 +119,6 @@ def parse_spec(metadata: Any, source: str | Path) -> CompanionSpec:
 
 
 def read_spec(folder: str | Path) -> CompanionSpec:
-    """Read the spec from an output folder of `cocal companions`. Raises a ContractError if the spec is missing or
-    invalid, or has changed since it was written."""
+    """Read the spec from an output folder of `cocal companions`, or a ContractError if it is missing or changed."""
     path = Path(folder) / "spec.json"
     return parse_spec(read_document(path), path)

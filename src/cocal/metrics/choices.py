@@ -30,8 +30,7 @@ def first(question: np.ndarray) -> np.ndarray:
 
 
 def best_of_n(question: np.ndarray, confidence: np.ndarray) -> np.ndarray:
-    """The most confident response to each question, among equals the earliest; a confidence, float64 (n,) in [0, 1], is
-    NaN where there is none."""
+    """The most confident response to each question, among equals the earliest, by confidence, float64 (n,) or NaN."""
     descending = np.lexsort((np.arange(len(question)), -np.nan_to_num(confidence, nan=-1.0), question))
     return descending[first(question[descending])]
 

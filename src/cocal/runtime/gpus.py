@@ -86,8 +86,7 @@ def take_gpus(count: int) -> None:
 
 
 def check_gpus() -> None:
-    """Refuse to compute on the processor where GPUs were granted. Raises a ConfigError if the environment lists GPUs
-    and PyTorch sees none."""
+    """Refuse by a ConfigError to compute on the processor where the environment lists GPUs."""
     listed = next((name for name in _GRANTED if os.environ.get(name, "") not in _NONE), None)
     if listed is None or os.environ.get(PROCESSOR_ONLY) or not (obstacle := torch_obstacle()):
         return

@@ -58,8 +58,7 @@ def hold(folder: Path) -> None:
 
 
 def locked(file: Path) -> int:
-    """The descriptor of a file, which is made if need be, once this process has locked it. Raises an OSError if another
-    process has locked it, or the file system has no locks."""
+    """The descriptor of a file, made if need be, that this process has locked; an OSError says that it cannot."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)  # for writing, which locks on NFS need
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

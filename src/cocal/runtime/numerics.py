@@ -93,7 +93,6 @@ def obstacle() -> str:
 
 
 def check_processor() -> None:
-    """Refuse portable numerics on a processor that cannot compute them. Raises a ConfigError if the numerics are
-    portable and the processor is no x86-64 with AVX2 and FMA."""
+    """Refuse by a ConfigError portable numerics on a processor that is no x86-64 with AVX2 and FMA."""
     if active() == "portable" and (reason := obstacle()):
         raise ConfigError(f"numerics: {reason}; {_REMEDY}")

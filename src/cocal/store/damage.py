@@ -40,8 +40,7 @@ def product_of(path: str | Path) -> Path:
 
 def unreadable(path: str | Path, kind: str, cause: object) -> str:
     """The error message about a file or folder that is no readable one of a kind, such as "Parquet file", by the cause:
-    what is wrong with it, or a library's error. One that only says that memory is short is raised: nobody shall delete
-    a file for that."""
+    what is wrong with it, or a library's error. One that only says that memory is short is raised instead."""
     if isinstance(cause, BaseException) and of_memory(cause):
         raise cause
     return f"{path}: not a readable {kind} ({cause}); {remedy(path)}"

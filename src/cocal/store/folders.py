@@ -41,7 +41,6 @@ def check_folder(folder: str | Path, weights: bool = True) -> None:
 
 
 def listed_files(folder: str | Path) -> dict[str, dict[str, Any]]:
-    """Size and digest of each file of a folder, by name, as they were written; empty if the folder lists none. Raises a
-    ContractError if the list has changed since it was written."""
+    """Size and digest of each file of a folder by name; empty if it lists none. A changed list is a ContractError."""
     file = Path(folder) / PROVENANCE
     return read_document(file).get("files", {}) if file.exists() else {}

@@ -28,8 +28,7 @@ _SNAKEMAKE = ".snakemake_timestamp"
 
 
 def read_provenance(path: str | Path) -> dict[str, str]:
-    """Provenance attributes of a file or a feature store; empty if it carries none. Raises a ContractError if it is
-    missing or cannot be read."""
+    """Provenance attributes of a file or a feature store; empty if it has none. Damage is a ContractError."""
     path = Path(path)
     if not path.exists():
         raise ContractError(absent(path))

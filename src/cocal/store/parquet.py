@@ -65,8 +65,7 @@ def read_table(file: Path, wanted: Sequence[str]) -> pa.Table:
 
 
 def check_lists(column: pa.ChunkedArray, kind: pa.DataType, where: str) -> None:
-    """Check a column of lists, of which the contract's other checks see nothing. Raises a ContractError if a row has no
-    list, or the lists hold something else than `kind` says."""
+    """Refuse by a ContractError rows without a list, or lists that hold something else than `kind` says."""
     if not pa.types.is_list(kind):
         return
     found = column.type.value_type if pa.types.is_list(column.type) or pa.types.is_large_list(column.type) else None

@@ -53,8 +53,7 @@ def versions() -> dict[str, str]:
 
 def provenance(stage: str, settings: Any, **facts: str | int | None) -> dict[str, str]:
     """Provenance attributes for a file, by the command that makes it, such as "responses", the slice of the
-    configuration that it uses, and facts such as study, backbone, algorithm and step, of which None values are left
-    out."""
+    configuration that it uses, and facts such as study, backbone, algorithm and step, unless they are None."""
     attributes = {"stage": stage, "digest": digest(settings), "settings": canonical(settings)}
     attributes["versions"] = canonical(versions())
     attributes["numerics"] = active()

@@ -92,8 +92,7 @@ def reading(where: str, names: Mapping[str, str] | None = None) -> Iterator[None
 
 
 def regular(path: Path, kind: str) -> Path:
-    """The path of a file of a kind, such as "JSON lines", or a ContractError if there is none; a folder, a pipe or a
-    link in a circle is none."""
+    """The path of a file of a kind, such as "JSON lines"; what is none, such as a folder, is a ContractError."""
     if not is_file(path):
         raise ContractError(f"{path}: there is no such file of {kind}; check its path")
     return fetched(path)

@@ -38,8 +38,7 @@ def stated_seal(path: str | Path) -> str | None:
 
 
 def check_seal(path: str | Path) -> None:
-    """Compare a file with the digest that it states. A file without a seal, such as a user's own, is let through.
-    Raises a ContractError if a byte has changed since the file was written."""
+    """Compare a file with the digest that it states, if any; a ContractError says that a byte has changed since."""
     with _mapped(path) as content:
         place = _place(content)
         changed = place is not None and content[place : place + len(BLANK)] != _seal_of(content, place)
