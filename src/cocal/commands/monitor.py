@@ -10,6 +10,7 @@ import pandas as pd
 from cocal.commands.flags import field_mapping
 from cocal.confidence.companion import Companion
 from cocal.errors import ContractError
+from cocal.fitting.about import LEARNT, prompt_digest
 from cocal.fitting.fit import digest_of, read
 from cocal.fitting.held_out import LEAST_QUESTIONS
 from cocal.fitting.models import Checkpoint
@@ -52,6 +53,9 @@ def run_monitor(options: argparse.Namespace) -> None:
     if digest_of(rows) == about.learnt:
         said = "the companion has learnt from these rollouts, so that its quality on them says nothing"
         raise ContractError(f"{options.rollouts[0]}: {said}; give new ones of the later checkpoint")
+    known = about.prompts
+    if learnt := sum(prompt_digest(ids) in known for ids in rows["prompt_ids"]):
+        print(f"  {learnt:,} of {len(rows):,} prompts are {LEARNT}")
     ids = (rows[name].tolist() for name in ("prompt_ids", "response_ids"))
     tokens = options.batch_tokens or usual_batch_tokens()
     found = companion.score(policy.model, policy.tokenizer, *ids, target=options.target, batch_tokens=tokens)

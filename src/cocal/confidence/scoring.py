@@ -15,7 +15,7 @@ from cocal.companion.settings import Target
 from cocal.confidence import COURSE
 from cocal.confidence.companion import Companion
 from cocal.errors import ContractError
-from cocal.fitting.about import About
+from cocal.fitting.about import LEARNT, About, prompt_digest
 from cocal.fitting.held_out import ResponseStatistics
 from cocal.models.loading import Policy
 from cocal.rollouts.encoding import ORIGINS, ROWS, Encoder
@@ -105,7 +105,8 @@ def score_file(
     companion: Companion, policy: Policy, wanted: Wanted, checked: Checked, run: RunFolder
 ) -> tuple[Counter, ResponseStatistics]:
     """Write every line of a file with its confidence into the run folder, in the order of the file, and return the
-    number of responses by what their prompts' ids come from, and facts of all responses.
+    number of responses by what their prompts' ids come from, and of those to prompts that the companion learnt from, in
+    words, and facts of all responses.
 
     Only one block of responses is in memory at a time. Each line keeps its text, to which the confidence is added.
     Blocks that an earlier run has finished are kept, up to the first that has changed since, or whose input has.
@@ -117,7 +118,7 @@ def score_file(
         logging.info("%s of %s responses were scored by an earlier run", f"{done:,}", f"{checked.rows:,}")
     progress = Progress("response", checked.rows, done=done)
     chosen = {"target": wanted.target, "seed": wanted.seed, "every": wanted.every, "batch_tokens": wanted.batch_tokens}
-    origins, lengths, cut, known = Counter(), [], [], True
+    origins, lengths, cut, known, asked = Counter(), [], [], True, companion.about.prompts
     lines = (
         (text, checked.fields.sample(entry, where, learning=True)) for where, text, entry in entries(wanted.source)
     )
@@ -125,6 +126,8 @@ def score_file(
         while block := list(islice(lines, ROWS)):
             rows = encoder.encode([sample for _, sample in block if not _without_response(sample)], strict=True)
             origins.update(ORIGINS[row.origin] for row in rows)
+            if learnt := sum(prompt_digest(row.prompt) in asked for row in rows):
+                origins[LEARNT] += learnt
             lengths.append(np.array([len(row.response) for row in rows], dtype=np.int32))
             cut.append(np.array([row.truncated for row in rows], dtype=bool))
             known = known and all(row.told for row in rows)

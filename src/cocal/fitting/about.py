@@ -1,8 +1,11 @@
 """What a companion states of itself: its settings, the model that it was fitted for, its quality, its card."""
 
+import hashlib
 from importlib.resources import files
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from cocal import __version__
 from cocal.companion.spec import CompanionSpec
@@ -28,6 +31,9 @@ _DEFINED = (
     'which also read whether a response was cut; "cut or not" is that alone, and the four token numbers are the mean '
     "probability, the mean and lowest log-probability, and the length. Intervals come from resampled questions."
 )
+_DIGITS = 8
+LEARNT = "among those that the companion learnt from, and on these its quality is not that on new questions"
+"""What prompts are that were learnt from, in words."""
 _LAST_STAGE = (
     "The last stage is the last tenth of the steps that have held-out questions (of the responses, where they name no "
     "step). Answers of the finished policy are like these; early steps, whose errors are easier to tell, are pooled "
@@ -82,6 +88,11 @@ class BaseModelFacts(Model):
         )
 
 
+def prompt_digest(ids: np.ndarray) -> str:
+    """The first digits of a digest of a prompt's token ids."""
+    return hashlib.sha256(ids.astype(np.int32).tobytes()).hexdigest()[:_DIGITS]
+
+
 class About(Reading):
     """The content of `config.json`, with how the rollouts were read."""
 
@@ -118,8 +129,15 @@ class About(Reading):
     """Quality while responses of all steps grow; empty if prefixes were not learnt from."""
     learnt: str | None = None
     """Digest of the token ids of all rollouts (`cocal.fitting.fit.digest_of`)."""
+    asked: str = ""
+    """The `prompt_digest` of each prompt that was learnt from, one after another."""
     rollouts: ResponseStatistics | None = None
     """All responses of the last stage, to held-out questions or others."""
+
+    @property
+    def prompts(self) -> frozenset[str]:
+        """The digests of the prompts that were learnt from."""
+        return frozenset(self.asked[at : at + _DIGITS] for at in range(0, len(self.asked), _DIGITS))
 
     @property
     def states_width(self) -> int:

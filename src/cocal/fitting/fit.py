@@ -22,7 +22,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import TOKEN_INPUTS, pooled_states, states_and_tokens, token_inputs
 from cocal.features.forward import RESPONSE_POOLINGS, Prefixes
 from cocal.features.store import FeatureReader, NumberFormat, create_features, decoded, open_features
-from cocal.fitting.about import About, BaseModelFacts, Cut, Recipe
+from cocal.fitting.about import About, BaseModelFacts, Cut, Recipe, prompt_digest
 from cocal.fitting.baselines import baselines_of
 from cocal.fitting.prefixes import Rows, drawn, names, quality_of_parts
 from cocal.fitting.quality import measured_fields
@@ -139,7 +139,7 @@ def fit(
             **reading.model_dump() | {"raw": reading.raw or experience.raw},
             **{"states": number_format, "license": license, "base_model": base, "recipe": recipe, "cut": cut},
             **{"prefixes": prefixes or None, "notes": (*experience.notes, *_doubts(tokens, base.vocabulary))},
-            "learnt": digest_of(rows),
+            **{"learnt": digest_of(rows), "asked": "".join(sorted({*map(prompt_digest, rows["prompt_ids"])}))},
         }
         if recipe == "paper":
             last = int(rows["step"].max())

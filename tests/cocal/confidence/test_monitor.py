@@ -52,7 +52,9 @@ def test_the_numbers_are_those_of_scoring_and_measuring(tmp_path, own, source, m
         assert found[f"{name}_lower"][0] < found[name][0] < found[f"{name}_upper"][0]
     assert not np.isclose(found["brier"][0], found["brier"][1])
     assert found[["responses", "questions"]].iloc[0].tolist() == [len(rows), rows["question_id"].nunique()]
-    assert "the companion holds" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "the companion holds" in said
+    assert f"{len(rows)} of {len(rows)} prompts are among those that the companion learnt from" in said
 
 
 def test_a_bound_is_left_where_the_whole_interval_is_worse(tmp_path, own, source, monitor, capsys):

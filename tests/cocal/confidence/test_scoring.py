@@ -108,6 +108,16 @@ def test_prompts_are_read_as_those_that_the_companion_learnt_from(tmp_path, own,
     assert abs(plain - of_chat) > 1e-4
 
 
+def test_prompts_that_were_learnt_from_are_counted(own, source, score, capsys):
+    known, new = read_lines(source)[:3], {"prompt_ids": [5, 6, 7], "response_ids": [3, 4]}
+    for given, count in (([*known, new, new], 3), ([new], 0)):
+        lines(source, *given)
+        capsys.readouterr()
+        assert score(source) == 0
+        said = f"{count} prompts are among those that the companion learnt from"
+        assert (said in capsys.readouterr().out) == (count > 0)
+
+
 def test_scoring_takes_the_same_memory_however_many_responses_there_are(tmp_path, own, monkeypatch):
     """With ten times the responses, the most that Python holds stays the same."""
     monkeypatch.setattr(scoring, "ROWS", 64)

@@ -49,8 +49,8 @@ def test_the_answer_says_how_companions_fare_against_stated_confidence_and_the_p
     ranked = rlcr.assign(claim=RANKED, word="no")
     whole = answer(pd.concat([numbers, rlcr.assign(claim=TRAINED, word="yes"), stated, ranked]), "Qwen3-8B")
     assert (
-        "Training improves accuracy. CoCal's confidence beats what RLCR and DCPO train policies to state. CoCal loses to "
-        "the policy's own token probability in ranking answers. The central " in whole
+        "Training improves accuracy. CoCal's confidence beats what RLCR and DCPO train policies to state. CoCal loses "
+        "to the policy's own token probability in ranking answers. The central " in whole
     )
     alone = answer(pd.concat([numbers, stated[:1].assign(word="yes, but RLCR is at chance")]), "Qwen3-8B")
     assert " beats what RLCR train policies to state (but RLCR is at chance). The central " in alone
