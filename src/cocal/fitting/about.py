@@ -200,7 +200,7 @@ class About(Reading):
         for title, found in self._stages().items():
             basis, *table = found.table(others.get(title))
             lines += [f"{title}: {basis}", *table, ""]
-        return "\n".join([*lines, *self._doubts()]).rstrip()
+        return "\n".join([*lines, *self._judged()]).rstrip()
 
     def recipes(self) -> list[str]:
         """A table of the recipes that were tried, the best first."""
@@ -213,11 +213,13 @@ class About(Reading):
         found |= {"All steps": self.held_out_all_steps}
         return {title: one for title, one in found.items() if one}
 
-    def _doubts(self) -> list[str]:
-        """Sentences where others predict the held-out responses better, or a constant does as well."""
+    def _judged(self) -> list[str]:
+        """Sentences where the companion predicts the held-out responses best, others do, or a constant does as well."""
         parts = {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
         known = {name: one for name, one in parts.items() if one}
-        said = [
+        best = [name for name, one in known.items() if one.others and not one.beaten() and not one.like_a_constant]
+        said = [f"The companion has the best Brier score on {' and '.join(best)}."] if best else []
+        said += [
             f"Better than the companion on {name}: {', '.join(o)}."
             for name, one in known.items()
             if (o := one.beaten())
@@ -294,7 +296,7 @@ class About(Reading):
                 "Each response was scored by members that were neither fitted nor chosen on its question, truncated "
                 "responses included. They were found as the companion was, from fewer questions. "
             )
-        lines = [f"{how}{_DEFINED}", "", *self._doubts(), ""]
+        lines = [f"{how}{_DEFINED}", "", *self._judged(), ""]
         if self.held_out_all_steps:
             lines += [_LAST_STAGE, ""]
         sections: dict[str, HeldOut | None] = {**self._stages()}

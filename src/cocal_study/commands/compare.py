@@ -107,6 +107,8 @@ def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
             found = over_replicates(values, 0.95, "")
             rows.append((dataset, metric, found.value, found.lower, found.upper, len(values), better))
     if not rows:
+        for name in names:
+            scored_method(name)  # names what there is
         raise ConfigError(f"{options.replicates}: {options.first} and {options.second} are in no table together there")
     return pd.DataFrame(rows, columns=["dataset", "metric", "value", "lower", "upper", "replicates", "better"])
 

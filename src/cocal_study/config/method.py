@@ -38,7 +38,7 @@ class Rival:
     """A score in [0, 1] of a method's responses that may learn from the same rollouts as the companions
     (tables/recalibrated). A module declares some by an attribute `RIVALS`, a tuple."""
 
-    name: str
+    name: Name
     """Name of its confidences in files, together with what was done to them (`cocal_study.planning.rivals.named`)."""
     label: str = ""
     """Name in the table; by default that of the method that has the same name."""

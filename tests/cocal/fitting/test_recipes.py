@@ -225,10 +225,15 @@ def test_what_is_better_and_a_companion_like_a_constant_are_told(both):
         one = given.model_copy(update={"others": others, "constant": constant})
         one.metrics[0] = metrics[0].model_copy(update={"upper": upper})
         for held in (one.model_copy(update={"others": {}}), one):
-            (found,) = about.model_copy(update={"held_out_all_steps": held, "held_out_uncut": None})._doubts() or ("",)
+            (found,) = about.model_copy(update={"held_out_all_steps": held, "held_out_uncut": None})._judged() or ("",)
             better = f"Better than the companion on all of these: {TOKENS} (0.190 against 0.200)."
             alike = "No better than a constant on all of these: more rollouts are needed."
             assert found == " ".join([better] * bool(held.others) + [alike] * said)
+    for lower, constant, said in ((0.21, 0.25, True), (0.21, 0.23, False), (0.19, 0.25, False)):
+        beside = {TOKENS: others[GROUP] | {"brier": lower}}
+        held = given.model_copy(update={"others": beside, "constant": constant})
+        found = about.model_copy(update={"held_out_all_steps": held, "held_out_uncut": None})._judged()
+        assert (found == ["The companion has the best Brier score on all of these."]) == said
 
 
 def test_baselines_are_logistic_regressions_out_of_fold():
