@@ -53,24 +53,13 @@ def keep(study: Study, folder: Path, output: Path) -> None:
         about["parts"][name] = {"datasets": names, "confidences": methods}
         dataset, correct = rows["dataset"].map(names.index).to_numpy(np.uint8), rows["correct"].to_numpy(bool)
         coded = _coded(np.array(list(confidences.values())), correct, dataset, study.metrics.bins)
-        members |= (
-            {f"{name}/{key}": array for key, array in coded.items()}
-            | {
-                f"{name}/dataset": dataset,
-                f"{name}/question": rows.groupby("dataset")["question_id"].transform(_codes).to_numpy(np.uint16),
-                f"{name}/length": rows["length"].to_numpy(np.uint32),
-                f"{name}/correct": rows["correct"].to_numpy(bool),
-            }
-            | {
-                f"{name}/{key}": array
-                for key, array in _coded(
-                    np.array(list(confidences.values())),
-                    rows["correct"].to_numpy(bool),
-                    rows["dataset"].map(names.index).to_numpy(),
-                    study.metrics.bins,
-                ).items()
-            }
-        )
+        arrays = coded | {
+            "dataset": dataset,
+            "question": rows.groupby("dataset")["question_id"].transform(_codes).to_numpy(np.uint16),
+            "length": rows["length"].to_numpy(np.uint32),
+            "correct": correct,
+        }
+        members |= {f"{name}/{key}": array for key, array in arrays.items()}
     with atomic_path(output) as partial, zipfile.ZipFile(partial, "w") as file:
         _add(file, _ABOUT, json.dumps(about, indent=1).encode())
         for name, array in members.items():

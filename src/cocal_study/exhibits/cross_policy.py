@@ -12,11 +12,11 @@ import pandas as pd
 from cocal.drawing.style import Figure
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
-from cocal_study.exhibits.drawing.curves import HALF_WIDTH, draw_stages, prepare_curves
+from cocal_study.exhibits.base.inputs import Cube
+from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, HALF_WIDTH, draw_stages, read_curves
 from cocal_study.planning.results import metrics_file
 
 Layout = CurvesLayout
-prepare = prepare_curves
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
@@ -36,6 +36,11 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             layout=curves(study, methods, study.policy.stages),
             inputs={"metrics": [metrics_file(study.main_backbone, "-cross-policy")]},
         )
+
+
+def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
+    """ECE and AUROC; see `cocal_study.exhibits.drawing.curves.read_curves`."""
+    return read_curves(layout, metrics, CONFIDENCE_QUALITY)
 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:

@@ -6,15 +6,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from cocal.metrics.settings import MetricSettings
-from cocal_study.exhibits import training_dynamics
-from cocal_study.exhibits.drawing.curves import (
-    SEED_WHISKERS,
-    draw_prefixes,
-    plot_curves,
-    plot_stages,
-    prepare_curves,
-    prepare_prefixes,
-)
+from cocal_study.exhibits import budgets, training_dynamics
+from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, SEED_WHISKERS, plot_curves, plot_stages, read_curves
 from coded_inputs import coded_cube
 from sample_predictions import STAGES, metric_cube, sample_predictions
 from sample_tables import curves_layout
@@ -72,11 +65,11 @@ def test_an_undefined_value_is_a_gap_and_a_panel_without_any_value_says_so():
 def test_a_curve_over_replicates_is_their_mean_and_without_all_of_them_the_seeds_are_shown(sweep):
     """By hand: of 0.2, 0.3 and 0.4 the mean is 0.3 and the standard deviation 0.1."""
     layout = curves_layout(("cocal-binary",), (20, 60), step=60)
-    own = prepare_curves(layout, sweep)
+    own = read_curves(layout, sweep, CONFIDENCE_QUALITY)
     gathered = own[["source_step", "method", "metric"]].assign(mean=0.3, sd=0.1, replicate_1=0.2, replicate_2=0.4)
-    numbers = prepare_prefixes(layout, sweep, gathered.assign(replicate_3=0.3))
+    numbers = budgets.prepare(layout, sweep, gathered.assign(replicate_3=0.3))
     pd.testing.assert_frame_equal(numbers[list(own)], own)
-    figure = draw_prefixes("steps", numbers, layout)
+    figure = budgets.draw(numbers, layout)
     assert "mean and standard deviation of 3 replicates" in figure.texts[-1].get_text()
     for ax, metric in zip(figure.axes, ("ece", "auroc"), strict=True):
         (curve,) = ax.containers
@@ -84,7 +77,7 @@ def test_a_curve_over_replicates_is_their_mean_and_without_all_of_them_the_seeds
         assert curve.lines[2][0].get_segments()[0][:, 1] == pytest.approx(np.array([0.2, 0.4]))
         assert ax.lines[0].get_ydata() == pytest.approx(own.loc[own["metric"] == metric, "value"].to_numpy())
     for lacking in (None, gathered.iloc[1:]):
-        figure = draw_prefixes("steps", prepare_prefixes(layout, sweep, lacking), layout)
+        figure = budgets.draw(budgets.prepare(layout, sweep, lacking), layout)
         assert SEED_WHISKERS in figure.texts[-1].get_text()
         (curve,) = figure.axes[0].containers
         assert curve.lines[0].get_ydata() == pytest.approx(own.loc[own["metric"] == "ece", "value"].to_numpy())

@@ -9,7 +9,6 @@ import pandas as pd
 
 from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Artist, Axes, Figure
 from cocal_study.config.methods import METHODS
-from cocal_study.config.study import Study
 from cocal_study.cubes.cells import read_cells
 from cocal_study.exhibits.base.exhibit import MATHEMATICS, CurvesLayout, macro_source
 from cocal_study.exhibits.base.inputs import Cube, mean_cell
@@ -26,16 +25,9 @@ CONFIDENCE_QUALITY = ("ece", "auroc")
 """Metrics of the figures with two panels."""
 
 SEED_WHISKERS = "whiskers: standard deviation over companions' seeds, one policy"
-WHISKERS = (
-    "Where replicates of the study have been gathered, lines are means over them, whiskers their standard deviation, "
-    "and dashed lines this study alone; without them, whiskers show the standard deviation over companions' seeds."
-)
-"""Words of the caption of the figures that `draw_prefixes` draws."""
 QUESTION_WHISKERS = "whiskers: bootstrap interval over the questions"
 """Words of the small print about the error bars."""
 
-_FAINT = {"linewidth": 0.6, "linestyle": (0, (3, 2)), "alpha": 0.6}
-"""The look of one policy beside the mean of several."""
 _APART = 2.0
 """Distance in points between the markers of two methods at one step, so that their error bars do not overlap."""
 _BESIDE = "#ececec"
@@ -49,7 +41,7 @@ _RIGHT, _TOP, _TICKS, _ENTRY, _PRINT = 0.06, 0.22, 0.28, 0.13, 0.1
 legend, and of a line of small print."""
 
 
-def read_curves(layout: CurvesLayout, cube: Cube, metrics: Sequence[str] = CONFIDENCE_QUALITY) -> pd.DataFrame:
+def read_curves(layout: CurvesLayout, cube: Cube, metrics: Sequence[str]) -> pd.DataFrame:
     """Return macro averages of every method at every step; companions are averaged over their seeds.
 
     Args:
@@ -70,31 +62,6 @@ def read_curves(layout: CurvesLayout, cube: Cube, metrics: Sequence[str] = CONFI
         for method in layout.methods
     }
     return read_cells(cube, cells, ["source_step" if fixed else "step", "method"], metrics)
-
-
-def prepare_curves(layout: CurvesLayout, metrics: Cube) -> pd.DataFrame:
-    """Return the numbers of a figure of ECE and AUROC; see `read_curves`."""
-    return read_curves(layout, metrics)
-
-
-def of_replicates(study: Study, name: str) -> dict[str, list[str]]:
-    """The input of a figure with what was gathered of it, where a study says that there are replicates."""
-    folder = study.reports.replicates
-    return {"replicates_figure": [f"{folder}/figures/{name}.csv"]} if folder else {}
-
-
-def prepare_prefixes(
-    layout: CurvesLayout, metrics: Cube, replicates_figure: pd.DataFrame | None = None
-) -> pd.DataFrame:
-    """Return the numbers of a figure of `draw_prefixes`: those of `read_curves`, and mean and standard deviation over
-    the replicates and how many there are, 0 where the figure's gathered numbers lack the row."""
-    numbers = read_curves(layout, metrics)
-    if replicates_figure is None:
-        return numbers.assign(mean=float("nan"), sd=float("nan"), replicates=0)
-    single = replicates_figure.filter(regex=r"^replicate_\d+$")
-    gathered = replicates_figure[["source_step", "method", "metric", "mean", "sd"]]
-    found = numbers.merge(gathered.assign(replicates=single.notna().sum(axis=1)), how="left")
-    return found.fillna({"replicates": 0}).astype({"replicates": int})
 
 
 def plot_stages(ax: Axes, panel: pd.DataFrame) -> None:
@@ -123,27 +90,6 @@ def plot_sweep(ax: Axes, panel: pd.DataFrame, scale: float = 1.0) -> None:
     ax.xaxis.set_minor_locator(NullLocator())
     room = (steps[-1] / steps[0]) ** 0.07 if len(steps) > 1 else 1.5
     ax.set_xlim(steps[0] / room, steps[-1] * room)
-
-
-def draw_prefixes(label: str, numbers: pd.DataFrame, layout: CurvesLayout) -> Figure:
-    """Draw a panel of the ECE and one of the AUROC, both of the result of `prepare_prefixes`, over an axis so called.
-
-    Where replicates have all numbers, curves are means over them, with the study's own policy as a faint line.
-    """
-    handles = method_handles(layout.methods)
-    count = numbers["replicates"].min()
-    words = f"lines and whiskers: mean and standard deviation of {count} replicates"
-    source = f"{macro_source(layout)}; {words if count else SEED_WHISKERS}"
-    if count:
-        handles.append(entry("this study alone", color=INK, **_FAINT))
-
-    def plot(ax: Axes, panel: pd.DataFrame) -> None:
-        over = panel.assign(value=panel["mean"], seed_sd=panel["sd"]) if count else panel
-        for method, own in panel.groupby("method") if count else ():
-            ax.plot(own["source_step"], own["value"], color=METHODS[method].colour, **_FAINT)
-        plot_sweep(ax, over)
-
-    return metric_row(numbers, plot, height=1.5, label=label, handles=handles, source=source)
 
 
 def draw_stages(numbers: pd.DataFrame, layout: CurvesLayout, *, about: str = "; ", **row: Any) -> Figure:
