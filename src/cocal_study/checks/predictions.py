@@ -23,11 +23,8 @@ _COLUMNS = [name for name in PREDICTIONS.types if name != "valid"]
 
 
 def read_predictions(path: Path, backbone: str) -> pd.DataFrame:
-    """Read the predictions of one file.
-
-    Raises:
-        ContractError: if the file breaks its contract, belongs to another backbone, or has an unknown method.
-    """
+    """Read the predictions of one file. Raises ContractError if the file breaks its contract, belongs to another
+    backbone, or has an unknown method."""
     table = read_frame(path, PREDICTIONS, _COLUMNS)
     for column, known in (("backbone", [backbone]), ("method", METHODS)):
         if other := sorted(set(table[column]) - set(known)):

@@ -21,12 +21,9 @@ from cocal_study.provenance.lineage import Product
 
 def read_table(folder: Path, questions: Path) -> pd.DataFrame:
     """Read the labels of all responses in `folder` and the texts of their questions, but not the responses' texts.
-
-    Raises:
-        ContractError: if a table breaks its contract or lies in the place of another, or for a reason that
-            `cocal_study.generation.labels.read_rollouts` names: responses that are not in the chronological order of
-            their steps (section 4.1), a step or question that is missing, another accuracy than that of a whole group.
-    """
+    Raises ContractError if a table breaks its contract or lies in the place of another, or for a reason that
+    `cocal_study.generation.labels.read_rollouts` names: responses that are not in the chronological order of their
+    steps (section 4.1), a step or question that is missing, another accuracy than that of a whole group."""
     _ = Product(folder).attributes  # which refuse another's table, before companions are said to be fitted on others
     more = read_frame(folder, RESPONSES, ["step", "answer", "decided"])
     table = read_rollouts(folder, questions, int(more["step"].max()))

@@ -38,11 +38,8 @@ def run_spread(options: argparse.Namespace) -> None:
     """Write mean, standard deviation and range of every number of every table and figure, and draw the main table's.
 
     Replicates take part whose required conditions lie between their bounds (`refusals`). Their numbers are those of the
-    folders that hold their results, or else their places.
-
-    Raises:
-        ContractError: if a replicate is not finished, or is of another study than the first, or if fewer than two take
-            part.
+    folders that hold their results, or else their places. Raises ContractError if a replicate is not finished, or is of
+    another study than the first, or if fewer than two take part.
     """
     names = [folder.resolve().parent.name for folder in options.results]
     numbers = [*map(int, names)] if all(map(str.isdecimal, names)) else [*range(1, len(names) + 1)]
@@ -73,11 +70,8 @@ def run_spread(options: argparse.Namespace) -> None:
 
 def reanalyse(folders: Sequence[Path], study: Study, paper: Path) -> None:
     """Compute the numbers of gathered replicates again from what is kept of them, compare them with the gathered
-    tables, and print the verdict that follows.
-
-    Raises:
-        ContractError: if a folder holds no kept replicate, or a number is another one than was gathered.
-    """
+    tables, and print the verdict that follows. Raises ContractError if a folder holds no kept replicate, or a number is
+    another one than was gathered."""
     every: dict[int, pd.Series] = {}
     for folder in folders:
         gathered = parse_settings(Gathered, str(folder / GATHERED))
@@ -104,11 +98,7 @@ def _kept(path: Path) -> pd.Series:
 
 
 def _compare(folder: Path, kept: Mapping[int, pd.Series]) -> None:
-    """Compare what is kept with the gathered main table.
-
-    Raises:
-        ContractError: if a number is another one.
-    """
+    """Compare what is kept with the gathered main table. Raises ContractError if a number is another one."""
     table = read_numbers(folder / "tables/main.csv").set_index(["dataset", "method", "metric"])
     apart = {number: (table[f"replicate_{number}"] - values["own"]).abs().max() for number, values in kept.items()}
     if (most := max(apart.values())) > _CLOSE:
@@ -118,12 +108,9 @@ def _compare(folder: Path, kept: Mapping[int, pd.Series]) -> None:
 
 
 def run_gather(options: argparse.Namespace) -> None:
-    """Write the measured points of the given replicates, and of those that the output holds already.
-
-    Raises:
-        ConfigError: if a folder's name is no number of a replicate.
-        ContractError: if a replicate is not finished or of another study, or those of the output have other conditions.
-    """
+    """Write the measured points of the given replicates, and of those that the output holds already. Raises ConfigError
+    if a folder's name is no number of a replicate, and ContractError if a replicate is not finished or of another
+    study, or those of the output have other conditions."""
     for folder in options.folders:
         if not folder.name.isdecimal():
             raise ConfigError(f"{folder}: the folder of a replicate is called by its number")
@@ -158,10 +145,7 @@ def _with_earlier(
     those that the output holds already and these do not replace.
 
     The makers are asked for before anything is written, since the gathered numbers may be tracked, and would count as
-    changes since the commit.
-
-    Raises:
-        ContractError: if the replicates are not all of one study.
+    changes since the commit. Raises ContractError if the replicates are not all of one study.
     """
     studies = {results: owner_of(results) for results in folders.values()}
     (first, study), *_ = studies.items()

@@ -34,10 +34,7 @@ _ROLLOUTS = 512
 
 def save_companions(study: Study, given: Path, folder: Path) -> None:
     """Save the companions of the final policies of a study, whose results are given, each kind in a folder of its own.
-
-    Raises:
-        ContractError: if a policy or its companions are missing.
-    """
+    Raises ContractError if a policy or its companions are missing."""
     for backbone in study.backbones:
         for experience in plan.experiences_of(plan.methods_of(study, backbone, "grpo", study.policy.steps)):
             saved.write(folder / f"{backbone}-{experience}", *_companions(study, given, backbone, experience))
@@ -46,11 +43,7 @@ def save_companions(study: Study, given: Path, folder: Path) -> None:
 def publish_companion(study: Study, given: Path, folder: Path, licence: str, seeds: int | None) -> None:
     """Save the main policy's companion with its confidences in the evaluated mathematical responses, on which its card
     says how good it is, and with the last of the rollouts that it learnt from. With `seeds`, it has so many members of
-    the usual target alone.
-
-    Raises:
-        ContractError: if a file of the study is missing or damaged.
-    """
+    the usual target alone. Raises ContractError if a file of the study is missing or damaged."""
     backbone, step = study.main_backbone, study.policy.steps
     companions, about = _companions(study, given, backbone, "rollouts")
     target = companions.spec.usual_target

@@ -29,12 +29,9 @@ from cocal_study.store.numbers import check_beside
 
 
 def run_publish(options: argparse.Namespace) -> None:
-    """Copy what others reuse into a folder, describe it, and list it; or the main companion with its data alone.
-
-    Raises:
-        ConfigError: if the results are those of another study, or seeds are chosen for a whole bundle.
-        ContractError: if a file is missing, since the study is not finished, or has changed since it was written.
-    """
+    """Copy what others reuse into a folder, describe it, and list it; or the main companion with its data alone. Raises
+    ConfigError if the results are those of another study, or seeds are chosen for a whole bundle, and ContractError if
+    a file is missing, since the study is not finished, or has changed since it was written."""
     repository = options.snakefile.absolute().parent
     study = counted(load_study(options.study), repository)
     if (owner := owner_of(options.results)) != study.study:

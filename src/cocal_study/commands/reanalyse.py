@@ -43,10 +43,8 @@ def run_reanalyse(options: argparse.Namespace) -> None:
     """Check the bundle, rebuild cubes and exhibits, and print which have the same bytes, and which are not rebuilt; or
     compute the numbers of gathered replicates again from their confidences, and print the verdict.
 
-    Other bytes are no error, as with `cocal digests`.
-
-    Raises:
-        ContractError: if a file of the bundle is missing or has changed.
+    Other bytes are no error, as with `cocal digests`. Raises ContractError if a file of the bundle is missing or has
+    changed.
     """
     if all((folder / GATHERED).exists() for folder in options.bundle):
         return reanalyse(options.bundle, load_study(options.study), options.study.parent / "paper")

@@ -77,11 +77,7 @@ def declared_rivals() -> list[Rival]:
 
 def scored_method(confidence: str) -> Method:
     """The method whose responses a confidence scores: itself, or that of a rival, whose name may end in a calibration,
-    such as "length+platt-all".
-
-    Raises:
-        ConfigError: if there is no method or rival of this name.
-    """
+    such as "length+platt-all". Raises ConfigError if there is no method or rival of this name."""
     if confidence in METHODS:
         return METHODS[confidence]
     if (name := confidence.partition("+")[0]) in _found().rivals:

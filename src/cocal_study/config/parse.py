@@ -30,11 +30,8 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """The mapping in a YAML file.
-
-    Raises:
-        ConfigError: if the file is missing, is not YAML, repeats a key or holds no mapping.
-    """
+    """The mapping in a YAML file. Raises ConfigError if the file is missing, is not YAML, repeats a key or holds no
+    mapping."""
     path = Path(path)
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)  # a SafeLoader
@@ -62,11 +59,8 @@ def merged(content: Mapping[str, Any], keys: Mapping[str, Any], *, removing: boo
 
 
 def validate(model: type[M], content: Mapping[str, Any], source: str) -> M:
-    """Validate `content` as `model`.
-
-    Raises:
-        ConfigError: if it is not valid; the message names `source` and has a line for each wrong key.
-    """
+    """Validate `content` as `model`. Raises ConfigError if it is not valid; the message names `source` and has a line
+    for each wrong key."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -104,11 +98,7 @@ def _suggestion(model: type[BaseModel], location: tuple[Any, ...]) -> str:
 
 def parse_settings(model: type[M], text: str | None, flag: str = "--settings") -> M:
     """Settings of one command: JSON text, the path of a YAML or JSON file, or None for the defaults. Errors name the
-    flag of the text.
-
-    Raises:
-        ConfigError: if they are not valid for `model`.
-    """
+    flag of the text. Raises ConfigError if they are not valid for `model`."""
     if text is None:
         return validate(model, {}, "default settings")
     if not text.lstrip().startswith("{"):

@@ -47,10 +47,7 @@ class CardSettings(Model):
 
 def with_card(content: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a study, not yet validated, with those that its card decides; without a card they stay as they are.
-
-    Raises:
-        ValueError: if the card is not in `cards`, or decides a key to which the study itself gives another value.
-    """
+    Raises ValueError if the card is not in `cards`, or decides a key to which the study itself gives another value."""
     chosen, cards = content.get("card"), content.get("cards") or {}
     if chosen is None or not isinstance(cards, Mapping):
         return dict(content)
@@ -218,11 +215,8 @@ class Study(Model):
 
 
 def load_study(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Study:
-    """The study in a YAML file, with `overrides` merged into it key by key.
-
-    Raises:
-        ConfigError: if the file, one that it is based on, or the merged result is not a valid study.
-    """
+    """The study in a YAML file, with `overrides` merged into it key by key. Raises ConfigError if the file, one that it
+    is based on, or the merged result is not a valid study."""
     return validate(Study, _whole(merged(read_yaml(path), overrides or {}), Path(path).parent), str(path))
 
 
@@ -237,11 +231,8 @@ def _whole(keys: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def configured_study(files: Sequence[str | Path], changes: Mapping[str, Any]) -> Study:
-    """The study of a run of the workflow: the file that --configfile names, with the values that --config gives.
-
-    Raises:
-        ConfigError: if there are several files, the file is not a whole study, or the result is not a valid study.
-    """
+    """The study of a run of the workflow: the file that --configfile names, with the values that --config gives. Raises
+    ConfigError if there are several files, the file is not a whole study, or the result is not a valid study."""
     if len(files) > 1:
         raise ConfigError(
             f"--configfile {' '.join(map(str, files))}: a run has one study, and files are never merged; "

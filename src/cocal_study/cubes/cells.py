@@ -24,7 +24,7 @@ def policy_cell(method: str, step: int) -> tuple[str, int]:
 
 
 def read_cell(cube: xr.Dataset, cell: Mapping[str, str | int], metrics: Sequence[str] = METRICS) -> pd.DataFrame:
-    """Read metrics of one cell.
+    """Read metrics of one cell. Raises ContractError if the cube has other dimensions, or lacks the cell or a metric.
 
     Args:
         cube: Metric cube (`cocal_study.cubes.cube`), with or without dimensions of a sweep.
@@ -34,9 +34,6 @@ def read_cell(cube: xr.Dataset, cell: Mapping[str, str | int], metrics: Sequence
     Returns:
         One row for each metric, with the columns metric, value, lower, upper (bootstrap interval over the questions),
         n, those of `cocal_study.cubes.cells.RATES`, and seed_sd (standard deviation over the seeds).
-
-    Raises:
-        ContractError: if the cube has other dimensions, or lacks the cell or a metric.
     """
     file = cube.encoding.get("source", "metrics")  # xarray records the path of the file here
     found = [str(name) for name in cube["n"].dims]

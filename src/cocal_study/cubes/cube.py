@@ -195,8 +195,10 @@ def evaluate_cells(
 
     A metric is first computed for each dataset and seed. The seed label `mean` holds the mean over the seeds, and a
     macro average is the unweighted mean over its datasets; it is absent if one of them is. The intervals come from
-    resampling the questions of each dataset. All methods, companions and seeds that answer the same questions share
-    the resamples; datasets are resampled independently.
+    resampling the questions of each dataset. All methods, companions and seeds that answer the same questions share the
+    resamples; datasets are resampled independently. Raises ContractError if the table breaks its contract, a method
+    lacks seeds, the seeds of a method differ in their responses, a group has the name of a dataset, or companions of a
+    method on one policy differ in a dimension that is not swept.
 
     Args:
         predictions: Table in the contract `PREDICTIONS`, in any order.
@@ -205,11 +207,6 @@ def evaluate_cells(
         seeds: Companion seeds that every method with seeds must have; by default all that occur.
         sweep: Dimensions among source_step, validation_step, layer and pooling in which a method's companions differ.
         metrics: Names of the metrics: the paper's `METRICS`, or `WITH_QUESTIONS`, which take several times as long.
-
-    Raises:
-        ContractError: if the table breaks its contract, a method lacks seeds, the seeds of a method differ in their
-            responses, a group has the name of a dataset, or companions of a method on one policy differ in a dimension
-            that is not swept.
     """
     frame = PREDICTIONS.check(predictions, "predictions")
     groups = groups or {}

@@ -99,11 +99,7 @@ class Resamples:
 
     @classmethod
     def of(cls, data: xr.Dataset, source: str, comparison: str = MAIN) -> "Resamples":
-        """Index the cells of what `resamples_of` returns.
-
-        Raises:
-            ContractError: if the cells are of several backbones.
-        """
+        """Index the cells of what `resamples_of` returns. Raises ContractError if the cells are of several backbones."""
         backbones = sorted(set(data["backbone"].to_numpy()))
         if len(backbones) != 1:
             raise ContractError(f"{source}: cells of {len(backbones)} backbones; make one file for each")
@@ -119,14 +115,12 @@ class Resamples:
 
 def resamples_behind(cube: Path, *names: str) -> Resamples:
     """Some confidences of a metric cube on every resample, computed anew from the predictions behind it. The cube of
-    the rivals has too many for a file of all.
+    the rivals has too many for a file of all. Raises ContractError if the cube or its predictions are missing or
+    damaged, or lack one of the confidences.
 
     Args:
         cube: Path of a metric cube in the results of a study.
         names: Names of the confidences, such as "cocal-binary" and "length+platt-all".
-
-    Raises:
-        ContractError: if the cube or its predictions are missing or damaged, or lack one of the confidences.
     """
     facts = read_dataset(cube).attrs
     settings, study = json.loads(facts["settings"]), cube.parents[2]
@@ -139,10 +133,7 @@ def resamples_behind(cube: Path, *names: str) -> Resamples:
 
 
 def read_resamples(path: Path) -> Resamples:
-    """Read the file of a comparison, whose name is that of its backbone, a hyphen and the comparison.
-
-    Raises:
-        ContractError: if the file is missing or damaged, or holds cells of several backbones.
-    """
+    """Read the file of a comparison, whose name is that of its backbone, a hyphen and the comparison. Raises
+    ContractError if the file is missing or damaged, or holds cells of several backbones."""
     found = Resamples.of(read_dataset(path), str(path))
     return replace(found, comparison=path.stem.removeprefix(found.backbone).removeprefix("-") or MAIN)

@@ -78,9 +78,5 @@ class _Claims(Model):
 
 
 def read_claims(path: Path) -> tuple[Claim, ...]:
-    """The claims, in the order of the paper.
-
-    Raises:
-        ConfigError: if the file is missing or wrong.
-    """
+    """The claims, in the order of the paper. Raises ConfigError if the file is missing or wrong."""
     return validate(_Claims, read_yaml(path), str(path)).claims

@@ -24,11 +24,8 @@ COLUMNS = ("dataset", "method", "rival", "metric")
 
 
 def estimate(resamples: Resamples, key: Key, metric: str) -> Estimate:
-    """One metric of one cell with its resamples.
-
-    Raises:
-        ContractError: if there is no such cell, or the file is older than the metric.
-    """
+    """One metric of one cell with its resamples. Raises ContractError if there is no such cell, or the file is older
+    than the metric."""
     if key not in resamples.places:
         where = ", ".join(f"{name} {value}" for name, value in vars(key).items() if value not in (-1, ""))
         raise ContractError(f"{resamples.source}: there is nothing for {where}; run its predictions")
@@ -52,11 +49,8 @@ def final_key(method: str, step: int, dataset: str) -> Key:
 
 
 def at_chance(resamples: Resamples, key: Key) -> bool:
-    """True if the confidence of a method is constant or at chance; without resamples nobody knows.
-
-    Raises:
-        ContractError: if there is no such cell.
-    """
+    """True if the confidence of a method is constant or at chance; without resamples nobody knows. Raises ContractError
+    if there is no such cell."""
     if not resamples.data.sizes["resample"]:
         return False
     found = (estimate(resamples, key, metric) for metric in ("mean_confidence", "auroc"))
@@ -105,7 +99,8 @@ def compare(
     """Test the difference of every metric between the methods of every pair.
 
     Whole questions are resampled, and both methods share the resamples. So methods are paired on their responses where
-    these are the same, and on the questions otherwise. Accuracies of the same responses are not compared.
+    these are the same, and on the questions otherwise. Accuracies of the same responses are not compared. Raises
+    ContractError if there is no such cell, or the methods answer other questions.
 
     Args:
         pairs: A method and its rival, as cells of one dataset.
@@ -116,9 +111,6 @@ def compare(
         Columns dataset, method, rival, metric, paired ("responses" or "questions"), value (method minus rival), lower,
         upper, p, and seed_sd, the standard deviation of the difference over companion seeds (NaN without seeds, and
         for accuracies, since the seeds score the same responses). NaN where a metric is undefined.
-
-    Raises:
-        ContractError: if there is no such cell, or the methods answer other questions.
     """
     rows = []
     for first, second in pairs:

@@ -33,10 +33,7 @@ class Estimate:
         """The paired difference.
 
         Seeds are paired too, since a companion's seed draws its first weights; a method without seeds has one number
-        for all.
-
-        Raises:
-            ContractError: if both have resamples, but of other questions or in another number.
+        for all. Raises ContractError if both have resamples, but of other questions or in another number.
         """
         if not isinstance(other, Estimate):
             return Estimate(self.value - other, self.resampled - other, self.by_seed - other, self.questions)

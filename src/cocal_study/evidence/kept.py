@@ -40,11 +40,8 @@ _RESPONSE = ["dataset", "response_id"]
 
 
 def keep(study: Study, folder: Path, output: Path) -> None:
-    """Write what is kept of a finished study, whose results lie in a folder, for its main backbone.
-
-    Raises:
-        ContractError: if predictions or responses are missing or damaged.
-    """
+    """Write what is kept of a finished study, whose results lie in a folder, for its main backbone. Raises
+    ContractError if predictions or responses are missing or damaged."""
     about: dict[str, Any] = {"study": study.study, "bins": study.metrics.bins, "parts": {}}
     about["groups"] = plan.macro_averages(study, study.main_backbone)
     members = {}
@@ -70,11 +67,8 @@ def keep(study: Study, folder: Path, output: Path) -> None:
 
 def recomputed(path: Path) -> pd.DataFrame:
     """The metrics of what is kept in a file: the columns `NUMBERS` and value, as means over seeds, for every set and
-    macro average; a set has no AUROC within questions where each has one response.
-
-    Raises:
-        ContractError: if the file is none that `keep` has written.
-    """
+    macro average; a set has no AUROC within questions where each has one response. Raises ContractError if the file is
+    none that `keep` has written."""
     try:
         with zipfile.ZipFile(path) as file:
             about = json.loads(file.read(_ABOUT))

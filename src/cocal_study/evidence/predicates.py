@@ -74,11 +74,7 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, quantity: Quantity) -> Estimate:
-        """A number.
-
-        Raises:
-            NotAssessableError: if the source has none.
-        """
+        """A number. Raises NotAssessableError if the source has none."""
 
     def variants(self, method: str, case: Case) -> Sequence[str]:
         """The methods that a name stands for on a backbone: several for a group of layers."""

@@ -111,11 +111,8 @@ class Published:
     """Sentences of the running text that state numbers."""
 
     def cell(self, table: str, row: str, column: str) -> tuple[float, str]:
-        """The number in a cell of a table, and its place: the table's label, row and column.
-
-        Raises:
-            ContractError: if the table has no such cell.
-        """
+        """The number in a cell of a table, and its place: the table's label, row and column. Raises ContractError if
+        the table has no such cell."""
         cells = self.cells
         found = cells.loc[cells["table"].eq(table) & cells["row"].eq(row) & cells["column"].eq(column), "value"]
         if found.empty:
@@ -129,11 +126,8 @@ class Published:
         return value / (100 if metric == "accuracy" else 1), place
 
     def numbers(self, part: str) -> list[float]:
-        """The numbers of the sentence that holds this text.
-
-        Raises:
-            ContractError: if no sentence holds it, or several do.
-        """
+        """The numbers of the sentence that holds this text. Raises ContractError if no sentence holds it, or several
+        do."""
         found = [one for one in self.sentences if part in one.sentence]
         if len(found) != 1:
             raise ContractError(f"config/paper/text.yaml: {len(found)} sentences hold {part!r}; one is needed")
@@ -141,12 +135,8 @@ class Published:
 
 
 def read_published(folder: Path) -> Published:
-    """Read the tables and the running text, in the order of the paper.
-
-    Raises:
-        ConfigError: if a YAML file is missing or wrong.
-        ContractError: if a table is missing; the message names the file.
-    """
+    """Read the tables and the running text, in the order of the paper. Raises ConfigError if a YAML file is missing or
+    wrong, and ContractError if a table is missing; the message names the file."""
     declared = validate(_Tables, read_yaml(folder / "tables.yaml"), str(folder / "tables.yaml"))
     text = validate(_Text, read_yaml(folder / "text.yaml"), str(folder / "text.yaml"))
     cells = [

@@ -42,11 +42,8 @@ method's metrics."""
 
 def measured(regimes: Path, number: int, folder: Path) -> pd.DataFrame:
     """The measured points of a replicate of a file of regimes, whose folder has one of results for every point: the
-    columns `COLUMNS`, in the order of the axes and their levels; the unchanged point is on every axis.
-
-    Raises:
-        ContractError: if a point is not finished.
-    """
+    columns `COLUMNS`, in the order of the axes and their levels; the unchanged point is on every axis. Raises
+    ContractError if a point is not finished."""
     content, studies = read_regimes(regimes), studies_of(regimes, number)
     points = {name: list(_point(study, folder / name)) for name, study in studies.items()}
     rows = [
@@ -87,10 +84,7 @@ def _point(study: Study, folder: Path) -> Iterator[tuple]:
 
 def together(points: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
     """The points of all replicates, in the order of axes, levels and replicates; `others` give way where both have one.
-
-    Raises:
-        ContractError: if the others have other conditions, so that they are of another file of regimes.
-    """
+    Raises ContractError if the others have other conditions, so that they are of another file of regimes."""
     kept = others[~others["replicate"].isin(points["replicate"].unique())]
     order, before = (one[_PLACE[:2]].drop_duplicates(ignore_index=True) for one in (points, kept))
     if len(kept) and not before.equals(order):

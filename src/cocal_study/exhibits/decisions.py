@@ -125,10 +125,8 @@ def prepare(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.Da
       splits, without splits that answer nothing for the risk.
     - routing: accuracy of the kept questions; the rule is the share that is sent elsewhere.
 
-    All other intervals are those of the bootstrap over questions.
-
-    Raises:
-        ContractError: if a method has no confidence for a response, or answers were not compared.
+    All other intervals are those of the bootstrap over questions. Raises ContractError if a method has no confidence
+    for a response, or answers were not compared.
     """
     rows = list(_choices(layout, predictions, responses))
     for domain, names in layout.domains.items():

@@ -18,12 +18,9 @@ _COLUMNS += ["truncated", "correct", "group_accuracy"]
 
 def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.DataFrame:
     """Read the labels of the rollouts of steps 1 to `steps` from a folder of tables (contract RESPONSES), without token
-    ids and response texts; the texts of a question table (contract QUESTIONS) become the column question.
-
-    Raises:
-        ContractError: if a table breaks its contract, rows are not in chronological order, a step or a question is
-            missing, or a group accuracy is not that of the whole group.
-    """
+    ids and response texts; the texts of a question table (contract QUESTIONS) become the column question. Raises
+    ContractError if a table breaks its contract, rows are not in chronological order, a step or a question is missing,
+    or a group accuracy is not that of the whole group."""
     rollouts = read_frame(folder, RESPONSES, _COLUMNS)
     _check_chronological(rollouts, folder)
     first, last = rollouts["step"].min(), rollouts["step"].max()

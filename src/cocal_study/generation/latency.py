@@ -62,16 +62,14 @@ class SingleMember:
 
 
 class SingleCompanion(SingleMember):
-    """A policy with one companion, which scores one sequence at a time on the policy's device.
+    """A policy with one companion, which scores one sequence at a time on the policy's device. Raises ContractError if
+    the companions read other states, or states of a policy of another size.
 
     Args:
         companions: Fitted companions. The first one is used; all are equally fast, since only their weights differ.
         policy: Policy whose states the companion reads.
         poolings: Poolings that the companion must read (`cocal.features.forward.capture`).
         source: Source of the companions, for error messages.
-
-    Raises:
-        ContractError: if the companions read other states, or states of a policy of another size.
     """
 
     def __init__(self, companions: Companions, policy: Policy, poolings: Sequence[str], source: str | Path):
@@ -116,7 +114,7 @@ def measure_latency(
     """Measure the time to confidence on every set, generation on the largest set, and prediction.
 
     No time includes loading, tokenisation, warm-up or judging. The device is idle when a measurement starts and when it
-    ends.
+    ends. Raises ConfigError if a set has too few questions, and ContractError if `kept` is broken.
 
     Args:
         sets: The mathematical evaluation sets.
@@ -127,10 +125,6 @@ def measure_latency(
         timing: What is timed how often. As many responses as the generator decodes together are its warm-up.
         kept: JSON file of the times to confidence that an earlier attempt has measured on this device, which are not
             measured again; it gets those of each set as soon as they are known.
-
-    Raises:
-        ConfigError: if a set has too few questions.
-        ContractError: if `kept` is broken.
     """
     for name, one in sets.items():
         if timing.samples > len(one.prompts):

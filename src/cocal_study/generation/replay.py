@@ -39,16 +39,14 @@ class StepCheckpoints:
     """Checkpoints in place of the policies that sampled the rollouts.
 
     The paper's approximation (appendix F.4) uses, for the steps after one stage and up to the next, the next stage's
-    checkpoint. If the weights of every step were kept, each step uses the policy that sampled it.
+    checkpoint. If the weights of every step were kept, each step uses the policy that sampled it. Raises ConfigError if
+    a stage has another name, or neither stages nor exact weights are given, and ContractError if there is no such
+    folder of exact weights.
 
     Args:
         stages: Policies of the stages in folders named step-N, the step after which they were saved.
         exact: Folder with the weights of every step, if they were kept. `weight_v000001` holds the weights that sampled
             step 1 (slime's `--update-weight-disk-dir`), and so does `step-0`.
-
-    Raises:
-        ConfigError: if a stage has another name, or neither stages nor exact weights are given.
-        ContractError: if there is no such folder of exact weights.
     """
 
     def __init__(self, stages: Sequence[Path], exact: Path | None = None):

@@ -92,10 +92,8 @@ class VllmEngine:
         """Sample `sampling.samples` responses to each prompt, the first `read` of them with their states.
 
         Response j to prompt i has the noise stream of seed `seeds[i] + j`; seeds must be at least `samples` apart.
-
-        Raises:
-            ConfigError: if prompt and response exceed the longest sequence, or the temperature is too low.
-            EngineError: if vLLM fails.
+        Raises ConfigError if prompt and response exceed the longest sequence, or the temperature is too low, and
+        EngineError if vLLM fails.
         """
         if sampling.temperature < _MIN_TEMPERATURE:
             raise ConfigError(f"temperature {sampling.temperature:g} is below vLLM's {_MIN_TEMPERATURE}; use top_k 1")

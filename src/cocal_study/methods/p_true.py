@@ -28,11 +28,8 @@ METHOD = Method(
 
 
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
-    """Return P(True) from the table of responses, float64 (n,).
-
-    Raises:
-        ContractError: if P(True) of an evaluated response was not measured.
-    """
+    """Return P(True) from the table of responses, float64 (n,). Raises ContractError if P(True) of an evaluated
+    response was not measured."""
     confidence = responses.evaluated["p_true"].to_numpy(dtype=np.float64)
     missing = np.isnan(confidence)
     if missing.any():

@@ -70,11 +70,8 @@ def self_consistency(classes: ArrayLike, pools: Sequence[Hashable], *, itself: b
 
 
 def check_pool(responses: Responses, size: int) -> None:
-    """Check that every question has a whole pool of responses whose answers were compared with one another.
-
-    Raises:
-        ContractError: if a question has another number of responses, or its answers were not compared.
-    """
+    """Check that every question has a whole pool of responses whose answers were compared with one another. Raises
+    ContractError if a question has another number of responses, or its answers were not compared."""
     pool = responses.pool
     sizes = pool["question_id"].value_counts(sort=False)
     wrong = sizes[sizes != size]
@@ -128,10 +125,8 @@ def semantic_entropy(table: pd.DataFrame, settings: EstimatorSettings) -> np.nda
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
     """Compute the self-consistency of the evaluated responses within pools of `inputs.pool` responses per question.
 
-    A response without an answer gets confidence 0 or none, according to `settings.missing_answer`.
-
-    Raises:
-        ContractError: if a question has another number of responses, or its answers were not compared.
+    A response without an answer gets confidence 0 or none, according to `settings.missing_answer`. Raises ContractError
+    if a question has another number of responses, or its answers were not compared.
     """
     check_pool(responses, inputs.pool)
     shares = score(responses.pool, inputs.settings, itself=True)

@@ -51,12 +51,8 @@ class Bundle(NamedTuple):
 
 
 def open_bundle(folder: Path) -> Bundle:
-    """Check every file of a bundle.
-
-    Raises:
-        ContractError: if the folder is no bundle, or a file of it is missing, has changed, or lies elsewhere; the
-            message names it.
-    """
+    """Check every file of a bundle. Raises ContractError if the folder is no bundle, or a file of it is missing, has
+    changed, or lies elsewhere; the message names it."""
     files, stated = whole_files(folder, STAGE)
     try:
         settings = json.loads(stated["settings"])
@@ -67,11 +63,7 @@ def open_bundle(folder: Path) -> Bundle:
 
 
 def check_parents(file: Path) -> None:
-    """Refuse a file whose provenance names a parent outside of the results.
-
-    Raises:
-        ContractError: if it does.
-    """
+    """Refuse a file whose provenance names a parent outside of the results. Raises ContractError if it does."""
     for place in json.loads(read_provenance(file).get(PARENTS, "{}")):
         if not (is_inside(place) and place.startswith("results/")):
             raise ContractError(f"{file}: says that it was made from {place!r}, which leaves the bundle; do not use it")

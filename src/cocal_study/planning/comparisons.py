@@ -112,11 +112,7 @@ def comparisons(study: Study, backbone: str) -> Iterator[Comparison]:
 
 
 def comparison_of(study: Study, backbone: str, algorithm: str, step: int, kind: str) -> Comparison:
-    """The comparison in a file.
-
-    Raises:
-        ValueError: if the study has no such comparison.
-    """
+    """The comparison in a file. Raises ValueError if the study has no such comparison."""
     wanted = predictions_file(backbone, algorithm, step, kind)
     for one in comparisons(study, backbone):
         if one.file == wanted:

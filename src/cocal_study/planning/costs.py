@@ -81,10 +81,6 @@ def write_cost(path: Path, cost: Model, attributes: Mapping[str, str]) -> None:
 
 
 def read_cost(path: Path, model: type[M]) -> M:
-    """The cost in a file.
-
-    Raises:
-        ContractError: if the file is missing, is not JSON, or has changed since it was written.
-        ConfigError: if it does not fit the model.
-    """
+    """The cost in a file. Raises ContractError if the file is missing, is not JSON, or has changed since it was
+    written, and ConfigError if it does not fit the model."""
     return validate(model, read_document(path), str(path))

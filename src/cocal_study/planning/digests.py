@@ -64,11 +64,8 @@ def main_outputs(results: Path) -> Iterator[tuple[str, Path]]:
 
 
 def digests_of(results: Path) -> Digests:
-    """Digests of a study's main outputs.
-
-    Raises:
-        ContractError: if the results hold no tables, so that the study is not finished, or if an output is damaged.
-    """
+    """Digests of a study's main outputs. Raises ContractError if the results hold no tables, so that the study is not
+    finished, or if an output is damaged."""
     outputs = list(main_outputs(results))
     if not any(stage == "tables" for stage, _ in outputs):
         raise ContractError(f"{results}: it holds no finished study; run snakemake first")
@@ -103,11 +100,8 @@ def maker_of(results: Path) -> Maker:
 
 def verdict(here: StudyDigests, there: StudyDigests, source: str) -> str:
     """Say whether two machines computed the same bytes, what differs by stage, and why: of the present results, and of
-    those that were made elsewhere or earlier, whose digests are in the file `source`.
-
-    Raises:
-        ContractError: if `there` belongs to another study, or lists outputs that are missing here.
-    """
+    those that were made elsewhere or earlier, whose digests are in the file `source`. Raises ContractError if `there`
+    belongs to another study, or lists outputs that are missing here."""
     if here.study != there.study:
         raise ContractError(
             f"{source}: these are digests of the study {there.study}, and the results are those of {here.study}; "

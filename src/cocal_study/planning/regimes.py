@@ -67,20 +67,13 @@ class Regimes(Model):
 
 
 def read_regimes(path: Path) -> Regimes:
-    """The content of a file of regimes.
-
-    Raises:
-        ConfigError: if the file is missing or wrong.
-    """
+    """The content of a file of regimes. Raises ConfigError if the file is missing or wrong."""
     return validate(Regimes, read_yaml(path), str(path))
 
 
 def studies_of(path: Path, number: int) -> dict[str, Study]:
-    """The study of every point of a file of regimes, by the name of its folder, with the seeds of a replicate.
-
-    Raises:
-        ConfigError: if the file, the study that it names, or the study of a point is wrong.
-    """
+    """The study of every point of a file of regimes, by the name of its folder, with the seeds of a replicate. Raises
+    ConfigError if the file, the study that it names, or the study of a point is wrong."""
     regimes = read_regimes(path)
     shared = merged(read_yaml(path.parent / regimes.study), regimes.keys, removing=True)
     return {

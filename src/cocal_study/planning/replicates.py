@@ -63,11 +63,7 @@ def replicate(study: Study, number: int) -> Study:
 
 def behind(table: Path) -> list[str]:
     """Say of a gathered table which replicates it is made of: the commit and the processor of each, and the digest of
-    its own table.
-
-    Raises:
-        ContractError: if the folder of gathered replicates lacks a replicate's digests.
-    """
+    its own table. Raises ContractError if the folder of gathered replicates lacks a replicate's digests."""
     folder = table.parent.parent
     gathered = parse_settings(Gathered, str(folder / GATHERED))
     lines = [f"{table}: gathered of {len(gathered.replicates)} replicates of the study {gathered.study}"]
@@ -105,7 +101,8 @@ def refusals(results: Path) -> tuple[str, ...]:
 def spread(
     results: Mapping[int, Path], before: Path | None = None, kept: Collection[int] = ()
 ) -> "dict[str, pd.DataFrame]":
-    """The numbers of every table and figure over replicates.
+    """The numbers of every table and figure over replicates. Raises ContractError if a replicate lacks an exhibit, or a
+    row of it, that another one has. A claim that one replicate cannot assess has no margins there, which is no error.
 
     Args:
         results: The folder of results of each replicate, by its number.
@@ -116,10 +113,6 @@ def spread(
         By path within the results: the columns that tell the rows apart, then mean, sd (with n - 1 in the denominator),
         least and greatest value, and one column for each replicate; of exhibits with verdicts, those of each replicate
         as well. Exhibits whose numbers are not in one column, such as times, counts in bins and settings, are left out.
-
-    Raises:
-        ContractError: if a replicate lacks an exhibit, or a row of it, that another one has. A claim that one replicate
-            cannot assess has no margins there, which is no error.
     """
     import pandas as pd
 

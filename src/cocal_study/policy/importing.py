@@ -57,11 +57,8 @@ class QuestionIndex:
         self._known: dict[str, Sequence[int]] = {}
 
     def find(self, sample: Sample) -> int:
-        """Row of the question that a sample answers.
-
-        Raises:
-            ContractError: if there is none, or several of the same text with different answers.
-        """
+        """Row of the question that a sample answers. Raises ContractError if there is none, or several of the same text
+        with different answers."""
         if sample.question_id is not None:
             if sample.question_id not in self._place:
                 raise ContractError(f"{sample.where}: question {sample.question_id!r} is not in the question set")

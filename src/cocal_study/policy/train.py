@@ -54,18 +54,15 @@ def train_policy(
     run_digest: str,
     outputs: Outputs,
 ) -> None:
-    """Train a policy, record every rollout, and publish. A killed run resumes from its last complete checkpoint.
+    """Train a policy, record every rollout, and publish. A killed run resumes from its last complete checkpoint. Raises
+    ConfigError if this machine lacks vLLM or a GPU that the settings ask for, or if the processes cannot share the
+    rollouts of a step evenly, and BusyError if another process still works in the run folder.
 
     Args:
         questions: Training set (cocal_study.store.contracts.QUESTIONS).
         features: Layers and number format of the live features, if they are kept.
         run_folder: Working folder, which holds rollouts, features and checkpoints until they are published.
         run_digest: Digest of everything that the run depends on; a folder of another digest is not resumed.
-
-    Raises:
-        ConfigError: if this machine lacks vLLM or a GPU that the settings ask for, or if the processes cannot share
-            the rollouts of a step evenly.
-        BusyError: if another process still works in the run folder.
     """
     if settings.trl.vllm:
         require_vllm()

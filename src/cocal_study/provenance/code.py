@@ -49,11 +49,8 @@ class Definition(NamedTuple):
 @cache
 def code_digest(*modules: str) -> str:
     """Digest of the definitions that these modules, or definitions such as "cocal_study.planning.plan:layers_of", use,
-    directly or through others: "code:" and 16 hexadecimal digits.
-
-    Raises:
-        ValueError: if there is no such module or definition.
-    """
+    directly or through others: "code:" and 16 hexadecimal digits. Raises ValueError if there is no such module or
+    definition."""
     found = definitions(*modules)
     text = "\n".join(f"{one.module}:{one.name}\n{found[one]}" for one in sorted(found, key=str) if found[one])
     return f"code:{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -20,11 +20,8 @@ _COMPUTED = ("*.safetensors", "tokenizer.json", "*.parquet")
 
 
 def content_digest(path: Path) -> str:
-    """Digest of the content of a product without its provenance, 16 hexadecimal digits.
-
-    Raises:
-        ContractError: if the product is missing, damaged, or a folder without any content.
-    """
+    """Digest of the content of a product without its provenance, 16 hexadecimal digits. Raises ContractError if the
+    product is missing, damaged, or a folder without any content."""
     if not path.exists():
         raise ContractError(absent(path))
     if path.is_file():

@@ -38,12 +38,8 @@ class Product:
 
     @cached_property
     def attributes(self) -> dict[str, str]:
-        """Provenance attributes; empty if it carries none.
-
-        Raises:
-            ContractError: if it is missing, cannot be read, or one of its files says that it is another than the one
-                whose place it lies in.
-        """
+        """Provenance attributes; empty if it carries none. Raises ContractError if it is missing, cannot be read, or
+        one of its files says that it is another than the one whose place it lies in."""
         if self.recorded:
             return dict(self.recorded[1])
         if not self.path.exists():
@@ -84,12 +80,10 @@ def trace(*paths: str | Path, keep: Callable[[Product], bool] = lambda product: 
     """Products and all their ancestors, depth first, each once, with its distance from the product.
 
     An ancestor that has been deleted, to free space, ends its line, unless a record says what it was (`write_record`).
+    Raises ContractError if an ancestor is not the one that the product was made from.
 
     Args:
         keep: Tells of an ancestor whether it and its own ancestors are wanted.
-
-    Raises:
-        ContractError: if an ancestor is not the one that the product was made from.
     """
     known: dict[Path, Product] = {}
 
@@ -171,7 +165,8 @@ class Source:
 def descent(
     output: str | Path, stage: str, settings: Any, sources: Iterable[Source], **facts: str | int | None
 ) -> dict[str, str]:
-    """Provenance attributes of a product, with the digests of its sources.
+    """Provenance attributes of a product, with the digests of its sources. Raises ContractError if a source is missing,
+    or states another fact than the product needs; the message names both.
 
     Args:
         output: Path of the product.
@@ -180,9 +175,6 @@ def descent(
         sources: Files and folders that it is made from; one that states no facts, such as a user's own file, is taken
             as it is.
         facts: Facts of the product, such as its backbone; None values are left out.
-
-    Raises:
-        ContractError: if a source is missing, or states another fact than the product needs; the message names both.
     """
     attributes, sources = provenance(stage, settings, **facts), list(sources)
     for source in sources:

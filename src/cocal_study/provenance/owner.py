@@ -14,11 +14,8 @@ OWNER = "study.json"
 
 
 def owner_of(results: str | Path) -> str | None:
-    """The study that a results folder belongs to; None if no study has claimed it.
-
-    Raises:
-        ContractError: if the file that says so cannot be read.
-    """
+    """The study that a results folder belongs to; None if no study has claimed it. Raises ContractError if the file
+    that says so cannot be read."""
     file = Path(results) / OWNER
     if not file.exists():
         return None
@@ -30,10 +27,7 @@ def owner_of(results: str | Path) -> str | None:
 
 def refuse_other_study(results: str | Path, study: str, source: str) -> None:
     """Check that `results` belongs to `study`, whose configuration lies in the file `source`, or to no study yet.
-
-    Raises:
-        ConfigError: if the folder belongs to another study, whose tables and figures this one would overwrite.
-    """
+    Raises ConfigError if the folder belongs to another study, whose tables and figures this one would overwrite."""
     owner = owner_of(results)
     if owner not in (None, study):
         raise ConfigError(
@@ -47,10 +41,7 @@ def refuse_other_study(results: str | Path, study: str, source: str) -> None:
 @cache
 def refuse_gaps(results: str) -> None:
     """Refuse rollouts of which the table of a step was deleted: Snakemake sees their folder, and not what is in it.
-
-    Raises:
-        ContractError: if a folder lacks one of the steps that its tables were made with, or cannot be read.
-    """
+    Raises ContractError if a folder lacks one of the steps that its tables were made with, or cannot be read."""
     for folder in sorted(Path(results, "rollouts").glob("*/*")):
         found = {path.stem: path for path in sorted(folder.glob("step-*.parquet"))}
         if not found:
@@ -65,11 +56,7 @@ def refuse_gaps(results: str) -> None:
 
 
 def claim(results: str | Path, study: str, source: str) -> None:
-    """Write, atomically, that `results` belongs to `study`.
-
-    Raises:
-        ConfigError: if it belongs to another study.
-    """
+    """Write, atomically, that `results` belongs to `study`. Raises ConfigError if it belongs to another study."""
     refuse_other_study(results, study, source)
     if owner_of(results) is None:
         write_text(Path(results) / OWNER, json.dumps({"study": study}) + "\n")

@@ -12,11 +12,8 @@ from cocal.store.seals import stated_seal
 
 def whole_files(folder: Path, stage: str) -> tuple[dict[str, str], Mapping[str, str]]:
     """SHA-256 of every file that a folder from elsewhere lists, by its place, and the provenance of the list, which the
-    command `stage` has made. All files are compared; nothing is read that does not lie in the folder.
-
-    Raises:
-        ContractError: if it has no such list, or a file is missing, has changed, or lies elsewhere.
-    """
+    command `stage` has made. All files are compared; nothing is read that does not lie in the folder. Raises
+    ContractError if it has no such list, or a file is missing, has changed, or lies elsewhere."""
     listing, root = folder / PROVENANCE, folder.resolve()
     problem = f"is no list of files; name a folder that `cocal {stage}` has written"
     if not listing.is_file() or not listing.resolve().is_relative_to(root):

@@ -34,15 +34,13 @@ def build_questions(
 
     Evaluation sets are drawn first, so that the size of a training set never changes them, and no text is drawn twice
     across all sets. Questions that given sets share with others are treated later (cocal_study.questions.overlap).
+    Raises ConfigError if a given set has another number of questions than the study says, or a synthetic one needs more
+    questions than its families, levels or people can give.
 
     Args:
         seed: Seed of the questions and the world.
         given: All questions of each set that is registered or in a file.
         taken: Texts of the sets that were built before these; they are not drawn again.
-
-    Raises:
-        ConfigError: if a given set has another number of questions than the study says, or a synthetic one needs more
-            questions than its families, levels or people can give.
     """
     known = {normalised(text) for text in taken}
     people = World(world.people, world.popularity_exponent, seed)

@@ -46,12 +46,8 @@ def load_registered(
 
 def load(name: str, entry: Entry, files: Sequence[Path], corrections: bool = False) -> list[Question]:
     """The questions of a registered set, in the order of its verified source files. Rows that are known to be wrong are
-    corrected if `corrections` are wanted.
-
-    Raises:
-        ContractError: if a file does not have its format, a record lacks a field, a correction does not fit, or the
-            registry gives another number of records or questions.
-    """
+    corrected if `corrections` are wanted. Raises ContractError if a file does not have its format, a record lacks a
+    field, a correction does not fit, or the registry gives another number of records or questions."""
     records = [record for file in files for record in records_of(file, entry.loader)]
     if len(records) != entry.rows:
         raise ContractError(f"{name}: the source has {len(records)} records, the registry expects {entry.rows}")
@@ -192,24 +188,16 @@ class _Record(BaseModel):
 
 
 def load_files(sources: Mapping[str, FileSettings]) -> dict[str, list[Question]]:
-    """The questions of these files in the order of their records, by data set.
-
-    Raises:
-        ConfigError: if a file is missing.
-        ContractError: if a file does not have its format or has no questions, or if a record lacks a field, has a wrong
-            one or repeats an id; the message names the file, the line or record, and the field.
-    """
+    """The questions of these files in the order of their records, by data set. Raises ConfigError if a file is missing,
+    and ContractError if a file does not have its format or has no questions, or if a record lacks a field, has a wrong
+    one or repeats an id; the message names the file, the line or record, and the field."""
     return {name: _questions(name, Path(source.path)) for name, source in sources.items()}
 
 
 def counted(study: Study, root: str | Path = "") -> Study:
-    """The study with the number of questions of every file, below `root`, filled in; jobs are planned from it.
-
-    Raises:
-        ConfigError: if a file is missing, or has another number of questions than the study says, or fewer
-            than its limit.
-        ContractError: if a file does not have its format.
-    """
+    """The study with the number of questions of every file, below `root`, filled in; jobs are planned from it. Raises
+    ConfigError if a file is missing, or has another number of questions than the study says, or fewer than its limit,
+    and ContractError if a file does not have its format."""
     datasets = dict(study.datasets)
     for name, source in study.question_sets.files.items():
         count = len(_records(name, Path(root) / source.path))

@@ -41,10 +41,7 @@ def settle(
     training: pd.DataFrame, evaluation: Sequence[pd.DataFrame], source: QuestionSourceSettings, policy: Overlap
 ) -> pd.DataFrame:
     """The training set of this source after `policy` was applied to the questions that it shares with evaluation sets.
-
-    Raises:
-        ContractError: if there are shared questions and the policy is "refuse" or the training set is synthetic.
-    """
+    Raises ContractError if there are shared questions and the policy is "refuse" or the training set is synthetic."""
     shared = overlaps([training, *evaluation]) if evaluation else training[:0]
     if shared.empty:
         return training

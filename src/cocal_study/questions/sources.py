@@ -28,11 +28,8 @@ def fetch(source: Source, file: File, cache: str | Path, mirror: str | None = No
     """The path of the verified file in the cache; the file is downloaded if it is not there.
 
     Sets may share a file, and studies the cache: two processes may download it at once, and either copy is whole. The
-    base URL of a mirror replaces the host: `https://...`, `http://...`, or a folder as `file://...`.
-
-    Raises:
-        ConfigError: if the file cannot be downloaded.
-        ContractError: if its checksum or size is wrong.
+    base URL of a mirror replaces the host: `https://...`, `http://...`, or a folder as `file://...`. Raises ConfigError
+    if the file cannot be downloaded, and ContractError if its checksum or size is wrong.
     """
     place = source.place(file)
     target, base = Path(cache) / place, (mirror or HOSTS[source.host]).rstrip("/") + "/"

@@ -24,11 +24,8 @@ from cocal_study.resources.memory import (
 
 
 def jobs_left(snakefile: Path, study: Path, directory: Path) -> dict[str, int]:
-    """Number of jobs of each rule that a dry-run of the workflow plans in a folder.
-
-    Raises:
-        ConfigError: if Snakemake is not installed, or refuses the study.
-    """
+    """Number of jobs of each rule that a dry-run of the workflow plans in a folder. Raises ConfigError if Snakemake is
+    not installed, or refuses the study."""
     command = [sys.executable, "-m", "snakemake", "--dry-run", "--quiet", "rules", "--cores", "1"]
     command += ["--snakefile", str(snakefile), "--configfile", str(study), "--directory", str(directory)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)

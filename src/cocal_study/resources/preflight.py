@@ -57,9 +57,7 @@ def check(study: Study, run: Run, machine: Machine | None = None, environment: M
     Runs whose remaining jobs ask for no GPU are not looked at, nor those that are to compute on the processor
     (COCAL_PROCESSOR_ONLY). A local run is taken to need GPUs if vLLM samples in its training, or if a backbone is a
     checkpoint and `--resources gpus=N` is given or the study names its card; otherwise it may be one of tiny policies.
-
-    Raises:
-        ConfigError: with a line for each problem.
+    Raises ConfigError with a line for each problem.
     """
     if environment.get(PROCESSOR_ONLY) or not any(run.gpus.values()):
         return

@@ -47,11 +47,8 @@ def site_of(environment: Mapping[str, str]) -> Site | None:
 
 
 def check(folder: Path, site: Site | None) -> None:
-    """Refuse to start a run of `folder` that could not succeed now.
-
-    Raises:
-        ClusterError: if earlier jobs are in the queue, or the cluster cannot run the jobs; the message says what to do.
-    """
+    """Refuse to start a run of `folder` that could not succeed now. Raises ClusterError if earlier jobs are in the
+    queue, or the cluster cannot run the jobs; the message says what to do."""
     try:
         jobs = queued_jobs(folder)
     except ClusterError:
@@ -107,11 +104,7 @@ def shortest_limit(site: Site, listing: str) -> float:
 
 def queued_jobs(folder: Path) -> dict[str, str]:
     """State, rule and wildcards of the user's CoCal jobs that were submitted from `folder` and have not ended, by their
-    numbers; jobs that run Snakemake itself are left out.
-
-    Raises:
-        ClusterError: if the queue cannot be read.
-    """
+    numbers; jobs that run Snakemake itself are left out. Raises ClusterError if the queue cannot be read."""
     lines = _output("squeue --me --noheader --format=%i|%T|%j|%Z|%k").splitlines()
     rows = (line.split("|", maxsplit=4) for line in lines)  # the comment, in which anybody may write "|", is the last
     ours = (row for row in rows if row[2].startswith(JOB_PREFIX) and Path(row[3]) == folder)
@@ -120,11 +113,7 @@ def queued_jobs(folder: Path) -> dict[str, str]:
 
 def cancel(folder: Path) -> list[str]:
     """Cancel the jobs of `queued_jobs`, wait until they have ended, for a job that is being cancelled may still write,
-    and return their numbers.
-
-    Raises:
-        ClusterError: if some of them have not ended after `PATIENCE`.
-    """
+    and return their numbers. Raises ClusterError if some of them have not ended after `PATIENCE`."""
     jobs = list(queued_jobs(folder))
     if jobs:
         _output(f"scancel {' '.join(jobs)}")

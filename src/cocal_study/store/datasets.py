@@ -26,11 +26,8 @@ def write_dataset(path: str | Path, dataset: "xr.Dataset", attributes: Mapping[s
 
 
 def read_dataset(path: str | Path) -> "xr.Dataset":
-    """Read a whole NetCDF file into memory.
-
-    Raises:
-        ContractError: if the file is missing, has changed since it was written, or is not NetCDF.
-    """
+    """Read a whole NetCDF file into memory. Raises ContractError if the file is missing, has changed since it was
+    written, or is not NetCDF."""
     import xarray as xr
 
     if not Path(path).exists():

@@ -28,11 +28,8 @@ def seal_beside(*files: Path) -> None:
 
 
 def check_beside(path: str | Path) -> None:
-    """Compare a file with the digest that lies beside it (`seal_beside`). A file without one is let through.
-
-    Raises:
-        ContractError: if a byte has changed since the file was written.
-    """
+    """Compare a file with the digest that lies beside it (`seal_beside`). A file without one is let through. Raises
+    ContractError if a byte has changed since the file was written."""
     path = Path(path)
     stated = _stated_beside(path)
     if stated is not None and stated != file_digest(path):
@@ -56,13 +53,11 @@ def _stated_beside(path: Path) -> str | None:
 
 def read_numbers(path: str | Path, columns: Iterable[str] = (), **options: Any) -> "pd.DataFrame":
     """The numbers of a table or figure, or what was gathered of one, as `cocal.metrics.shown.csv_text` writes them.
+    Raises ContractError if the file is missing, has changed since it was written, or is no such table.
 
     Args:
         columns: Columns that it must have.
         options: Further arguments of `pandas.read_csv`.
-
-    Raises:
-        ContractError: if the file is missing, has changed since it was written, or is no such table.
     """
     import pandas as pd
 

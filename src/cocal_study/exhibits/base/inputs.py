@@ -63,12 +63,9 @@ def _several(module: ModuleType) -> dict[str, bool]:
 
 
 def check_inputs(module: ModuleType, files: Given) -> None:
-    """Compare the files that are given with those that an exhibit reads: the arguments of its `prepare`.
-
-    Raises:
-        ConfigError: if a kind is missing or another one is given, or no file of a kind, or several files of a kind of
-            which it reads one.
-    """
+    """Compare the files that are given with those that an exhibit reads: the arguments of its `prepare`. Raises
+    ConfigError if a kind is missing or another one is given, or no file of a kind, or several files of a kind of which
+    it reads one."""
     name, several = module.__name__.rpartition(".")[2], _several(module)
     for kind, given in files.items():
         if kind not in several:
@@ -83,11 +80,8 @@ def check_inputs(module: ModuleType, files: Given) -> None:
 
 
 def read_inputs(module: ModuleType, files: Given) -> dict[str, Any]:
-    """Read the files of each kind by `READERS`; the result is a list where the exhibit reads several.
-
-    Raises:
-        ContractError: if a file is missing or broken.
-    """
+    """Read the files of each kind by `READERS`; the result is a list where the exhibit reads several. Raises
+    ContractError if a file is missing or broken."""
     contents = {kind: [READERS[kind](path) for path in given] for kind, given in files.items()}
     several = _several(module)
     return {kind: found if several[kind] else found[0] for kind, found in contents.items()}
@@ -96,11 +90,9 @@ def read_inputs(module: ModuleType, files: Given) -> dict[str, Any]:
 def origin_of(layout: Layout, files: Given, output: Path) -> dict[str, str]:
     """Tell what an exhibit is made of: the digests of its files by kind, and the attribute that names all of them.
 
-    Every file is traced back to the questions, as far as its ancestors are still there.
-
-    Raises:
-        ContractError: if a file belongs to another backbone or step than the exhibit shows, or if it, or one of its
-            ancestors, was made from other files than those that are there now.
+    Every file is traced back to the questions, as far as its ancestors are still there. Raises ContractError if a file
+    belongs to another backbone or step than the exhibit shows, or if it, or one of its ancestors, was made from other
+    files than those that are there now.
     """
     stated = {name: getattr(layout, name) for name in ("backbone", "step") if getattr(layout, name, None) is not None}
     sources = []
@@ -150,11 +142,8 @@ def cube_of(backbone: str, cubes: Sequence[Cube]) -> Cube:
 def rows_by_seed(
     predictions: pd.DataFrame, layout: StepLayout, dataset: str, method: str, seed: int | None = None
 ) -> dict[int, pd.DataFrame]:
-    """The predictions of a method on a data set, on responses of its policy at the step of the layout, by seed.
-
-    Raises:
-        ContractError: if there are none, or none of `seed`, which a method with seeds must have.
-    """
+    """The predictions of a method on a data set, on responses of its policy at the step of the layout, by seed. Raises
+    ContractError if there are none, or none of `seed`, which a method with seeds must have."""
     algorithm, step = policy_cell(method, layout.step)
     cell = {"backbone": layout.backbone, "algorithm": algorithm, "step": step, "dataset": dataset, "method": method}
     found = dict(iter(predictions[(predictions[list(cell)] == pd.Series(cell)).all(axis=1)].groupby("seed")))

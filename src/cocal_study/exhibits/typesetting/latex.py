@@ -120,11 +120,8 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def document(tables: Sequence[Path], output: Path) -> str:
-    r"""Return a document that \inputs the tables in order, each by its path from the folder of `output`.
-
-    Raises:
-        ContractError: if a table is missing.
-    """
+    r"""Return a document that \inputs the tables in order, each by its path from the folder of `output`. Raises
+    ContractError if a table is missing."""
     for table in tables:
         if not table.is_file():
             raise ContractError(f"{table}: no such table; build it first")

@@ -22,16 +22,12 @@ _ROWS = 4096
 
 
 def load_experiences(folders: Mapping[Experience, Sequence[Path]]) -> dict[Experience, list[Companions]]:
-    """Load fitted companions by their experience.
+    """Load fitted companions by their experience. Raises ConfigError if two companions of one experience agree in their
+    steps of training and validation and in the states that they read, and ContractError if a file is invalid, or its
+    companions were fitted in an order that does not suit their experience.
 
     Args:
         folders: Output folders of `cocal companions` for each experience.
-
-    Raises:
-        ConfigError: if two companions of one experience agree in their steps of training and validation and in the
-            states that they read.
-        ContractError: if a file is invalid, or its companions were fitted in an order that does not suit their
-            experience.
     """
     loaded: dict[Experience, list[Companions]] = {}
     for experience, paths in folders.items():
@@ -52,12 +48,8 @@ def load_experiences(folders: Mapping[Experience, Sequence[Path]]) -> dict[Exper
 
 
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
-    """Score the responses with every companion of the methods' experiences and targets.
-
-    Raises:
-        ConfigError: if no companion has a method's target.
-        ContractError: if the features are not those of the evaluated responses.
-    """
+    """Score the responses with every companion of the methods' experiences and targets. Raises ConfigError if no
+    companion has a method's target, and ContractError if the features are not those of the evaluated responses."""
     prompt_format = methods[0].prompt_format
     reader = open_features(inputs.features[prompt_format] / f"{responses.dataset}.zarr")
     whole = prompt_format not in TASK_RESPONSES
@@ -89,16 +81,14 @@ def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path,
     """Return the feature row of each evaluated response, int64 (n,), or -1 for a response of which nothing was pooled.
 
     Response ids count from 0 in every set, so they do not identify responses. Question ids and token lengths are
-    compared too, which nearly rules out features of other responses.
+    compared too, which nearly rules out features of other responses. Raises ContractError if the response ids differ,
+    or a question or token length does.
 
     Args:
         reader: Feature store.
         evaluated: Table of the evaluated responses.
         source: File of the responses, for error messages.
         whole: Whether whole responses were pooled; if not, a response may have fewer pooled tokens or no row.
-
-    Raises:
-        ContractError: if the response ids differ, or a question or token length does.
     """
     expected = evaluated.set_index("response_id")[["question_id", "length"]]
     found = pd.DataFrame({"question_id": reader.question_id, "length": reader.length}, index=reader.response_id)

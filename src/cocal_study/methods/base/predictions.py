@@ -43,7 +43,8 @@ def predict(
     """Compute the predictions of methods on one checkpoint (`cocal_study.store.contracts.PREDICTIONS`).
 
     Every evaluated response has a row for every method, source step and seed, even without a valid confidence. The rows
-    are sorted by set, method, source step and seed.
+    are sorted by set, method, source step and seed. Raises ConfigError if a method is evaluated on another policy, or
+    something that it needs is not given, and ContractError if a file breaks its contract.
 
     Args:
         names: Names of the methods.
@@ -51,10 +52,6 @@ def predict(
         folders: Folder of the checkpoint's responses ({dataset}.parquet) for each prompt format.
         inputs: Everything else that the methods need.
         checkpoint: The policy.
-
-    Raises:
-        ConfigError: if a method is evaluated on another policy, or something that it needs is not given.
-        ContractError: if a file breaks its contract.
     """
     methods = _check_needs(names, checkpoint.algorithm, folders, inputs)
     return predictions_of(_estimated(methods, sets, folders, inputs, checkpoint.step), checkpoint)
@@ -63,15 +60,13 @@ def predict(
 def predictions_of(
     estimated: Iterable[tuple[Responses, Estimator, np.ndarray]], checkpoint: Checkpoint
 ) -> pd.DataFrame:
-    """Put confidences on one checkpoint together as a table in the contract PREDICTIONS.
+    """Put confidences on one checkpoint together as a table in the contract PREDICTIONS. Raises ContractError if there
+    are not as many confidences as responses, or one is not from 0 to 1.
 
     Args:
         estimated: Responses, what estimated their confidences, and float64 (n,), a confidence for each evaluated
             response, NaN if there is no valid one.
         checkpoint: The policy.
-
-    Raises:
-        ContractError: if there are not as many confidences as responses, or one is not from 0 to 1.
     """
     parts = []
     for responses, estimator, given in estimated:
@@ -107,14 +102,11 @@ def on_fixed_responses(predictions: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_shared_responses(predictions: pd.DataFrame) -> None:
-    """Check that all methods of the answer format are evaluated on the same fixed responses (appendix B.1).
+    """Check that all methods of the answer format are evaluated on the same fixed responses (appendix B.1). Raises
+    ContractError if two of these methods have different responses, or labels of responses, in a set of one checkpoint.
 
     Args:
         predictions: Predictions on any number of checkpoints; every method has its rows in the order of the responses.
-
-    Raises:
-        ContractError: if two of these methods have different responses, or labels of responses, in a set of one
-            checkpoint.
     """
     identity = ["question_id", "response_id", "correct", "truncated", "answered", "decided"]
     for cell, part in on_fixed_responses(predictions).groupby(["backbone", "algorithm", "step", "dataset"], sort=False):

@@ -141,11 +141,8 @@ def function(name: str) -> Any:
 def read_responses(folder: Path, dataset: str, samples: int, step: int, columns: Sequence[str]) -> Responses:
     """Read `COLUMNS` and `columns` of {dataset}.parquet in `folder`.
 
-    The first `samples` responses to each question are evaluated.
-
-    Raises:
-        ContractError: if the file breaks its contract, holds responses to another set or of another step, or lacks an
-            evaluated response.
+    The first `samples` responses to each question are evaluated. Raises ContractError if the file breaks its contract,
+    holds responses to another set or of another step, or lacks an evaluated response.
     """
     path = folder / f"{dataset}.parquet"
     frame = read_frame(path, RESPONSES, list(dict.fromkeys((*COLUMNS, *columns))))

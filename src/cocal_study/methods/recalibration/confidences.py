@@ -49,7 +49,8 @@ def read_experience(
     evaluated: pd.DataFrame,
     columns: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Read the responses of steps 1 to `steps`. All fits learn from such tables alone.
+    """Read the responses of steps 1 to `steps`. All fits learn from such tables alone. Raises ContractError if a table
+    breaks its contract, if a question is among those of an evaluation set, or for a reason that `read_rollouts` names.
 
     Args:
         folder: Folder of tables of rollouts, or of PostCal's responses (`cocal.store.contracts.RESPONSES`).
@@ -62,10 +63,6 @@ def read_experience(
     Returns:
         The table of `cocal_study.generation.labels.read_rollouts` with these columns, pool (number of the group) and
         part (`Part`).
-
-    Raises:
-        ContractError: if a table breaks its contract, if a question is among those of an evaluation set, or for a
-            reason that `read_rollouts` names.
     """
     rollouts = read_rollouts(folder, questions, steps)
     refuse_evaluated(rollouts["question"].unique(), evaluated, folder)
@@ -111,15 +108,13 @@ def with_classes(rollouts: pd.DataFrame, judge: Judge) -> pd.DataFrame:
 
 
 def refuse_evaluated(asked: Sequence[str], evaluated: pd.DataFrame, source: str | Path) -> None:
-    """Refuse questions that an evaluation set asks too: no label of an evaluation may reach a fit.
+    """Refuse questions that an evaluation set asks too: no label of an evaluation may reach a fit. Raises ContractError
+    if a question is among those of an evaluation set; typesetting, case and white space do not matter
+    (`cocal_study.questions.overlap.fingerprint`).
 
     Args:
         asked: Texts of the questions from whose responses, those of `source`, a calibrator would learn.
         evaluated: Questions of all evaluation sets (columns dataset, question_id, question).
-
-    Raises:
-        ContractError: if a question is among those of an evaluation set; typesetting, case and white space do not
-            matter (`cocal_study.questions.overlap.fingerprint`).
     """
     leaked = evaluated[evaluated["question"].map(fingerprint).isin({fingerprint(text) for text in asked})]
     if len(leaked):
@@ -213,14 +208,11 @@ def learn_scores(
 ) -> dict[str, LearntScore]:
     """Let the rivals that learn a score do so on the rollouts of `read_experience` on which companions are trained.
 
-    Row k of the features belongs to rollout k.
+    Row k of the features belongs to rollout k. Raises ConfigError if a rival learns and there are no states, and
+    ContractError if no response is left for training or for validation.
 
     Returns:
         What was learnt by the names of the rivals.
-
-    Raises:
-        ConfigError: if a rival learns and there are no states.
-        ContractError: if no response is left for training or for validation.
     """
     learning = [name for name in rivals if RIVALS[name].learn]
     if not learning:
@@ -245,10 +237,7 @@ def check_companions(
     companions: "Mapping[Reader, Companions]", split: CompanionSettings, steps: int, folders: Mapping[Reader, Path]
 ) -> None:
     """Check that companions learnt from the same steps and left out the same questions as the calibrators will assume.
-
-    Raises:
-        ContractError: if they did not, so that a calibrator might learn from a companion's own training responses.
-    """
+    Raises ContractError if they did not, so that a calibrator might learn from a companion's own training responses."""
     for kind, one in companions.items():
         theirs = (one.spec.steps, one.spec.settings.split_seed, one.spec.settings.validation_share)
         ours = (steps, split.split_seed, split.validation_share)
@@ -285,7 +274,8 @@ def predict_rivals(
     features: Path | None,
     checkpoint: Checkpoint,
 ) -> pd.DataFrame:
-    """Compute the confidences of all rivals on one checkpoint: as they are, and by each calibrator.
+    """Compute the confidences of all rivals on one checkpoint: as they are, and by each calibrator. Raises
+    ContractError if a file breaks its contract, or lacks what a rival needs.
 
     Args:
         scorer: What gives the scores.
@@ -298,9 +288,6 @@ def predict_rivals(
     Returns:
         Table in the contract PREDICTIONS whose methods are named by `cocal_study.planning.rivals.named`. A score
         without a calibrator, because no rollout had a score, has no valid confidence after the calibration.
-
-    Raises:
-        ContractError: if a file breaks its contract, or lacks what a rival needs.
     """
 
     def estimated() -> Iterator[tuple[Responses, Estimator, np.ndarray]]:

@@ -59,11 +59,8 @@ class Prompts:
 
 
 def judge_prompts(folder: str | Path | None) -> Prompts:
-    """The user messages to a judge, those of this package or of a folder of somebody's own.
-
-    Raises:
-        ConfigError: if a text is missing, cannot be read, or has other placeholders than that of this package.
-    """
+    """The user messages to a judge, those of this package or of a folder of somebody's own. Raises ConfigError if a
+    text is missing, cannot be read, or has other placeholders than that of this package."""
     ours = Prompts("judge", files(__name__) / "judge")
     if folder is None:
         return ours
