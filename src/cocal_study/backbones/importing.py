@@ -39,15 +39,10 @@ def import_checkpoint(
     architecture: "DecoderSettings | None" = None,
     base: Path | None = None,
 ) -> None:
-    """Check a checkpoint and put it atomically at `output`; files are linked, or copied across file systems. Raises
-    ContractError if a check fails; the message names the folder, the file and the reason.
-
-    Args:
-        depth: Number of transformer blocks that it must have.
-        width: Size of a hidden state that it must have.
-        architecture: Shape that its blocks must have, if it is stated.
-        base: Checkpoint whose vocabulary it must have.
-    """
+    """Check a checkpoint and put it atomically at `output`; files are linked, or copied across file systems. It must
+    have so many transformer blocks (`depth`), so large a hidden state (`width`), blocks of the shape `architecture` if
+    that is stated, and the vocabulary of `base`. Raises ContractError if a check fails; the message names the folder,
+    the file and the reason."""
     import torch
 
     config = _settings(source, "config.json")

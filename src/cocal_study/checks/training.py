@@ -31,11 +31,8 @@ def read_table(folder: Path, questions: Path) -> pd.DataFrame:
 
 
 def check_groups(table: pd.DataFrame, source: str | Path) -> dict[str, int]:
-    """Check that all groups are whole, truncated responses included, as their accuracies are (appendix A.1).
-
-    Returns:
-        The numbers of groups, of responses in each, and of groups whose accuracy would change after filtering.
-    """
+    """Check that all groups are whole, truncated responses included, as their accuracies are (appendix A.1). Returns
+    the numbers of groups, of responses in each, and of groups whose accuracy would change after filtering."""
     group = groups_of(table)
     size, sizes = int(table["sample"].max()) + 1, np.bincount(group)
     if (partial := (sizes != size)[group]).any():
@@ -68,10 +65,7 @@ def check_equal_budgets(
     rollouts: pd.DataFrame, resampled: pd.DataFrame, budgets: Sequence[int]
 ) -> list[dict[str, int]]:
     """Check that PostCal has the same questions as the rollouts in each step, with as many responses (appendix B.2).
-
-    Returns:
-        The numbers of steps, of questions and of responses in both tables for each budget.
-    """
+    Returns the numbers of steps, of questions and of responses in both tables for each budget."""
     counts = [table.groupby(["step", "dataset", "question_id"]).size() for table in (rollouts, resampled)]
     both = pd.concat(counts, axis=1, keys=["rollouts", "resampled"]).fillna(0).astype(np.int64)
     unequal = both[both["rollouts"] != both["resampled"]]
@@ -106,12 +100,8 @@ class Fit:
 
 
 def check_disjoint(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
-    """Check that no question has responses in training and in validation (appendix A.1).
-
-    Args:
-        table: Responses of the experience of the companions.
-        held_out: True for each row that the split puts in validation, bool (rows,).
-    """
+    """Check that no question of the responses in `table` is in training and in validation (appendix A.1); `held_out`,
+    bool (rows,), is true for each row that the split puts in validation."""
     training, validation = (
         {normalised(text) for text in table["question"][rows].unique()} for rows in _partition(fit, table, held_out)
     )

@@ -82,12 +82,9 @@ def _metrics(names: Sequence[str]) -> list[str]:
 
 
 def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
-    """Two methods or rivals in the gathered replicates of a study, on every data set, in the replicates that have both.
-
-    Returns:
-        Columns dataset, metric, value (mean difference), lower, upper (interval of Student's t), replicates (their
-        number), and better (the number of those in which the first is better).
-    """
+    """Two methods or rivals in the gathered replicates of a study, on every data set, in the replicates that have both:
+    columns dataset, metric, value (mean difference), lower, upper (interval of Student's t), replicates (their number),
+    and better (the number of those in which the first is better)."""
     names = (options.first, options.second)
     tables = [options.replicates / f"tables/{name}.csv" for name in ("main", "recalibrated")]
     frames = [values_of(read_numbers(file), "replicate_") for file in tables if file.exists()]

@@ -24,16 +24,11 @@ def policy_cell(method: str, step: int) -> tuple[str, int]:
 
 
 def read_cell(cube: xr.Dataset, cell: Mapping[str, str | int], metrics: Sequence[str] = METRICS) -> pd.DataFrame:
-    """Read metrics of one cell. Raises ContractError if the cube has other dimensions, or lacks the cell or a metric.
+    """Read metrics of one cell, which has one label for each dimension of the cube except `metric`. Raises
+    ContractError if the cube has other dimensions, or lacks the cell or a metric.
 
-    Args:
-        cube: Metric cube (`cocal_study.cubes.cube`), with or without dimensions of a sweep.
-        cell: One label for each dimension of the cube except `metric`.
-        metrics: Names of the metrics; by default those of the paper.
-
-    Returns:
-        One row for each metric, with the columns metric, value, lower, upper (bootstrap interval over the questions),
-        n, those of `cocal_study.cubes.cells.RATES`, and seed_sd (standard deviation over the seeds).
+    The result has one row for each metric, with the columns metric, value, lower, upper (bootstrap interval over the
+    questions), n, those of `RATES`, and seed_sd (standard deviation over the seeds).
     """
     file = cube.encoding.get("source", "metrics")  # xarray records the path of the file here
     found = [str(name) for name in cube["n"].dims]
@@ -69,14 +64,8 @@ def read_cells(
     names: Sequence[str],
     metrics: Sequence[str] = METRICS,
 ) -> pd.DataFrame:
-    """Read metrics of several cells and stack the rows of `read_cell`.
-
-    Args:
-        cube: Metric cube.
-        cells: Cells by key, in the order of the rows.
-        names: Names of the first columns, which hold the parts of the keys.
-        metrics: Names of the metrics.
-    """
+    """Read metrics of several cells by key and stack the rows of `read_cell` in their order; the first columns, called
+    `names`, hold the parts of the keys."""
     read = {key: read_cell(cube, cell, metrics) for key, cell in cells.items()}
     return pd.concat(read, names=names).reset_index(level=list(names)).reset_index(drop=True)
 
@@ -105,13 +94,8 @@ def rates_of(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def degenerate(mean_confidence: tuple[float, float], auroc: tuple[float, float]) -> bool:
-    """True if a confidence tells no response from another: it is constant, or the interval of its AUROC holds one half.
-
-    Args:
-        mean_confidence: The interval of its mean over resamples of the questions, which has no width where the
-            confidence is constant; NaN without resamples.
-        auroc: The interval of its AUROC over the same resamples.
-    """
+    """True if a confidence tells no response from another: it is constant, so that the interval of its mean over
+    resamples of the questions has no width, or the interval of its AUROC over the same resamples holds one half."""
     return mean_confidence[1] - mean_confidence[0] < _TOLERANCE or auroc[0] <= 0.5 <= auroc[1]
 
 

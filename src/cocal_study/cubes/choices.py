@@ -45,12 +45,10 @@ def tried(
         confidence: float64 [seeds, q], confidence of each question's response by each of several companions.
         correct: bool (q,), whether that response is correct.
         max_risk, delta: See `certified`.
-        splits: Number of random splits.
-        generator: Random generator that draws the splits.
 
     Returns:
-        float64 [splits, 3]: share of the questions that are answered, share of wrong ones among these (NaN if there
-        are none), and whether a threshold is certified; means over the seeds.
+        float64 [splits, 3]: share of the questions that are answered, share of wrong ones among these (NaN if there are
+        none), and whether a threshold is certified; means over the seeds.
     """
     half, found = len(correct) // 2, np.empty((splits, len(confidence), 3))
     for split in range(splits):

@@ -99,7 +99,7 @@ class Resamples:
 
     @classmethod
     def of(cls, data: xr.Dataset, source: str, comparison: str = MAIN) -> "Resamples":
-        """Index the cells of what `resamples_of` returns. Raises ContractError if the cells are of several backbones."""
+        """Index the cells of what `resamples_of` returns; a ContractError if they are of several backbones."""
         backbones = sorted(set(data["backbone"].to_numpy()))
         if len(backbones) != 1:
             raise ContractError(f"{source}: cells of {len(backbones)} backbones; make one file for each")
@@ -114,14 +114,9 @@ class Resamples:
 
 
 def resamples_behind(cube: Path, *names: str) -> Resamples:
-    """Some confidences of a metric cube on every resample, computed anew from the predictions behind it. The cube of
-    the rivals has too many for a file of all. Raises ContractError if the cube or its predictions are missing or
-    damaged, or lack one of the confidences.
-
-    Args:
-        cube: Path of a metric cube in the results of a study.
-        names: Names of the confidences, such as "cocal-binary" and "length+platt-all".
-    """
+    """Some confidences of a metric cube on every resample, computed anew from the predictions behind it, by their
+    names, such as "cocal-binary" and "length+platt-all". The cube of the rivals has too many for a file of all. Raises
+    ContractError if the cube or its predictions are missing or damaged, or lack one of the confidences."""
     facts = read_dataset(cube).attrs
     settings, study = json.loads(facts["settings"]), cube.parents[2]
     frames = [read_frame(study / file, PREDICTIONS) for file in json.loads(facts["parents"])]

@@ -129,18 +129,13 @@ def compare(
 def separable_from_best(
     resamples: Resamples, values: pd.DataFrame, step: int, level: float = 0.05
 ) -> dict[tuple[str, str, str], str]:
-    """Tell which values of a table can be told from the best one of their column.
+    """Tell which values of a table (columns dataset, method, metric, value) can be told from the best one of their
+    column: by dataset, method and metric of `COMPARED`, "best", which equal values share, "yes" or "no". Undefined
+    values are left out.
 
     Each method is tested against the best of the column, with p-values adjusted within the column (`with_holm`). The
     best method is that with the best value, the first of several; since it is chosen by the same responses, the tests
     call a little too many of the others separable.
-
-    Args:
-        values: The table, with the columns dataset, method, metric, value.
-
-    Returns:
-        By dataset, method and metric of `COMPARED`: "best", which equal values share, "yes" or "no". Undefined values
-        are left out.
     """
     found: dict[tuple[str, str, str], str] = {}
     for (dataset, metric), column in values.groupby(["dataset", "metric"], sort=False):

@@ -96,13 +96,10 @@ def together(points: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
 
 
 def margins(points: pd.DataFrame, target: str = "binary") -> pd.DataFrame:
-    """CoCal's margins over PostCal in every replicate of the measured points, positive where CoCal is better.
-
-    Returns:
-        Columns axis, level, replicate, accuracy, final_accuracy, gap (accuracy of the final policy on the training
-        questions less that on the evaluated ones), bias (PostCal's mean confidence less the accuracy), and a margin by
-        the name of each of `SCORES`.
-    """
+    """CoCal's margins over PostCal in every replicate of the measured points, positive where CoCal is better: columns
+    axis, level, replicate, accuracy, final_accuracy, gap (accuracy of the final policy on the training questions less
+    that on the evaluated ones), bias (PostCal's mean confidence less the accuracy), and a margin by the name of each of
+    `SCORES`."""
     ours, theirs = (points[points["method"] == name].set_index(_PLACE) for name in PAIRS[target])
     found = theirs[["accuracy", "final_accuracy"]].assign(
         gap=theirs["final_accuracy"] - theirs["accuracy"], bias=theirs["mean_confidence"] - theirs["accuracy"]
@@ -114,12 +111,9 @@ def margins(points: pd.DataFrame, target: str = "binary") -> pd.DataFrame:
 
 
 def over_points(margins: pd.DataFrame, level: float) -> pd.DataFrame:
-    """The margins of every point (`margins`) over the replicates, with intervals of a level.
-
-    Returns:
-        Columns axis, level, metric, value (mean), lower, upper, p (of Student's t), p_holm (adjusted over the distinct
-        points of a metric), positive (number of replicates with a positive margin) and replicates; NaN intervals where
-        there is one replicate.
+    """The margins of every point (`margins`) over the replicates, with intervals of a level: columns axis, level,
+    metric, value (mean), lower, upper, p (of Student's t), p_holm (adjusted over the distinct points of a metric),
+    positive (number of replicates with a positive margin) and replicates; NaN intervals where there is one replicate.
     """
     rows = []
     for (axis, name), part in margins.groupby(_PLACE[:2], sort=False):

@@ -280,14 +280,12 @@ def _joint(every: pd.DataFrame, level: float) -> list[list[Margin]]:
 def by_unit(
     claims: Sequence[Claim], paper: Reader, study: Reader, replicates: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """The margin that decides each claim in each unit: of ECE, of AUROC, and of shares of the responses.
+    """The margin that decides each claim in each unit: of ECE, of AUROC, and of shares of the responses. All sources,
+    which are given as to `judge_all`, show one comparison: that which decides for the replicates, or else for the
+    study.
 
-    All sources show one comparison: that which decides for the replicates, or else for the study. The sources are given
-    as to `judge_all`, and the claims are about such metrics.
-
-    Returns:
-        Columns of `COLUMNS`: the place, the margin up to its p-value, the verdict, title and family; `margin` is one of
-        `UNITS`. The sources are those of `judge_all`. Verdicts are those of the comparison.
+    The result has the columns of `COLUMNS` that tell the place, the margin up to its p-value, the verdict of the
+    comparison, title and family; `margin` is one of `UNITS`.
     """
     rows = []
     for claim in claims:

@@ -70,12 +70,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(
     layout: Layout, *, training: Cost, sampling: Cost, fit: Cost, postcal_fit: Cost, latency: Latency
 ) -> pd.DataFrame:
-    """The times of the table in seconds, with one row per method.
-
-    Returns:
-        Columns method, training_llm, training_sampling, training_states, training_mlp, inference_llm, inference_mlp
-        (float64; NaN where a method has no such cost, or it was not timed). Inference is per question.
-    """
+    """The times of the table in seconds, one row per method: columns method, training_llm, training_sampling,
+    training_states, training_mlp, inference_llm, inference_mlp (float64; NaN where a method has no such cost, or it was
+    not timed). Inference is per question."""
     policy, nothing = training.seconds, float("nan")
     one, pool, prediction = latency.generation_seconds, latency.pool_seconds, latency.prediction_ms / 1000
     live, later = (part.states_seconds or nothing for part in (training, sampling))

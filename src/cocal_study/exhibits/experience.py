@@ -54,13 +54,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 
 
 def prepare(layout: Layout, experience: pd.DataFrame, published: Published) -> pd.DataFrame:
-    """The mean of every metric at every point, its differences from that of `OWN`, and the paper's own numbers.
-
-    Returns:
-        The columns source ("study", `PAPER`, or "replicate N"), less (the method whose number is subtracted, or ""),
-        level (questions per step), method, metric, learnt (responses that CoCal's companion learnt from, as mean over
-        replicates), value, lower, upper (NaN of the paper and of one replicate) and replicates.
-    """
+    """The mean of every metric at every point, its differences from that of `OWN`, and the paper's own numbers: columns
+    source ("study", `PAPER`, or "replicate N"), less (the method whose number is subtracted, or ""), level (questions
+    per step), method, metric, learnt (responses that CoCal's companion learnt from, as mean over replicates), value,
+    lower, upper (NaN of the paper and of one replicate) and replicates."""
     learnt = experience[experience["method"] == "cocal-binary"].groupby("level", sort=False)["learnt"].mean()
     rows = []
     for metric in SCORES:

@@ -21,14 +21,8 @@ ROOM = 128
 
 
 class Growing:
-    """Steps with a cache that grows.
-
-    Args:
-        model: The model.
-        cache: What it has read of each response's prompt.
-        mask: int64 (rows, length), 1 for what it may attend to.
-        position: int64 (rows, 1), position of the last token.
-    """
+    """Steps with a cache that grows, which has read each response's prompt. The mask, int64 (rows, length), is 1 for
+    what may be attended to, and `position`, int64 (rows, 1), that of the last token."""
 
     def __init__(self, model: PreTrainedModel, cache: DynamicCache, mask: Tensor, position: Tensor):
         self._model, self._cache, self._mask, self._position = model, cache, mask, position

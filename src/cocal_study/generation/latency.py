@@ -62,15 +62,9 @@ class SingleMember:
 
 
 class SingleCompanion(SingleMember):
-    """A policy with one companion, which scores one sequence at a time on the policy's device. Raises ContractError if
-    the companions read other states, or states of a policy of another size.
-
-    Args:
-        companions: Fitted companions. The first one is used; all are equally fast, since only their weights differ.
-        policy: Policy whose states the companion reads.
-        poolings: Poolings that the companion must read (`cocal.features.forward.capture`).
-        source: Source of the companions, for error messages.
-    """
+    """A policy with one companion, the first of those given (all are equally fast), which must read these poolings
+    (`cocal.features.forward.capture`) and scores one sequence at a time on the policy's device. Raises ContractError,
+    which names `source`, if the companions read other states, or states of a policy of another size."""
 
     def __init__(self, companions: Companions, policy: Policy, poolings: Sequence[str], source: str | Path):
         spec, blocks, hidden = companions.spec, policy.blocks, policy.hidden

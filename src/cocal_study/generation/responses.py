@@ -65,17 +65,14 @@ class Sampler:
         first: int = 0,
         read: int = 0,
     ) -> tuple[pd.DataFrame, list[np.ndarray]]:
-        """Sample `sampling.samples` responses to each question, those to one question consecutive.
+        """Sample `sampling.samples` responses to each question, those to one question consecutive: a table in the
+        contract `cocal_study.store.contracts.SAMPLED`, and the states of the responses that were read, in their order.
 
         Args:
             questions: Question table (`cocal_study.store.contracts.QUESTIONS`).
             seeds: One for each question, from `sampling_seeds`.
             step: Rollout step of the responses, or of the checkpoint.
             read: Number of responses to each question whose states are read; see `Engine.generate`.
-
-        Returns:
-            A table in the contract `cocal_study.store.contracts.SAMPLED`, and the states of the responses that were
-            read, in their order.
         """
         messages = [
             self.prompts.message(prompt_format, question, domain=domain)

@@ -31,13 +31,9 @@ from cocal_study.store.contracts import SAMPLED
 def with_verdicts(
     sampled: pd.DataFrame, asked: pd.DataFrame, groups: Sequence[Hashable], judge: Judge, *, pool: bool
 ) -> pd.DataFrame:
-    """Add verdicts to sampled responses (`cocal.store.contracts.RESPONSES`).
-
-    Args:
-        asked: Question of each response (columns question, answer, aliases, domain).
-        groups: Group of each response, over which accuracy is taken.
-        pool: True if the answers of each group are compared with one another.
-    """
+    """Add verdicts to sampled responses (`cocal.store.contracts.RESPONSES`). `asked` has the question of each response
+    (columns question, answer, aliases, domain), and accuracies are taken over the groups, whose answers are compared
+    with one another if they are a pool."""
     golds = [[answer, *aliases] for answer, aliases in zip(asked["answer"], asked["aliases"], strict=True)]
     answers = [None if pd.isna(answer) else answer for answer in sampled["answer"]]
     texts = asked["question"].tolist()

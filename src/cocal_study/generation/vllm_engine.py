@@ -61,15 +61,12 @@ def open_vllm(
 
 
 class VllmEngine:
-    """Generation with vLLM, in bfloat16 on a GPU and in float32 elsewhere.
+    """Generation with vLLM, in bfloat16 on a GPU and in float32 elsewhere, by a loaded `LLM` that keeps the states
+    `reading`.
 
     In vLLM a seed chooses the same noise stream for every prompt, so each response is a request with its own seed.
     Repeating the same requests gives the same responses. Depending on vLLM's kernels, the batch may change the last
     digits of the logits and so, at times, a token (setting `batch_invariant`).
-
-    Args:
-        llm: vLLM's `LLM` with the checkpoint.
-        reading: The states that it keeps.
     """
 
     def __init__(self, llm: Any, ends: Iterable[int], reading: Reading | None = None):

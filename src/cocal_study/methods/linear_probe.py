@@ -36,17 +36,9 @@ def learn(target: Target | None, training: LabelledStates, validation: LabelledS
 
 
 def logistic(inputs: np.ndarray, targets: np.ndarray, **options) -> tuple[np.ndarray, float]:
-    """Fit a logistic regression of targets between 0 and 1.
-
-    Args:
-        inputs: float (n, inputs).
-        targets: float64 (n,); a response with the target t counts as correct with weight t and as incorrect with weight
-            1 - t.
-        options: Arguments of scikit-learn's `LogisticRegression`.
-
-    Returns:
-        The weight of each input and the intercept.
-    """
+    """Fit a logistic regression of targets between 0 and 1, float64 (n,), on inputs (n, inputs); returns the weight of
+    each input and the intercept. A response with the target t counts as correct with weight t and as incorrect with
+    weight 1 - t. Options are those of scikit-learn's `LogisticRegression`."""
     from sklearn.linear_model import LogisticRegression
 
     correct, incorrect = targets > 0, targets < 1
@@ -70,16 +62,9 @@ class LinearProbe(Model):
 
     @classmethod
     def fit(cls, target: Target, training: LabelledStates, validation: LabelledStates) -> "LinearProbe":
-        """Fit a probe for each penalty and keep that of the lowest squared error against correctness on validation,
-        the criterion by which companions choose their best pass.
-
-        The states are standardised, which the companions do by the normalisation of their first layer.
-
-        Args:
-            target: Target of the companion ("group" or "binary").
-            training: At least one response to learn from.
-            validation: At least one response to choose the penalty by; its group accuracies are not read.
-        """
+        """Fit a probe for each penalty and keep that of the lowest squared error against correctness on validation, the
+        criterion by which companions choose their best pass. Both parts have at least one response. The states are
+        standardised, which the companions do by the normalisation of their first layer."""
         states, correct, group_accuracy, _ = training
         targets = confidence_targets(target, correct, group_accuracy).astype(np.float64)
         if np.ptp(targets) == 0:

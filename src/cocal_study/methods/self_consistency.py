@@ -99,16 +99,14 @@ def score(table: pd.DataFrame, settings: EstimatorSettings, *, itself: bool = Fa
 
 
 def semantic_entropy(table: pd.DataFrame, settings: EstimatorSettings) -> np.ndarray:
-    """Compute 1 - H / log(n) of each response's pool, where H is the entropy of its classes and n its size.
+    """Compute 1 - H / log(n) of each response's pool, where H is the entropy of its classes and n its size: float64
+    (n,) in [0, 1], NaN for a pool of one response.
 
     H is the discrete semantic entropy of Farquhar et al., "Detecting hallucinations in large language models using
     semantic entropy" (Nature 630, 2024), after Kuhn et al., "Semantic uncertainty" (ICLR 2023): the entropy of the
     shares of a question's sampled answers that fall into each class of equivalent answers. All responses of a pool have
     the same value: 1 if all answers are equivalent, 0 if no two are. A response without an answer (class -1) counts as
     a class of its own, since it agrees with none.
-
-    Returns:
-        float64 (n,) in [0, 1]; NaN for a pool of one response.
     """
     labels = table["answer_class"].to_numpy(dtype=np.int64)
     own_class = np.where(labels < 0, -1 - np.arange(len(labels)), labels)

@@ -35,13 +35,10 @@ _WORDS = 3
 
 
 class QuestionIndex:
-    """Finds the questions of a set.
+    """Finds the questions of a set (cocal_study.store.contracts.QUESTIONS).
 
     A prompt may hold more than the question, such as a chat template or an instruction. The question that was asked is
     the longest one whose normalised text occurs in the prompt and starts at the beginning of a word.
-
-    Args:
-        questions: Table in the contract of cocal_study.store.contracts.QUESTIONS.
     """
 
     def __init__(self, questions: pd.DataFrame):

@@ -57,13 +57,9 @@ OBJECTIVES: dict[Algorithm, Objective] = {
 def step_rewards(
     settings: "PolicySettings", algorithm: Algorithm, correct: np.ndarray, confidence: np.ndarray
 ) -> Rewards:
-    """Task and calibration rewards of the responses of one step. The task reward is y (section 3).
-
-    Args:
-        settings: Settings of the training: group size, lambda, and the confidence error of a missing confidence.
-        correct: Correctness, bool (n,); the responses of a group are consecutive.
-        confidence: Stated confidence, float64 (n,); NaN where there is no valid one.
-    """
+    """Task and calibration rewards of the responses of one step under the settings of a training. The task reward is y
+    (section 3), the correctness, bool (n,), of responses whose groups are consecutive; a stated confidence, float64
+    (n,), is NaN where there is no valid one."""
     task, calibration = np.asarray(correct, dtype=np.float64), OBJECTIVES[algorithm].calibration
     return Rewards(task, calibration and calibration(settings, task, confidence))
 

@@ -21,13 +21,9 @@ def learn_online(
     questions: Sequence[str],
     progress: Progress,
 ) -> Iterator[int]:
-    """Let online companions learn from stored rollouts; yield each step when all have learnt from it.
-
-    Args:
-        learners: Companions with one split; they read the states of the deepest block stored.
-        features, rollouts, questions: See `cocal.companion.fit.fit_companions`.
-        progress: Progress, counted in steps.
-    """
+    """Let online companions of one split, which read the states of the deepest block stored, learn from stored
+    rollouts; yield each step when all have learnt from it. For features, rollouts and questions see
+    `cocal.companion.fit.fit_companions`."""
     split = learners[0].settings
     held_out = in_validation(rollouts["question"], questions, split.validation_share, split.split_seed)
     for step, rows in rollouts.assign(held_out=held_out).groupby("step"):

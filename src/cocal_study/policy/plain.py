@@ -17,12 +17,8 @@ if TYPE_CHECKING:
 
 
 def advantages(correct: Tensor, group: int) -> Tensor:
-    """By how much each response is better than the group of responses to its question (equation 1): float32 (n,).
-
-    Args:
-        correct: float32 (n,), 1 for a correct response; the responses to one question are consecutive.
-        group: Number of responses to each question.
-    """
+    """By how much each response is better than the group of responses to its question (equation 1), float32 (n,), from
+    `correct`, float32 (n,), which is 1 for a correct response; the responses to one question are consecutive."""
     rewards = correct.view(-1, group)
     better = rewards - rewards.mean(dim=1, keepdim=True)
     return (better / (rewards.std(dim=1, keepdim=True) + 1e-4)).flatten()

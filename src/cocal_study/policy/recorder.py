@@ -108,13 +108,8 @@ class RolloutRecorder(StepWriter):
 def open_recorder(
     run: RunFolder, training: PolicySettings, config: "PretrainedConfig", features: FeatureSettings, outputs: Outputs
 ) -> RolloutRecorder:
-    """Open the recorder of a new or a resumed run, whose folder gets `features.zarr` where the outputs name a store.
-
-    Args:
-        training: Settings of the training, for the number and size of the steps.
-        config: The policy's configuration (`cocal.models.loading.text_config`).
-        features: Layers and number format of the store.
-    """
+    """Open the recorder of a new or a resumed run, whose folder gets `features.zarr` where the outputs name a store,
+    for the steps of a training and a policy's configuration (`cocal.models.loading.text_config`)."""
     writer = None
     if outputs.features is not None:
         rollouts = training.questions_per_step * training.responses_per_question

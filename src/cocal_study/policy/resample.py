@@ -46,11 +46,9 @@ def resample(
     is sampled. A killed run resumes with the first missing step.
 
     Args:
-        training: Settings of the training whose number and length of responses are repeated.
         policy: Final policy, which computes the features; None where the sampler's engine keeps them.
         config: Its configuration (`cocal.models.loading.text_config`).
         identity: Name of backbone and policy, from which the sampling seeds are derived.
-        questions: Training set (cocal_study.store.contracts.QUESTIONS).
         schedule: Indices of the questions that each step of the training asked, int64 (steps, questions per step).
     """
     recorder = open_recorder(run, training, config, features, outputs)

@@ -58,11 +58,8 @@ def train_policy(
     ConfigError if this machine lacks vLLM or a GPU that the settings ask for, or if the processes cannot share the
     rollouts of a step evenly, and BusyError if another process still works in the run folder.
 
-    Args:
-        questions: Training set (cocal_study.store.contracts.QUESTIONS).
-        features: Layers and number format of the live features, if they are kept.
-        run_folder: Working folder, which holds rollouts, features and checkpoints until they are published.
-        run_digest: Digest of everything that the run depends on; a folder of another digest is not resumed.
+    The run folder holds rollouts, features and checkpoints until they are published. It is resumed only if its digest,
+    of everything that the run depends on, is the same.
     """
     if settings.trl.vllm:
         require_vllm()

@@ -13,11 +13,8 @@ from cocal.store.seals import stated_seal
 
 
 def identity(path: Path) -> str:
-    """Digest of a product with its provenance, 16 hexadecimal digits. Raises ContractError if the product is missing.
-
-    Args:
-        path: A file, or a folder: a feature store, a checkpoint, companions, or a folder of Parquet tables.
-    """
+    """Digest of a product with its provenance, 16 hexadecimal digits: of a file, or a folder that is a feature store, a
+    checkpoint, companions, or Parquet tables. Raises ContractError if the product is missing."""
     if not path.exists():
         raise ContractError(absent(path))
     if path.is_file():

@@ -77,13 +77,11 @@ def placed(output: str | Path) -> dict[str, str]:
 
 
 def trace(*paths: str | Path, keep: Callable[[Product], bool] = lambda product: True) -> Iterator[tuple[int, Product]]:
-    """Products and all their ancestors, depth first, each once, with its distance from the product.
+    """Products and all their ancestors that are wanted (`keep`), depth first, each once, with its distance from the
+    product.
 
     An ancestor that has been deleted, to free space, ends its line, unless a record says what it was (`write_record`).
     Raises ContractError if an ancestor is not the one that the product was made from.
-
-    Args:
-        keep: Tells of an ancestor whether it and its own ancestors are wanted.
     """
     known: dict[Path, Product] = {}
 
@@ -150,12 +148,8 @@ the steps are those of a companion's prefix."""
 
 
 class Source:
-    """A file or folder from which a stage makes its product.
-
-    Args:
-        path: Its path.
-        must: Facts in which it has to differ from the product, or that the product does not have.
-    """
+    """A file or folder from which a stage makes its product, and facts in which it has to differ from the product, or
+    that the product does not have (`must`)."""
 
     def __init__(self, path: str | Path, **must: str | int):
         self.path = Path(path)
@@ -165,17 +159,10 @@ class Source:
 def descent(
     output: str | Path, stage: str, settings: Any, sources: Iterable[Source], **facts: str | int | None
 ) -> dict[str, str]:
-    """Provenance attributes of a product, with the digests of its sources. Raises ContractError if a source is missing,
-    or states another fact than the product needs; the message names both.
-
-    Args:
-        output: Path of the product.
-        stage: Command that makes it.
-        settings: The slice of the configuration that the command uses.
-        sources: Files and folders that it is made from; one that states no facts, such as a user's own file, is taken
-            as it is.
-        facts: Facts of the product, such as its backbone; None values are left out.
-    """
+    """Provenance attributes of a product of the command `stage`, with the digests of its sources; a source that states
+    no facts, such as a user's own file, is taken as it is, and facts that are None are left out. The settings are the
+    slice of the configuration that the command uses. Raises ContractError if a source is missing, or states another
+    fact than the product needs; the message names both."""
     attributes, sources = provenance(stage, settings, **facts), list(sources)
     for source in sources:
         stated = Product(source.path).facts

@@ -34,13 +34,8 @@ class Fact(NamedTuple):
 
 
 class World:
-    """The people and their facts, drawn from a seed.
-
-    Args:
-        people: Number of people; at most 3,600.
-        popularity_exponent: The person of rank r is mentioned in proportion to (r + 1) ** -popularity_exponent.
-        seed: Seed of the names and facts.
-    """
+    """The people, at most 3,600, and their facts, drawn from a seed. The person of rank r is mentioned in proportion to
+    (r + 1) ** -popularity_exponent."""
 
     def __init__(self, people: int, popularity_exponent: float, seed: int):
         draw = random.Random(f"world/{seed}")

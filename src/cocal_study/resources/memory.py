@@ -84,11 +84,8 @@ def fitting_card(study: Study, memory: float) -> str | None:
 
 
 def least_memory(study: Study, held: OnGpu | None, memory: float, backbone: str | None = None) -> float:
-    """GiB that a job surely holds on each of its GPUs, of `memory` GiB; 0 without GPUs.
-
-    Args:
-        backbone: By default that which needs most.
-    """
+    """GiB that a job surely holds on each of its GPUs, of `memory` GiB, for a backbone, by default that which needs
+    most; 0 without GPUs."""
     if held is None:
         return 0
     if backbone is None:

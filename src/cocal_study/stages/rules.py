@@ -41,12 +41,7 @@ PARTS = (
 
 
 class Plan:
-    """The rules of a study and their jobs.
-
-    Args:
-        study: The study.
-        options: Further arguments of `cocal_study.stages.jobs.Rules`.
-    """
+    """The rules of a study and their jobs; for the options see `cocal_study.stages.jobs.Rules`."""
 
     def __init__(self, study: Study, *, registry: Any, **options: Any):
         self.study, self._registry = study, registry

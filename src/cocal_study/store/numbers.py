@@ -52,13 +52,9 @@ def _stated_beside(path: Path) -> str | None:
 
 
 def read_numbers(path: str | Path, columns: Iterable[str] = (), **options: Any) -> "pd.DataFrame":
-    """The numbers of a table or figure, or what was gathered of one, as `cocal.metrics.shown.csv_text` writes them.
-    Raises ContractError if the file is missing, has changed since it was written, or is no such table.
-
-    Args:
-        columns: Columns that it must have.
-        options: Further arguments of `pandas.read_csv`.
-    """
+    """The numbers of a table or figure, or what was gathered of one, as `cocal.metrics.shown.csv_text` writes them;
+    options are those of `pandas.read_csv`. Raises ContractError if the file is missing, has changed since it was
+    written, or is no such table or lacks one of the columns."""
     import pandas as pd
 
     if not Path(path).is_file():

@@ -22,13 +22,8 @@ logger = logging.getLogger(__name__)
 def write_table(
     module: ModuleType, layout: Layout, inputs: Mapping[str, Any], output: Path, origin: Mapping[str, str]
 ) -> None:
-    """Write a table as LaTeX and, beside it, as a web page and as its numbers.
-
-    Args:
-        inputs: The contents of its files, by kind.
-        output: The .tex file.
-        origin: The files that it is made of (`cocal_study.exhibits.base.inputs.origin_of`).
-    """
+    """Write a table as LaTeX into `output` and, beside it, as a web page and as its numbers. Inputs are the contents of
+    its files by kind, and `origin` says what they are (`cocal_study.exhibits.base.inputs.origin_of`)."""
     numbers = module.prepare(layout, **inputs)
     made_of = {**origin, "layout": digest(layout)}
     parents = made_of.pop(PARENTS)

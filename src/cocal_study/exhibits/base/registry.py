@@ -21,10 +21,9 @@ def module_of(name: str) -> ModuleType:
 
 
 def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") -> list[Exhibit]:
-    """The tables and figures that a study shows, in their order.
+    """The tables and figures that a study, as its file has it, shows, in their order.
 
     Args:
-        study: The study as its file has it, with relative paths.
         wrong: By question set, how many of its rows are known to be wrong
             (`cocal_study.questions.registry.known_wrong`).
         repository: Path from the folder of the results to the repository, which holds the paper's numbers. Exhibits of

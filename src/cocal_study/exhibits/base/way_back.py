@@ -49,13 +49,9 @@ class WayBack(NamedTuple):
 
 
 def way_back(file: Path, method: str, dataset: str, metric: str) -> WayBack:
-    """Follow a number back to the questions. Raises ConfigError if the exhibit has no such number, or shows none of a
-    metric cube, and ContractError if a file is missing, or an ancestor is not the one that the exhibit was made from,
-    or the cube does not hold the number.
-
-    Args:
-        file: The exhibit in any of its forms; beside it lies its CSV, which has the other three names.
-    """
+    """Follow a number back to the questions from an exhibit in any of its forms, beside which lies its CSV. Raises
+    ConfigError if the exhibit has no such number, or shows none of a metric cube, and ContractError if a file is
+    missing, or an ancestor is not the one that the exhibit was made from, or the cube does not hold the number."""
     numbers = _numbers(file.with_suffix(".csv"), {"method": method, "dataset": dataset})
     wanted = numbers[numbers["metric"] == metric]
     if wanted.empty:

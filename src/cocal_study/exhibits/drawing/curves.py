@@ -42,16 +42,12 @@ legend, and of a line of small print."""
 
 
 def read_curves(layout: CurvesLayout, cube: Cube, metrics: Sequence[str]) -> pd.DataFrame:
-    """Return macro averages of every method at every step; companions are averaged over their seeds.
+    """Return macro averages of every method at every step, as means over companions' seeds: columns step or
+    source_step, method, and those of `cocal_study.cubes.cells.read_cell`.
 
-    Args:
-        layout: Its steps are stages of the policy, unless it names one step of the policy; then they are the numbers of
-            rollout steps that the companions learnt from.
-        cube: Metric cube, with the dimension `source_step` in the second case. In the first one, a companion of stage t
-            learnt from the rollouts up to t.
-
-    Returns:
-        Columns step or source_step, method, and those of `cocal_study.cubes.cells.read_cell`, in this order.
+    The layout's steps are stages of the policy, whose companions learnt from the rollouts up to it. Where the layout
+    names one step of the policy, they are the numbers of rollout steps that companions learnt from, and the cube has
+    the dimension `source_step`.
     """
     fixed = layout.step is not None
     cells = {
@@ -157,18 +153,10 @@ def panel_row(
     between: float = 0.36,
     columns: int | None = None,
 ) -> tuple[Figure, list[Axes]]:
-    """Make empty panels side by side, with the axis label, the legend and the small print below them.
-
-    All sizes are in inches.
-
-    Args:
-        height: Height of a panel; panels are square if it is None.
-        label: Label of the horizontal axes.
-        handles: Entries of the legend; without any, there is none.
-        source: Small print, which says where the numbers come from and what the error bars are.
-        left: Space to the left of the first panel.
-        columns: Number of columns of the legend; None puts all entries into one row.
-    """
+    """Make empty panels side by side, with the label of their horizontal axes, the legend and the small print
+    (`source`) below them. All sizes are in inches; panels are square if `height` is None. The legend has as many
+    columns as entries by default, and there is none without entries. `left` is the space to the left of the first
+    panel."""
     from matplotlib.figure import Figure
 
     panel = (width - left - _RIGHT - (len(titles) - 1) * between) / len(titles)
@@ -248,14 +236,10 @@ def look_of(name: str) -> dict[str, str | float]:
 
 
 def draw_replicates(numbers: pd.DataFrame, dataset: str, printed: pd.DataFrame | None = None) -> Figure:
-    """Draw ECE and AUROC in every replicate of a study, methods one below another; a line marks the mean over them, and
-    a circle the paper's number.
-
-    Args:
-        numbers: Spread of the main table (`cocal_study.planning.replicates.spread`).
-        dataset: Data set, or group of them, that is drawn.
-        printed: The cells of the paper's main table (`cocal_study.evidence.published.Printed`), to show them, too.
-    """
+    """Draw ECE and AUROC on a data set, or group of them, in every replicate of a study, methods one below another; a
+    line marks the mean over them. The numbers are the spread of the main table
+    (`cocal_study.planning.replicates.spread`). Circles are the paper's, if the cells of its main table are given
+    (`cocal_study.evidence.published.Printed`)."""
     from matplotlib.figure import Figure
 
     paper = {} if printed is None else printed[printed["dataset"] == dataset].set_index(["metric", "method"])["value"]

@@ -151,25 +151,15 @@ def group_of(lines: Iterable[Line], title: str = "") -> Group:
 
 
 def block_of(corner: str, heads: Iterable[str], groups: Iterable[tuple[str, Iterable[Line]]], **style: Any) -> Block:
-    """Return a block with one row of heads.
-
-    Args:
-        groups: The title of each group, and its rows.
-        style: Further fields of the block.
-    """
+    """Return a block with one row of heads, of groups with their titles and rows; `style` has further fields of the
+    block."""
     return Block(corner, (tuple(map(Head, heads)),), tuple(group_of(lines, title) for title, lines in groups), **style)
 
 
 def marks(shown: Sequence[str], better: Better | None, kinds: Sequence[Mark] = ("best", "second")) -> list[Mark | None]:
-    """Return the marks of one column, decided on the rounded numbers as shown (caption of table 1).
-
-    Equal numbers share a mark, and the second best is the next distinct number, however many share the best.
-
-    Args:
-        shown: Printed numbers, or `UNDEFINED`.
-        better: The direction of better numbers, or None for a column without marks.
-        kinds: Marks that the table uses, best first.
-    """
+    """Return the marks of one column of printed numbers, decided on these rounded ones (caption of table 1): equal
+    numbers share a mark, and the second best is the next distinct number. A column without a better direction has none;
+    `kinds` are the marks that the table uses, best first."""
     if better is None:
         return [None] * len(shown)
     numbers = [None if text == UNDEFINED else Decimal(text) for text in shown]

@@ -70,12 +70,8 @@ def scale_of(study: Study) -> str:
 
 
 def landing_page(landing: Landing, numbers: pd.DataFrame | None, figures: Sequence[Path]) -> str:
-    """The page as HTML for the report's text; it holds the figures themselves.
-
-    Args:
-        numbers: The numbers of tables/verdict, if the study has CoCal.
-        figures: The PNG of each figure.
-    """
+    """The page as HTML for the report's text, with the numbers of tables/verdict, if the study has CoCal; it holds the
+    figures, of which the PNG are given."""
     lines = [
         f"<style>\n{_STYLE}\n</style>",
         '<div class="cocal">',

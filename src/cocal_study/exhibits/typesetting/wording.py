@@ -58,17 +58,9 @@ SHORT = {"s": 1.0, "ms": 1e-3}
 
 
 def times(seconds: Sequence[float], units: Mapping[str, float]) -> tuple[str, list[str]]:
-    """Print one column of times in one unit, the longest unit that the longest time reaches.
-
-    Times have two decimals, or more if the shortest time is below one unit, so that it shows three significant digits.
-
-    Args:
-        seconds: Times, NaN where there is none; at least one is a time.
-        units: Units to choose from, longest first.
-
-    Returns:
-        The unit and the printed times, `UNDEFINED` where there is none.
-    """
+    """Print one column of times in one unit of `units` (longest first), the longest that the longest time reaches;
+    returns the unit and the printed times, `UNDEFINED` for NaN. Times have two decimals, or more if the shortest time
+    is below one unit, so that it shows three significant digits."""
     known = [time for time in seconds if not math.isnan(time)]
     unit = next((unit for unit, length in units.items() if max(known) >= length), list(units)[-1])
     shortest = min(known) / units[unit]

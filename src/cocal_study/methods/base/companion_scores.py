@@ -22,13 +22,10 @@ _ROWS = 4096
 
 
 def load_experiences(folders: Mapping[Experience, Sequence[Path]]) -> dict[Experience, list[Companions]]:
-    """Load fitted companions by their experience. Raises ConfigError if two companions of one experience agree in their
-    steps of training and validation and in the states that they read, and ContractError if a file is invalid, or its
-    companions were fitted in an order that does not suit their experience.
-
-    Args:
-        folders: Output folders of `cocal companions` for each experience.
-    """
+    """Load the fitted companions of each experience from output folders of `cocal companions`. Raises ConfigError if
+    two companions of one experience agree in their steps of training and validation and in the states that they read,
+    and ContractError if a file is invalid, or its companions were fitted in an order that does not suit their
+    experience."""
     loaded: dict[Experience, list[Companions]] = {}
     for experience, paths in folders.items():
         companions = loaded[experience] = [load_companions(path) for path in paths]
@@ -79,16 +76,11 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
 
 def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path, *, whole: bool = True) -> np.ndarray:
     """Return the feature row of each evaluated response, int64 (n,), or -1 for a response of which nothing was pooled.
+    If not `whole` responses were pooled, one may have fewer pooled tokens or no row.
 
     Response ids count from 0 in every set, so they do not identify responses. Question ids and token lengths are
-    compared too, which nearly rules out features of other responses. Raises ContractError if the response ids differ,
-    or a question or token length does.
-
-    Args:
-        reader: Feature store.
-        evaluated: Table of the evaluated responses.
-        source: File of the responses, for error messages.
-        whole: Whether whole responses were pooled; if not, a response may have fewer pooled tokens or no row.
+    compared too, which nearly rules out features of other responses. Raises ContractError, which names `source`, if the
+    response ids differ, or a question or token length does.
     """
     expected = evaluated.set_index("response_id")[["question_id", "length"]]
     found = pd.DataFrame({"question_id": reader.question_id, "length": reader.length}, index=reader.response_id)
@@ -115,15 +107,8 @@ def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path,
 
 
 def score_rows(companions: Sequence[Companions], reader: FeatureReader, rows: np.ndarray) -> list[np.ndarray]:
-    """Return each companion's confidences of feature rows, float64 (members, n), computed on the GPU if there is one.
-
-    Companions that read the same states share one pass over the store.
-
-    Args:
-        companions: Fitted companions.
-        reader: Feature store.
-        rows: int64 (n,), ascending row numbers.
-    """
+    """Return each companion's confidences of feature rows (ascending, int64), float64 (members, n), computed on the GPU
+    if there is one. Companions that read the same states share one pass over the store."""
     device = best_device()
     scores = [np.empty((len(one.members), len(rows))) for one in companions]
     by_states: dict[tuple[int, tuple[str, ...]], list[int]] = {}

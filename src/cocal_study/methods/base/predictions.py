@@ -40,18 +40,12 @@ def predict(
     inputs: Inputs,
     checkpoint: Checkpoint,
 ) -> pd.DataFrame:
-    """Compute the predictions of methods on one checkpoint (`cocal_study.store.contracts.PREDICTIONS`).
+    """Compute the predictions of methods on one checkpoint (`cocal_study.store.contracts.PREDICTIONS`), whose responses
+    in each prompt format lie in a folder as {dataset}.parquet.
 
     Every evaluated response has a row for every method, source step and seed, even without a valid confidence. The rows
     are sorted by set, method, source step and seed. Raises ConfigError if a method is evaluated on another policy, or
     something that it needs is not given, and ContractError if a file breaks its contract.
-
-    Args:
-        names: Names of the methods.
-        sets: Evaluated question sets.
-        folders: Folder of the checkpoint's responses ({dataset}.parquet) for each prompt format.
-        inputs: Everything else that the methods need.
-        checkpoint: The policy.
     """
     methods = _check_needs(names, checkpoint.algorithm, folders, inputs)
     return predictions_of(_estimated(methods, sets, folders, inputs, checkpoint.step), checkpoint)
@@ -60,14 +54,9 @@ def predict(
 def predictions_of(
     estimated: Iterable[tuple[Responses, Estimator, np.ndarray]], checkpoint: Checkpoint
 ) -> pd.DataFrame:
-    """Put confidences on one checkpoint together as a table in the contract PREDICTIONS. Raises ContractError if there
-    are not as many confidences as responses, or one is not from 0 to 1.
-
-    Args:
-        estimated: Responses, what estimated their confidences, and float64 (n,), a confidence for each evaluated
-            response, NaN if there is no valid one.
-        checkpoint: The policy.
-    """
+    """Put confidences on one checkpoint together as a table in the contract PREDICTIONS: responses, what estimated
+    their confidences, and float64 (n,), a confidence for each evaluated response, NaN if there is no valid one. Raises
+    ContractError if there are not as many confidences as responses, or one is not from 0 to 1."""
     parts = []
     for responses, estimator, given in estimated:
         confidence, wanted = np.asarray(given), (len(responses.evaluated),)
@@ -102,12 +91,9 @@ def on_fixed_responses(predictions: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_shared_responses(predictions: pd.DataFrame) -> None:
-    """Check that all methods of the answer format are evaluated on the same fixed responses (appendix B.1). Raises
-    ContractError if two of these methods have different responses, or labels of responses, in a set of one checkpoint.
-
-    Args:
-        predictions: Predictions on any number of checkpoints; every method has its rows in the order of the responses.
-    """
+    """Check that all methods of the answer format are evaluated on the same fixed responses (appendix B.1), on any
+    number of checkpoints. Raises ContractError if two of these methods have different responses, or labels or order of
+    responses, in a set of one checkpoint."""
     identity = ["question_id", "response_id", "correct", "truncated", "answered", "decided"]
     for cell, part in on_fixed_responses(predictions).groupby(["backbone", "algorithm", "step", "dataset"], sort=False):
         estimators = part.groupby(list(Estimator._fields), sort=False)

@@ -30,14 +30,11 @@ class Platt(Model):
 
     @classmethod
     def fit(cls, scores: np.ndarray, correct: np.ndarray) -> "Platt":
-        """Fit a logistic regression of correctness on the score, without regularisation.
+        """Fit a logistic regression of correctness, bool (n,), on the score, finite float64 (n,), without
+        regularisation.
 
         As Platt proposes, the targets are (n1 + 1) / (n1 + 2) and 1 / (n0 + 2) for n1 correct and n0 incorrect
         responses in place of 1 and 0, so that the fit is finite even if the score separates them or one is missing.
-
-        Args:
-            scores: float64 (n,), finite, at least one.
-            correct: bool (n,).
         """
         right = int(correct.sum())
         targets = np.where(correct, (right + 1) / (right + 2), 1 / (len(correct) - right + 2))
@@ -124,12 +121,9 @@ def part_of(rival: str) -> Part:
 
 
 def fit_rivals(experience: Mapping[Basis, tuple[pd.DataFrame, Mapping[Estimator, np.ndarray]]]) -> Fits:
-    """Fit the calibrators of all scores, each on its `part_of` a basis.
-
-    Args:
-        experience: For each basis rows of a table from `cocal_study.methods.recalibration.confidences.read_experience`,
-            and float64 (n,) for each rival and companion: the scores of these rows, NaN where there is none.
-    """
+    """Fit the calibrators of all scores, each on its `part_of` a basis, of which rows of a table from
+    `cocal_study.methods.recalibration.confidences.read_experience` are given, and for each rival and companion the
+    scores of these rows, float64 (n,), NaN where there is none."""
     fits = []
     for basis, (table, scores) in experience.items():
         for rival, values in scores.items():

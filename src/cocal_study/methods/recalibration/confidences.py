@@ -49,21 +49,11 @@ def read_experience(
     evaluated: pd.DataFrame,
     columns: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Read the responses of steps 1 to `steps`. All fits learn from such tables alone. Raises ContractError if a table
-    breaks its contract, if a question is among those of an evaluation set, or for a reason that `read_rollouts` names.
-
-    Args:
-        folder: Folder of tables of rollouts, or of PostCal's responses (`cocal.store.contracts.RESPONSES`).
-        questions: Table of all training questions (`cocal_study.store.contracts.QUESTIONS`).
-        steps: Last step to read.
-        companion: Settings of the companions, whose split of the questions is taken.
-        evaluated: Questions of all evaluation sets (columns dataset, question_id, question).
-        columns: Columns to read besides, of all responses at once.
-
-    Returns:
-        The table of `cocal_study.generation.labels.read_rollouts` with these columns, pool (number of the group) and
-        part (`Part`).
-    """
+    """Read the responses of steps 1 to `steps`, rollouts or PostCal's: the table of
+    `cocal_study.generation.labels.read_rollouts` with these further columns, pool (number of the group) and part
+    (`Part`, by the companions' split of all training questions). All fits learn from such tables alone. Raises
+    ContractError if a table breaks its contract, if a question is among those of an evaluation set (`evaluated`), or
+    for a reason that `read_rollouts` names."""
     rollouts = read_rollouts(folder, questions, steps)
     refuse_evaluated(rollouts["question"].unique(), evaluated, folder)
     parts = parts_of(rollouts, question_texts(questions), companion)
@@ -108,14 +98,9 @@ def with_classes(rollouts: pd.DataFrame, judge: Judge) -> pd.DataFrame:
 
 
 def refuse_evaluated(asked: Sequence[str], evaluated: pd.DataFrame, source: str | Path) -> None:
-    """Refuse questions that an evaluation set asks too: no label of an evaluation may reach a fit. Raises ContractError
-    if a question is among those of an evaluation set; typesetting, case and white space do not matter
-    (`cocal_study.questions.overlap.fingerprint`).
-
-    Args:
-        asked: Texts of the questions from whose responses, those of `source`, a calibrator would learn.
-        evaluated: Questions of all evaluation sets (columns dataset, question_id, question).
-    """
+    """Refuse questions that an evaluation set (columns dataset, question_id, question) asks too: no label of an
+    evaluation may reach a fit, which would learn from responses in `source` to the texts that are asked. Raises
+    ContractError; typesetting, case and white space do not matter (`cocal_study.questions.overlap.fingerprint`)."""
     leaked = evaluated[evaluated["question"].map(fingerprint).isin({fingerprint(text) for text in asked})]
     if len(leaked):
         first = leaked.iloc[0]
@@ -206,14 +191,10 @@ def states_of(reader: FeatureReader, rows: np.ndarray, rivals: Iterable[str]) ->
 def learn_scores(
     rivals: Sequence[str], rollouts: pd.DataFrame, features: FeatureReader | None
 ) -> dict[str, LearntScore]:
-    """Let the rivals that learn a score do so on the rollouts of `read_experience` on which companions are trained.
-
-    Row k of the features belongs to rollout k. Raises ConfigError if a rival learns and there are no states, and
-    ContractError if no response is left for training or for validation.
-
-    Returns:
-        What was learnt by the names of the rivals.
-    """
+    """Let the rivals that learn a score do so on the rollouts of `read_experience` on which companions are trained; row
+    k of the features belongs to rollout k. The result has what was learnt by the names of the rivals. Raises
+    ConfigError if a rival learns and there are no states, and ContractError if no response is left for training or for
+    validation."""
     learning = [name for name in rivals if RIVALS[name].learn]
     if not learning:
         return {}
@@ -274,21 +255,11 @@ def predict_rivals(
     features: Path | None,
     checkpoint: Checkpoint,
 ) -> pd.DataFrame:
-    """Compute the confidences of all rivals on one checkpoint: as they are, and by each calibrator. Raises
-    ContractError if a file breaks its contract, or lacks what a rival needs.
-
-    Args:
-        scorer: What gives the scores.
-        fits: Calibrators of the same rivals.
-        samples: Number of evaluated responses per question, by question set.
-        responses: Folder of the checkpoint's responses ({set}.parquet).
-        features: Folder of their features ({set}.zarr), if a rival reads them.
-        checkpoint: The policy.
-
-    Returns:
-        Table in the contract PREDICTIONS whose methods are named by `cocal_study.planning.rivals.named`. A score
-        without a calibrator, because no rollout had a score, has no valid confidence after the calibration.
-    """
+    """Compute the confidences of all rivals on one checkpoint, as they are and by each calibrator, in its first
+    `samples` responses to each question of a set ({set}.parquet) and their features ({set}.zarr): a table in the
+    contract PREDICTIONS whose methods are named by `cocal_study.planning.rivals.named`. A score without a calibrator,
+    because no rollout had a score, has no valid confidence after the calibration. Raises ContractError if a file breaks
+    its contract, or lacks what a rival needs."""
 
     def estimated() -> Iterator[tuple[Responses, Estimator, np.ndarray]]:
         for dataset, count in samples.items():
