@@ -36,13 +36,13 @@ from cocal_study.evidence.verdicts import (
     over_replicates,
 )
 from cocal_study.exhibits import experience, fits
-from cocal_study.exhibits.base.exhibit import MATHEMATICS
 from cocal_study.exhibits.claims import summary
 from cocal_study.exhibits.drawing.curves import draw_replicates
 from cocal_study.exhibits.regimes import layout_of
 from cocal_study.exhibits.typesetting.landing import scale_of
 from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads
 from cocal_study.exhibits.typesetting.wording import SMOLLM2, number
+from cocal_study.planning.plan import MATHEMATICS
 from cocal_study.planning.replicates import GATHERED, Gathered
 from cocal_study.provenance.owner import owner_of
 from cocal_study.store.numbers import read_numbers

@@ -13,7 +13,7 @@ from cocal_study.config.methods import METHODS
 from cocal_study.methods.base.companion_scores import load_experiences
 from cocal_study.methods.base.predictions import Checkpoint, predict
 from cocal_study.methods.base.responses import Inputs
-from cocal_study.planning.orders import ORDERS
+from cocal_study.planning.results import ORDERS
 from cocal_study.store.contracts import PREDICTIONS
 from coded_inputs import coded_specs
 from companion_run import write_states

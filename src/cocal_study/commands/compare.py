@@ -14,7 +14,7 @@ from cocal.store import read_frame, write_text
 from cocal_study.config.evaluation import MacroAverages
 from cocal_study.config.methods import declared_rivals, scored_method
 from cocal_study.config.parse import parse_settings
-from cocal_study.cubes.better import BETTER
+from cocal_study.cubes.better import gain
 from cocal_study.cubes.cube import evaluate_cells
 from cocal_study.cubes.resamples import MAIN, Resamples, read_resamples, resamples_behind, resamples_of
 from cocal_study.evidence.comparisons import COMPARED, compare, final_key, with_holm
@@ -100,7 +100,7 @@ def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
             values = values[~np.isnan(values)]  # replicates may have been gathered before one of them was added
             if len(values) < 2 or not values.any():
                 continue
-            better = int((values < 0 if BETTER[metric] == "lower" else values > 0).sum())
+            better = int((gain(metric, values) > 0).sum())
             found = over_replicates(values, 0.95, "")
             rows.append((dataset, metric, found.value, found.lower, found.upper, len(values), better))
     if not rows:

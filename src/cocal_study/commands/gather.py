@@ -19,11 +19,11 @@ from cocal_study.evidence.kept import NUMBERS, keep, recomputed
 from cocal_study.evidence.published import read_published
 from cocal_study.evidence.regimes import measured, together
 from cocal_study.evidence.sources import PublishedSource
-from cocal_study.exhibits.base.exhibit import MATHEMATICS
 from cocal_study.exhibits.drawing.curves import draw_replicates
 from cocal_study.exhibits.typesetting.landing import scale_of
 from cocal_study.exhibits.typesetting.verdict import lines
 from cocal_study.planning.digests import StudyDigests, digests_of, maker_of
+from cocal_study.planning.plan import MATHEMATICS
 from cocal_study.planning.replicates import DIGESTS, GATHERED, Gathered, refusals, spread
 from cocal_study.provenance.owner import owner_of
 from cocal_study.store.numbers import read_numbers

@@ -1,26 +1,37 @@
-"""The direction in which each metric is better."""
+"""The titles of the metrics, and the direction in which each is better."""
 
-from typing import Literal
+from typing import Any, Literal
 
 Better = Literal["higher", "lower"]
 
-BETTER: dict[str, Better | None] = {
-    "accuracy": "higher",
-    "mean_confidence": None,
-    "ece": "lower",
-    "auroc": "higher",
-    "brier": "lower",
-    "brier_reliability": "lower",
-    "brier_resolution": "higher",
-    "brier_uncertainty": None,
-    "log_loss": "lower",
-    "adaptive_ece": "lower",
-    "smooth_ece": "lower",
-    "aurc": "lower",
-    "augrc": "lower",
-    "prr": "higher",
-    "accuracy_at_80": "higher",
-    "accuracy_at_50": "higher",
-    "auroc_within": "higher",
+HEADS = {
+    "accuracy": "Acc.↑",
+    "mean_confidence": "MeanConf",
+    "ece": "ECE↓",
+    "auroc": "AUROC↑",
+    "brier": "Brier↓",
+    "brier_reliability": "Rel.↓",
+    "brier_resolution": "Res.↑",
+    "brier_uncertainty": "Unc.",
+    "log_loss": "LogLoss↓",
+    "adaptive_ece": "AdaECE↓",
+    "smooth_ece": "SmECE↓",
+    "aurc": "AURC↓",
+    "augrc": "AUGRC↓",
+    "prr": "PRR↑",
+    "accuracy_at_80": "Acc@80↑",
+    "accuracy_at_50": "Acc@50↑",
+    "auroc_within": "W-AUROC↑",
 }
-"""Direction of each metric; mean confidence is neither good nor bad, and the uncertainty belongs to the responses."""
+"""Column titles of the metrics. The arrow points to the better values; mean confidence is neither good nor bad, and the
+uncertainty belongs to the responses."""
+_ARROWS: dict[str, Better] = {"↑": "higher", "↓": "lower"}
+BETTER: dict[str, Better | None] = {name: _ARROWS.get(head[-1]) for name, head in HEADS.items()}
+"""Direction of each metric; None where none is better."""
+CONFIDENCE_QUALITY = ("ece", "auroc")
+"""Metrics of the tables and figures with a pair of columns or panels."""
+
+
+def gain(metric: str, difference: Any) -> Any:
+    """A difference of a metric, or several, with the sign that is positive where the first number is better."""
+    return -difference if BETTER[metric] == "lower" else difference

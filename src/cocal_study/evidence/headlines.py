@@ -12,16 +12,15 @@ import numpy as np
 import pandas as pd
 
 from cocal_study.config.methods import METHODS
-from cocal_study.cubes.better import BETTER
+from cocal_study.cubes.better import gain
 from cocal_study.cubes.cells import degenerate
 from cocal_study.cubes.resamples import MAIN
 from cocal_study.evidence.estimates import Estimate
 from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity, Reader
 from cocal_study.evidence.sources import PAPER_STAGES
 from cocal_study.evidence.verdicts import over_replicates
+from cocal_study.planning.plan import FACTUAL, MATHEMATICS
 
-MATHEMATICS, FACTUAL = "macro-mathematics", "macro-factual"
-"""Macro averages, as `cocal_study.planning.plan.macro_averages` names them."""
 CHANCE = ""
 """The rival of a number that is compared with chance."""
 CENTRAL = "CoCal beats PostCal"
@@ -234,11 +233,7 @@ def difference(pair: Pair, frames: Sequence[pd.DataFrame]) -> np.ndarray | None:
     """The difference in every replicate, float64 [replicates], in the first table that has both of its rows."""
     rivals = [] if pair.rival == CHANCE else [pair.rival]
     found = rows_of(frames, pair.dataset, *((name, pair.metric) for name in (pair.method, *rivals)))
-    return None if found is None else _directed(found[0] - (found[1] if rivals else 0.5), pair.metric)
-
-
-def _directed(found, metric: str):
-    return -found if BETTER[metric] == "lower" else found
+    return None if found is None else gain(pair.metric, found[0] - (found[1] if rivals else 0.5))
 
 
 def over(values: np.ndarray, level: float, tolerance: float = 0.0) -> tuple[float, float, float, int, int]:
@@ -264,7 +259,7 @@ def _alone(pair: Pair, reader: Reader) -> tuple[float, ...]:
             found = reader.difference(pair.metric, pair.method, pair.rival, pair.case)
     except NotAssessableError:
         return (np.nan,) * len(NUMBERS)
-    found = _directed(found, pair.metric)
+    found = gain(pair.metric, found)
     return found.value, *found.interval(reader.level), np.nan, np.nan
 
 

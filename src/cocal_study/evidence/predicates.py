@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from cocal.settings.base import Count, Model
-from cocal_study.cubes.better import BETTER
+from cocal_study.cubes.better import gain
 from cocal_study.evidence.comparisons import holm
 from cocal_study.evidence.estimates import Estimate
 
@@ -214,7 +214,7 @@ class _OfPairs(_Predicate):
             for metric in self.metrics:
                 difference = reader.difference(metric, one, rival, case)
                 fields = _fields(metric, one, rival, case, reader)
-                found.append((-difference if BETTER[metric] == "lower" else difference, fields))
+                found.append((gain(metric, difference), fields))
         return found
 
 

@@ -12,7 +12,7 @@ from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
-from cocal_study.cubes.better import BETTER
+from cocal_study.cubes.better import gain
 from cocal_study.cubes.cells import read_cell
 from cocal_study.cubes.cube import MEAN
 from cocal_study.evidence.comparisons import with_holm
@@ -105,8 +105,7 @@ def margins(points: pd.DataFrame, target: str = "binary") -> pd.DataFrame:
         gap=theirs["final_accuracy"] - theirs["accuracy"], bias=theirs["mean_confidence"] - theirs["accuracy"]
     )
     for metric in SCORES:
-        difference = ours[metric] - theirs[metric]
-        found[metric] = -difference if BETTER[metric] == "lower" else difference
+        found[metric] = gain(metric, ours[metric] - theirs[metric])
     return found.reset_index()
 
 

@@ -18,7 +18,7 @@ from cocal_study.evidence.estimates import Estimate
 from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity, Reader
 from cocal_study.evidence.published import MACRO, Published
 from cocal_study.planning.costs import Cost, Latency
-from cocal_study.planning.orders import ORDERS
+from cocal_study.planning.results import ORDERS
 
 PAPER_BACKBONES = {"first": "qwen3-8b", "second": "qwen3-14b"}
 PAPER_STAGES, PAPER_EARLY, PAPER_BUDGETS = (40, 80, 120), (5, 10, 20, 30, 40), (1, 2, 5, 10, 20, 40, 80, 120)

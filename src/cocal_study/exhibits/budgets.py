@@ -8,10 +8,10 @@ import pandas as pd
 from cocal.drawing.style import INK, Axes, Figure
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import CONFIDENCE_QUALITY
 from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves, macro_source
 from cocal_study.exhibits.base.inputs import Cube
 from cocal_study.exhibits.drawing.curves import (
-    CONFIDENCE_QUALITY,
     SEED_WHISKERS,
     entry,
     method_handles,

@@ -8,6 +8,7 @@ import pandas as pd
 
 from cocal.metrics.shown import UNDEFINED
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import HEADS
 from cocal_study.evidence.claims import Claim
 from cocal_study.evidence.predicates import FAILS, UNOBSERVED
 from cocal_study.evidence.verdicts import (
@@ -24,7 +25,7 @@ from cocal_study.evidence.verdicts import (
 )
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_inputs, claims_layout, judged
-from cocal_study.exhibits.typesetting.grid import HEADS, Block, Cell, Grid, Line, block_of
+from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Line, block_of
 from cocal_study.exhibits.typesetting.wording import DEGENERATE, SMOLLM2, listed, signed
 from cocal_study.planning.plan import has_methods
 

@@ -12,9 +12,8 @@ from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curve
 from cocal_study.exhibits.base.inputs import Cube
 from cocal_study.exhibits.base.ledger import budget_companions
 from cocal_study.exhibits.drawing.curves import SEED_WHISKERS, entry, method_handles, panel_row, plot_sweep, read_curves
-from cocal_study.planning.orders import ORDERS
 from cocal_study.planning.plan import has_methods
-from cocal_study.planning.results import metrics_file
+from cocal_study.planning.results import ORDERS, metrics_file
 
 Layout = CurvesLayout
 _METHODS = ("cocal-binary", "postcal-binary")

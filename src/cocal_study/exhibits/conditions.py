@@ -19,18 +19,10 @@ from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.cubes.cells import read_cell
 from cocal_study.evidence.published import MACRO, Published
-from cocal_study.exhibits.base.exhibit import (
-    FACTUAL,
-    MATHEMATICS,
-    Labelled,
-    StepLayout,
-    TableExhibit,
-    labelled,
-    of_main,
-)
+from cocal_study.exhibits.base.exhibit import Labelled, StepLayout, TableExhibit, labelled, of_main
 from cocal_study.exhibits.base.inputs import Cube, mean_cell
 from cocal_study.exhibits.typesetting.grid import Grid, Line, block_of
-from cocal_study.planning.plan import has_methods, macro_averages, trainer_of
+from cocal_study.planning.plan import FACTUAL, MATHEMATICS, has_methods, macro_averages, trainer_of
 from cocal_study.planning.replicates import REQUIRED
 from cocal_study.planning.results import companion_folder, metrics_file, questions_file, responses_file, rollouts_folder
 

@@ -9,12 +9,12 @@ import pandas as pd
 from cocal.drawing.style import INK, TEXT_WIDTH, Axes, Figure
 from cocal.metrics.shown import metric_text
 from cocal_study.config.study import Study
-from cocal_study.cubes.better import BETTER
+from cocal_study.cubes.better import BETTER, CONFIDENCE_QUALITY
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import MATHEMATICS, CurvesLayout, FigureExhibit, curves, macro_source
+from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves, macro_source
 from cocal_study.exhibits.base.inputs import Cube, mean_cell
-from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, HALF_WIDTH, TITLES, panel_row
-from cocal_study.planning.plan import has_methods
+from cocal_study.exhibits.drawing.curves import HALF_WIDTH, TITLES, panel_row
+from cocal_study.planning.plan import MATHEMATICS, has_methods
 from cocal_study.planning.results import metrics_file
 
 Layout = CurvesLayout

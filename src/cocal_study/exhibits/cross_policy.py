@@ -11,9 +11,10 @@ import pandas as pd
 
 from cocal.drawing.style import Figure
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import CONFIDENCE_QUALITY
 from cocal_study.exhibits.base.exhibit import CurvesLayout, FigureExhibit, curves
 from cocal_study.exhibits.base.inputs import Cube
-from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, HALF_WIDTH, draw_stages, read_curves
+from cocal_study.exhibits.drawing.curves import HALF_WIDTH, draw_stages, read_curves
 from cocal_study.planning.results import metrics_file
 
 Layout = CurvesLayout

@@ -7,9 +7,10 @@ import pandas as pd
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import HEADS
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.regimes import Layout, layout_of
-from cocal_study.exhibits.typesetting.grid import HEADS, Block, Grid, Head, Line, group_of
+from cocal_study.exhibits.typesetting.grid import Block, Grid, Head, Line, group_of
 
 LEARNERS = {"cocal-binary": "grpo", "postcal-binary": "postcal"}
 """The companions, and whose responses they and the other learners of their rows learn from."""

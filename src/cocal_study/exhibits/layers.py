@@ -8,19 +8,12 @@ from pydantic import Field
 
 from cocal.drawing.style import INK, Axes, Figure
 from cocal_study.config.study import Study
-from cocal_study.cubes.better import BETTER
+from cocal_study.cubes.better import BETTER, CONFIDENCE_QUALITY
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import (
-    MATHEMATICS,
-    BackbonesLayout,
-    FigureExhibit,
-    Labelled,
-    macro_source,
-    origin,
-)
+from cocal_study.exhibits.base.exhibit import BackbonesLayout, FigureExhibit, Labelled, macro_source, origin
 from cocal_study.exhibits.base.inputs import Cube, cube_of, mean_cell
-from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, entry, metric_row, value_axis
-from cocal_study.planning.plan import has_methods, layers_of
+from cocal_study.exhibits.drawing.curves import entry, metric_row, value_axis
+from cocal_study.planning.plan import MATHEMATICS, has_methods, layers_of
 from cocal_study.planning.results import metrics_file
 
 _METHOD = "cocal-binary"

@@ -20,15 +20,7 @@ from cocal_study.config.study import Study
 from cocal_study.cubes.cells import degenerate
 from cocal_study.cubes.resamples import Resamples
 from cocal_study.evidence.comparisons import COMPARED, separable_from_best
-from cocal_study.exhibits.base.exhibit import (
-    FACTUAL,
-    MATHEMATICS,
-    ComparedLayout,
-    Labelled,
-    TableExhibit,
-    labelled,
-    of_backbone,
-)
+from cocal_study.exhibits.base.exhibit import ComparedLayout, Labelled, TableExhibit, labelled, of_backbone
 from cocal_study.exhibits.base.inputs import Cube, read_methods, seeds_of
 from cocal_study.exhibits.typesetting.grid import (
     Block,
@@ -51,7 +43,7 @@ from cocal_study.exhibits.typesetting.wording import (
     counted,
     said,
 )
-from cocal_study.planning.plan import available_methods
+from cocal_study.planning.plan import FACTUAL, MATHEMATICS, available_methods
 from cocal_study.planning.results import metrics_file, resamples_file
 
 _PLACE = ["dataset", "method", "metric"]

@@ -8,8 +8,9 @@ from cocal.drawing.style import INK, Axes, Figure
 from cocal.settings.base import Count
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import CONFIDENCE_QUALITY
 from cocal_study.exhibits.base.exhibit import FigureExhibit, MethodsLayout, of_backbone
-from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, entry, metric_row, value_axis
+from cocal_study.exhibits.drawing.curves import entry, metric_row, value_axis
 from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import online_file
 from cocal_study.planning.variants import windows

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import CONFIDENCE_QUALITY
 from cocal_study.exhibits.base.exhibit import Labelled, StepLayout, TableExhibit, of_main
 from cocal_study.exhibits.base.inputs import Cube, read_methods, seeds_of
-from cocal_study.exhibits.typesetting.grid import PAIR, Grid, metric_block, ranked_cells
+from cocal_study.exhibits.typesetting.grid import Grid, metric_block, ranked_cells
 from cocal_study.exhibits.typesetting.wording import DOMAINS, UNDEFINED_VALUE, counted, said
 from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import metrics_file
@@ -45,7 +46,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """The numbers of the table, one per row, on the same responses, averaged over the seeds. The result has the columns
     domain, method, and those of `cocal_study.cubes.cells.read_cell`."""
-    return read_methods(metrics, layout, [domain.name for domain in layout.domains], _METHODS, PAIR, case="domain")
+    return read_methods(
+        metrics, layout, [domain.name for domain in layout.domains], _METHODS, CONFIDENCE_QUALITY, case="domain"
+    )
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
@@ -61,5 +64,5 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
             f"Results average {counted(seeds_of(metrics), 'seed')} and the evaluation sets {domains}.",
             UNDEFINED_VALUE if numbers["value"].isna().any() else "",
         ),
-        blocks=(metric_block("Setting", layout.domains, PAIR, [("", _METHODS)], cells),),
+        blocks=(metric_block("Setting", layout.domains, CONFIDENCE_QUALITY, [("", _METHODS)], cells),),
     )

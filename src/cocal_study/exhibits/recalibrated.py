@@ -12,10 +12,11 @@ from cocal.settings.base import Count, Name
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import CONFIDENCE_QUALITY
 from cocal_study.cubes.cells import read_cells
 from cocal_study.exhibits.base.exhibit import Labelled, StepLayout, TableExhibit, of_main
 from cocal_study.exhibits.base.inputs import Cube, mean_cell, seeds_of
-from cocal_study.exhibits.typesetting.grid import PAIR, Block, Grid, doubts, metric_block, ranked_cells, short_rates
+from cocal_study.exhibits.typesetting.grid import Block, Grid, doubts, metric_block, ranked_cells, short_rates
 from cocal_study.exhibits.typesetting.wording import (
     BOLD_AND_UNDERLINED,
     DOMAINS,
@@ -111,7 +112,7 @@ def prepare(layout: Layout, metrics: Cube, calibrators: Sequence[Fits]) -> pd.Da
             cell = mean_cell(layout.backbone, RIVALS[rival].method, layout.step, dataset)
             cell["method"] = named(rival, calibration)
             cells[dataset, cell["method"], rival, calibration] = cell
-    numbers = read_cells(metrics, cells, ["dataset", "method", "rival", "calibration"], (*PAIR, WITHIN))
+    numbers = read_cells(metrics, cells, ["dataset", "method", "rival", "calibration"], (*CONFIDENCE_QUALITY, WITHIN))
     ranks = [name for name in layout.rivals["raw"] if RIVALS[name].ranks_only]
     meaningless = numbers["rival"].isin(ranks) & (numbers["calibration"] == "raw") & (numbers["metric"] == "ece")
     numbers.loc[meaningless, ["value", "lower", "upper", "seed_sd"]] = float("nan")
@@ -139,7 +140,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube, **_: object) -
             (_TITLES[how], {named(name, how): label(name, how) for name in layout.rivals[how]}) for how in calibrations
         ]
         cells = ranked_cells(shown, short=short)
-        return metric_block("Score", domains, (*PAIR, WITHIN), groups, cells, optional=[WITHIN])
+        return metric_block("Score", domains, (*CONFIDENCE_QUALITY, WITHIN), groups, cells, optional=[WITHIN])
 
     parts = groupby(layout.rivals, lambda how: how.partition("-")[2])
     sets = " and ".join(counted(len(sets), "set") + f" of {SUBJECTS[name]}" for name, sets in layout.domains.items())

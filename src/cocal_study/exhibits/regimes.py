@@ -6,9 +6,10 @@ import pandas as pd
 
 from cocal.settings.base import OpenShare
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import HEADS
 from cocal_study.evidence.regimes import SCORES, margins, over_points
 from cocal_study.exhibits.base.exhibit import BackboneLayout, TableExhibit, of_backbone
-from cocal_study.exhibits.typesetting.grid import HEADS, Cell, Grid, Line, block_of
+from cocal_study.exhibits.typesetting.grid import Cell, Grid, Line, block_of
 from cocal_study.exhibits.typesetting.wording import signed
 
 TARGET = "binary"

@@ -8,7 +8,7 @@ import pandas as pd
 
 from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
 from cocal_study.config.study import Study
-from cocal_study.cubes.better import BETTER
+from cocal_study.cubes.better import gain
 from cocal_study.evidence.published import METRICS, Published
 from cocal_study.evidence.regimes import PAIRS, SCORES, margins, over_points
 from cocal_study.exhibits.base.exhibit import FigureExhibit
@@ -75,7 +75,7 @@ def _published(published: Published) -> Iterator[tuple[str, float, float]]:
     for metric in SCORES:
         if metric in METRICS.values():
             difference = published.metric("main", ours, metric)[0] - published.metric("main", theirs, metric)[0]
-            yield metric, bias, -difference if BETTER[metric] == "lower" else difference
+            yield metric, bias, gain(metric, difference)
 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:

@@ -13,10 +13,11 @@ from cocal.metrics.shown import metric_text
 from cocal.settings.base import Count
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import CONFIDENCE_QUALITY
 from cocal_study.cubes.cube import UNSEEDED
 from cocal_study.exhibits.base.exhibit import ComparedLayout, FigureExhibit, Labelled, labelled, of_main
 from cocal_study.exhibits.base.inputs import rows_by_seed
-from cocal_study.exhibits.drawing.curves import CONFIDENCE_QUALITY, PAGE_HEIGHT
+from cocal_study.exhibits.drawing.curves import PAGE_HEIGHT
 from cocal_study.exhibits.typesetting.wording import counted
 from cocal_study.planning.plan import available_methods, final_predictions
 

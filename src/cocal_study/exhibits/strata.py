@@ -12,23 +12,16 @@ import pandas as pd
 from cocal.metrics.calibration import METRICS, evaluate
 from cocal.settings.base import Count
 from cocal_study.config.study import Study
-from cocal_study.exhibits.base.exhibit import (
-    MATHEMATICS,
-    ComparedLayout,
-    Labelled,
-    TableExhibit,
-    labelled,
-    of_main,
-)
+from cocal_study.cubes.better import CONFIDENCE_QUALITY
+from cocal_study.exhibits.base.exhibit import ComparedLayout, Labelled, TableExhibit, labelled, of_main
 from cocal_study.exhibits.base.inputs import rows_by_seed
 from cocal_study.exhibits.typesetting.grid import Grid, method_groups, metric_block, ranked_cells
 from cocal_study.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, SUBJECTS, said
-from cocal_study.planning.plan import final_methods, has_methods, macro_averages
+from cocal_study.planning.plan import MATHEMATICS, final_methods, has_methods, macro_averages
 from cocal_study.planning.results import predictions_file, questions_file, responses_file
 
 _METHODS = ("token-probability", "self-consistency", "postcal-group", "postcal-binary", "cocal-group", "cocal-binary")
 _SHORT, _LONG = "short", "long"
-_SHOWN = ("ece", "auroc")
 
 
 class Layout(ComparedLayout):
@@ -121,7 +114,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
             f"Training cuts responses after {layout.limit} tokens, so that no companion has learnt from longer ones.",
             BOLD_AND_UNDERLINED,
         ),
-        blocks=tuple(metric_block("Method", cases, _SHOWN, rows, cells) for cases in blocks if cases),
+        blocks=tuple(metric_block("Method", cases, CONFIDENCE_QUALITY, rows, cells) for cases in blocks if cases),
         gap="3pt",
         size="footnotesize",
     )

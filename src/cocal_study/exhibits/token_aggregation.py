@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import CONFIDENCE_QUALITY
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import MATHEMATICS, BackbonesLayout, Labelled, TableExhibit, origin
+from cocal_study.exhibits.base.exhibit import BackbonesLayout, Labelled, TableExhibit, origin
 from cocal_study.exhibits.base.inputs import Cube, cube_of, mean_cell, seeds_of
-from cocal_study.exhibits.typesetting.grid import PAIR, Grid, metric_block, ranked_cells
+from cocal_study.exhibits.typesetting.grid import Grid, metric_block, ranked_cells
 from cocal_study.exhibits.typesetting.wording import UNDEFINED_VALUE, counted, said
 from cocal_study.methods.cocal import BINARY
-from cocal_study.planning.plan import has_methods, layers_of
+from cocal_study.planning.plan import MATHEMATICS, has_methods, layers_of
 from cocal_study.planning.results import metrics_file
 
 _METHOD = "cocal-binary"
@@ -59,7 +60,7 @@ def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
     for backbone in layout.backbones:
         where = (backbone.name, _METHOD, layout.step, MATHEMATICS)
         cells = {(backbone.name, one): mean_cell(*where, layer=backbone.layer, pooling=one) for one in _POOLINGS}
-        tables.append(read_cells(cube_of(backbone.name, metrics), cells, ["backbone", "pooling"], PAIR))
+        tables.append(read_cells(cube_of(backbone.name, metrics), cells, ["backbone", "pooling"], CONFIDENCE_QUALITY))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -76,5 +77,5 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Sequence[Cube]) -> G
             "Bold values indicate the best results.",
             UNDEFINED_VALUE if numbers["value"].isna().any() else "",
         ),
-        blocks=(metric_block("Feature", layout.backbones, PAIR, [("", _POOLINGS)], cells),),
+        blocks=(metric_block("Feature", layout.backbones, CONFIDENCE_QUALITY, [("", _POOLINGS)], cells),),
     )

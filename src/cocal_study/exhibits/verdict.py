@@ -13,17 +13,18 @@ import pandas as pd
 from cocal.metrics.shown import UNDEFINED
 from cocal_study.config.methods import METHODS, MethodName
 from cocal_study.config.study import Study
+from cocal_study.cubes.better import HEADS
 from cocal_study.cubes.resamples import MAIN, Resamples
 from cocal_study.evidence.headlines import CHANCE, HEADLINES, KEYS, Sampled, headline_rows, values_of
 from cocal_study.evidence.published import Published
 from cocal_study.evidence.sources import StudyScope
 from cocal_study.evidence.verdicts import completed
-from cocal_study.exhibits.base.exhibit import MATHEMATICS, OF_TABLES, TableExhibit, origin
+from cocal_study.exhibits.base.exhibit import OF_TABLES, TableExhibit, origin
 from cocal_study.exhibits.base.ledger import ClaimsLayout, readers
-from cocal_study.exhibits.typesetting.grid import HEADS, Grid, block_of
+from cocal_study.exhibits.typesetting.grid import Grid, block_of
 from cocal_study.exhibits.typesetting.wording import SUBJECTS, signed
 from cocal_study.planning import comparisons
-from cocal_study.planning.plan import available_methods, has_methods
+from cocal_study.planning.plan import MATHEMATICS, available_methods, has_methods
 from cocal_study.planning.results import resamples_file
 
 

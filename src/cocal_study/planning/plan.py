@@ -13,6 +13,9 @@ from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.planning.results import companion_folder, predictions_file
 
+MATHEMATICS, FACTUAL = "macro-mathematics", "macro-factual"
+"""Macro averages, as `macro_averages` names them."""
+
 
 class SetPlan(Model):
     """Sampling of one question set under one prompt format."""

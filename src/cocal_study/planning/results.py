@@ -1,7 +1,21 @@
-"""Places of a study's files, each said once. A rule of the workflow passes wildcards such as "{backbone}" for names."""
+"""Places of a study's files, each said once. A rule of the workflow passes wildcards such as "{backbone}" for names.
+
+The order in which companions see what they learn from stands beside the places of the companions."""
+
+from cocal.companion.spec import Order
+from cocal_study.config.method import Experience
 
 COMPANIONS = {"rollouts": "grpo", "resampled": "postcal", "prompts": "prompts", "online": "online"}
 """Name of the companions' folder, and of the variant that fits them, for each kind of training data."""
+ORDERS: dict[Experience, Order] = {
+    "rollouts": "chronological",
+    "resampled": "shuffled",
+    "prompts": "chronological",
+    "online": "online",
+}
+"""Order of the training data of each experience: CoCal replays the policy's rollouts or their prompts in chronological
+order, PostCal shuffles responses of the final policy (appendices A.1, B.2 and F.4), and online companions see each
+rollout step when it is produced (section 4.1)."""
 SOURCES = "results/sources"
 """Folder of what says that a source of questions is here, and by default of its files."""
 QUESTIONS = "results/questions"

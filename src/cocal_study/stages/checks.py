@@ -12,7 +12,7 @@ from cocal.store import write_document
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.method import Experience
 from cocal_study.planning import plan, results
-from cocal_study.planning.orders import ORDERS
+from cocal_study.planning.results import ORDERS
 from cocal_study.provenance.lineage import trace
 from cocal_study.stages.base import In, Out, Stage, TrainingSet
 from cocal_study.stages.jobs import Job, Rule, Rules

@@ -17,7 +17,7 @@ from cocal.settings.base import Count
 from cocal.store import atomic_path, write_frame
 from cocal_study.planning import results
 from cocal_study.planning.costs import Cost, device_name, write_cost
-from cocal_study.planning.orders import ORDERS
+from cocal_study.planning.results import ORDERS
 from cocal_study.provenance.lineage import Source, descent, inherited, placed
 from cocal_study.stages.base import In, Out, OutFolder, Seed, Stage, TrainingSet
 from cocal_study.stages.jobs import Job, Rule, Rules

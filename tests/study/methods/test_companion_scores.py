@@ -11,7 +11,7 @@ from cocal.companion.companions import load_companions
 from cocal.errors import ConfigError, ContractError
 from cocal.store import read_frame
 from cocal_study.methods.base.companion_scores import load_experiences
-from cocal_study.planning.orders import ORDERS
+from cocal_study.planning.results import ORDERS
 from cocal_study.store.contracts import PREDICTIONS
 from evaluated_study import (
     POOL,

@@ -7,7 +7,7 @@ from cocal.store import read_frame
 from cocal_study.config.methods import METHODS
 from cocal_study.planning import plan, rivals
 from cocal_study.planning.comparisons import comparisons, samples_of
-from cocal_study.planning.orders import ORDERS
+from cocal_study.planning.results import ORDERS
 from cocal_study.planning.variants import ablation_folders, variant_of
 from cocal_study.store.contracts import PREDICTIONS
 from planned_jobs import study_of

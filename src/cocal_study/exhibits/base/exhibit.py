@@ -28,9 +28,6 @@ from cocal_study.config.methods import MethodName
 from cocal_study.config.study import Study
 from cocal_study.planning.results import checks_file, figure_file, table_file
 
-MATHEMATICS, FACTUAL = "macro-mathematics", "macro-factual"
-"""Macro averages, as `cocal_study.planning.plan.macro_averages` names them."""
-
 
 class Labelled(Model):
     """A data set or backbone and its name in print."""

@@ -9,9 +9,11 @@ import pandas as pd
 
 from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Artist, Axes, Figure
 from cocal_study.config.methods import METHODS
+from cocal_study.cubes.better import CONFIDENCE_QUALITY
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import MATHEMATICS, CurvesLayout, macro_source
+from cocal_study.exhibits.base.exhibit import CurvesLayout, macro_source
 from cocal_study.exhibits.base.inputs import Cube, mean_cell
+from cocal_study.planning.plan import MATHEMATICS
 
 TITLES = {
     "accuracy": "Accuracy (%)",
@@ -20,9 +22,6 @@ TITLES = {
     "auroc": "AUROC $\\uparrow$",
 }
 """Title of the panel of each metric."""
-
-CONFIDENCE_QUALITY = ("ece", "auroc")
-"""Metrics of the figures with two panels."""
 
 SEED_WHISKERS = "whiskers: standard deviation over companions' seeds, one policy"
 QUESTION_WHISKERS = "whiskers: bootstrap interval over the questions"

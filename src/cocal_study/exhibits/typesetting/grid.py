@@ -13,37 +13,14 @@ import pandas as pd
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.config.methods import METHODS
-from cocal_study.cubes.better import BETTER, Better
+from cocal_study.cubes.better import BETTER, HEADS, Better
 from cocal_study.cubes.cells import RATES, RESTS_ON, shortfalls
 from cocal_study.exhibits.base.exhibit import Labelled
 from cocal_study.exhibits.typesetting.wording import DOUBTFUL
 
 Mark = Literal["best", "second"]
-PAIR = ("ece", "auroc")
-"""Metrics of the tables with a pair of columns for each case."""
-
 Place = tuple[str, str, str]
 """Where a value stands: the names of its case, of its row, and of its metric."""
-HEADS = {
-    "accuracy": "Acc.↑",
-    "mean_confidence": "MeanConf",
-    "ece": "ECE↓",
-    "auroc": "AUROC↑",
-    "brier": "Brier↓",
-    "brier_reliability": "Rel.↓",
-    "brier_resolution": "Res.↑",
-    "brier_uncertainty": "Unc.",
-    "log_loss": "LogLoss↓",
-    "adaptive_ece": "AdaECE↓",
-    "smooth_ece": "SmECE↓",
-    "aurc": "AURC↓",
-    "augrc": "AUGRC↓",
-    "prr": "PRR↑",
-    "accuracy_at_80": "Acc@80↑",
-    "accuracy_at_50": "Acc@50↑",
-    "auroc_within": "W-AUROC↑",
-}
-"""Column titles of the metrics. The arrow points to the better values."""
 _RATES = {
     "valid_rate": "Valid",
     "answered_rate": "Answered",

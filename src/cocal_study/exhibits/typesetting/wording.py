@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from cocal.metrics.shown import UNDEFINED, metric_text
-from cocal_study.exhibits.base.exhibit import FACTUAL, MATHEMATICS
+from cocal_study.planning.plan import FACTUAL, MATHEMATICS
 
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 

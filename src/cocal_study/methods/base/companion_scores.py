@@ -13,7 +13,7 @@ from cocal.features.store import FeatureReader, open_features
 from cocal.runtime.machine import best_device
 from cocal_study.config.method import Experience, Method
 from cocal_study.methods.base.responses import Estimator, Inputs, Responses
-from cocal_study.planning.orders import ORDERS
+from cocal_study.planning.results import ORDERS
 
 TASK_RESPONSES = ("rlcr",)
 """Prompt formats whose features end before the uncertainty reasoning and the confidence (appendix D)."""

@@ -33,7 +33,7 @@ from cocal_study.methods.base.responses import (
 )
 from cocal_study.methods.recalibration.calibrators import Fits
 from cocal_study.methods.self_consistency import check_pool
-from cocal_study.planning.orders import ORDERS
+from cocal_study.planning.results import ORDERS
 from cocal_study.planning.rivals import RIVALS, Basis, calibrations_of, learns_from, named
 from cocal_study.questions.overlap import fingerprint
 
