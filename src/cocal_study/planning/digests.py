@@ -8,7 +8,7 @@ from cocal.errors import ContractError
 from cocal.runtime.numerics import obstacle, processor
 from cocal.settings.base import Model
 from cocal.store.provenance import versions
-from cocal_study.provenance.content import content_digest
+from cocal_study.provenance.identity import content_digest
 from cocal_study.provenance.lineage import Product
 
 STAGES = {

@@ -1,15 +1,25 @@
-"""Which product a file or folder is: its identity includes its provenance, and is read from the seals and checksums
-that its files carry."""
+"""Which product a file or folder is, and what it holds.
+
+Its identity includes its provenance, and is read from the seals and checksums that its files carry. The digest of its
+content leaves the provenance out: two files have the same one if they hold the same numbers and texts to the last bit,
+on whatever machine and with whatever versions they were made.
+"""
 
 import hashlib
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 from cocal.errors import ContractError
-from cocal.store.damage import absent
+from cocal.store.damage import absent, unreadable
 from cocal.store.folders import listed_files
 from cocal.store.origin import read_provenance
 from cocal.store.provenance import canonical, digest, file_digest
 from cocal.store.seals import stated_seal
+from cocal_study.store.datasets import read_dataset
+
+_COMPUTED = ("*.safetensors", "tokenizer.json", "*.parquet")
+"""Files of a folder that hold what was computed; the others hold settings and versions."""
 
 
 def identity(path: Path) -> str:
@@ -39,3 +49,59 @@ def chunk_checksums(store: Path) -> dict[str, str]:
             stream.seek(max(chunk.stat().st_size - 4, 0))  # its CRC-32C
             found[str(chunk.relative_to(store))] = stream.read().hex()
     return found
+
+
+def content_digest(path: Path) -> str:
+    """Digest of the content of a product without its provenance, 16 hexadecimal digits. Raises ContractError if the
+    product is missing, damaged, or a folder without any content."""
+    if not path.exists():
+        raise ContractError(absent(path))
+    if path.is_file():
+        return _DIGESTS.get(path.suffix, file_digest)(path)[:16]
+    if (path / "zarr.json").exists():
+        return digest(chunk_checksums(path))
+    files = sorted(file for pattern in _COMPUTED for file in path.rglob(pattern))
+    if not files:
+        raise ContractError(unreadable(path, "folder of results", "it holds no weights and no tables"))
+    return digest({str(file.relative_to(path)): content_digest(file) for file in files})
+
+
+def _of_table(path: Path) -> str:
+    """Digest of a Parquet table's columns: names, types and values. Numbers are written with all of their digits."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = hashlib.sha256()
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise ContractError(unreadable(path, "Parquet file", error)) from None
+    for field, column in zip(table.schema, table.columns, strict=True):
+        found.update(json.dumps([field.name, str(field.type), column.to_pylist()], default=str).encode())
+    return found.hexdigest()
+
+
+def _of_arrays(path: Path) -> str:
+    """Digest of a NetCDF file's variables and coordinates: names, dimensions, types and values."""
+    found = hashlib.sha256()
+    for name, array in sorted(read_dataset(path).variables.items()):
+        values = array.values
+        found.update(json.dumps([str(name), array.dims, str(values.dtype), values.shape]).encode())
+        found.update(json.dumps(values.tolist()).encode() if values.dtype.hasobject else values.tobytes())
+    return found.hexdigest()
+
+
+def _of_tensors(path: Path) -> str:
+    """Digest of a safetensors file: its header without the metadata, and all of its bytes behind it."""
+    with path.open("rb") as stream:
+        try:
+            length = int.from_bytes(stream.read(8), "little")
+            header = json.loads(stream.read(length))
+            header.pop("__metadata__", None)
+        except (ValueError, OverflowError, MemoryError, AttributeError) as error:
+            raise ContractError(unreadable(path, "safetensors file", error)) from None
+        return digest([header, hashlib.file_digest(stream, "sha256").hexdigest()])
+
+
+_DIGESTS: dict[str, Callable[[Path], str]] = {".parquet": _of_table, ".nc": _of_arrays, ".safetensors": _of_tensors}
+"""How the content of a kind of file is read; of all other kinds, such as CSV, every byte counts."""

@@ -2,7 +2,7 @@
 are known to be wrong."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,11 +10,14 @@ from pydantic import Field, field_validator
 
 from cocal.errors import ConfigError
 from cocal.settings.base import Count, Model, Name
+from cocal.store.provenance import canonical
 from cocal_study.config.data import RegisteredSettings
 from cocal_study.config.parse import parse_settings
+from cocal_study.config.study import Study
 
 HOSTS = {"github": "https://raw.githubusercontent.com", "huggingface": "https://huggingface.co"}
 """Base URLs of the hosts; a mirror replaces either."""
+_PAGES = {"github": "https://github.com/{0}/tree/{1}", "huggingface": "https://huggingface.co/datasets/{0}/tree/{1}"}
 
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
 
@@ -156,3 +159,16 @@ def registry_of(sources: Mapping[str, RegisteredSettings], path: str | Path) -> 
                 f"datasets.{dataset}: source.questions = {source.questions}, but {source.name} has {known} ({path})"
             )
     return registry
+
+
+def references(study: Study, registry: Registry) -> Iterator[str]:
+    """A line for each question set of a study: its name, with address, revision and licence, or how it is made."""
+    for dataset in study.datasets.values():
+        if isinstance(dataset.source, RegisteredSettings):
+            entry = registry.sets[dataset.source.name]
+            address = _PAGES[entry.source.host].format(entry.source.repository, entry.source.revision)
+            yield f"{dataset.label}: {address} ({entry.licence})"
+        else:
+            source = canonical(dataset.source.model_dump(mode="json", exclude={"path"}))
+            made = f"{dataset.role}, {dataset.domain}, made by `cocal questions` from {source}, seed {study.seed}"
+            yield f"{dataset.label}: {made}"

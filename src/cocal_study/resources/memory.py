@@ -83,11 +83,9 @@ def fitting_card(study: Study, memory: float) -> str | None:
     return max(fitting, key=fitting.__getitem__) if fitting else None
 
 
-def least_memory(study: Study, held: OnGpu | None, memory: float, backbone: str | None = None) -> float:
+def least_memory(study: Study, held: OnGpu, memory: float, backbone: str | None = None) -> float:
     """GiB that a job surely holds on each of its GPUs, of `memory` GiB, for a backbone, by default that which needs
     most; 0 without GPUs."""
-    if held is None:
-        return 0
     if backbone is None:
         return max(least_memory(study, held, memory, name) for name in study.backbones)
     trl, engine, weights = study.policy.trl, study.generation.engine, HALF * parameters_of(study.backbones[backbone])
@@ -147,9 +145,3 @@ def parameters_of(backbone: BackboneSettings) -> float:
     attention = 2 * (shape.heads + shape.key_value_heads) * shape.head_dim
     block = backbone.width * (attention + 3 * shape.intermediate_size)
     return backbone.depth * block + (1 if shape.tied else 2) * shape.vocabulary * backbone.width
-
-
-def cache_bytes(backbone: BackboneSettings, tokens: float) -> float:
-    """Bytes of the keys and values of so many tokens, in bfloat16."""
-    shape = shape_of(backbone)
-    return tokens * 2 * backbone.depth * shape.key_value_heads * shape.head_dim * HALF

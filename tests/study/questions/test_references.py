@@ -1,8 +1,7 @@
 """Where question sets come from, in a line each."""
 
 from cocal_study.config.study import load_study
-from cocal_study.questions.references import references
-from cocal_study.questions.registry import registry_of
+from cocal_study.questions.registry import references, registry_of
 from started import ROOT
 
 

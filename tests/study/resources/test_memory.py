@@ -1,26 +1,22 @@
 """Memory of a study on a GPU, from the shapes of its models: the arithmetic, and what it refuses."""
 
-import re
-
 import pytest
 
-from cocal.cli import main
 from cocal_study.config.study import configured_study
-from cocal_study.questions.loaders import counted
-from cocal_study.resources.forecast import by_gpu
 from cocal_study.resources.memory import (
     GIB,
     GPUS,
     HELD,
     OVERHEAD,
-    cache_bytes,
     fitting_card,
     gpu_of,
+    held_by,
     least_memory,
     parameters_of,
     shape_of,
     too_small,
 )
+from planned_jobs import rules_of_any_study
 
 
 @pytest.fixture
@@ -37,7 +33,6 @@ def test_parameters_are_those_of_the_published_model(study, name, published):
     backbone = study().backbones[name]
     norms = backbone.depth * 2 * (backbone.width + shape_of(backbone).head_dim) + backbone.width
     assert parameters_of(backbone) + norms == published
-    assert cache_bytes(backbone, 7) == 7 * 114_688
 
 
 def test_an_update_holds_weights_gradients_moments_and_copies(study, repository):
@@ -96,27 +91,17 @@ def test_gpus_are_known_by_the_names_of_drivers_and_clusters():
     assert gpu_of("nvidia_l4") is None
 
 
-def test_each_gpu_gets_the_card_that_fits_it(study, repository):
+def test_each_gpu_gets_the_card_that_fits_it(study):
     assert [fitting_card(study(), gpu.memory) for gpu in GPUS] == ["24gb", "80gb", "80gb", "80gb", "80gb"]
     assert fitting_card(study(), 12) is None
-    lines = by_gpu(study(), lambda card: study(card=card))
-    assert [line.partition(", ")[0] for line in lines] == [gpu.label for gpu in GPUS]
-    assert lines[0] == "RTX 4090, 24.0 GiB (card=24gb): large enough"
-    paper = configured_study([repository / "config/paper.yaml"], {"card": None})
-    assert by_gpu(paper, lambda card: paper)[0].startswith("RTX 4090, 24.0 GiB: qwen3-8b, engine and policy: ")
-    assert by_gpu(configured_study([repository / "config/config.yaml"], {}), study) == []
 
 
-def test_the_plan_shows_memory_and_gpus(repository, monkeypatch, capsys):
-    monkeypatch.setattr("cocal_study.commands.study.jobs_left", lambda *_: {"train_grpo": 2, "table_main": 4})
-    assert main(["plan", "--study", str(repository / "config/single-gpu.yaml")]) == 0
-    printed = capsys.readouterr().out
-    rows = {line.split()[0]: re.split("  +", line) for line in printed.splitlines() if line}
-    assert rows["rule"] == ["rule", "jobs", "GPUs", "memory"]
-    study = counted(configured_study([repository / "config/single-gpu.yaml"], {}))
-    assert rows["train_grpo"][1:] == ["2", "1", f"{least_memory(study, 'update', 24):.1f} GiB"]
-    assert rows["table_main"] == ["table_main", "4"]
-    assert printed.count(": large enough") == len(GPUS)
+def test_a_rule_asks_for_a_gpu_where_its_jobs_hold_something_there():
+    asking = {name for name, rule in rules_of_any_study().items() if rule.gpus}
+    assert asking == {name for name in rules_of_any_study() if held_by(name)}
+    assert {held_by(name) for name in ("table_online", "figure_online", "questions")} == {None}
+    found = [held_by(name) for name in ("train_grpo", "factual_responses", "prompt_features", "latency")]
+    assert found == ["update", "engine", "policy", "engine and policy"]
 
 
 def test_the_page_has_the_memory_of_the_largest_job(study, repository):

@@ -24,16 +24,6 @@ _ADDRESS = flags.checked(
 )
 _POINTS = Kind(folder=True, entries="*.yaml")
 _RESULTS = flag("--results", "results of the study (default: results)", type=Path, default=Path("results"))
-_PLAN = (
-    flag("--study", "configuration of the study", type=Path, default=Path("config/config.yaml")),
-    flag(
-        "--directory",
-        "folder of the study's results/ and logs/, as for `snakemake --directory` (default: studies/NAME if it exists "
-        "or results/ belongs to another study, else this folder)",
-        type=Path,
-    ),
-    flag("--snakefile", "workflow whose jobs are counted", type=Path, default=Path("Snakefile")),
-)
 _SLURM = (
     flag("--cancel", "cancel jobs of the folder and wait until they have ended", action="store_true"),
     flag(
@@ -149,7 +139,6 @@ _GATHER = (
 )
 
 STUDY = {
-    "plan": Command("print jobs, GPU memory and disk of a study before it runs", _PLAN),
     "slurm": Command(
         "refuse a run that this SLURM cluster cannot take now, or cancel a run's jobs",
         _SLURM,

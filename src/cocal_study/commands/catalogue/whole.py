@@ -7,8 +7,8 @@ COMMANDS = STUDY | {name: command._replace(locked=True) for name, command in STA
 _MODULES = {
     "exhibits": ("exhibit", "document", "landing"),
     "gather": ("gather", "spread"),
-    "study": ("plan", "trace", "digests", "replicate", "regimes", "schema", "stages", "slurm"),
-} | {name: (name,) for name in ("compare", "publish", "reanalyse", "unpack")}
+    "study": ("trace", "digests", "replicate", "regimes", "schema", "stages", "slurm", "unpack"),
+} | {name: (name,) for name in ("compare", "publish", "reanalyse")}
 """The commands of each module. Those of one module load the same libraries."""
 _WORK = {name: f"{module}:run_{name}" for module, names in _MODULES.items() for name in names}
 WORK = {

@@ -12,8 +12,7 @@ from safetensors.numpy import save_file
 
 from cocal.errors import ContractError
 from cocal.features.store import create_features
-from cocal_study.provenance.content import content_digest
-from cocal_study.provenance.identity import identity
+from cocal_study.provenance.identity import content_digest, identity
 from cocal_study.store.datasets import write_dataset
 from micro import own_copy
 
