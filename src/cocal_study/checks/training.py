@@ -22,8 +22,7 @@ from cocal_study.provenance.lineage import Product
 def read_table(folder: Path, questions: Path) -> pd.DataFrame:
     """Read the labels of all responses in `folder` and the texts of their questions, but not the responses' texts.
     Raises ContractError if a table breaks its contract or lies in the place of another, or for a reason that
-    `cocal_study.generation.labels.read_rollouts` names: responses that are not in the chronological order of their
-    steps (section 4.1), a step or question that is missing, another accuracy than that of a whole group."""
+    `cocal_study.generation.labels.read_rollouts` names."""
     _ = Product(folder).attributes  # which refuse another's table, before companions are said to be fitted on others
     more = read_frame(folder, RESPONSES, ["step", "answer", "decided"])
     table = read_rollouts(folder, questions, int(more["step"].max()))
@@ -114,11 +113,8 @@ def check_disjoint(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
 
 
 def check_truncation(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
-    """Check that the companions used exactly the responses of their prefix that are not truncated (appendix A.1).
-
-    The numbers of training and validation responses and the training error share are recomputed from the table. The
-    arguments are those of `check_disjoint`.
-    """
+    """Check that the companions used exactly the responses of their prefix that are not truncated (appendix A.1), by
+    numbers that are recomputed from the table. The arguments are those of `check_disjoint`."""
     training, validation = _partition(fit, table, held_out)
     for part, rows, steps in zip(("training", "validation"), (training, validation), fit.spec.prefix, strict=True):
         column = f"{part}_responses"

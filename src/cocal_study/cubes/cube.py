@@ -53,17 +53,10 @@ class _Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class _Evaluation:
-    """The metrics of a cell on one dataset, or their macro average over several.
-
-    Attributes:
-        seeds: Companion seeds, or (UNSEEDED,).
-        values: float64 [seeds, metrics], metrics of all responses.
-        resampled: float64 [seeds, resamples, metrics], metrics of the resamples.
-        n: Number of responses, the same for all seeds.
-        n_valid: int64 [seeds], number of responses with a valid confidence.
-        rates: float64 [seeds, rates], in the order of `RATES`.
-        questions: Digest of the questions, which tells evaluations that share their resamples.
-    """
+    """The metrics of a cell on one dataset, or their macro average over several, by companion seed, or (UNSEEDED,): the
+    values of all responses, float64 [seeds, metrics], and of the resamples, float64 [seeds, resamples, metrics], the
+    number of responses, which is the same for all seeds, and of valid confidences, int64 [seeds], the `RATES`, float64
+    [seeds, rates], and a digest of the questions, which tells evaluations that share their resamples."""
 
     seeds: tuple[int, ...]
     values: np.ndarray
@@ -91,13 +84,8 @@ class _Evaluation:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The metrics of all cells, with those of their resamples, before they are arranged.
-
-    Attributes:
-        cells: The evaluations by cell and by dataset or macro average.
-        coordinates: The labels of each dimension of the cube, in its order.
-        level: Confidence level of the intervals.
-    """
+    """The metrics of all cells on a dataset or macro average, with those of their resamples, before they are arranged,
+    and the labels of each dimension of the cube, in its order."""
 
     cells: dict[tuple[_Cell, str], _Evaluation]
     coordinates: dict[str, list]

@@ -81,15 +81,8 @@ class Key:
 
 @dataclass(frozen=True)
 class Resamples:
-    """The resampled metrics of one comparison of one backbone.
-
-    Attributes:
-        source: Where they come from, for error messages.
-        backbone: Name of the backbone.
-        comparison: `MAIN`, or that of the cube, such as "budgets".
-        data: What `resamples_of` returns.
-        places: Index of each cell.
-    """
+    """The resampled metrics (`resamples_of`) of one comparison of one backbone: `MAIN`, or that of the cube, such as
+    "budgets", and the index of each cell. The source is for error messages."""
 
     source: str
     backbone: str

@@ -171,9 +171,6 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
 
 
 def with_holm(compared: pd.DataFrame, family: Sequence[str] = ("dataset", "metric")) -> pd.DataFrame:
-    """Add the column p_holm, p-values that are adjusted within each family.
-
-    B resamples give no p-value below 2 / (B + 1), so that one family of a whole table, with several hundred
-    comparisons, could reject nothing. A family is therefore a column of a table.
-    """
+    """Add the column p_holm, p-values that are adjusted within each family. It is a column of a table, since B
+    resamples give no p-value below 2 / (B + 1), so that one family of a whole table could reject nothing."""
     return compared.assign(p_holm=compared.groupby(list(family), sort=False)["p"].transform(holm))

@@ -73,10 +73,7 @@ class Estimate:
 
     def interval(self, level: float) -> tuple[float, float]:
         """The percentile interval over questions and seeds, centred on the number as that of every metric; the number
-        itself without resamples.
-
-        NaN if no resample defines the number.
-        """
+        itself without resamples, and NaN if no resample defines it."""
         if not self.resampled.size:
             return self.value, self.value
         lower, upper = centred_interval(np.array([self.value]), self._varied()[None], level, least=-np.inf, most=np.inf)

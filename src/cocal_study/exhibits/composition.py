@@ -40,12 +40,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 
 
 def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) -> pd.DataFrame:
-    """Composition of the training responses and macro mean confidence, by budget.
-
-    The result has the columns of `cocal_study.exhibits.drawing.curves.read_curves`, with the metrics accuracy,
-    mean_confidence and, last, training_error_share (a share in [0, 1]; the columns of test responses are empty).
-    A ContractError names companions that are missing.
-    """
+    """Composition of the training responses and macro mean confidence, by budget: the columns of
+    `cocal_study.exhibits.drawing.curves.read_curves`, with the metrics accuracy, mean_confidence and
+    training_error_share (a share in [0, 1]; the columns of test responses are empty). A ContractError names companions
+    that are missing."""
     shares = {(spec.order, spec.steps): spec.training_error_share for spec in companions}
     tested = read_curves(layout, metrics, ("accuracy", "mean_confidence"))
     trained = tested.loc[tested["metric"] == "accuracy", ["source_step", "method"]]

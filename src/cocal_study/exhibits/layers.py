@@ -69,10 +69,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 
 
 def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
-    """Macro averages of companions that read one layer each. The result has the columns backbone, layer, those of
+    """Macro averages of companions that read one layer each: columns backbone, layer, those of
     `cocal_study.cubes.cells.read_cell`, final (bool: the backbone's last layer) and level_with_best (bool: its interval
-    overlaps that of the backbone's best layer, the best one included; all layers where there are no intervals); in the
-    order of the backbones, layers, metrics."""
+    overlaps that of the backbone's best layer, itself included; all layers where there are no intervals)."""
     tables = []
     for backbone in layout.backbones:
         where = backbone.name, _METHOD, layout.step, MATHEMATICS

@@ -184,10 +184,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(
     layout: Layout, metrics: Cube, resamples: Resamples | None = None, replicates_main: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """Return the numbers of the table, one per row; methods with seeds are averaged over them. The page alone shows the
-    replicates. The result has the columns dataset, method, and those of `cocal_study.cubes.cells.read_cell`, in the
-    order of the layout's columns, then its methods, then the metrics; and with resamples separable_from_best: "best",
-    "yes" or "no"; "" for mean confidence, which is neither good nor bad, and for undefined values."""
+    """The numbers of the table, one per row, as means over seeds: columns dataset, method, and those of
+    `cocal_study.cubes.cells.read_cell`; and with resamples separable_from_best: "best", "yes" or "no"; "" for mean
+    confidence, which is neither good nor bad, and for undefined values. The page alone shows the replicates."""
     numbers = read_methods(metrics, layout, [column.name for column in layout.columns], layout.methods)
     if resamples is None:
         return numbers

@@ -99,12 +99,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout, metrics: Cube, calibrators: Sequence[Fits]) -> pd.DataFrame:
-    """Return ECE and both AUROCs of every set and of the macro averages; companions are averaged over their seeds. The
-    result has the columns dataset, method (name of the rival and of what was done to it), rival, calibration, and those
-    of `cocal_study.cubes.cells.read_cell`, in the order of the domains, of which the macro average comes last, then of
-    the calibrations and of the rivals; last wrong_slopes, the number of companion seeds (at most 1 without a companion)
-    whose Platt scaling, among the calibrators of all policies, has a negative slope. The ECE of a score that only ranks
-    is NaN."""
+    """ECE and both AUROCs of every set and of the macro averages as means over seeds: columns dataset, method (name of
+    the rival and of what was done to it), rival, calibration, those of `cocal_study.cubes.cells.read_cell`, and
+    wrong_slopes, the number of companion seeds (at most 1 without a companion) whose Platt scaling, among the
+    calibrators of all policies, has a negative slope. The ECE of a score that only ranks is NaN."""
     cells = {}
     rows = [(rival, calibration) for calibration, rivals in layout.rivals.items() for rival in rivals]
     for dataset in (dataset for domain, sets in layout.domains.items() for dataset in (*sets, domain)):

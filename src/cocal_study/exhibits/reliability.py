@@ -80,11 +80,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 
 
 def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the numbers of the diagrams, one row for each bin. The result has the columns dataset, method, seed (-1
-    without), left and right (edges of the bin, right-closed), count, accuracy and mean_confidence (NaN for an empty
-    bin); and, the same for all bins of a panel, n, n_valid, ece and auroc of the seed drawn, seeds (their number, 0
-    without) and ece_of_seeds and auroc_of_seeds (means over the seeds, as in tables/main). In the order of the data
-    sets, methods, bins."""
+    """The numbers of the diagrams, one row for each bin: columns dataset, method, seed (-1 without), left and right
+    (edges of the bin, right-closed), count, accuracy and mean_confidence (NaN for an empty bin); and, the same for all
+    bins of a panel, n, n_valid, ece and auroc of the seed drawn, seeds (their number, 0 without) and ece_of_seeds and
+    auroc_of_seeds (means over the seeds, as in tables/main)."""
     table = pd.concat(predictions, ignore_index=True)
     panels = []
     for dataset in (one.name for one in layout.datasets):

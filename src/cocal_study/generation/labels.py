@@ -48,11 +48,8 @@ def read_prompts(folder: str | Path, questions: str | Path, steps: int) -> pd.Da
 
 
 def prompts_of(rollouts: pd.DataFrame) -> pd.DataFrame:
-    """Reduce rollouts to one row for each group, which is the group's first response with other labels.
-
-    In each row `correct` is the group accuracy, truncated responses included, `truncated` is False, and `response_id`
-    is the row number.
-    """
+    """Reduce rollouts to one row for each group, the group's first response, in which `correct` is the group accuracy,
+    truncated responses included, `truncated` is False, and `response_id` is the row number."""
     groups = rollouts[rollouts["sample"] == 0].reset_index(drop=True)
     return groups.assign(response_id=groups.index, truncated=False, correct=groups["group_accuracy"])
 

@@ -82,10 +82,7 @@ def write_study(study: Study, path: Path) -> None:
 
 def refusals(results: Path) -> tuple[str, ...]:
     """Say why a replicate takes no part in what is gathered: which of its required conditions are out of bounds.
-
-    Nothing but its tables/conditions is read, so that no method's result has a say. A study that has no such table
-    requires nothing.
-    """
+    Nothing but its tables/conditions is read, so that no method's result has a say; without it, nothing is required."""
     path = results / CONDITIONS
     if not path.exists():
         return ()

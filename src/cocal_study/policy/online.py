@@ -37,11 +37,8 @@ def learn_online(
 def replayed(
     fits: Iterable[Companions], features: FeatureReader, rollouts: pd.DataFrame, bins: int
 ) -> Iterator[pd.DataFrame]:
-    """Score replayed companions on the rollouts of the step after their own that `OnlineCompanions.observe` scores.
-
-    The column kept_bytes says how large the states are that replaying keeps: those of all their responses.
-    Companions of the last step have no next one, and are passed over.
-    """
+    """Score replayed companions, but those of the last step, on the rollouts of the step after their own that
+    `OnlineCompanions.observe` scores. The column kept_bytes is the size of the states that replaying keeps."""
     steps, last = rollouts["step"].to_numpy(), int(rollouts["step"].iloc[-1])
     first_asked = rollouts["step"].groupby(rollouts["question"].map(normalised)).transform("min").to_numpy()
     for one in fits:

@@ -159,10 +159,10 @@ class Source:
 def descent(
     output: str | Path, stage: str, settings: Any, sources: Iterable[Source], **facts: str | int | None
 ) -> dict[str, str]:
-    """Provenance attributes of a product of the command `stage`, with the digests of its sources; a source that states
-    no facts, such as a user's own file, is taken as it is, and facts that are None are left out. The settings are the
-    slice of the configuration that the command uses. Raises ContractError if a source is missing, or states another
-    fact than the product needs; the message names both."""
+    """Provenance attributes of a product of the command `stage` with a slice of the configuration, and the digests of
+    its sources; one that states no facts, such as a user's own file, is taken as it is. Facts that are None are left
+    out. Raises ContractError if a source is missing, or states another fact than the product needs; the message names
+    both."""
     attributes, sources = provenance(stage, settings, **facts), list(sources)
     for source in sources:
         stated = Product(source.path).facts

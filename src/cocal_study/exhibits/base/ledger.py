@@ -102,11 +102,8 @@ def judged(
     central: pd.DataFrame | None = None,
     language_model: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Judge every claim by the paper's numbers, by the study, and by its replicates (`judge_all`).
-
-    Resamples are those of every comparison of the first two backbones, companions those of every budget, and
-    predictions those at the end of training.
-    """
+    """Judge every claim by the paper's numbers, by the study (resamples of every comparison of the first two backbones,
+    companions of every budget, predictions at the end of training), and by its replicates (`judge_all`)."""
     files = {"companions": companions, "predictions": predictions, "sampling": sampling, "fit": fit, "latency": latency}
     found = readers(layout, resamples, published, **files)
     return judge_all(ledger, *found, joined(replicates, central), language_model)

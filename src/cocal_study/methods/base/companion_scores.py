@@ -22,10 +22,9 @@ _ROWS = 4096
 
 
 def load_experiences(folders: Mapping[Experience, Sequence[Path]]) -> dict[Experience, list[Companions]]:
-    """Load the fitted companions of each experience from output folders of `cocal companions`. Raises ConfigError if
-    two companions of one experience agree in their steps of training and validation and in the states that they read,
-    and ContractError if a file is invalid, or its companions were fitted in an order that does not suit their
-    experience."""
+    """Load the companions of each experience from folders of `cocal companions`. Raises ConfigError if two of one
+    experience agree in their steps of training and validation and in their states, and ContractError if a file is
+    invalid, or its companions were fitted in an order that does not suit their experience."""
     loaded: dict[Experience, list[Companions]] = {}
     for experience, paths in folders.items():
         companions = loaded[experience] = [load_companions(path) for path in paths]

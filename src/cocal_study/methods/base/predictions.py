@@ -20,13 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Checkpoint(NamedTuple):
-    """The policy whose responses are scored.
-
-    Attributes:
-        backbone: Name of the backbone.
-        algorithm: Algorithm that trained the policy; "base" if it was not trained.
-        step: Rollout step of the checkpoint.
-    """
+    """The policy whose responses are scored; its algorithm is "base" if it was not trained."""
 
     backbone: str
     algorithm: str

@@ -28,16 +28,10 @@ COLUMNS += tuple(name for name in FACTS if name != "answered")
 
 
 class Estimator(NamedTuple):
-    """A method or rival with one of its companions, if it has any; it gives one confidence to every response.
-
-    Attributes:
-        method: Name of the method or rival.
-        seed: The companion's training seed; -1 without a companion.
-        source_step: Last rollout step that the companion learnt from; -1 without a companion.
-        validation_step: Last rollout step of the responses that chose its best pass; -1 without a companion.
-        layer: Zero-based index of the block that the companion reads; -1 without a companion.
-        pooling: Pooled states that the companion reads, such as "last+mean"; empty without a companion.
-    """
+    """A method or rival with one of its companions, if it has any; it gives one confidence to every response. Of the
+    companion it has the training seed, the last rollout steps that it learnt from and that chose its best pass, the
+    zero-based index of the block and the pooled states that it reads, such as "last+mean"; without one, these are -1
+    and ""."""
 
     method: str
     seed: int = -1
@@ -49,15 +43,9 @@ class Estimator(NamedTuple):
 
 @dataclass(frozen=True)
 class Responses:
-    """Responses of one policy to one question set in one prompt format.
-
-    Attributes:
-        path: File of the responses.
-        dataset: Name of the question set.
-        pool: All responses, in file order. The column pool holds the ids of their questions.
-        evaluated: The evaluated responses, in file order, with those that are truncated, wrong or without a confidence
-            (appendix A.2). The column answered says whether there is an answer.
-    """
+    """Responses of one policy to one question set in one prompt format, in file order: all of them (the pool), whose
+    column pool holds the ids of their questions, and the evaluated ones, with those that are truncated, wrong or
+    without a confidence (appendix A.2), whose column answered says whether there is an answer."""
 
     path: Path
     dataset: str
@@ -67,14 +55,9 @@ class Responses:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of estimators besides the responses.
-
-    Attributes:
-        settings: Settings of the estimators.
-        pool: Number of responses per question in the self-consistency pool (M in appendix B.1).
-        features: Folder with the features of the evaluated responses ({dataset}.zarr) for each prompt format.
-        companions: Fitted companions by experience; those of one experience differ in steps, layer or poolings.
-    """
+    """The inputs of estimators besides the responses: their settings, the number of responses per question in the
+    self-consistency pool (M in appendix B.1), folders with the features of the evaluated responses ({dataset}.zarr) by
+    prompt format, and fitted companions by experience, which differ in steps, layer or poolings."""
 
     settings: EstimatorSettings
     pool: int

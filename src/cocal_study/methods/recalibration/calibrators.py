@@ -112,11 +112,8 @@ class Fits(Model):
 
 
 def part_of(rival: str) -> Part:
-    """The part of a basis that a rival's calibrators learn from.
-
-    That is the training part, unless the score itself was learnt there: then it is the held-out part, whose labels a
-    companion or probe has seen only to choose its best pass or penalty.
-    """
+    """The part of a basis that a rival's calibrators learn from: the training part, unless the score itself was learnt
+    there; then the held-out part, whose labels have only chosen a companion's best pass or a probe's penalty."""
     return "held out" if RIVALS[rival].reads_states else "training"
 
 

@@ -87,11 +87,8 @@ def parts_of(rollouts: pd.DataFrame, questions: Sequence[str], companion: Compan
 
 
 def with_classes(rollouts: pd.DataFrame, judge: Judge) -> pd.DataFrame:
-    """Add the column answer_class (`cocal.store.contracts.RESPONSES`) to a table from `read_experience`.
-
-    The answers of each group are compared with one another, those of truncated responses included, as the group
-    accuracy counts them too (appendix A.1).
-    """
+    """Add the column answer_class (`cocal.store.contracts.RESPONSES`) to a table from `read_experience`: the answers of
+    each group are compared with one another, those of truncated responses included (appendix A.1)."""
     answers = [None if pd.isna(answer) else answer for answer in rollouts["answer"]]
     verdicts = judge.classes(answers, rollouts["pool"].tolist(), rollouts["question"].tolist())
     return rollouts.assign(answer_class=verdicts.values)
@@ -113,15 +110,9 @@ def refuse_evaluated(asked: Sequence[str], evaluated: pd.DataFrame, source: str 
 
 @dataclass(frozen=True)
 class Scorer:
-    """All that gives the rivals of one policy their scores.
-
-    Attributes:
-        rivals: Names of the rivals.
-        settings: Settings of the estimators.
-        companions: Fitted companions by kind (`cocal_study.config.method.Rival.reader`).
-        learnt: Learnt scores by the names of their rivals.
-        pool: Number of responses per question in the self-consistency pool.
-    """
+    """All that gives the rivals of one policy their scores: companions by kind
+    (`cocal_study.config.method.Rival.reader`), what was learnt by the names of the rivals, and the number of responses
+    in the self-consistency pool."""
 
     rivals: Sequence[str]
     settings: EstimatorSettings
