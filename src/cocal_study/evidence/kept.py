@@ -52,7 +52,9 @@ def keep(study: Study, folder: Path, output: Path) -> None:
         coded = _coded(np.array(list(confidences.values())), correct, dataset, study.metrics.bins)
         arrays = coded | {
             "dataset": dataset,
-            "question": rows.groupby("dataset")["question_id"].transform(_codes).to_numpy(np.uint16),
+            "question": rows.groupby("dataset")["question_id"]
+            .transform(lambda ids: ids.factorize()[0])
+            .to_numpy(np.uint16),
             "length": rows["length"].to_numpy(np.uint32),
             "correct": correct,
         }
@@ -129,10 +131,6 @@ def _parts(study: Study, folder: Path) -> Iterator[tuple[str, pd.DataFrame, dict
 def _in_order(predictions: pd.DataFrame, rows: pd.DataFrame) -> np.ndarray:
     indexed = predictions.set_index(_RESPONSE)["confidence"]
     return indexed.loc[pd.MultiIndex.from_frame(rows[_RESPONSE])].to_numpy(np.float64)
-
-
-def _codes(questions: pd.Series) -> np.ndarray:
-    return questions.factorize()[0]
 
 
 def _coded(confidences: np.ndarray, correct: np.ndarray, dataset: np.ndarray, bins: int) -> dict[str, np.ndarray]:

@@ -13,12 +13,12 @@ from cocal.metrics.scores import WITHIN
 from cocal.settings.base import Count, Name
 from cocal_study.config.evaluation import GenerationSettings, SamplingSettings
 from cocal_study.config.study import Study
-from cocal_study.cubes.cells import read_cells
 from cocal_study.cubes.resamples import Resamples
 from cocal_study.evidence.headlines import SECOND
 from cocal_study.evidence.published import Published
+from cocal_study.exhibits import verdict
 from cocal_study.exhibits.base.exhibit import Labelled, TableExhibit
-from cocal_study.exhibits.base.inputs import Cube, mean_cell
+from cocal_study.exhibits.base.inputs import Cube, read_methods
 from cocal_study.exhibits.typesetting.grid import (
     Block,
     Grid,
@@ -29,18 +29,7 @@ from cocal_study.exhibits.typesetting.grid import (
     ranked_cells,
 )
 from cocal_study.exhibits.typesetting.wording import DOMAINS, said
-from cocal_study.exhibits.verdict import (
-    Layout as OfHeadlines,
-)
-from cocal_study.exhibits.verdict import (
-    cells_of,
-    claims_of,
-    head_of,
-    label_of,
-    verdict_inputs,
-    verdict_layout,
-)
-from cocal_study.exhibits.verdict import prepare as headlines
+from cocal_study.exhibits.verdict import cells_of, claims_of, head_of, label_of, verdict_inputs, verdict_layout
 from cocal_study.planning import comparisons
 from cocal_study.planning.plan import has_methods, macro_averages
 from cocal_study.planning.results import metrics_file
@@ -52,7 +41,7 @@ _PAPER = GenerationSettings()
 """The paper's sampling, which is the default."""
 
 
-class Layout(OfHeadlines):
+class Layout(verdict.Layout):
     """Layout of the table."""
 
     backbone: Name
@@ -108,12 +97,7 @@ def prepare(
     "second"), dataset, method, and those of `cocal_study.cubes.cells.read_cell`. The headlines are set from what it is
     given besides."""
     cubes = {"own": metrics, "second": second_metrics}
-    cells = {
-        (dataset, method): mean_cell(layout.backbone, method, layout.step, dataset)
-        for dataset in layout.domains
-        for method in layout.methods
-    }
-    read = {name: read_cells(cube, cells, ["dataset", "method"], METRICS) for name, cube in cubes.items()}
+    read = {name: read_methods(one, layout, layout.domains, layout.methods, METRICS) for name, one in cubes.items()}
     return pd.concat(read, names=["sampling"]).reset_index(level=0).reset_index(drop=True)
 
 
@@ -129,7 +113,7 @@ def grid(
     **gathered: pd.DataFrame,
 ) -> Grid:
     """Set the table: the headlines under both samplings, and below them the numbers of this study."""
-    found = headlines(layout, resamples, published, second, **gathered)
+    found = verdict.prepare(layout, resamples, published, second, **gathered)
     rows = [
         group_of([(label_of(one), (*cells_of(one), *cells_of(one, SECOND, paper=False))) for one in of_claim], claim)
         for claim, _, of_claim in claims_of(found)

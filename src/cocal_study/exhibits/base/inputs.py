@@ -118,7 +118,7 @@ def mean_cell(backbone: str, method: str, step: int, dataset: str, **sweep: str 
 
 def read_methods(
     cube: Cube,
-    layout: StepLayout,
+    layout: StepLayout | Any,
     datasets: Iterable[str],
     methods: Iterable[str],
     metrics: Sequence[str] = METRICS,
