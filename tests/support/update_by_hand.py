@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from cocal_study.policy import plain
+import plain_grpo as plain
 
 
 def normalised(rewards: np.ndarray, group: int) -> np.ndarray:

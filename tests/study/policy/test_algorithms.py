@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+import plain_grpo as plain
 from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import parse_confidence
 from cocal.answers.judge import Verdicts
@@ -15,7 +16,6 @@ from cocal.answers.settings import VerifierSettings
 from cocal.models.loading import load_policy
 from cocal.models.text import plain_texts
 from cocal_study.config.policy import PolicySettings
-from cocal_study.policy import plain
 from micro_trainer import train
 from update_by_hand import advantages, gradients
 

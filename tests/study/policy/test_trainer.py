@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 from trl import GRPOTrainer
 
+import plain_grpo as plain
 from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import Verdicts
 from cocal.answers.settings import VerifierSettings
@@ -15,7 +16,7 @@ from cocal.models.loading import load_policy, stored_dtype
 from cocal.runtime.numerics import PORTABLE, computes_bfloat16, environment
 from cocal.store import read_document
 from cocal_study.config.policy import PolicySettings
-from cocal_study.policy import plain, steps
+from cocal_study.policy import steps
 from cocal_study.policy.agreement import Agreement
 from cocal_study.policy.recorder import StepSeconds
 from cocal_study.policy.trainer import RecordingGRPOTrainer

@@ -1,4 +1,4 @@
-"""One step of GRPO in plain PyTorch, to be read first; `trainer.py` has TRL take the same step at full size.
+"""One step of GRPO in plain PyTorch, to be read first; `cocal_study.policy.trainer` has TRL take it at full size.
 
 RLCR and DCPO differ in rewards and advantages alone (`cocal.rewards`).
 """
