@@ -7,7 +7,7 @@ from cocal.metrics.scores import ALL, WITHIN
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.published import read_published
 from cocal_study.exhibits import claims
-from cocal_study.exhibits.base.exhibit import FigureExhibit, TableExhibit
+from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of, module_of
 from coded_inputs import (
     coded_cube,
@@ -43,7 +43,7 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
     if name in ("token_aggregation", "layers"):
         sweep = {"layer": range(40), "pooling": ["last", "mean", "last+mean"]}
         return {"metrics": [coded_cube(b, ["cocal-group", "cocal-binary"], **sweep) for b in ("qwen3-14b", "qwen3-8b")]}
-    if name in ("budgets", "cross_iteration", "composition"):
+    if name in ("budgets", "early_steps", "cross_iteration", "composition"):
         cube = coded_cube("qwen3-8b", METHODS, source_step=[1, 2, 5, 10, 20, 30, 40, 80, 120])
         if name != "composition":
             return {"metrics": cube}
@@ -73,7 +73,7 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
         return {kind: costs()[kind] for kind in one.inputs}
     if name == "online":
         return {"scores": coded_scores(layout.windows, 60)}
-    if name in ("reliability", "risk_coverage"):
+    if name in ("reliability", "reliability_all", "risk_coverage"):
         names = [getattr(dataset, "name", dataset) for dataset in layout.datasets]
         return {
             "predictions": [sample_predictions(*names, methods=layout.methods, step=120).assign(backbone="qwen3-8b")]
@@ -88,7 +88,7 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
 
 PAPER = exhibits_of(fixed_study("paper"), {})
 TABLES = {one.name: one for one in PAPER if isinstance(one, TableExhibit)}
-FIGURES = {one.module if one.name in TABLES else one.name: one for one in PAPER if isinstance(one, FigureExhibit)}
+FIGURES = {one.module: one for one in PAPER if one.name not in TABLES or one.module == "claims_forest"}
 
 
 def made(name: str):

@@ -1,6 +1,6 @@
-"""Tables and figures. Those that are made alike have one module, which holds everything about them."""
+"""Tables and figures. Each has one module, which holds everything about it."""
 
 import pkgutil
 
 MODULES = tuple(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
-"""Names of the modules."""
+"""Names of the exhibits, each of which is the module of that name."""

@@ -1,5 +1,4 @@
-"""Confidence quality of companions by the rollout steps that they learnt from: of CoCal and PostCal at matched budgets
-(fig:rq4_cocal_vs_posthoc), and of CoCal on the first few steps (fig:early_step_cocal)."""
+"""Confidence quality of CoCal and PostCal at matched budgets (fig:rq4_cocal_vs_posthoc)."""
 
 from collections.abc import Iterator, Mapping
 
@@ -23,8 +22,8 @@ from cocal_study.planning.plan import has_methods
 from cocal_study.planning.results import metrics_file
 
 Layout = CurvesLayout
-_BUDGETS, _EARLY = ("cocal-binary", "postcal-binary"), ("cocal-group", "cocal-binary")
-_WHISKERS = (
+_METHODS = ("cocal-binary", "postcal-binary")
+WHISKERS = (
     "Where replicates of the study have been gathered, lines are means over them, whiskers their standard deviation, "
     "and dashed lines this study alone; without them, whiskers show the standard deviation over companions' seeds."
 )
@@ -33,35 +32,24 @@ _FAINT = {"linewidth": 0.6, "linestyle": (0, (3, 2)), "alpha": 0.6}
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
-    """The figures of the main backbone, each where the study has both of its methods."""
-
-    def inputs(name: str, kind: str) -> dict[str, list[str]]:
-        folder, own = study.reports.replicates, {"metrics": [metrics_file(study.main_backbone, kind)]}
-        return own | ({"replicates_figure": [f"{folder}/figures/{name}.csv"]} if folder else {})
-
-    if has_methods(study, *_BUDGETS):
+    """The figure of the main backbone, where the study has both methods."""
+    if has_methods(study, *_METHODS):
         yield FigureExhibit(
             title="CoCal and PostCal at matched budgets",
             chapter="Analysis",
             position=61,
             caption="CoCal and PostCal learnt from equal budgets of rollout steps, with binary supervision, and are "
             "compared on the responses of the final policy (appendix E.1). The best pass of each method is chosen "
-            "on a fixed pool: its responses of all steps to the held-out questions. " + _WHISKERS,
-            layout=curves(study, _BUDGETS, study.reports.budgets, study.policy.steps),
-            inputs=inputs("budgets", "-budgets"),
+            "on a fixed pool: its responses of all steps to the held-out questions. " + WHISKERS,
+            layout=curves(study, _METHODS, study.reports.budgets, study.policy.steps),
+            inputs=inputs_of(study, "budgets", "-budgets"),
         )
-    if has_methods(study, *_EARLY):
-        yield FigureExhibit(
-            name="early_steps",
-            title="The first rollout steps",
-            chapter="Analysis",
-            position=63,
-            caption="ECE and AUROC of companions that learnt only from the first few rollout steps, on the responses "
-            "of the first stage's policy (appendix C.2). Their validation responses come from the same steps. "
-            + _WHISKERS,
-            layout=curves(study, _EARLY, study.reports.early_steps, study.policy.stages[0]),
-            inputs=inputs("early_steps", "-sweep"),
-        )
+
+
+def inputs_of(study: Study, name: str, kind: str) -> dict[str, list[str]]:
+    """The metrics of a kind, and the figure's gathered numbers, if there are any."""
+    folder, own = study.reports.replicates, {"metrics": [metrics_file(study.main_backbone, kind)]}
+    return own | ({"replicates_figure": [f"{folder}/figures/{name}.csv"]} if folder else {})
 
 
 def prepare(layout: Layout, metrics: Cube, replicates_figure: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -76,12 +64,11 @@ def prepare(layout: Layout, metrics: Cube, replicates_figure: pd.DataFrame | Non
     return found.fillna({"replicates": 0}).astype({"replicates": int})
 
 
-def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
+def draw(numbers: pd.DataFrame, layout: Layout, label: str = "Matched budget (rollout steps)") -> Figure:
     """Draw a panel of the ECE and one of the AUROC.
 
     Where replicates have all numbers, curves are means over them, with the study's own policy as a faint line.
     """
-    label = "Matched budget (rollout steps)" if layout.methods == _BUDGETS else "Rollout steps learnt from"
     handles = method_handles(layout.methods)
     count = numbers["replicates"].min()
     words = f"lines and whiskers: mean and standard deviation of {count} replicates"

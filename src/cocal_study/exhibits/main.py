@@ -1,7 +1,7 @@
-"""The main table: accuracy, mean confidence, ECE and AUROC of every method (table 1), at earlier stages (appendix C.1),
-under transfer to factual questions (tab:honestybench_ood_iter119_8b_all), and for another backbone (appendix F.1).
+"""The main table: accuracy, mean confidence, ECE and AUROC of every method (table 1).
 
-Beyond the paper, its page and its CSV say which values are separable from the best of their
+It shares its form with those of earlier stages (appendix C.1), under transfer to factual questions, and for another
+backbone (appendix F.1). Beyond the paper, its page and its CSV say which values are separable from the best of their
 column, and its page says where this run lies among replicates of the study.
 """
 
@@ -43,7 +43,7 @@ from cocal_study.exhibits.typesetting.wording import (
     counted,
     said,
 )
-from cocal_study.planning.plan import FACTUAL, MATHEMATICS, available_methods
+from cocal_study.planning.plan import MATHEMATICS, available_methods
 from cocal_study.planning.results import metrics_file, resamples_file
 
 _PLACE = ["dataset", "method", "metric"]
@@ -52,7 +52,7 @@ _BLOCK = 3
 
 
 class Layout(ComparedLayout):
-    """Layout of all of these tables."""
+    """Layout of tables/main, at the last stage or an earlier one, and of tables/ood and tables/scale."""
 
     datasets: tuple[Labelled, ...]
     macro: Name = MATHEMATICS
@@ -120,13 +120,11 @@ def stage_methods(study: Study) -> tuple[str, ...]:
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """The table of the main backbone at the end of training, at every stage before (appendix C.1) and on factual
-    questions, and that of the second backbone (appendix F.1), where the study has methods and questions for them."""
-    methods, inputs = main_methods(study), {"metrics": [metrics_file(study.main_backbone)]}
-    if methods:
-        gathered = {"resamples": [resamples_file(study.main_backbone)]}
+    """The table of the main backbone at the end of training, where the study has a method that it shows."""
+    if main_methods(study):
+        inputs = {"metrics": [metrics_file(study.main_backbone)], "resamples": [resamples_file(study.main_backbone)]}
         if study.reports.replicates:
-            gathered["replicates_main"] = [f"{study.reports.replicates}/tables/main.csv"]
+            inputs["replicates_main"] = [f"{study.reports.replicates}/tables/main.csv"]
         yield TableExhibit(
             title=f"Main table, step {study.policy.steps}",
             chapter="Main results",
@@ -135,49 +133,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "mathematical sets (the paper's table 1), with, on the page and in the CSV, which values are separable "
             "from the best of their column (paired bootstrap over questions, 5 % after adjustment for the column).",
             layout=accuracy_layout(study, wrong, highlight="cocal-binary"),
-            inputs=inputs | gathered,
-        )
-    for place, step in enumerate(study.policy.stages[:-1] if stage_methods(study) else ()):
-        yield TableExhibit(
-            name=f"main_step{step}",
-            title=f"Main table, step {step}",
-            chapter="Main results",
-            position=50 + place / 100,
-            caption="The main table at an earlier stage of training (the tables of appendix C.1).",
-            layout=accuracy_layout(study, wrong, step=step, methods=stage_methods(study)),
             inputs=inputs,
-        )
-    if methods and study.evaluation_sets("factual"):
-        yield TableExhibit(
-            name="ood",
-            title="Math-to-factual transfer",
-            chapter="Transfer",
-            position=30,
-            caption="Math-to-factual transfer (the paper's table 3): the questions are factual, although policies and "
-            "companions learnt only from mathematics.",
-            layout=accuracy_layout(
-                study,
-                wrong,
-                "factual",
-                macro=FACTUAL,
-                highlight="cocal-binary",
-                subject="Math-to-factual transfer: accuracy and confidence quality",
-                sets="factual set",
-                remark=f"All companions learnt from mathematics alone. Answers are judged by {study.judge.label}.",
-            ),
-            inputs=inputs,
-        )
-    second = next((name for name in study.backbones if name != study.main_backbone), None)
-    if methods and second:
-        yield TableExhibit(
-            name="scale",
-            title=f"Main table of {study.backbones[second].label}",
-            chapter="Main results",
-            position=60,
-            caption="The main table of the second backbone (appendix F.1), which, unlike the paper's, also shows "
-            "PostCal.",
-            layout=accuracy_layout(study, wrong, backbone=second),
-            inputs={"metrics": [metrics_file(second)]},
         )
 
 

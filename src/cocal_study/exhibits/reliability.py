@@ -1,4 +1,4 @@
-"""Reliability diagrams above histograms of confidence on one set (figure 3) and on all of them (appendix C.3)."""
+"""Reliability diagrams above histograms of confidence on one set (figure 3); figures/reliability_all has all sets."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -40,13 +40,11 @@ class Layout(ComparedLayout):
     bins: Count = 10
 
 
-def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
-    """The figure of `reports.reliability_dataset` and that of all mathematical sets (appendix C.3), if the study has a
-    method of `reports.reliability_methods`."""
-    available, one = available_methods(study), study.reports.reliability_dataset
-    methods = tuple(name for name in study.reports.reliability_methods if name in available)
-
-    def shown(datasets: Iterable[str], **fields: Any) -> FigureExhibit:
+def reliability_of(study: Study, datasets: Iterable[str], **fields: Any) -> Iterator[FigureExhibit]:
+    """Declare the diagrams of some data sets with title, position and caption, if the study has a method of
+    `reports.reliability_methods`."""
+    available = available_methods(study)
+    if methods := tuple(name for name in study.reports.reliability_methods if name in available):
         layout = Layout(
             **of_main(study),
             datasets=labelled(study, datasets),
@@ -55,28 +53,24 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             bins=study.metrics.bins,
         )
         inputs = {"predictions": final_predictions(study, study.main_backbone)}
-        return FigureExhibit(**fields, chapter="Main results", layout=layout, inputs=inputs)
+        yield FigureExhibit(**fields, chapter="Main results", layout=layout, inputs=inputs)
 
-    if methods:
-        yield shown(
-            [one],
-            title=f"Reliability diagrams, {study.datasets[one].label}",
-            position=11,
-            caption="Reliability diagrams and counts on one set (the paper's figure 3). A bar is the gap "
-            "of its bin, from the mean confidence of the responses to their accuracy, which a cap marks; a calibrated "
-            "method has caps on the diagonal and no bars. Hatched bars hang below the diagonal, where confidence is "
-            "too high; the others stand above it, where it is too low. Pale bins hold too few responses to tell "
-            "anything; empty bins are left blank. Companions are drawn with one seed, so that counts are whole. The "
-            "ECE and AUROC in brackets are the means over all seeds, as in the main table.",
-        )
-        yield shown(
-            study.evaluation_sets("mathematics"),
-            name="reliability_all",
-            title="Reliability diagrams, all sets",
-            position=12,
-            caption="Reliability diagrams and counts on all mathematical sets (appendix C.3), drawn in the same way as "
-            "those of the one set.",
-        )
+
+def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
+    """The figure of `reports.reliability_dataset`."""
+    dataset = study.reports.reliability_dataset
+    yield from reliability_of(
+        study,
+        [dataset],
+        title=f"Reliability diagrams, {study.datasets[dataset].label}",
+        position=11,
+        caption="Reliability diagrams and counts on one set (the paper's figure 3). A bar is the gap "
+        "of its bin, from the mean confidence of the responses to their accuracy, which a cap marks; a calibrated "
+        "method has caps on the diagonal and no bars. Hatched bars hang below the diagonal, where confidence is "
+        "too high; the others stand above it, where it is too low. Pale bins hold too few responses to tell "
+        "anything; empty bins are left blank. Companions are drawn with one seed, so that counts are whole. The ECE "
+        "and AUROC in brackets are the means over all seeds, as in the main table.",
+    )
 
 
 def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame:

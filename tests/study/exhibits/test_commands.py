@@ -50,7 +50,7 @@ def test_a_figure_is_written_as_pdf_png_and_numbers(repository, tmp_path):
     write_dataset(tmp_path / "m.nc", cube, {})
     layout = exhibit_of(load_study(repository / "config/smoke.yaml"), "early_steps").layout
     layout = layout.model_copy(update={"backbone": "tiny-a", "steps": (2, 5), "step": 20})
-    pdf, png, csv = made_twice("budgets", tmp_path, layout, metrics=tmp_path / "m.nc")
+    pdf, png, csv = made_twice("early_steps", tmp_path, layout, metrics=tmp_path / "m.nc")
     assert pdf.startswith(b"%PDF")
     assert b"CreationDate" not in pdf
     assert b"study: smoke" in png

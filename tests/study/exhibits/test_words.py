@@ -71,7 +71,7 @@ def figures():
     @cache
     def made_of(name: str):
         one = FIGURES[name]
-        module, inputs = module_of(one.module), inputs_of(one)
+        module, inputs = module_of(name), inputs_of(one)
         if one.layout is None:  # a diagram
             return None, module.draw(), inputs
         numbers = module.prepare(one.layout, **inputs)
