@@ -79,7 +79,7 @@ def verdict(numbers: pd.DataFrame) -> str:
 def answered(numbers: pd.DataFrame, scale: str, stand: str) -> str:
     """The answer above the table, its first sentence in bold, with what stands after Holm's adjustment."""
     first, _, rest = answer(numbers, scale).partition(". ")
-    return _filled(f"**{first}** (95 % intervals; {stand}). {rest}")
+    return _filled(f"**{first}** (unadjusted 95 % intervals; {stand}). {rest}")
 
 
 _TITLES = {"auroc": "AUROC", "ece": "ECE"}
@@ -433,14 +433,14 @@ def adjusted(spread: Path) -> tuple[str, str, str]:
         numbers = cells[0], f"{chance:.3f}", f"{of_family:.3f}", cells[1]
         rows.append([f"{METHODS[pair.method].label} against {against}, {NAMES[pair.metric]}", *numbers])
     stand = sum(float(row[3]) < 0.05 for row in rows)
-    said = f"after Holm's adjustment over the {len(rows)} comparisons, {number(stand) if stand else 'none'} stands"
+    said = f"after Holm's adjustment over the {len(rows)} comparisons {number(stand) if stand else 'none'} stands"
     heads = ["comparison", f"{len(taking)} replicates", "p", "Holm", f"all {len(run)} that were run"]
-    said = said.replace("stands", "stand") if stand > 1 else said
+    said = f"{said.replace('stands', 'stand') if stand > 1 else said}, for or against"
     words = [{claim: _word(claim, frame[names]) for claim in HEADLINES} for names in ([*map(str, taking)], [*frame])]
     other = sum(words[0][claim] != words[1][claim] for claim in HEADLINES)
     refused = (
-        f"Run were {number(len(run))}; the [conditions](docs/what-holds.md#replicates) refuse "
-        f"{number(len(run) - len(taking))}, with which {number(other) if other else 'no'} word would be another"
+        f"{number(len(run)).capitalize()} seeds were run; the [conditions](docs/what-holds.md#replicates) exclude "
+        f"{number(len(run) - len(taking))}; including it changes {number(other) if other else 'no'} word"
     )
     return said, refused, _of_numbers(heads, rows)
 
