@@ -51,8 +51,7 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str, see
         companions = companions.first(target, seeds)
     seeds_of = companions.spec.settings.seeds
     answered = _evaluated(study, given, f"cocal-{target}", seeds_of)
-    names = ("length", "token-probability", "self-consistency")
-    others = [_evaluated(study, given, name)["confidence"] for name in names]
+    others = [_evaluated(study, given, name)["confidence"] for name in ("token-probability", "self-consistency")]
     shown = ["prompt_ids", "response_ids", "text", "step", "question_id", "sample", "truncated", "correct"]
     rollouts = read_frame(given / _within(results.rollouts_folder(backbone, "grpo")), RESPONSES, shown)
     notes = (
@@ -60,7 +59,8 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str, see
         f"{EVALUATION} has its confidence in each response that the study evaluated it on, without texts.",
         f"{ROLLOUTS} has the last rollouts that it learnt from, as `cocal score` and `cocal fit` take them.",
     )
-    update = {"held_out": _quality(answered, others, seeds_of, target), "notes": notes}
+    lengths = answered.merge(_lengths(study, given), how="left", validate="one_to_one")["length"]
+    update = {"held_out": _quality(answered, lengths, others, seeds_of, target), "notes": notes}
     update["spec"] = companions.spec
     update["license"] = licence.rsplit("/", 1)[-1].lower()
     made = provenance(STAGE, {"licence": licence}, study=study.study)
@@ -105,16 +105,25 @@ def _evaluated(study: Study, given: Path, method: str, seeds: tuple[int, ...] = 
     return table.groupby(keys, sort=False)["confidence"].mean().reset_index()
 
 
-def _quality(answered: pd.DataFrame, others: Sequence[pd.Series], seeds: tuple[int, ...], target: str) -> HeldOut:
-    """Quality on all of these responses together, beside that of baselines, which read the length's confidence (its
-    inverse), the mean token probability and self-consistency; two of these may be of other responses."""
+def _lengths(study: Study, given: Path) -> pd.DataFrame:
+    """How many tokens the evaluated mathematical responses have: columns dataset, question_id, response_id, length."""
+    cell = study.main_backbone, "grpo", study.policy.steps, "answer"
+    read = ["dataset", "question_id", "response_id", "length"]
+    files = (results.responses_file(*cell, name) for name in study.evaluation_sets("mathematics"))
+    return pd.concat([read_frame(given / _within(file), RESPONSES, read) for file in files], ignore_index=True)
+
+
+def _quality(
+    answered: pd.DataFrame, lengths: pd.Series, others: Sequence[pd.Series], seeds: tuple[int, ...], target: str
+) -> HeldOut:
+    """Quality on all of these responses together, beside that of baselines, which read their lengths, the mean token
+    probability and self-consistency; the last two may be of other responses."""
     confidence, correct = answered["confidence"].to_numpy(np.float64), answered["correct"].to_numpy(bool)
     questions = answered["dataset"] + "/" + answered["question_id"]
     found, cut = measured(questions, confidence, correct), answered["truncated"].to_numpy(bool)
-    length, *others = (one.fillna(0.0).to_numpy(np.float64) for one in others)
-    tokens, agreed = (one if len(one) == len(correct) else None for one in others)
+    tokens, agreed = (one.fillna(0.0).to_numpy(np.float64) if len(one) == len(correct) else None for one in others)
     tokens = None if tokens is None else tokens[:, None]
-    beside = baselines(correct, folds_of(questions, 42), cut, 1 / length, tokens, agreed)
+    beside = baselines(correct, folds_of(questions, 42), cut, lengths.to_numpy(), tokens, agreed)
     return HeldOut.of(
         found,
         bins=reliability_bins(confidence, correct, 10).query("count > 0").to_dict("records"),
