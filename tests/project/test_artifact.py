@@ -1,17 +1,14 @@
 """docs/artifact.md: its numbers are those of benchmark files, and what it names is what the configuration plans."""
 
-import importlib.util
 import json
 import re
 import shlex
 from pathlib import Path
 
-import pytest
-
 from cocal_study.evidence.claims import read_claims
 from planned_jobs import jobs_of, study_of
+from started import ROOT, script
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/artifact.md").read_text(encoding="utf-8")
 PLAN = """
 rule train:
@@ -34,16 +31,9 @@ rule all:
 """What Snakemake prints of a small plan."""
 
 
-@pytest.fixture(scope="module")
-def artifact():
-    found = importlib.util.spec_from_file_location("artifact", ROOT / "docs/artifact.py")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
-def test_costs_are_those_of_the_jobs_that_are_needed(artifact, tmp_path):
+def test_costs_are_those_of_the_jobs_that_are_needed(tmp_path):
     """From a file back to the job that makes its folder; the table took too little time to be measured."""
+    artifact = script("docs/artifact.py")
     for file, content in {
         "benchmarks/train/tiny.tsv": "s\tmax_rss\n600.5\t2048\n",
         "benchmarks/figures/overview.tsv": "s\tmax_rss\n1000\t9000\n",

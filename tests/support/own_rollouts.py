@@ -2,19 +2,19 @@
 are killed on the way."""
 
 import json
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
-from safetensors.numpy import load_file, save_file
 
 import dumps
 from cocal.cli import main
 from cocal.models.loading import Policy
 from cocal.store import read_frame
 from cocal_study.store.contracts import QUESTIONS
-from hand_rows import lines
+from micro import scale_weights
 
 SMALL = ["--recipe", "paper", "--widths", "16", "8", "--seeds", "42", "137", "--passes", "2"]
 """Flags of a small companion of the paper's recipe."""
@@ -50,6 +50,13 @@ class OwnPolicy:
         assert 0 < found["correct"].mean() < 1
         assert 0 < found["truncated"].mean() < 1
         return found
+
+    def as_texts(self) -> list[dict]:
+        """The rollouts as rows of texts without ids."""
+        return [
+            {"prompt": self.texts[row.question_id], "response": row.text, "correct": row.correct, "step": row.step}
+            for row in self.rollouts.itertuples()
+        ]
 
     @cached_property
     def verl(self) -> Path:
@@ -122,23 +129,27 @@ _THOUGHT = (
 )
 
 
-def _other_weights(model: Path, source: Path) -> None:
-    weights = load_file(model / "model.safetensors")
-    save_file({name: 1.01 * array for name, array in weights.items()}, model / "model.safetensors", {"format": "pt"})
-
-
 def _other_template(model: Path, source: Path) -> None:
     file = model / "chat_template.jinja"
     file.write_text(file.read_text() + _THOUGHT)
 
 
-def _other_rows(model: Path, source: Path) -> None:
-    rows = read_lines(source)
-    rows[3]["prompt_ids"] = rows[4]["prompt_ids"]
-    lines(source, *rows)
+def exchange_ids(source: Path, row: int) -> None:
+    """Exchange the first two ids of a response; size and time of the file stay."""
+    state, rows = source.stat(), read_lines(source)
+    first, second, *others = rows[row]["response_ids"]
+    assert first != second
+    rows[row]["response_ids"] = [second, first, *others]
+    dumps.json_lines(source, rows)
+    os.utime(source, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert source.stat().st_size == state.st_size
 
 
-CHANGES = {"weights": _other_weights, "template": _other_template, "rows": _other_rows}
+CHANGES = {
+    "weights": lambda model, source: scale_weights(model, 1.01),
+    "template": _other_template,
+    "rows": lambda model, source: exchange_ids(source, 3),
+}
 """Functions that change the files of a model, or the lines of a source."""
 
 

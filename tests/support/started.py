@@ -1,10 +1,13 @@
 """Processes that tests start as users start them: Snakemake, commands, trainings of several processes."""
 
+import importlib.util
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 import psutil
 import pytest
@@ -12,6 +15,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 slow_left_out = False
 """True if no test shall start Snakemake, which takes seconds each time (`tests/conftest.py`)."""
+
+
+def script(place: str) -> ModuleType:
+    """The module of a Python file of the checkout that belongs to no package."""
+    found = importlib.util.spec_from_file_location(Path(place).stem, ROOT / place)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def python(code: str, *words: object, cwd: Path = ROOT, environment: Mapping[str, str] | None = None):
+    """The finished process of some lines of Python (`run`)."""
+    return run([sys.executable, "-c", code, *words], cwd, environment)
 
 
 def run(words: Sequence[object], cwd: Path = ROOT, environment: Mapping[str, str] | None = None):
@@ -28,9 +44,9 @@ def snakemake(words: Sequence[object], cwd: Path = ROOT, environment: Mapping[st
     return run(["snakemake", *words], cwd, environment)
 
 
-def said(words: Sequence[object], environment: Mapping[str, str] | None = None) -> str:
+def said(words: Sequence[object], environment: Mapping[str, str] | None = None, cwd: Path = ROOT) -> str:
     """The log of a command that succeeds."""
-    done = run(words, environment=environment)
+    done = run(words, cwd, environment)
     assert done.returncode == 0, done.stderr[-5000:]
     return done.stderr
 

@@ -1,6 +1,5 @@
 """Adapters that PEFT has trained: merged in memory, the same states as the adapter's own model, and none of another."""
 
-import json
 import shutil
 import sys
 
@@ -13,8 +12,9 @@ from cocal.errors import ContractError
 from cocal.fitting.models import Checkpoint
 from cocal.models.adapters import check_base, merged
 from cocal.models.loading import load_policy
-from micro import own_copy
-from own_rollouts import SMALL, read_lines, run
+from hand_rows import lines
+from micro import change_json, own_copy, scale_weights
+from own_rollouts import read_lines, run
 
 peft = pytest.importorskip("peft", reason="PEFT comes with the extra dev")
 LoraConfig, PromptTuningConfig = peft.LoraConfig, peft.PromptTuningConfig
@@ -76,42 +76,35 @@ def test_an_adapter_that_does_not_fit_is_refused_and_not_left_out(own, trained, 
         merged(load_policy(own.checkpoint).model, prompts)
 
 
-UNTRAINED = {
-    "LoRA": LoraConfig(**KINDS["LoRA"]),
-    "DoRA": LoraConfig(**KINDS["DoRA"]),
-    "with a whole layer": LoraConfig(**KINDS["with a whole layer"]),
-    "factors": peft.IA3Config(target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"]),
-}
+FACTORS = peft.IA3Config(target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"])
 
 
-@pytest.mark.parametrize("kind", UNTRAINED)
+@pytest.mark.parametrize("kind", [*KINDS, "factors"])
 def test_an_adapter_that_changes_nothing_is_refused(own, trained, kind):
-    folder, _ = trained(UNTRAINED[kind], changed=0)
+    folder, _ = trained(LoraConfig(**KINDS[kind]) if kind in KINDS else FACTORS, changed=0)
     with pytest.raises(ContractError, match=r"adapter_model.safetensors: merging the adapter changes no weight of the"):
         merged(load_policy(own.checkpoint).model, folder)
 
 
-def test_the_folder_of_verl_s_merger_is_read_with_its_adapter_alone(own, trained, tmp_path, capsys):
+def test_the_folder_of_verl_s_merger_is_read_with_its_adapter_alone(own, trained, fit, tmp_path, capsys):
     """The base model's weights, and below them an adapter whose lora_alpha the merger does not know."""
     trained(LoraConfig(**KINDS["LoRA"]), "base/lora_adapter")
     base, below = tmp_path / "base", tmp_path / "base/lora_adapter"
     file = below / "adapter_config.json"
-    settings = json.loads(file.read_text()) | {"base_model_name_or_path": None}
-    words = "fit", "--model", base, "--rollouts", own.verl, "--output", tmp_path / "companion", *SMALL
+    change_json(file, base_model_name_or_path=None)
+    settings = file.read_text()
     for alpha in (0, 0.0):
-        file.write_text(json.dumps(settings | {"lora_alpha": alpha}))
-        assert run(*words, "--adapter", below) == 2
+        change_json(file, lora_alpha=alpha)
+        assert fit(own.verl, "--model", base, "--adapter", below) == 2
         said = "lora_alpha is 0, with which the adapter changes nothing; put the value of the training there"
         assert f"{file}: {said}" in capsys.readouterr().err
-    file.write_text(json.dumps(settings))
-    assert run(*words) == 2
+    file.write_text(settings)
+    assert fit(own.verl, "--model", base) == 2
     said = f"{base}: an adapter lies below the model, and is not read with it (verl's model_merger saves them so); "
     assert f"{said}give it to cocal fit and cocal score (--adapter {below})" in capsys.readouterr().err
     found = Checkpoint.find(str(base), adapter=below).load("float32").model
-    for one, other in zip(
-        found.parameters(), merged(load_policy(own.checkpoint).model, below).parameters(), strict=True
-    ):
-        assert torch.equal(one, other)
+    expected = merged(load_policy(own.checkpoint).model, below)
+    assert all(torch.equal(*pair) for pair in zip(found.parameters(), expected.parameters(), strict=True))
 
 
 def test_the_base_of_an_adapter_is_checked(own, trained, tmp_path, caplog):
@@ -119,8 +112,7 @@ def test_the_base_of_an_adapter_is_checked(own, trained, tmp_path, caplog):
     other = own_copy(own.checkpoint, tmp_path / "other")
 
     def named(base):
-        file = folder / "adapter_config.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"base_model_name_or_path": str(base)}))
+        change_json(folder / "adapter_config.json", base_model_name_or_path=str(base))
 
     for base, name in ((tmp_path / "other", other), ("Org/Micro", "org/Micro"), ("Org/other", other), ("", other)):
         named(base)
@@ -131,21 +123,19 @@ def test_the_base_of_an_adapter_is_checked(own, trained, tmp_path, caplog):
     named("/gone/micro")
     check_base(folder, str(other), other)
     assert "was trained on /gone/micro, and whether" in caplog.text
-    weights = load_file(other / "model.safetensors")
-    save_file({name: 1.5 * one for name, one in weights.items()}, other / "model.safetensors", {"format": "pt"})
+    scale_weights(other, 1.5)
     for base, name in ((own.checkpoint, other), ("Org/Micro", "Org/Macro")):
         named(base)
         with pytest.raises(ContractError, match=f"the adapter was trained on {base}, not on {name}"):
             check_base(folder, str(name), other)
 
 
-def test_fit_and_score_read_the_states_of_the_merged_model(own, trained, tmp_path, capsys, caplog):
+def test_fit_and_score_read_the_states_of_the_merged_model(own, trained, fit, tmp_path, capsys, caplog):
     folder, model = trained(LoraConfig(task_type="CAUSAL_LM", **KINDS["LoRA"]))
-    base, output, source = tmp_path / "base", tmp_path / "companion", tmp_path / "in.jsonl"
-    words = "fit", "--model", base, "--rollouts", own.verl, "--output", output, *SMALL
-    assert run(*words, "--adapter", folder) == 0
+    base, output = tmp_path / "base", tmp_path / "companion"
+    assert fit(own.verl, "--model", base, "--adapter", folder) == 0
     assert f"--model {base} --adapter {folder}" in capsys.readouterr().out
-    source.write_text(json.dumps({"prompt_ids": [5, 6, 7], "response_ids": [30, 31, 2]}) + "\n")
+    source = lines(tmp_path / "in.jsonl", {"prompt_ids": [5, 6, 7], "response_ids": [30, 31, 2]})
 
     def scored(name, *more):
         assert run("score", "--companion", output, "--model", name, *more, source, tmp_path / "out", "--overwrite") == 0
@@ -156,10 +146,8 @@ def test_fit_and_score_read_the_states_of_the_merged_model(own, trained, tmp_pat
     model.merge_and_unload().save_pretrained(tmp_path / "merged")
     for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(base / file, tmp_path / "merged")
-    policy = load_policy(tmp_path / "merged")
-    assert with_it == pytest.approx(
-        Companion.from_pretrained(output).score(*policy, [[5, 6, 7]], [[30, 31, 2]])[0], abs=1e-4
-    )
+    expected = Companion.from_pretrained(output).score(*load_policy(tmp_path / "merged"), [[5, 6, 7]], [[30, 31, 2]])
+    assert with_it == pytest.approx(expected[0], abs=1e-4)
     assert abs(scored(base) - with_it) > 1e-4
     assert "with an adapter, and these are without one; give what it was fitted for (--adapter)" in caplog.text
 
@@ -173,16 +161,15 @@ def test_an_adapter_brings_the_tokenizer_that_it_was_trained_with(own, trained, 
     assert found.tokenizer.chat_template.endswith("its own")
 
 
-def test_without_peft_one_sentence_says_so(own, trained, tmp_path, capsys, monkeypatch):
+def test_without_peft_one_sentence_says_so(own, trained, fit, tmp_path, capsys, monkeypatch):
     folder, _ = trained(LoraConfig(**KINDS["LoRA"]))
     monkeypatch.setitem(sys.modules, "peft", None)
-    words = "fit", "--model", tmp_path / "base", "--rollouts", own.verl, "--output", tmp_path / "companion", *SMALL
-    assert run(*words, "--adapter", folder) == 2
+    assert fit(own.verl, "--model", tmp_path / "base", "--adapter", folder) == 2
     assert "--adapter needs PEFT, which is not installed: pip install peft" in capsys.readouterr().err
 
 
-def test_an_adapter_beside_its_model_is_refused(own, trained, tmp_path, capsys):
+def test_an_adapter_beside_its_model_is_refused(own, trained, fit, tmp_path, capsys):
     folder, _ = trained(LoraConfig(**KINDS["LoRA"]))
     beside = shutil.copytree(folder, tmp_path / "base", dirs_exist_ok=True)
-    assert run("fit", "--model", beside, "--rollouts", own.verl, "--output", tmp_path / "companion", *SMALL) == 2
+    assert fit(own.verl, "--model", beside) == 2
     assert f"{beside}: an adapter (adapter_config.json) lies beside the model" in capsys.readouterr().err

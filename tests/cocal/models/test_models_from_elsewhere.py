@@ -25,8 +25,9 @@ from cocal.models.hub import download
 from cocal.models.loading import decoder_of, load_policy, load_tokenizer
 from cocal.models.text import template_fault
 from cocal.rollouts.encoding import Encoder
-from micro import own_copy
-from own_rollouts import SMALL, read_lines, run
+from hand_rows import lines
+from micro import change_json, own_copy
+from own_rollouts import read_lines
 
 SIZE = {"vocab_size": 384, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2}
 """No two of its numbers are the same."""
@@ -105,8 +106,7 @@ def test_states_of_every_architecture_are_those_before_its_final_norm(made, name
 
 def test_a_model_that_is_no_decoder_is_refused_by_its_name(made, tmp_path):
     folder, _ = made("Llama")
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": "t5"}))
+    change_json(folder / "config.json", model_type="t5")
     with pytest.raises(ContractError, match="transformers has no causal language model of type t5"):
         load_policy(folder)
     config = transformers.BertConfig(**SIZE, intermediate_size=40, is_decoder=True)
@@ -130,17 +130,15 @@ def _with_code(own, folder, **files):
     own_copy(own.checkpoint, folder)
     (folder / "own.py").write_text(CODE.format(ran=str(folder.with_name("ran"))))
     for file, changes in files.items():
-        path = folder / f"{file}.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+        change_json(folder / f"{file}.json", **changes)
     return folder
 
 
-def test_code_of_a_model_is_not_run_whatever_is_answered(own, tmp_path, capsys, monkeypatch):
+def test_code_of_a_model_is_not_run_whatever_is_answered(own, fit, tmp_path, capsys, monkeypatch):
     """transformers would ask on the terminal, and run it on `y`."""
     folder = _with_code(own, tmp_path / "model", config={"model_type": "own", "auto_map": {"AutoConfig": "own.Own"}})
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
-    words = "fit", "--model", folder, "--rollouts", own.verl, "--output", tmp_path / "companion", *SMALL
-    assert run(*words) == 2
+    assert fit(own.verl, "--model", folder) == 2
     said = capsys.readouterr().err
     assert "the model brings code of its own (auto_map in config.json or tokenizer_config.json), which is never" in said
     assert not (tmp_path / "ran").exists()
@@ -157,18 +155,17 @@ def test_a_model_that_transformers_knows_is_read_without_its_code(own, tmp_path,
     for what in ("model", "tokenizer"):
         assert f"the {what} brings code of its own (auto_map), which is not run" in caplog.text
     assert not (tmp_path / "ran").exists()
-    for one, other in zip(found.model.parameters(), own.policy.model.parameters(), strict=True):
-        assert torch.equal(one, other)
+    pairs = zip(found.model.parameters(), own.policy.model.parameters(), strict=True)
+    assert all(torch.equal(*pair) for pair in pairs)
 
 
 def test_a_pipe_among_the_files_of_a_model_is_not_waited_for(own, tmp_path):
     folder = own_copy(own.checkpoint, tmp_path / "model")
     (folder / "model.safetensors").unlink()
     os.mkfifo(folder / "model.safetensors")
-    with pytest.raises(ContractError, match=r"model.safetensors: is a pipe or a device"):
-        load_policy(folder)
-    with pytest.raises(ContractError, match=r"model.safetensors: is a pipe or a device"):
-        Checkpoint.find(str(folder))
+    for read in (load_policy, Checkpoint.find):
+        with pytest.raises(ContractError, match=r"model.safetensors: is a pipe or a device"):
+            read(str(folder))
 
 
 def test_every_call_that_could_run_a_model_s_code_forbids_it(repository):
@@ -222,27 +219,21 @@ def test_a_template_may_refuse_roles_and_take_long_messages(micro_policy):
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.role }}: {{ m.content }}\n{% endfor %}answer:"
 
 
-def test_a_model_without_a_template_takes_plain_texts_or_a_template(own, made, tmp_path, capsys):
+def test_a_model_without_a_template_takes_plain_texts_or_a_template(own, made, fit, tmp_path, capsys):
     """From fit to score: the companion keeps what prompts were, and scores the same ids."""
     folder, _ = made("GPT2", template=False)
     (tmp_path / "mine.jinja").write_text(TEMPLATE)
     source, scored, confidences = tmp_path / "in.jsonl", tmp_path / "out.jsonl", {}
-    rollouts = [
-        {"prompt": own.texts[row.question_id], "response": row.text, "correct": row.correct, "step": row.step}
-        for row in own.rollouts.itertuples()
-    ]
-    (tmp_path / "rollouts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rollouts))
-    words = "fit", "--model", folder, "--rollouts", tmp_path / "rollouts.jsonl", *SMALL
+    rollouts = lines(tmp_path / "rollouts.jsonl", *own.as_texts())
     for name, more, template in (("plain", (), ""), ("mine", ("--template", tmp_path / "mine.jinja"), TEMPLATE)):
         output = tmp_path / name
-        assert run(*words, "--output", output, *more) == 0
+        assert fit(rollouts, "--model", folder, *more, to=name) == 0
         kind = {"plain": "texts without a chat, tokenised as they are", "mine": "chats, put into the template"}[name]
         assert f"60 prompts are {kind}" in capsys.readouterr().out
         companion = Companion.from_pretrained(output)
         assert companion.about.template == template
         asked = "What is 2 + 3, and what is 7?"
-        source.write_text(json.dumps({"prompt": asked, "response": "5"}) + "\n")
-        scored.unlink(missing_ok=True)
+        lines(source, {"prompt": asked, "response": "5"})
         assert own.score(source, scored, model=folder, companion=output) == 0
         assert f"1 prompts are {kind}" in capsys.readouterr().out
         confidences[name] = read_lines(scored)[0]["confidence"]
@@ -251,7 +242,7 @@ def test_a_model_without_a_template_takes_plain_texts_or_a_template(own, made, t
         ids = policy.tokenizer(text)["input_ids"], [*policy.tokenizer("5")["input_ids"], 2]
         assert companion.score(*policy, [ids[0]], [ids[1]])[0] == confidences[name]
     assert confidences["plain"] != confidences["mine"]
-    source.write_text(json.dumps({"messages": [{"role": "user", "content": "2 + 3?"}], "response": "5"}) + "\n")
+    lines(source, {"messages": [{"role": "user", "content": "2 + 3?"}], "response": "5"})
     assert own.score(source, scored, model=folder, companion=tmp_path / "plain") == 2
     assert f"{source}: line 1: the prompt is a chat, but there is no chat template" in capsys.readouterr().err
     assert own.score(source, scored, model=folder, companion=tmp_path / "mine") == 0
@@ -281,18 +272,16 @@ def test_a_download_has_the_older_template_and_the_adapters_below(monkeypatch):
     assert str(download("owner/model")) == "+".join(files[:2])
 
 
-def test_a_template_that_is_lost_or_broken_is_named(own, made, tmp_path, capsys):
-    output = own.companion
+def test_a_template_that_is_lost_or_broken_is_named(own, made, fit, tmp_path, capsys):
     with pytest.raises(ContractError, match="GPT2: the tokenizer has no chat template; put one into the folder"):
         load_policy(made("GPT2", template=False)[0])
     policy = load_policy(own_copy(own.checkpoint, tmp_path / "model"))
     policy.tokenizer.chat_template = None
     with pytest.raises(ContractError, match="has no chat template, with which the companion was fitted"):
-        Encoder(policy, Companion.from_pretrained(output).about)
-    words = "fit", "--model", own.checkpoint, "--rollouts", own.verl, "--output", tmp_path / "new", *SMALL
+        Encoder(policy, Companion.from_pretrained(own.companion).about)
     (tmp_path / "mine.jinja").write_text("{% for")
-    assert run(*words, "--template", tmp_path / "mine.jinja") == 2
+    assert fit(own.verl, "--template", tmp_path / "mine.jinja") == 2
     assert "the chat template of --template or of the companion's config.json is broken" in capsys.readouterr().err
-    assert run(*words, "--template", tmp_path / "none.jinja") == 2
+    assert fit(own.verl, "--template", tmp_path / "none.jinja") == 2
     assert f"{tmp_path / 'none.jinja'}: not a readable chat template" in capsys.readouterr().err
-    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "companion").exists()

@@ -1,8 +1,6 @@
 """Tokenizers that are not the one of their file, that change texts or are not there, and weights that are no numbers:
 refused before anything is read with them."""
 
-import json
-
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -11,7 +9,7 @@ from transformers import AutoTokenizer
 
 from cocal.errors import ContractError
 from cocal.models.loading import load_policy, load_tokenizer, open_model, read_config
-from micro import own_copy
+from micro import change_json, own_copy
 
 
 @pytest.fixture
@@ -20,8 +18,7 @@ def model(micro_checkpoint, tmp_path):
 
 
 def settings(model, **changes):
-    file = model / "tokenizer_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    change_json(model / "tokenizer_config.json", **changes)
 
 
 def change(model, edit):
@@ -50,8 +47,7 @@ def test_a_tokenizer_of_another_class_than_its_file_is_refused(model, name):
 def test_the_file_decides_where_the_settings_leave_the_class_open(model):
     """transformers reads the tokenizers of some models by their own class all the same, which splits digits."""
     ids = load_tokenizer(model)("2018, 1999").input_ids
-    config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps(config | {"model_type": "qwen2"}))
+    change_json(model / "config.json", model_type="qwen2")
     assert AutoTokenizer.from_pretrained(model)("2018, 1999").input_ids != ids
     assert load_tokenizer(model)("2018, 1999").input_ids == ids
     settings(model, tokenizer_class="Qwen2Tokenizer")

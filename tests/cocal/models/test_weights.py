@@ -14,8 +14,7 @@ from cocal.errors import ContractError
 from cocal.models.loading import load_policy, load_tokenizer
 from cocal.models.weights import kind_of
 from cocal_study.backbones.importing import import_checkpoint
-from micro import own_copy
-from own_rollouts import SMALL, run
+from micro import change_json, own_copy
 
 SIZE = {"vocab_size": 384, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 40}
 SIZE |= {"num_key_value_heads": 1, "head_dim": 10, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
@@ -34,8 +33,7 @@ def model(micro_checkpoint, tmp_path):
         AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "model")
         weights = tmp_path / "model/model.safetensors"
         save_file({key: one.clone() for key, one in change(load_file(weights)).items()}, weights, {"format": "pt"})
-        file = tmp_path / "model/config.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | dict(settings)))
+        change_json(tmp_path / "model/config.json", **dict(settings))
         for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
             shutil.copy(micro_checkpoint / file, tmp_path / "model")
         return tmp_path / "model"
@@ -184,10 +182,9 @@ def test_names_and_constants_of_older_versions_are_read(model):
     """GPT-2's first files have no prefix, and hold masks."""
 
     def older(weights):
+        masks = [f"h.{k}.attn.{name}" for k in range(3) for name in ("bias", "masked_bias")]
         found = {key.removeprefix("transformer."): one for key, one in weights.items()}
-        return found | {
-            f"h.{k}.attn.{name}": torch.ones(1, 1, 8, 8) for k in range(3) for name in ("bias", "masked_bias")
-        }
+        return found | dict.fromkeys(masks, torch.ones(1, 1, 8, 8))
 
     folder = model(older, name="GPT2")
     expected = load_file(folder / "model.safetensors")["h.2.mlp.c_fc.weight"]
@@ -198,11 +195,10 @@ def test_names_and_constants_of_older_versions_are_read(model):
 def test_a_checkpoint_that_a_later_transformers_saved_is_refused(micro_checkpoint, tmp_path, read):
     """Where names of settings have changed, the older version would take its defaults, and say nothing."""
     folder = own_copy(micro_checkpoint, tmp_path / "later")
-    config = json.loads((folder / "config.json").read_text())
     major = int(transformers.__version__.partition(".")[0])
-    (folder / "config.json").write_text(json.dumps(config | {"transformers_version": f"{major}.99.0"}))
+    change_json(folder / "config.json", transformers_version=f"{major}.99.0")
     read(folder)
-    (folder / "config.json").write_text(json.dumps(config | {"transformers_version": f"{major + 1}.0.0.dev0"}))
+    change_json(folder / "config.json", transformers_version=f"{major + 1}.0.0.dev0")
     said = rf"later: transformers {major + 1}\.0\.0\.dev0 saved this checkpoint, .* install transformers {major + 1}$"
     with pytest.raises(ContractError, match=said):
         read(folder)
@@ -216,17 +212,14 @@ def test_two_sets_of_weights_are_refused(model, tmp_path):
     assert len(list(folder.glob("model-*.safetensors"))) > 1
     load_policy(folder)
     shutil.copy(tmp_path / "old", folder / "model.safetensors")
-    with pytest.raises(
-        ContractError, match=r"holds model.safetensors and model.safetensors.index.json, which names other"
-    ):
+    with pytest.raises(ContractError, match=r"model.safetensors and model.safetensors.index.json, which names other"):
         load_policy(folder)
     with pytest.raises(ContractError, match="delete the older of the two models"):
         import_checkpoint(folder, tmp_path / "taken", depth=3, width=24, attributes={})
     for file in folder.glob("model-*"):
         file.unlink()
-    (folder / "model.safetensors.index.json").write_text(
-        json.dumps({"weight_map": dict.fromkeys(load_file(tmp_path / "old"), "model.safetensors")})
-    )
+    names = dict.fromkeys(load_file(tmp_path / "old"), "model.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
     load_policy(folder)  # an index of the one file
 
 
@@ -237,9 +230,7 @@ def test_weights_that_nothing_names_are_refused(model, name):
         save_file({"weight": torch.ones(2)}, folder / f"{other}.safetensors")
     load_policy(folder)
     save_file({"weight": torch.ones(2)}, folder / name)
-    with pytest.raises(
-        ContractError, match=f"{name} would not be read beside model.safetensors, since no adapter_conf"
-    ):
+    with pytest.raises(ContractError, match=f"{name} would not be read beside model.safetensors, since no adapter"):
         load_policy(folder)
     (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
     with pytest.raises(ContractError, match="holds weights in several files without their index"):
@@ -279,14 +270,13 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_folder_without_a_model_is_told_what_it_is(own, tmp_path, capsys, kind):
+def test_a_folder_without_a_model_is_told_what_it_is(own, fit, tmp_path, capsys, kind):
     names, message = KINDS[kind]
     folder = tmp_path / "given"
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("{}")
-    words = "--rollouts", own.verl, "--output", tmp_path / "companion", *SMALL
-    assert run("fit", "--model", folder, *words) == 2
+    assert fit(own.verl, "--model", folder) == 2
     said = capsys.readouterr().err
     assert f"{folder}: {message.format(folder)}" in said or (message in said and f"{folder}: " in said)
     assert said.count("error:") == 1
@@ -294,8 +284,7 @@ def test_a_folder_without_a_model_is_told_what_it_is(own, tmp_path, capsys, kind
         assert f"--local_dir {folder} " in kind_of(folder / "huggingface")
 
 
-def test_a_file_in_place_of_a_folder_is_told_so(own, tmp_path, capsys):
+def test_a_file_in_place_of_a_folder_is_told_so(own, fit, tmp_path, capsys):
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    words = "--rollouts", own.verl, "--output", tmp_path / "companion", *SMALL
-    assert run("fit", "--model", tmp_path / "model.gguf", *words) == 2
+    assert fit(own.verl, "--model", tmp_path / "model.gguf") == 2
     assert f"{tmp_path / 'model.gguf'}: is a file; give the folder of a model" in capsys.readouterr().err
