@@ -37,9 +37,10 @@ def test_the_table_is_that_of_the_modules():
     assert page() in PAGE
 
 
-@pytest.mark.parametrize(
-    "one", [one for one in formats() if one.example[0].endswith(".jsonl")], ids=lambda one: one.name
-)
+JSON_LINES = [one for one in formats() if one.example[0].endswith(".jsonl")]
+
+
+@pytest.mark.parametrize("one", JSON_LINES, ids=lambda one: one.name)
 def test_an_example_is_read_as_its_format(tmp_path, one):
     path = lines(tmp_path / one.example[0], one.example[1])
     assert find([path]).kind is one

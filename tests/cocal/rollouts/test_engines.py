@@ -34,46 +34,34 @@ IMAGE = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text"
 TEMPLATED = "It is <tool_call>5</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>5"
 PLAIN = "5 ?\nuser\n<tool_response>\n5\n</tool_response>\nassistant\nIt is 5."
 LLAMA = "import sympyipython\n\n5assistant\n\nIt is 5."
+SEVERAL, MEDIA, EMPTY = "its response has several messages", "it has images or other media", "its response is empty"
+TURNS = "its response has several turns, such as the words of a tool"
+CALLED = {"prompt_tokens": [5], "response_tokens": [6], "reward": 1.0, "request_info": {"tool_calleds": True}}
+UNCALLED = CALLED | {"request_info": {"tool_calleds": False}}
 USELESS = {
-    "several messages": (row(response=MULTIPLE), "its response has several messages"),
-    "a call": (row(response=[MULTIPLE[0] | {"tool_calls": [{"id": "1"}]}]), "its response calls a tool"),
-    "turns beside ids": (
-        LINE | {"response": TEMPLATED},
-        "its response has several turns, such as the words of a tool",
-    ),
-    "own lines' turns": (row(response=PLAIN), "its response has several turns, such as the words of a tool"),
-    "several messages as JSON": (row(response=json.dumps(MULTIPLE)), "its response has several messages"),
-    "images beside": (row(images=["a.png"]), "it has images or other media"),
-    "an image": (row(prompt=IMAGE), "it has images or other media"),
-    "a mask": (LINE | {"response_mask": [1, 0]}, MASKED),
-    "a mask of both": (LINE | {"loss_mask": [0, 0, 0, 0, 1]}, MASKED),
-    "a template's turns": (
-        row(response=TEMPLATED),
-        "its response has several turns, such as the words of a tool",
-    ),
-    "verl's turns": (verl(output=PLAIN), "its response has several turns, such as the words of a tool"),
-    "verl's turns of Llama": (verl(output=LLAMA), "its response has several turns, such as the words of a tool"),
-    "open-instruct's tools": (
-        {"prompt_tokens": [5], "response_tokens": [6], "reward": 1.0, "request_info": {"tool_calleds": True}},
-        "it called a tool",
-    ),
-    "no text": (verl(output=""), "its response is empty"),
-    "no ids": (LINE | {"response_ids": []}, "its response is empty"),
-    "no words": (row(response=[{"role": "assistant", "content": ""}]), "its response is empty"),
+    "several messages": (row(), row(response=MULTIPLE), SEVERAL),
+    "several messages as JSON": (row(), row(response=json.dumps(MULTIPLE)), SEVERAL),
+    "a call": (row(), row(response=[MULTIPLE[0] | {"tool_calls": [{"id": "1"}]}]), "its response calls a tool"),
+    "turns beside ids": (LINE, LINE | {"response": TEMPLATED}, TURNS),
+    "own lines' turns": (row(), row(response=PLAIN), TURNS),
+    "a template's turns": (row(), row(response=TEMPLATED), TURNS),
+    "verl's turns": (verl(), verl(output=PLAIN), TURNS),
+    "verl's turns of Llama": (verl(), verl(output=LLAMA), TURNS),
+    "images beside": (row(), row(images=["a.png"]), MEDIA),
+    "an image": (row(), row(prompt=IMAGE), MEDIA),
+    "a mask": (LINE | {"response_mask": [1, 1]}, LINE | {"response_mask": [1, 0]}, MASKED),
+    "a mask of both": (LINE | {"loss_mask": [0, 0, 0, 1, 1]}, LINE | {"loss_mask": [0, 0, 0, 0, 1]}, MASKED),
+    "open-instruct's tools": (UNCALLED, CALLED, "it called a tool"),
+    "no text": (verl(), verl(output=""), EMPTY),
+    "no ids": (LINE, LINE | {"response_ids": []}, EMPTY),
+    "no words": (row(), row(response=[{"role": "assistant", "content": ""}]), EMPTY),
 }
+"""Rows that are read and rows that are left out, and the reason."""
 
 
 @pytest.mark.parametrize("name", USELESS)
 def test_what_is_no_single_response_is_left_out_and_counted(tmp_path, name):
-    useless, reason = USELESS[name]
-    useful = {
-        "verl": verl(),
-        "open": {"prompt_tokens": [5], "response_tokens": [6], "reward": 0.0, "request_info": {"tool_calleds": False}},
-        "a ma": LINE | {"response_mask": [1, 1]},
-        "no i": LINE,
-        "turn": LINE,
-        "no t": verl(),
-    }.get(name[:4], row())
+    useful, useless, reason = USELESS[name]
     found, notes = noted(lines(tmp_path / "1.jsonl", useful, useless, useless, useful))
     assert [sample.where.rpartition(" ")[2] for sample in found] == ["1", "4"]
     assert notes == [f"2 rows left out: {reason}"]
@@ -130,9 +118,8 @@ def test_a_reward_is_a_sum_over_tokens_alone(tmp_path):
     """Where ids say how many there are, or the text has more words."""
     shown = {name: value for name, value in LINE.items() if name != "correct"}
     sums = [[0.25, 0.75], [0.0, 1.0, 0.0], [1.0]]  # of each token, with padding, and of the whole
-    assert [one.label for one in noted(lines(tmp_path / "1.jsonl", *(shown | {"reward": one} for one in sums)))[0]] == [
-        1.0
-    ] * 3
+    found, _ = noted(lines(tmp_path / "1.jsonl", *(shown | {"reward": one} for one in sums)))
+    assert [one.label for one in found] == [1.0] * 3
     for given in (shown | {"reward": [1.0, 0.0, 0.5]}, row(correct=None, reward=[1.0, 0.0])):
         with pytest.raises(ContractError, match=r"field 'reward' is a list of [23] rewards, which are not those"):
             noted(lines(tmp_path / "2.jsonl", given))
@@ -150,11 +137,8 @@ def test_what_contradicts_the_reason_of_an_end_is_told(tmp_path):
 
 
 def test_answers_that_look_like_chats_turns_or_media_are_answers(tmp_path):
-    said = [
-        '[{"role": "admin", "name": "Bob"}]',
-        "[{'role': 'x'}] is what Python prints",
-        "Greet the user\nand the assistant\n",
-    ]
+    said = ['[{"role": "admin", "name": "Bob"}]', "[{'role': 'x'}] is what Python prints"]
+    said += ["Greet the user\nand the assistant\n"]
     given = [row(response=text) for text in said] + [row(image=False, images=[None], videos=[[]])]
     found, notes = noted(lines(tmp_path / "1.jsonl", *given))
     assert ([one.response for one in found], notes) == ([*said, row()["response"]], [])
@@ -163,9 +147,7 @@ def test_answers_that_look_like_chats_turns_or_media_are_answers(tmp_path):
 @pytest.mark.parametrize("mask", [[1, 1, 0], [0, 1, 1]])
 def test_a_mask_that_fits_prompt_and_response_is_of_neither(tmp_path, mask):
     both = {"prompt_ids": [5, 6, 7], "response_ids": [8, 9, 4], "correct": True, "attention_mask": mask}
-    with pytest.raises(
-        ContractError, match=r"has 3 values, but there are 3 prompt_ids and 3 response_ids; give one of"
-    ):
+    with pytest.raises(ContractError, match=r"has 3 values, but there are 3 prompt_ids and 3 response_ids; give one"):
         noted(lines(tmp_path / "1.jsonl", both))
 
 
@@ -222,16 +204,3 @@ def test_folders_of_other_names_lie_as_they_are_given(tmp_path):
         lines(tmp_path / name / "1.jsonl", row(question_id=name, step=None))
     found, _ = noted(tmp_path / "second", tmp_path / "first")
     assert [sample.question_id for sample in found] == ["second", "first"]
-
-
-def test_scoring_says_why_a_line_has_no_response(tmp_path, own, capsys):
-    source = lines(tmp_path / "in.jsonl", row(), row(response=MULTIPLE))
-    assert own.score(source, tmp_path / "out.jsonl") == 0
-    assert "no confidence for 1: its response has several messages" in capsys.readouterr().out
-    _, scored = (json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines())
-    assert (scored["confidence"], scored["confidence_reason"]) == (None, "its response has several messages")
-    masked = {name: value for name, value in LINE.items() if name != "prompt"} | {"response_mask": [1, 1]}
-    source = lines(tmp_path / "masked.jsonl", masked)
-    assert own.score(source, tmp_path / "out.jsonl") == 0
-    (scored,) = (json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines())
-    assert 0 < scored["confidence"] < 1

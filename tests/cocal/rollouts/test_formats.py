@@ -61,25 +61,21 @@ def test_a_table_of_another_step_than_its_name_says_is_refused(tmp_path, capsys,
     assert "step-00002.parquet: holds rollouts of step 3, which its name denies" in capsys.readouterr().err
 
 
-BAD_ROWS = {
-    "no response": ({"response_ids": ...}, "the response (response_ids) is missing, empty or no text"),
-    "no prompt": (
-        {"prompt": ..., "prompt_ids": ...},
-        "the prompt (prompt, prompt_ids) is missing, empty or no text; correct or delete the row",
-    ),
-    "no label": ({"correct": ...}, "the response has no label; give `correct` or a reward"),
-    "no step": ({"step": ...}, "the row has no step, but others have one; add it, or leave out all steps"),
-}
-"""Changes of a row, in which ... deletes a field, and what is said of them. Scoring asks for no label or step."""
-
-
-@pytest.mark.parametrize("name", BAD_ROWS)
-def test_a_bad_row_is_named(name, capsys, fit, score, source):
-    changes, message = BAD_ROWS[name]
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        (["response_ids"], "the response (response_ids) is missing, empty or no text"),
+        (["prompt", "prompt_ids"], "the prompt (prompt, prompt_ids) is missing, empty or no text; correct or delete"),
+        (["correct"], "the response has no label; give `correct` or a reward"),
+        (["step"], "the row has no step, but others have one; add it, or leave out all steps"),
+    ],
+)
+def test_a_bad_row_is_named(missing, message, capsys, fit, score, source):
+    """Scoring asks for no label or step."""
     rows = read_lines(source)
-    rows[2] = {field: value for field, value in (rows[2] | changes).items() if value is not ...}
+    rows[2] = {field: value for field, value in rows[2].items() if field not in missing}
     lines(source, *rows)
-    for command in (fit,) if "label" in name or "step" in name else (fit, score):
+    for command in (fit,) if missing[0] in ("correct", "step") else (fit, score):
         assert command(source) == 2
         (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
         assert f"{source}: line 3: {message}" in error
@@ -174,11 +170,8 @@ def test_trl_s_rows_without_texts_are_left_out_and_counted(tmp_path):
     texts = pd.DataFrame(
         {"prompt": ["p", "p", None, "p", "q"], "completion": ["a", None, "b", "c", ""], "right": [1.0, 0, 1, 0, 1]}
     )
-    chats = {
-        "prompt": [chat] * 3,
-        "completion": [[{"role": "assistant", "content": "11"}], calls, []],
-        "right": [1.0, 0, 0],
-    }
+    said = [{"role": "assistant", "content": "11"}]
+    chats = {"prompt": [chat] * 3, "completion": [said, calls, []], "right": [1.0, 0, 0]}
     for table, count in ((pa.Table.from_pandas(texts), 3), (pa.table(chats), 2)):
         path = tmp_path / "completions_00002.parquet"
         pq.write_table(table, path)
@@ -196,27 +189,20 @@ def test_trl_s_rewards_in_words_are_read_and_those_that_are_none_left_out(tmp_pa
     found, notes = noted(path, reward="right")
     assert ([sample.label for sample in found], notes) == ([1.0, 0.0], ["1 row left out: its reward is None"])
     said = [{"role": "assistant", "content": text} for text in ("Let me see.", "11")]
-    table = {
-        "prompt": [[{"role": "user", "content": "3 + 8?"}]] * 2,
-        "completion": [said, said[1:]],
-        "right": [1.0, 0.0],
-    }
+    asked = [{"role": "user", "content": "3 + 8?"}]
+    table = {"prompt": [asked] * 2, "completion": [said, said[1:]], "right": [1.0, 0.0]}
     pq.write_table(pa.table(table), path)
     found, notes = noted(path)
-    assert ([sample.label for sample in found], notes) == (
-        [0.0],
-        ["1 row left out: its response has several messages"],
-    )
+    assert [sample.label for sample in found] == [0.0]
+    assert notes == ["1 row left out: its response has several messages"]
 
 
 def test_files_that_are_named_one_by_one_are_read_as_their_folder_is(tmp_path):
     for step, number in enumerate((1, 2, 10), start=1):
         for place in ("a", "b"):
             (tmp_path / place).mkdir(exist_ok=True)
-            lines(
-                tmp_path / place / f"{number}.jsonl",
-                LINE | {"step": None, "group": 0, "question_id": f"{place}{number}"},
-            )
+            row = LINE | {"step": None, "group": 0, "question_id": f"{place}{number}"}
+            lines(tmp_path / place / f"{number}.jsonl", row)
             torch.save({"samples": [SLIME | {"group_index": 0}]}, tmp_path / place / f"{number - 1}.pt")
             table = pa.table({"prompt": ["p"], "completion": ["c"], "right": [number / 16]})
             pq.write_table(table, tmp_path / place / f"completions_{4 * step:05d}.parquet")

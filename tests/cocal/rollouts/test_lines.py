@@ -14,9 +14,8 @@ from hand_rows import FIXED, LINE, SLIME, TEXT, dump, lines, samples, sentence
 
 @pytest.mark.parametrize("field", ["correct", "reward"])
 def test_labels_are_read_in_words(tmp_path, field):
-    given = [
-        (change(word), label) for word, label in LABELS.items() for change in (str.upper, str.title, "\t{} ".format)
-    ]
+    forms = str.upper, str.title, "\t{} ".format
+    given = [(form(word), label) for word, label in LABELS.items() for form in forms]
     given += [(True, 1.0), (False, 0.0), (1, 1.0), (0.0, 0.0)]
     rows = [{**TEXT, "reward": None, field: value, "confidence": 0.25} for value, _ in given]
     path = lines(tmp_path / "mine.jsonl", *rows)

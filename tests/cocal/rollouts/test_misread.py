@@ -20,6 +20,7 @@ NAMED = HEAD + BEGIN + "{% if thinking is defined and thinking %}<think>{% else 
 SWITCH = HEAD + BEGIN + "{% if not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
 CHANNEL = HEAD + BEGIN + "{% if not enable_thinking %}<|channel>thought\n<channel|>{% endif %}{% endif %}"
 COMMAND = HEAD + BEGIN + "{% if not reasoning %}<|START_THINKING|><|END_THINKING|>{% endif %}{% endif %}"
+COMMANDED = "<|START_THINKING|>I add.<|END_THINKING|>"
 OPENED = HEAD + BEGIN + "{% if thinking is defined and thinking %}<think>{% endif %}{% endif %}"
 
 
@@ -49,12 +50,7 @@ def answers(before="", **more) -> list[dict]:
     [
         (OPENS, "", {}, r"never ends its thought \(</think> is missing\), as in 6 of 6 rows"),
         (OPENS, "I add.</think>", {}, None),
-        (
-            NAMED,
-            "I add.</think>",
-            {},
-            r"without thinking \(it has </think>\), .*--template-field .*\(it reads thinking\)",
-        ),
+        (NAMED, "I add.</think>", {}, r"without thinking \(it has </think>\), .*--template-field .*it reads thinking"),
         (NAMED, "I add.</think>", {"template_fields": {"thinking": True}}, None),
         (SWITCH, "<think>I add.</think>", {}, r"without thinking .*give --thinking"),
         (SWITCH, "<think>I add.</think>", {"thinking": True}, None),
@@ -63,13 +59,8 @@ def answers(before="", **more) -> list[dict]:
         (CHANNEL, "<|channel>thought\nI add.<channel|>", {}, r"it has <channel\|>\)"),
         (CHANNEL, "thought\nI add.", {}, r"it has <channel\|>\)"),
         (CHANNEL, "", {}, None),
-        (
-            COMMAND,
-            "<|START_THINKING|>I add.<|END_THINKING|>",
-            {},
-            r"it has <\|END_THINKING\|>\).*\(it reads reasoning\)",
-        ),
-        (COMMAND, "<|START_THINKING|>I add.<|END_THINKING|>", {"template_fields": {"reasoning": True}}, None),
+        (COMMAND, COMMANDED, {}, r"it has <\|END_THINKING\|>\).*\(it reads reasoning\)"),
+        (COMMAND, COMMANDED, {"template_fields": {"reasoning": True}}, None),
         (COMMAND, "", {}, None),
         (OPENED, "I add.</think>", {}, r"it has </think>\), .*\(it reads thinking\)"),
         (OPENED, "I add.</think>", {"template_fields": {"thinking": True}}, None),
@@ -125,16 +116,19 @@ def test_a_chat_without_its_special_tokens_that_is_not_the_template_s_is_refused
 
 
 def test_a_chat_of_words_alone_lacks_nothing(reading):
-    template = (
-        "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:"
-    )
+    turns = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
     rows = [row | {"prompt": f"tool: 5\nuser: {k} + 3?\nassistant:"} for k, row in enumerate(answers())]
-    assert len(reading(template + "{% endif %}", *rows)[1].rows) == 6
+    assert len(reading(turns + "{% if add_generation_prompt %}assistant:{% endif %}", *rows)[1].rows) == 6
 
 
-def test_ids_beside_another_text_are_refused(reading):
+@pytest.fixture
+def right(reading):
+    """Answers with the ids of their texts."""
     tokenizer, _ = reading(SWITCH, *answers())
-    right = [row | {"response_ids": tokenizer(row["response"])["input_ids"]} for row in answers()]
+    return [row | {"response_ids": tokenizer(row["response"])["input_ids"]} for row in answers()]
+
+
+def test_ids_beside_another_text_are_refused(reading, right):
     assert len(reading(SWITCH, *right)[1].rows) == 6
     other = [row | {"response_ids": [*reversed(row["response_ids"])]} for row in right]
     with pytest.raises(ContractError, match=r"line 1: the ids of the response are not those of its text, but of '"):
@@ -142,9 +136,7 @@ def test_ids_beside_another_text_are_refused(reading):
     assert len(reading(SWITCH, *other, ignored=("response",))[1].rows) == 6
 
 
-def test_ids_are_compared_with_the_texts_of_their_own_file(reading, tmp_path):
-    tokenizer, _ = reading(SWITCH, *answers())
-    right = [row | {"response_ids": tokenizer(row["response"])["input_ids"]} for row in answers()]
+def test_ids_are_compared_with_the_texts_of_their_own_file(reading, right, tmp_path):
     lines(tmp_path / "other.jsonl", *(row | {"response_ids": row["response_ids"][::-1]} for row in right))
     with pytest.raises(ContractError, match=r"other.jsonl: line 1: the ids of the response .* as in 6 of 6 rows"):
         reading(SWITCH, *right, beside=[tmp_path / "other.jsonl"])
@@ -163,13 +155,8 @@ def test_a_field_of_the_prompt_or_the_response_is_not_dropped(reading, name):
 
 def test_fields_that_are_no_part_of_the_prompt_stay_unread(reading):
     """Names of other things, a number, what is not set, and what the prompt has, as a chat, too."""
-    other = {
-        "system_fingerprint": "fp_44",
-        "example_id": "q3",
-        "num_examples": 5,
-        "context": None,
-        "enable_thinking": False,
-    }
+    other = {"system_fingerprint": "fp_44", "example_id": "q3", "num_examples": 5, "context": None}
+    other |= {"enable_thinking": False}
     rows = [row | other | {"question": row["prompt"][:6], "history": [{"content": "what is"}]} for row in answers()]
     assert len(reading(SWITCH, *rows)[1].rows) == 6
 
@@ -247,9 +234,7 @@ def test_rows_of_an_evaluation_are_left_out_and_said(reading, name, split):
     assert len(found.rows) == 4
     assert f"2 rows left out: its {name} is {split!r} (--ignore {name}, if it was trained on)" in found.notes
     assert len(reading(SWITCH, *rows, ignored=(name,))[1].rows) == 6
-    with pytest.raises(
-        ContractError, match=rf"there is no response to learn from \(6 rows left out: its {name} is {split!r} "
-    ):
+    with pytest.raises(ContractError, match=rf"no response to learn from \(6 rows left out: its {name} is {split!r} "):
         reading(SWITCH, *(row | {name: split} for row in rows))
 
 

@@ -1,28 +1,19 @@
 """prime-rl's traces: exact ids out of trees of messages, and what is left out or refused."""
 
 import json
-from collections import Counter
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from cocal.errors import ConfigError, ContractError
-from cocal.rollouts import files as formats
-from cocal.rollouts.format import Reading
 from cocal.rollouts.formats import prime_rl
-from cocal.rollouts.sample import Sample
 from dumps import write_episodes
-
-
-@pytest.fixture(scope="module")
-def rollouts(own) -> pd.DataFrame:
-    return own.rollouts
+from hand_rows import noted, samples
 
 
 @pytest.fixture
-def folder(tmp_path, rollouts) -> Path:
-    return write_episodes(tmp_path, rollouts)
+def folder(tmp_path, own) -> Path:
+    return write_episodes(tmp_path, own.rollouts)
 
 
 def change(folder: Path, edit) -> Path:
@@ -35,37 +26,32 @@ def change(folder: Path, edit) -> Path:
     return file
 
 
-def samples(place: Path, **mapping: str) -> tuple[list[Sample], Counter]:
-    notes: Counter = Counter()
-    return list(formats.find([place]).samples(Reading(fields=mapping), notes)), notes
-
-
-def test_every_response_has_its_exact_ids_and_label(folder, rollouts):
-    found, notes = samples(folder)
-    assert [sample.step for sample in found] == rollouts["step"].tolist()
-    assert [sample.prompt_ids.tolist() for sample in found] == [list(ids) for ids in rollouts["prompt_ids"]]
-    assert [sample.response_ids.tolist() for sample in found] == [list(ids) for ids in rollouts["response_ids"]]
-    assert [sample.truncated for sample in found] == rollouts["truncated"].tolist()
-    assert [sample.reward for sample in found] == rollouts["correct"].astype(float).tolist()
-    assert [sample.question_id for sample in found] == rollouts["question_id"].tolist()
-    assert len({sample.group for sample in found}) == rollouts.groupby("step")["question_id"].nunique().sum()
+def test_every_response_has_its_exact_ids_and_label(folder, own):
+    found, notes = noted(folder)
+    assert [sample.step for sample in found] == own.rollouts["step"].tolist()
+    assert [sample.prompt_ids.tolist() for sample in found] == [list(ids) for ids in own.rollouts["prompt_ids"]]
+    assert [sample.response_ids.tolist() for sample in found] == [list(ids) for ids in own.rollouts["response_ids"]]
+    assert [sample.truncated for sample in found] == own.rollouts["truncated"].tolist()
+    assert [sample.reward for sample in found] == own.rollouts["correct"].astype(float).tolist()
+    assert [sample.question_id for sample in found] == own.rollouts["question_id"].tolist()
+    assert len({sample.group for sample in found}) == own.rollouts.groupby("step")["question_id"].nunique().sum()
     assert not notes
 
 
-def test_all_episodes_are_read_and_those_of_evaluations_are_not(folder, rollouts):
-    whole = len(samples(folder)[0])
-    write_episodes(folder, rollouts[rollouts["step"] == 1].iloc[:4], "effective")
+def test_all_episodes_are_read_and_those_of_evaluations_are_not(folder, own):
+    whole = len(samples(folder))
+    write_episodes(folder, own.rollouts[own.rollouts["step"] == 1].iloc[:4], "effective")
     evaluated = folder / "rollouts/step_4/eval/all/traces.jsonl"
     evaluated.parent.mkdir(parents=True)
     evaluated.write_text("{}\n")
-    assert len(samples(folder)[0]) == len(samples(folder / "rollouts")[0]) == whole
+    assert len(samples(folder)) == len(samples(folder / "rollouts")) == whole
     effective = folder / "rollouts/step_1/train/effective/traces.jsonl"
-    assert [sample.step for sample in samples(effective)[0]] == [1] * 4, "a file that is named is read"
+    assert [sample.step for sample in samples(effective)] == [1] * 4, "a file that is named is read"
     (folder / "rollouts/step_1/train/all/traces.jsonl").unlink()
-    assert len(samples(folder)[0]) == whole - (rollouts["step"] == 1).sum() + 4
+    assert len(samples(folder)) == whole - (own.rollouts["step"] == 1).sum() + 4
 
 
-def test_the_response_is_that_of_its_path_through_the_tree(folder, rollouts):
+def test_the_response_is_that_of_its_path_through_the_tree(folder, own):
     """Another message before the question belongs to another path."""
 
     def insert(episode):
@@ -75,8 +61,8 @@ def test_the_response_is_that_of_its_path_through_the_tree(folder, rollouts):
         trace["nodes"] = [other, question, answer | {"parent": 1}]
 
     change(folder, insert)
-    first, *_ = samples(folder)[0]
-    assert first.prompt_ids.tolist() == list(rollouts["prompt_ids"].iloc[0])
+    first, *_ = samples(folder)
+    assert first.prompt_ids.tolist() == list(own.rollouts["prompt_ids"].iloc[0])
 
 
 @pytest.mark.parametrize(
@@ -87,11 +73,11 @@ def test_the_response_is_that_of_its_path_through_the_tree(folder, rollouts):
         (lambda e: e["traces"][0]["nodes"].append(e["traces"][0]["nodes"][1]), "it has several turns or none"),
     ],
 )
-def test_what_is_no_response_of_the_policy_is_left_out_and_counted(folder, rollouts, edit, said):
+def test_what_is_no_response_of_the_policy_is_left_out_and_counted(folder, own, edit, said):
     change(folder, edit)
-    found, notes = samples(folder)
-    assert len(found) == len(rollouts) - 1
-    assert list(notes) == [f"1 row left out: {said}"]
+    found, notes = noted(folder)
+    assert len(found) == len(own.rollouts) - 1
+    assert notes == [f"1 row left out: {said}"]
 
 
 @pytest.mark.parametrize(
@@ -106,16 +92,16 @@ def test_what_is_no_response_of_the_policy_is_left_out_and_counted(folder, rollo
 def test_a_response_was_cut_as_verifiers_says(folder, edit, cut):
     change(folder, lambda episode: episode["traces"][0]["calls"][0].update(finish_reason="stop"))
     change(folder, lambda episode: edit(episode["traces"][0]))
-    assert samples(folder)[0][0].truncated == cut
+    assert samples(folder)[0].truncated == cut
 
 
 def test_rewards_are_summed_by_their_weights_or_named(folder):
     parts = {"correct": {"score": 1.0, "weight": 0.5}, "form": {"score": 1.0, "weight": 0.25}, "failed": None}
     file = change(folder, lambda episode: episode["traces"][0].update(rewards=parts))
-    assert samples(file)[0][0].reward == 0.75
+    assert samples(file)[0].reward == 0.75
     assert next(prime_rl.read(file, "form")).reward == 1.0
     change(folder, lambda episode: episode["traces"][0].update(rewards={}))
-    assert samples(file)[0][0].reward is None
+    assert samples(file)[0].reward is None
 
 
 def _nodes(episode) -> list[dict]:
@@ -146,7 +132,7 @@ def test_a_broken_trace_is_named(folder, name):
 
 
 def test_only_the_reward_has_a_name_of_its_own(folder):
-    assert samples(folder, reward="correct")[0][0].reward is not None
+    assert samples(folder, reward="correct")[0].reward is not None
     with pytest.raises(ContractError, match="reward 'none' has no score; the rewards are correct"):
         samples(folder, reward="none")
     with pytest.raises(ConfigError, match="prime-rl's traces have fields of their own; only that of the label"):

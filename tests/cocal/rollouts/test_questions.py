@@ -157,15 +157,10 @@ def test_intervals_of_an_evaluation_resample_prompts(tmp_path, capsys):
         assert ("stand for more than one prompt" in printed) == (kind == "one")
     assert widths["rows"] == pytest.approx(widths["sane"], rel=0.2)
     assert widths["one"] == pytest.approx(widths["sane"], rel=0.2)
-    chats = [[{"role": "user", "content": f"{q}"}] for q in range(40) for _ in range(8)]
-    turned = [
-        [dict(reversed(message.items())) for message in chat] if row % 2 else chat for row, chat in enumerate(chats)
-    ]
-    rows = scored(40, 8, 3, lambda q, r: r)
-    given = [
-        {**{k: v for k, v in one.items() if k != "prompt_ids"}, "messages": c}
-        for one, c in zip(rows, turned, strict=True)
-    ]
+    given = scored(40, 8, 3, lambda q, r: r)
+    for row, one in enumerate(given):  # chats, every other with its fields in another order
+        message = {"role": "user", "content": f"{one.pop('prompt_ids')[1]}"}
+        one["messages"] = [dict(reversed(message.items())) if row % 2 else message]
     found = numbers(tmp_path, given).loc["accuracy"]
     assert found["upper"] - found["lower"] == pytest.approx(widths["sane"], rel=0.2)
 

@@ -19,8 +19,9 @@ from cocal.rollouts.encoding import Encoder
 from cocal.rollouts.format import Reading
 from cocal.rollouts.lines import Fields
 from cocal.rollouts.sample import Sample
-from micro import own_copy
-from own_rollouts import SMALL, read_lines, run
+from hand_rows import lines
+from micro import change_json, own_copy
+from own_rollouts import read_lines
 
 TEMPLATES = json.loads(Path(__file__).with_name("templates.json").read_text(encoding="utf-8"))
 """The tokenizer's end and beginning, the template, and the token that ends a turn."""
@@ -94,12 +95,9 @@ def test_the_ends_of_a_checkpoint_come_from_all_that_name_them(own, tmp_path):
     folder = own_copy(own.checkpoint, tmp_path / "model")
     tokenizer = load_policy(folder).tokenizer
     end = tokenizer.eos_token_id
-    settings = {"config.json": 7, "generation_config.json": [8, 9]}
-    for name, ids in settings.items():
-        file = folder / name
-        file.write_text(json.dumps((json.loads(file.read_text()) if file.exists() else {}) | {"eos_token_id": ids}))
-    file = folder / "tokenizer_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token": tokenizer.pad_token}))
+    for name, ids in {"config.json": 7, "generation_config.json": [8, 9]}.items():
+        change_json(folder / name, eos_token_id=ids)
+    change_json(folder / "tokenizer_config.json", eos_token=tokenizer.pad_token)
     assert load_policy(folder).tokenizer.eos_token_id != end
     assert read_vocabulary(folder).ends >= {7, 8, 9, end}
     assert load_policy(folder).ends == read_vocabulary(folder).ends
@@ -215,29 +213,22 @@ def test_thoughts_calls_and_tools_reach_the_template(spoken):
         (alone,) = encoded(vocabulary, {"messages": talk, "tools": other, "response": "15"})
         assert text(vocabulary, alone.prompt).startswith("<|im_start|>user")
     reply = [{"role": "assistant", "reasoning_content": "Added.", "content": "13"}]
-    with pytest.raises(
-        ContractError, match="has reasoning_content, which its text lacks; give the text that the policy"
-    ):
+    with pytest.raises(ContractError, match="has reasoning_content, which its text lacks; give the text that the"):
         encoded(vocabulary, {"prompt": "4 + 9?", "response": reply})
 
 
 DATED = "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% endif %}\n" + CHATML
 
 
-def test_a_template_that_writes_the_day_writes_that_of_the_file(own, tmp_path, caplog, monkeypatch):
+def test_a_template_that_writes_the_day_writes_that_of_the_file(own, fit, tmp_path, caplog, monkeypatch):
     folder = own_copy(own.checkpoint, tmp_path / "model")
     (folder / "chat_template.jinja").write_text(DATED)
     seen = []
     encode = Encoder.encode
     monkeypatch.setattr(Encoder, "encode", lambda self, rows, **how: seen.append(encode(self, rows, **how)) or seen[-1])
-    rows = [
-        {"prompt": own.texts[row.question_id], "response": row.text, "correct": row.correct, "step": row.step}
-        for row in own.rollouts.itertuples()
-    ]
-    source = tmp_path / "in.jsonl"
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = lines(tmp_path / "in.jsonl", *own.as_texts())
     os.utime(source, (0, datetime(2026, 3, 7, 12).timestamp()))
-    assert run("fit", "--model", folder, "--rollouts", source, "--output", tmp_path / "companion", *SMALL) == 0
+    assert fit(source, "--model", folder) == 0
     assert f"for which 07 Mar 2026 is taken, that of {source}" in caplog.text
     decode = own.policy.tokenizer.decode
     assert decode(seen[0][0].prompt).startswith("07 Mar 2026<|im_start|>")
@@ -288,10 +279,8 @@ def test_markers_of_other_models_are_told(spoken, caplog, prompt):
 
 def test_markers_that_are_no_special_tokens_show_a_template_s_text(spoken):
     """DeepSeek's, which remain where special tokens are left out."""
-    template = (
-        "{% for m in messages %}<｜{{ m.role | capitalize }}｜>{{ m.content }}{% endfor %}<｜Assistant｜><think>\n"
-    )
-    vocabulary = spoken("plain", template)
+    turn = "<｜{{ m.role | capitalize }}｜>{{ m.content }}"
+    vocabulary = spoken("plain", f"{{% for m in messages %}}{turn}{{% endfor %}}<｜Assistant｜><think>\n")
     vocabulary.tokenizer.add_tokens(["<｜User｜>", "<｜Assistant｜>"])
     vocabulary = vocabulary._replace(vocabulary=len(vocabulary.tokenizer))
     few = "<｜User｜>4?<｜Assistant｜>4<｜User｜>5?<｜Assistant｜><think>\n"

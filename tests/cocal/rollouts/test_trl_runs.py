@@ -1,7 +1,5 @@
 """TRL's own trainer, really run: what its options leave in a recording and in the files of its completions."""
 
-from collections import Counter
-
 import pytest
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
@@ -10,12 +8,11 @@ from cocal.errors import ContractError
 from cocal.features.store import open_features
 from cocal.models.loading import load_policy
 from cocal.models.text import chat_ids
-from cocal.rollouts.files import find
-from cocal.rollouts.format import Reading
 from cocal.rollouts.formats import trl
 from cocal.rollouts.trl.recording import Recording, RolloutRecording
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
+from hand_rows import noted
 
 pytestmark = pytest.mark.slow
 
@@ -94,12 +91,6 @@ def test_words_of_tools_are_no_response(make, tmp_path, micro_policy, masked):
     assert [sample.left_out for sample in found[:4]] == [None, None, *["it ended by 'tool_calls'"] * 2]
 
 
-def _read(tmp_path) -> tuple[list, list[str]]:
-    notes: Counter = Counter()
-    found = list(find([tmp_path / "output/completions"]).samples(Reading(), notes))
-    return found, [note for note in notes if "left out" in note]
-
-
 def _asks(found) -> dict[int, list[int]]:
     """Numbers of the questions by step."""
     steps = {sample.step for sample in found}
@@ -119,7 +110,7 @@ LOGGED = {"log_completions": True, "num_completions_to_print": 1, "per_device_ev
 )
 def test_completions_are_read_whatever_steps_were_logged(make, tmp_path, options, steps):
     make(**LOGGED, **options).train()
-    found, notes = _read(tmp_path)
+    found, notes = noted(tmp_path / "output/completions")
     assert notes == []
     assert len(found) == len(steps) * GROUP * QUESTIONS
     assert [(step, len(asks)) for step, asks in _asks(found).items()] == [(step, QUESTIONS) for step in steps]
@@ -127,7 +118,7 @@ def test_completions_are_read_whatever_steps_were_logged(make, tmp_path, options
 
 def test_completions_that_are_logged_twice_are_learnt_once(make, tmp_path):
     make(**LOGGED, logging_steps=1, num_iterations=2).train()
-    found, notes = _read(tmp_path)
+    found, notes = noted(tmp_path / "output/completions")
     assert len(found) == 2 * GROUP * QUESTIONS
     assert sorted({sample.step for sample in found}) == [1, 3]
     assert notes == [f"{2 * GROUP * QUESTIONS} rows left out: TRL logged them twice"]
@@ -139,7 +130,7 @@ def test_completions_of_evaluations_are_no_rollouts(make, tmp_path, saved):
     options = {"logging_steps": 2, "max_steps": 6, "eval_strategy": "steps", "eval_steps": 4, "save_strategy": saved}
     options |= {"eval_dataset": asked(range(100, 100 + QUESTIONS)), "eval_on_start": saved == "no"}
     make(**LOGGED, **options).train()
-    found, notes = _read(tmp_path)
+    found, notes = noted(tmp_path / "output/completions")
     assert all(ask < 24 for asks in _asks(found).values() for ask in asks)
     assert [len(asks) for asks in _asks(found).values()] == [QUESTIONS]
     tables = 3 if saved == "no" else 2
@@ -149,10 +140,8 @@ def test_completions_of_evaluations_are_no_rollouts(make, tmp_path, saved):
 def test_a_folder_of_evaluations_alone_is_refused_with_the_reason(make, tmp_path):
     options = {"logging_strategy": "no", "eval_strategy": "steps", "eval_steps": 2, "eval_on_start": True}
     make(**LOGGED, **options, eval_dataset=asked(range(100, 100 + QUESTIONS))).train()
-    with pytest.raises(
-        ContractError, match=r"no response to learn from .36 rows left out: TRL wrote their table after"
-    ):
-        _read(tmp_path)
+    with pytest.raises(ContractError, match=r"no response to learn from .36 rows left out: TRL wrote their table"):
+        noted(tmp_path / "output/completions")
 
 
 def test_a_reward_that_is_none_is_no_verdict(make, tmp_path):
@@ -160,6 +149,6 @@ def test_a_reward_that_is_none_is_no_verdict(make, tmp_path):
         return [None if place % GROUP == 1 else 1.0 for place in range(len(completions))]
 
     make(**LOGGED, logging_steps=1, reward=some).train()
-    found, notes = _read(tmp_path)
+    found, notes = noted(tmp_path / "output/completions")
     assert len(found) == 4 * (GROUP - 1) * QUESTIONS
     assert notes == [f"{4 * QUESTIONS} rows left out: its reward is None"]

@@ -145,10 +145,7 @@ OF_CHATS = {
     "tools": {**NO_TOOL, "tool_choice": {"type": "function", "function": {"name": "f"}}},
     "tool_choice": NO_TOOL,
     "reasoning_effort": {"reasoning_effort": "high"},
-    "continue_final_message": {
-        **{"messages": SAID, "add_generation_prompt": False},
-        "continue_final_message": True,
-    },
+    "continue_final_message": {**{"messages": SAID, "add_generation_prompt": False}, "continue_final_message": True},
     "documents": {"documents": [{"title": "a", "text": "b"}]},
     "chat_template": {"chat_template": "{{ messages[0].content }}"},
     "chat_template_kwargs": {"chat_template_kwargs": {"enable_thinking": True}},

@@ -36,7 +36,7 @@ from cocal.serving.scoring import (
     Scorer,
 )
 from cocal.serving.scoring import Verdict as V
-from micro import own_copy
+from micro import change_json, own_copy
 from own_rollouts import run
 
 MEMBERS = [("binary", 42), ("binary", 137), ("group", 42)]
@@ -74,9 +74,7 @@ def test_flags_that_do_not_fit_are_refused(own, capsys, flags, message):
 )
 def test_a_companion_of_another_model_is_refused_with_the_remedy(own, tmp_path, capsys, name, value, message):
     other = own_copy(own.checkpoint, tmp_path / "other")
-    config = json.loads((other / "config.json").read_text())
-    config.pop("layer_types", None)
-    (other / "config.json").write_text(json.dumps({**config, name: value}))
+    change_json(other / "config.json", **{"layer_types": None, name: value})
     assert run("serve", "--companion", own.companion, "--model", other) == 2
     said = capsys.readouterr().err
     assert message in said
