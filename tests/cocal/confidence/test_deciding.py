@@ -107,14 +107,8 @@ def test_a_certified_threshold_decides_who_is_answered(tmp_path, decide, capsys,
     assert "wrong among" not in capsys.readouterr().out
 
     renamed = [[one | {"id": one.pop("question_id")} for one in given] for given in (old, new)]
-    flags = [
-        "--calibration",
-        lines(calibration, *renamed[0]),
-        "--field",
-        "question_id=id",
-        "--field",
-        "correct=correct",
-    ]
+    flags = ["--calibration", lines(calibration, *renamed[0])]
+    flags += ["--field", "question_id=id", "--field", "correct=correct"]
     assert decide("abstain", renamed[1], *flags)[0] == 0
     assert f"--threshold {threshold!r} --output OUT --field question_id=id\n" in capsys.readouterr().out
 
@@ -228,9 +222,8 @@ def test_a_certified_threshold_stops_responses_and_says_what_it_saves(tmp_path, 
     assert "at least 80 %, at most 25 % of stopped responses from this source would have been right" in printed
     assert f"{len(stopped):,} of 600 responses are stopped, {100 * share:.1f} % of tokens saved" in printed
     lost = 100 * right / sum(one["correct"] for one in new)
-    assert (
-        f"right among the stopped: {100 * right / len(stopped):.1f} %; of all right responses {lost:.1f} %" in printed
-    )
+    share = 100 * right / len(stopped)
+    assert f"right among the stopped: {share:.1f} %; of all right responses {lost:.1f} %" in printed
     unlabelled = [{k: v for k, v in one.items() if k != "correct"} for one in new]
     _, later = stop(unlabelled, "--threshold", repr(threshold))
     assert [one["stopped_at"] for one in later] == [one["stopped_at"] for one in found]
@@ -273,9 +266,7 @@ def test_a_course_of_another_form_is_named(tmp_path, stop, capsys, change, messa
 def test_lines_without_courses_and_files_that_do_not_fit_are_refused(tmp_path, stop, capsys):
     plain = {k: v for k, v in grown("a", [0.5]).items() if k != "confidence_course"}
     assert stop([plain], "--threshold", "0.5")[0] == 2
-    assert (
-        "line 1: there is no field 'confidence_course'; add it by `cocal score --every 16`" in capsys.readouterr().err
-    )
+    assert "line 1: there is no field 'confidence_course'; add it by `cocal score" in capsys.readouterr().err
     new, old = several("new", 30, 2), several("old", 30, 1)
     other = [one | {"confidence_course": one["confidence_course"] | {"every": 2}} for one in old]
     for given, message in (

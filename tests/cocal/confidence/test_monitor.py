@@ -5,13 +5,12 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from safetensors.numpy import load_file, save_file
 
 from cocal import Companion
 from cocal.fitting.quality import measured
 from cocal.metrics.settings import MetricSettings
 from hand_rows import lines
-from micro import own_copy
+from micro import own_copy, scale_weights
 from own_rollouts import read_lines, run, write_lines
 
 FAIR = ["--max-ece", "1", "--min-auroc", "0", "--max-brier", "1"]
@@ -36,8 +35,7 @@ def monitor(tmp_path, own):
 def test_the_numbers_are_those_of_scoring_and_measuring(tmp_path, own, source, monitor, capsys):
     """A line for each checkpoint, of which the second has other weights."""
     later = own_copy(own.checkpoint, tmp_path / "later")
-    weights = load_file(later / "model.safetensors")
-    save_file({name: 1.1 * one for name, one in weights.items()}, later / "model.safetensors", {"format": "pt"})
+    scale_weights(later, 1.1)
     assert [monitor(source, *FAIR), monitor(source, *FAIR, model=later)] == [0, 0]
     found = pd.read_csv(tmp_path / "monitor.csv")
     assert found["checkpoint"].tolist() == [str(own.checkpoint), str(later)]

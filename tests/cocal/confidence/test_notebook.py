@@ -1,7 +1,6 @@
 """What one does with a companion in a notebook: values as they come, a model that stays as it is, what it shows."""
 
 import base64
-import importlib.util
 import json
 import re
 import shutil
@@ -16,6 +15,7 @@ from cocal.companion.settings import CompanionSettings
 from cocal.confidence.evaluation import html
 from cocal.errors import ContractError
 from cocal.fitting.held_out import HeldOut
+from started import script
 
 SETTINGS = CompanionSettings(targets=("binary",), widths=(8, 4), dropout=(0.1,), passes=2, seeds=(42, 137))
 CHAT = [{"role": "user", "content": "Was ist 3 + 4?"}]
@@ -92,9 +92,7 @@ def test_what_is_longer_than_the_context_is_refused(companion, micro_policy):
     reads = micro_policy[0].config.max_position_embeddings
     fitting = [[5] * 9], [[7] * (reads - 9)]
     assert len(companion.score(*micro_policy, *fitting)) == 1
-    with pytest.raises(
-        ContractError, match=rf"response 0: prompt and response have {reads + 1:,} tokens, and the model "
-    ):
+    with pytest.raises(ContractError, match=rf"response 0: prompt and response have {reads + 1:,} tokens, and the "):
         companion.score(*micro_policy, [[5] * 10], fitting[1])
 
 
@@ -110,10 +108,8 @@ def test_a_notebook_shows_the_card_s_numbers_and_a_diagram(companion):
     held = about.held_out_all_steps or about.held_out
     assert sum(one.count for one in held.bins) == held.responses
     assert "<img" not in html(about.model_copy(update={"held_out": None, "held_out_all_steps": None}), words)
-    named = html(
-        about.model_copy(update={"base_model": about.base_model.model_copy(update={"name": "<script>"})}), words
-    )
-    assert "<script>" not in named
+    strange = about.base_model.model_copy(update={"name": "<script>"})
+    assert "<script>" not in html(about.model_copy(update={"base_model": strange}), words)
 
 
 def test_a_card_names_what_there_is(companion, micro_policy, table):
@@ -136,9 +132,7 @@ def test_a_hub_that_is_not_reached_is_told_in_one_sentence(companion):
 
 def test_the_notebook_of_the_documentation_runs(tmp_path, own, repository, monkeypatch):
     """On the micro policy in the places of the embedded study's; each cell that says something there says it here."""
-    spec = importlib.util.spec_from_file_location("notebook", repository / "docs/notebook.py")
-    notebook = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(notebook)
+    notebook = script("docs/notebook.py")
     for place, source in (("policies", own.checkpoint), ("rollouts", own.verl)):
         folder = tmp_path / "results" / place / "tiny/grpo"
         folder.parent.mkdir(parents=True)
@@ -153,9 +147,8 @@ def test_the_notebook_of_the_documentation_runs(tmp_path, own, repository, monke
     cells, expected = (json.loads(path.read_text())["cells"] for path in (tmp_path / stored.name, stored))
     for cell, one in zip(cells, expected, strict=True):
         assert cell["source"] == one["source"]
-        assert [out["output_type"] for out in cell.get("outputs", [])] == [
-            out["output_type"] for out in one.get("outputs", [])
-        ]
+        said, stated = ([out["output_type"] for out in part.get("outputs", [])] for part in (cell, one))
+        assert said == stated
     said = notebook.page(tmp_path / stored.name)
     assert "data:image/png;base64," in said
     assert re.search(r"^```text\n0\.\d{4}  ", said, re.MULTILINE)

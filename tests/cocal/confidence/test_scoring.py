@@ -15,14 +15,14 @@ from cocal import Companion
 from cocal.companion.settings import CompanionSettings
 from cocal.confidence import scoring
 from cocal.fitting.models import Checkpoint
-from cocal.models.loading import load_policy, load_tokenizer
+from cocal.models.loading import load_tokenizer
 from cocal.rollouts.encoding import Encoder
 from cocal.rollouts.files import find
 from cocal.rollouts.format import Reading
 from cocal.runtime.numerics import PORTABLE, computes_bfloat16
 from hand_rows import lines
-from micro import in_bfloat16, own_copy
-from own_rollouts import CHANGES, SMALL, read_lines, run, write_lines
+from micro import in_bfloat16, own_copy, scale_weights
+from own_rollouts import CHANGES, read_lines, run, write_lines
 
 
 def without_confidences(path):
@@ -123,7 +123,7 @@ def test_scoring_takes_the_same_memory_however_many_responses_there_are(tmp_path
     monkeypatch.setattr(scoring, "ROWS", 64)
     monkeypatch.setattr(Companion, "score_encoded", lambda self, policy, rows, **_: (np.zeros(len(rows)), []))
     companion, most = Companion.from_pretrained(own.companion), []
-    for count in (250, 2500):
+    for count in (100, 1000):
         wanted = scoring.Wanted(tmp_path / "in.jsonl", {})
         wanted.source.write_text(f'{{"prompt_ids": {[1, 2] * 100}, "response_ids": {[3, 4] * 100}}}\n' * count)
         checked = scoring.check(wanted, companion.about)
@@ -170,17 +170,15 @@ def test_a_row_without_a_response_gets_none_and_says_why(tmp_path, own, score, s
     assert f"{source}: there is no response to score (its response is empty)" in capsys.readouterr().err
 
 
-def test_other_weights_are_warned_of_and_another_vocabulary_is_refused(tmp_path, own, score, source, caplog, capsys):
+def test_other_weights_are_warned_of_and_another_vocabulary_is_refused(
+    tmp_path, own, fit, score, source, caplog, capsys
+):
     mine = own_copy(own.checkpoint, tmp_path / "mine")
-    words = "fit", "--model", mine, "--rollouts", source, "--output", tmp_path / "companion", *SMALL
-    assert run(*words) == 0
+    assert fit(source, "--model", mine) == 0
     as_fitted = {"companion": tmp_path / "companion"}
     assert score(source, **as_fitted, model=own_copy(mine, tmp_path / "moved")) == 0
     assert "its weights are not those" not in caplog.text
-    policy = load_policy(mine)
-    with torch.no_grad():
-        policy.model.get_input_embeddings().weight *= 1.01
-    policy.model.save_pretrained(other := own_copy(mine, tmp_path / "other"))
+    scale_weights(other := own_copy(mine, tmp_path / "other"), 1.01)
     assert score(source, **as_fitted, model=other) == 0
     assert f"{other}: its weights are not those of {mine}; its confidences may be worse calibrated" in caplog.text
     content = json.loads((file := mine / "tokenizer.json").read_text())
@@ -197,9 +195,8 @@ def test_a_model_that_finds_the_responses_unlikely_is_told(own, table):
     strange = table.assign(response_ids=[[unlikely] * (2 + len(ids)) for ids in table["response_ids"]])
     for rollouts, count in ((table, 0), (strange, 1)):
         about = Companion.fit(*own.policy, rollouts, recipe="best", token_probability=True).about
-        assert (
-            sum("less likely than random tokens (a mean log-probability of -" in note for note in about.notes) == count
-        )
+        said = "less likely than random tokens (a mean log-probability of -"
+        assert sum(said in note for note in about.notes) == count
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """`cocal fit`: what is learnt from, what its card says, how a killed fit goes on."""
 
 import argparse
-import os
 import re
 from pathlib import Path
 
@@ -37,29 +36,19 @@ def rollouts() -> tuple[pd.DataFrame, np.ndarray]:
                 cut = draw.random() < 0.5 / step
                 correct = not cut and draw.random() < 0.2 + 0.5 * step / STEPS
                 length = int(draw.integers(3, 9)) + 2 * (STEPS - step)
-                rows.append(
-                    {
-                        "step": 10 * step,
-                        "question": f"what is {question} plus {question % 7}?",
-                        "prompt_ids": [5, 6, 7],
-                        "response_ids": [8] * length,
-                        "truncated": cut,
-                        "correct": correct,
-                    }
-                )
-    table = pd.DataFrame(rows)
+                asked = f"what is {question} plus {question % 7}?"
+                rows.append((10 * step, asked, [5, 6, 7], [8] * length, cut, correct))
+    names = ["step", "question", "prompt_ids", "response_ids", "truncated", "correct"]
+    table = pd.DataFrame(rows, columns=names)
     states = draw.normal(size=(len(table), 64)).astype(np.float32)
     states[:, 3] += np.where(table["correct"], 0.9, -0.4)
     return table, states
 
 
 def fitted(policy, rollouts, states) -> Companion:
-    how = {
-        "settings": SETTINGS,
-        "states": states,
-        "reading": fitting.Reading(ignored=("prompt",)),
-    }  # ids of no question
-    return Companion.fit(*policy, rollouts, number_format="float32", **how)
+    reading = fitting.Reading(ignored=("prompt",))  # ids of no question
+    how = {"settings": SETTINGS, "states": states, "number_format": "float32"}
+    return Companion.fit(*policy, rollouts, reading=reading, **how)
 
 
 @pytest.fixture(scope="module")
@@ -200,23 +189,3 @@ def test_advice_about_few_rollouts_names_flags_that_exist(capsys, fit, source, r
     named = {*re.findall(r"--[a-z][a-z-]+", capsys.readouterr().err)}
     assert named
     assert named <= {*parser._option_string_actions}
-
-
-def test_states_that_were_kept_of_other_responses_are_not_taken(tmp_path, own, monkeypatch):
-    """A killed fit goes on with a file of the same size and time, in which two ids of a response are exchanged."""
-    source = write_lines(tmp_path / "mine.jsonl", own.rollouts, own.texts)
-    words = ("fit", "--model", own.checkpoint, "--rollouts", source, *SMALL, "--output")
-    with monkeypatch.context() as patch:
-        patch.setattr(fitting, "fit_companions", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        assert run(*words, tmp_path / "companion") == 130
-    state, exchanged = source.stat(), own.rollouts.copy()
-    exchanged.at[1, "response_ids"] = [*own.rollouts["response_ids"][1][1::-1], *own.rollouts["response_ids"][1][2:]]
-    write_lines(source, exchanged, own.texts)
-    os.utime(source, ns=(state.st_atime_ns, state.st_mtime_ns))
-    assert source.stat().st_size == state.st_size
-    seen = killed_at(monkeypatch, fitting, "pooled_states", 0, 2)
-    assert run(*words, tmp_path / "companion") == 0
-    assert sum(seen) == len(exchanged), "all states are computed again"
-    assert run(*words, tmp_path / "again") == 0
-    for name in ("model.safetensors", "config.json"):
-        assert (tmp_path / "companion" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()

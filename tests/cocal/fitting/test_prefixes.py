@@ -94,9 +94,8 @@ def test_a_row_of_a_share_counts_as_so_much_of_a_row():
     rows = np.repeat(np.arange(360), copies)
     share = (1 / copies[rows]).astype(np.float32)
     weight = share.astype(np.float64) / share.sum()
-    data = TrainingSet(
-        inputs[rows], target[rows], share, weight, folds_of(questions[rows], 1), np.ones(5, np.float32), (5,)
-    )
+    given = inputs[rows], target[rows], share, weight, folds_of(questions[rows], 1), np.ones(5, np.float32), (5,)
+    data = TrainingSet(*given)
     standard = (inputs[rows] - inputs[rows].mean(axis=0)) / inputs[rows].std(axis=0)
     found = choose(data, CompanionSettings(targets=("binary",), seeds=(7,), passes=1))
     assert found.settings.widths == ()
@@ -117,13 +116,8 @@ def test_a_row_of_a_share_counts_as_so_much_of_a_row_in_an_mlp():
     for rows in (np.arange(240), np.repeat(np.arange(240), copies)):
         share = (1 / np.bincount(rows)[rows]).astype(np.float32)
         given = inputs[rows], target[rows], share, share / 240.0, fold[rows], np.ones(4, np.float32), (4,)
-        kind = _Mlp(
-            TrainingSet(*given),
-            [*((k, (k + 1) % 5) for k in range(5)), *((k,) for k in range(5)), ()],
-            4,
-            settings,
-            Progress("", 1),
-        )
+        left_out = [*((k, (k + 1) % 5) for k in range(5)), *((k,) for k in range(5)), ()]
+        kind = _Mlp(TrainingSet(*given), left_out, 4, settings, Progress("", 1))
         first = np.unique(rows, return_index=True)[1]
         found.append((kind.singles[:, first], kind.overall[: len(kind.singles)]))
     np.testing.assert_allclose(found[1][0], found[0][0], atol=1e-4)
@@ -131,9 +125,7 @@ def test_a_row_of_a_share_counts_as_so_much_of_a_row_in_an_mlp():
     assert np.ptp(found[0][0][-1]) > 0.05
 
 
-def test_prefixes_are_learnt_with_the_label_and_the_question_of_the_whole_response(
-    own, mine, micro_policy, monkeypatch
-):
+def test_prefixes_are_learnt_with_label_and_question_of_the_whole_response(own, mine, micro_policy, monkeypatch):
     """And weigh together as much as it, however long it is; where recipes are compared, both are half of it."""
     sets, real = [], recipes.choose
     monkeypatch.setattr(recipes, "choose", lambda one, *how: sets.append(one) or real(one, *how))
@@ -220,9 +212,8 @@ def test_a_course_has_the_confidences_of_shorter_responses(own, fitted, micro_po
     whole, courses = loaded.score(*micro_policy, prompts, responses, seed=seed, every=STRIDE, batch_tokens=300)
     np.testing.assert_array_equal(whole, loaded.score(*micro_policy, prompts, responses, seed=seed, batch_tokens=300))
     shorter = [(k, n) for k, one in enumerate(responses) for n in range(STRIDE, len(one), STRIDE)]
-    alone = loaded.score(
-        *micro_policy, [prompts[k] for k, _ in shorter], [responses[k][:n] for k, n in shorter], seed=seed
-    )
+    given = [prompts[k] for k, _ in shorter], [responses[k][:n] for k, n in shorter]
+    alone = loaded.score(*micro_policy, *given, seed=seed)
     np.testing.assert_allclose(np.concatenate(courses), alone, atol=1e-5)
     assert [len(one) for one in courses] == [(len(one) - 1) // STRIDE for one in responses]
     assert np.ptp(alone) > 0.02
@@ -233,9 +224,8 @@ def test_the_command_writes_the_course_beside_the_confidence(own, companion, min
     assert run(*words, tmp_path / "plain.jsonl") == 0
     assert run(*words, tmp_path / "course.jsonl", "--every", STRIDE, "--name", "sure") == 0
     rows = own.rollouts
-    _, courses = Companion.from_pretrained(companion).score(
-        *micro_policy, rows["prompt_ids"].tolist(), rows["response_ids"].tolist(), every=STRIDE
-    )
+    given = rows["prompt_ids"].tolist(), rows["response_ids"].tolist()
+    _, courses = Companion.from_pretrained(companion).score(*micro_policy, *given, every=STRIDE)
     plain, found = read_lines(tmp_path / "plain.jsonl"), read_lines(tmp_path / "course.jsonl")
     for before, line, length, values in zip(plain, found, rows["length"], courses, strict=True):
         course = line.pop("sure_course")

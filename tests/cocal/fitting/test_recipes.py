@@ -271,16 +271,9 @@ def test_the_metrics_of_the_card_are_those_of_the_out_of_fold_confidences(micro_
     table.loc[table["truncated"].to_numpy().nonzero()[0][::3], "correct"] = True
     found = Companion.fit(*micro_policy, table, states=states, number_format="float32").about
     correct, weight = table["correct"].to_numpy(), np.full(len(table), 1 / len(table))
-    given = TrainingSet(
-        states.copy(),
-        correct.astype(np.float32),
-        np.ones(len(table), dtype=bool),
-        weight,
-        folds_of(table["question"], 42),
-        np.ones(64, dtype=np.float32),
-        (64,),
-    )
-    expected = choose(given, CompanionSettings(targets=("binary",))).out_of_fold
+    learnt, fold = np.ones(len(table), dtype=bool), folds_of(table["question"], 42)
+    given = states.copy(), correct.astype(np.float32), learnt, weight, fold, np.ones(64, dtype=np.float32), (64,)
+    expected = choose(TrainingSet(*given), CompanionSettings(targets=("binary",))).out_of_fold
     shown = {one.metric: one.value for one in found.held_out_all_steps.metrics}
     assert shown["brier"] == pytest.approx(brier_score_loss(correct, expected), abs=1e-6)
     assert shown["auroc"] == pytest.approx(roc_auc_score(correct, expected), abs=1e-6)
