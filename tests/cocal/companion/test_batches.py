@@ -72,11 +72,8 @@ def test_ten_times_the_rows_stream_in_the_same_memory():
     peaks = []
     for count in (2_000, 20_000):
         order = np.random.default_rng(0).permutation(count)
-        store = SimpleNamespace(
-            take=lambda rows, *_: np.ones((len(rows), 512), dtype=np.float32),
-            rows_per_read=lambda _: 500,
-            dtype="float32",
-        )
+        store = SimpleNamespace(rows_per_read=lambda _: 500, dtype="float32")
+        store.take = lambda rows, *_: np.ones((len(rows), 512), dtype=np.float32)
         stream = Batches(store, None, ("last", "mean"), np.arange(count), 64, shuffled=500, device=CPU)
         tracemalloc.start()
         assert sum(len(features) for one in (None, order) for _, features in stream.of(count, one)) == 2 * count

@@ -1,8 +1,6 @@
 """Stored companions: what is saved, predicted again, and refused."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,22 +8,18 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+import started
 from cocal.companion import companions as companions_module
 from cocal.companion.companions import Companions, load_companions, save_companions, write_companions
 from cocal.companion.spec import read_spec
 from cocal.errors import ContractError
 from cocal_study.generation.latency import SingleMember
-from companion_run import HIDDEN, Run, final_features, small_run
+from companion_run import HIDDEN, Run, final_features
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Run:
-    return small_run(tmp_path_factory.mktemp("run")).write()
-
-
-@pytest.fixture(scope="module")
-def companions(run: Run) -> Companions:
-    return run.fit()[0]
+@pytest.fixture
+def companions(fitted) -> Companions:
+    return fitted[0]
 
 
 def test_saved_companions_predict_the_same(run: Run, companions: Companions, tmp_path: Path):
@@ -76,11 +70,13 @@ def test_damaged_files_are_refused(companions: Companions, tmp_path: Path):
         load_companions(tmp_path / "none.safetensors")
 
 
-def test_the_spec_is_read_without_torch_and_refused_when_broken(run: Run, companions: Companions, tmp_path: Path):
+def test_the_spec_is_read_without_torch_and_refused_when_broken(fitted, tmp_path: Path):
     folder = tmp_path / "output"
-    write_companions(folder, companions, run.fit()[1], {})
-    code = f"import sys; from cocal.companion.spec import read_spec; read_spec({str(folder)!r})"
-    subprocess.run([sys.executable, "-c", code + "; sys.exit('torch' in sys.modules)"], check=True)
+    write_companions(folder, *fitted, {})
+    code = (
+        "import sys; from cocal.companion.spec import read_spec; read_spec(sys.argv[1]); print('torch' in sys.modules)"
+    )
+    assert started.python(code, folder).stdout == "False\n"
     (folder / "spec.json").write_text('{"spec": {"steps": 2}}')
     with pytest.raises(ContractError, match=r"spec\.json: contains no valid spec"):
         read_spec(folder)

@@ -2,8 +2,6 @@
 
 import json
 import logging
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
+import started
 from cocal.cli import main
 from cocal.companion import plain
 from cocal.companion.companions import Companions, build_model, load_companions
@@ -22,20 +21,9 @@ from cocal.features.store import open_features
 from cocal_study.planning.costs import Cost, device_name, read_cost
 from companion_run import HIDDEN, PER_STEP, SETTINGS, Run, final_features, small_run
 
+QUICK = SETTINGS.model_copy(update={"passes": 2})
 SHUFFLED = {"order": "shuffled", "shuffle_seed": 1}
 ORDERS = pytest.mark.parametrize("order", [{}, SHUFFLED], ids=["chronological", "shuffled"])
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Run:
-    """A run that tests read."""
-    return small_run(tmp_path_factory.mktemp("run")).write()
-
-
-@pytest.fixture(scope="module")
-def fitted(run: Run) -> tuple[Companions, pd.DataFrame]:
-    """Companions of all its steps, and their history."""
-    return run.fit()
 
 
 @pytest.fixture
@@ -175,9 +163,9 @@ def test_a_prefix_ignores_later_steps(run: Run, tmp_path: Path, order: dict):
 def test_neither_memory_nor_other_prefixes_change_a_fit(run: Run, order: dict):
     """The features of all prefixes in memory, those of the first alone, or none, which are then read in slices."""
     words = ["1", "1/3", "2", "2/3", "3"]
-    alone = [run.fit(steps=steps, **order) for steps in words]
+    alone = [run.fit(steps, QUICK, **order) for steps in words]
     for memory in (2**31, 256 * 12 * 4, 1):
-        together = run.fits(words, memory=memory, **order)
+        together = run.fits(words, QUICK, memory=memory, **order)
         for steps, (companions, history), (one, its_history) in zip(words, together, alone, strict=True):
             assert companions.spec == one.spec
             assert str(companions.spec.prefix) == steps
@@ -254,11 +242,11 @@ def test_prefixes_are_written_as_they_are_read():
 @pytest.mark.slow
 def test_the_command_writes_the_same_bytes_whatever_the_memory_and_without_transformers(run: Run, tmp_path: Path):
     for output, memory in (("first", 5), ("second", 0)):
-        command = run.command(tmp_path / output, "--steps", "3", "2", "2/3", f"--memory={memory}")
+        flags = "--settings", QUICK.model_dump_json(), "--steps", "3", "2", "2/3", f"--memory={memory}"
+        command = run.command(tmp_path / output, *flags)
         if memory:  # a process of its own, and this one
-            code = f"import sys; from cocal.cli import main; status = main({command!r})"
-            code += "; sys.exit(status or 'transformers' in sys.modules)"
-            subprocess.run([sys.executable, "-c", code], check=True)
+            code = "import sys; from cocal.cli import main; print(main(sys.argv[1:]), 'transformers' in sys.modules)"
+            assert started.python(code, *command).stdout == "0 False\n"
         else:
             assert main(command) == 0
     first, second = (
@@ -274,7 +262,7 @@ def test_the_command_writes_the_same_bytes_whatever_the_memory_and_without_trans
         made = json.loads((folder / "spec.json").read_text())["provenance"]
         parents = {Path(place).name for place in json.loads(made["parents"])}
         assert (made["stage"], parents) == ("companions", {"features.zarr", "questions.parquet", "rollouts"})
-        loaded, (expected, history) = load_companions(folder), run.fit(steps=str(prefix))
+        loaded, (expected, history) = load_companions(folder), run.fit(str(prefix), QUICK)
         assert loaded.spec == read_spec(folder) == expected.spec
         assert same_weights(loaded, expected)
         pd.testing.assert_frame_equal(pd.read_csv(folder / "history.csv"), history)

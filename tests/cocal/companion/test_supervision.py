@@ -80,10 +80,11 @@ def test_features_of_other_responses_are_refused(run: Run):
     rollouts, reader = run.write().read(), open_features(run.folder / "features.zarr")
     check_features(rollouts, reader)
     for column, other in (("response_id", 8), ("question_id", "q-x"), ("length", 9)):
+        changed = rollouts.assign(**{column: rollouts[column].where(rollouts.index != 7, other)})
         with pytest.raises(
             ContractError, match=rf"features\.zarr: {column} is \S+ at row 7, the rollouts have {other} "
         ):
-            check_features(rollouts.assign(**{column: rollouts[column].where(rollouts.index != 7, other)}), reader)
+            check_features(changed, reader)
     with pytest.raises(ContractError, match="holds 480 rows for 960 rollouts"):
         check_features(pd.concat([rollouts, rollouts]), reader)
 

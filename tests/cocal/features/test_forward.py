@@ -108,9 +108,7 @@ def test_batches_hold_every_row_once_within_their_limits():
 
 
 @pytest.mark.parametrize("rows_per_write", [2048, 3])
-def test_extraction_writes_a_store_in_the_order_of_the_responses(
-    model, micro_policy, tmp_path, monkeypatch, rows_per_write
-):
+def test_extraction_writes_a_store_in_the_order_of_the_responses(micro_policy, tmp_path, monkeypatch, rows_per_write):
     rows = {"response_id": [7, 8, 20, 21], "question_id": ["a", "b", "c", "d"], "prompt_ids": PROMPTS}
     frame = pd.DataFrame(rows | {"response_ids": RESPONSES, "length": [len(r) for r in RESPONSES]})
     settings = FeatureSettings(layers="all", dtype="float32", batch_tokens=12)
@@ -119,7 +117,7 @@ def test_extraction_writes_a_store_in_the_order_of_the_responses(
     reader = open_features(tmp_path / "f.zarr")
     assert reader.response_id.tolist() == rows["response_id"]
     assert reader.length.tolist() == [4, 2, 5, 1]
-    expected, _ = _score(model, PROMPTS, RESPONSES, [0, 1])
+    expected, _ = _score(micro_policy.model, PROMPTS, RESPONSES, [0, 1])
     for layer in (0, 1):
         np.testing.assert_allclose(reader.read(0, 4, layer=layer), [e[layer].ravel() for e in expected], atol=2e-5)
 

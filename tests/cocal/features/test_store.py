@@ -26,11 +26,8 @@ def create(path: Path, **changes):
 
 def write(writer, features: np.ndarray, start: int, stop: int) -> None:
     ids = np.arange(start, stop)
-    writer.write(
-        start,
-        {"response_id": ids + 100, "question_id": [f"q-{n}" for n in ids], "length": ids + 1},
-        features[start:stop],
-    )
+    rows = {"response_id": ids + 100, "question_id": [f"q-{n}" for n in ids], "length": ids + 1}
+    writer.write(start, rows, features[start:stop])
 
 
 @pytest.fixture

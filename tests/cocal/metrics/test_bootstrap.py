@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from cocal.metrics.bootstrap import (
-    centred_interval,
-    generator_for,
-    question_counts,
-    resampled_means,
-    resampled_metrics,
-)
+from cocal.metrics.bootstrap import centred_interval, generator_for, question_counts, resampled_means, resampled_metrics
 from cocal.metrics.calibration import METRICS, evaluate
 from cocal.metrics.scores import ALL, LEAST, MOST, Sample, scores
 from drawn_responses import a_sample, random_responses

@@ -9,15 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from cocal.metrics.choices import (
-    CANDIDATES,
-    best_of_n,
-    candidates,
-    certified,
-    fewest_questions,
-    first,
-    vote,
-)
+from cocal.metrics.choices import CANDIDATES, best_of_n, candidates, certified, fewest_questions, first, vote
 from cocal_study.cubes.choices import kept_accuracy, tried
 
 NAN = float("nan")
@@ -48,10 +40,7 @@ def test_sums_do_not_depend_on_the_order_of_the_responses():
         assert vote(question, classes, np.array(weights))[0] < 3
 
 
-@given(
-    st.lists(st.lists(st.integers(-1, 3), min_size=1, max_size=10), min_size=1, max_size=5),
-    st.floats(1e-9, 1.0),
-)
+@given(st.lists(st.lists(st.integers(-1, 3), min_size=1, max_size=10), min_size=1, max_size=5), st.floats(1e-9, 1.0))
 def test_uniform_weights_are_majority_voting_ties_included(pools, weight):
     question = np.repeat(np.arange(len(pools)), [len(pool) for pool in pools])
     classes = np.concatenate(pools)
@@ -149,13 +138,7 @@ def test_what_thresholds_achieve_is_tried_on_the_other_half():
     correct = draw.random(241) < np.where(confidence[0] > 0.4, 0.97, 0.5)
     options = {"max_risk": 0.2, "delta": 0.2}
     found = tried(confidence, correct, splits=4, generator=np.random.default_rng(0), **options)
-    counted = [
-        [0.567493, 0.169903, 0.666667],
-        [0.567493, 0.149579, 0.666667],
-        [0.418733, 0.058523, 0.666667],
-        [0.584022, 0.198005, 0.666667],
-    ]
-    np.testing.assert_allclose(found, counted, atol=1e-6)
-    np.testing.assert_array_equal(
-        tried(confidence[1:2], correct, splits=2, generator=np.random.default_rng(1), **options), [[0, NAN, 0]] * 2
-    )
+    counted = [[0.567493, 0.169903], [0.567493, 0.149579], [0.418733, 0.058523], [0.584022, 0.198005]]
+    np.testing.assert_allclose(found, [[*one, 2 / 3] for one in counted], atol=1e-6)
+    none = tried(confidence[1:2], correct, splits=2, generator=np.random.default_rng(1), **options)
+    np.testing.assert_array_equal(none, [[0, NAN, 0]] * 2)

@@ -52,9 +52,8 @@ def test_the_parts_of_the_brier_score_add_up(seed, n, bins):
     found = scores(confidence, correct, bins)
     parts = found["brier_reliability"] - found["brier_resolution"] + found["brier_uncertainty"]
     index = bin_index(confidence, bins)
-    mean, accuracy = (
-        np.array([values[index == b].mean() for b in index]) for values in (confidence, correct.astype(float))
-    )
+    pair = confidence, correct.astype(float)
+    mean, accuracy = (np.array([values[index == b].mean() for b in index]) for values in pair)
     within = ((confidence - mean) ** 2 - 2 * (confidence - mean) * (correct - accuracy)).mean()
     assert found["brier"] == pytest.approx(parts + within, abs=1e-12)
     assert scores(mean, correct, n * bins)["brier"] == pytest.approx(parts, abs=1e-12), "nothing varies within bins"
@@ -165,8 +164,7 @@ def test_the_smooth_ece_is_the_bandwidth_that_equals_its_error(seed):
 
 
 @pytest.mark.parametrize(
-    ("n", "power", "seed", "published"),
-    [(400, 2.0, 1, 0.171443), (2000, 1.0, 2, 0.02721), (1000, 0.5, 3, 0.155501)],
+    ("n", "power", "seed", "published"), [(400, 2.0, 1, 0.171443), (2000, 1.0, 2, 0.02721), (1000, 0.5, 3, 0.155501)]
 )
 def test_the_smooth_ece_agrees_with_relplot(n, power, seed, published):
     """Numbers of relplot 1.0.3, whose bandwidths are multiples of 1/1024. It counts confidences of exactly 0 and 1 half
