@@ -1,8 +1,6 @@
 """The objectives in anybody's training with TRL give the numbers of the study's own trainer, from the same rollouts."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +9,7 @@ import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
+import started
 from cocal.models.loading import load_policy
 from cocal.rewards import dcpo_advantages, rlcr, stated_confidences
 from cocal.store import read_frame
@@ -111,9 +110,8 @@ def test_rlcr_is_the_studys_reward_which_trl_normalises(trained):
     torch.testing.assert_close(stock.advantages, study.advantages, rtol=1e-4, atol=1e-5)
     undivided = trained("rlcr", own=True, reward=decided, advantage_scale="none")
     rewards = stock.rewards[:, 0].view(-1, GROUP)
-    torch.testing.assert_close(
-        (rewards - rewards.mean(dim=1, keepdim=True)).ravel(), undivided.advantages, rtol=1e-5, atol=1e-6
-    )
+    expected = (rewards - rewards.mean(dim=1, keepdim=True)).ravel()
+    torch.testing.assert_close(expected, undivided.advantages, rtol=1e-5, atol=1e-6)
 
 
 def test_a_reward_is_that_of_the_equation_and_none_without_a_verdict():
@@ -158,8 +156,11 @@ def test_the_examples_of_the_page_train(repository, tmp_path, micro_checkpoint, 
 
 
 def test_the_module_needs_nothing_of_a_study_and_is_light():
-    code = (
-        "import sys, cocal.rewards; print(*[m for m in sys.modules if m.startswith('cocal') or m in {'torch', 'trl'}])"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert set(found) == {"cocal", "cocal.rewards", "cocal.answers", "cocal.answers.extraction"}
+    found = {*started.python("import sys, cocal.rewards; print(*sys.modules)").stdout.split()}
+    assert {name for name in found if name.startswith("cocal")} == {
+        "cocal",
+        "cocal.rewards",
+        "cocal.answers",
+        "cocal.answers.extraction",
+    }
+    assert not found & {"torch", "trl"}

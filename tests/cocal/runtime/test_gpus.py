@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 
+import started
 from cocal.errors import ConfigError
 from cocal.runtime import gpus, lock
 from cocal.runtime.machine import fix_threads
@@ -112,4 +113,4 @@ def asked(*_):
 torch.cuda.is_available = torch.cuda.device_count = asked
 import cocal_study.stages.training
 """
-    assert subprocess.run([sys.executable, "-c", text], check=False).returncode == 0
+    assert started.python(text).returncode == 0

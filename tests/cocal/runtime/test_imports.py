@@ -4,11 +4,10 @@ import importlib
 import json
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
+import started
 from cocal.runtime.machine_errors import EXTRAS
 from own_rollouts import run, write_lines
 
@@ -40,8 +39,7 @@ def test_companions_score_and_decide_without_the_packages_of_extras(tmp_path, ow
         [0, "decide", "abstain", scored, "--output", f"{decided}-abstain.jsonl", "--threshold", "0.5"],
         [2, "fit", "--model", str(own.checkpoint), "--rollouts", lines, "--output", str(tmp_path / "none")],
     ]
-    command = [sys.executable, "-c", _WITHOUT_EXTRAS, json.dumps(commands), json.dumps([*EXTRAS])]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = started.python(_WITHOUT_EXTRAS, json.dumps(commands), json.dumps([*EXTRAS]))
     assert done.returncode == 0, done.stderr[-3000:]
     sentence = "cocal fit: error: the package {} is not installed; `pip install '.[{}]'` in a checkout brings it"
     assert done.stderr.splitlines()[-1] in {sentence.format(*one) for one in EXTRAS.items()}
@@ -50,8 +48,7 @@ def test_companions_score_and_decide_without_the_packages_of_extras(tmp_path, ow
 @pytest.mark.slow
 def test_a_companion_is_imported_with_torch_alone():
     """A service imports it at its start; the others are imported by what uses them."""
-    text = "import sys; from cocal import Companion; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
+    done = started.python("import sys; from cocal import Companion; print(*sys.modules)")
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert "torch" in loaded
     assert not loaded & {*EXTRAS, "huggingface_hub", "matplotlib", "pandas", "scipy", "transformers"}

@@ -13,6 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
+import started
 from cocal import cli
 from cocal.errors import BusyError
 from cocal.runtime import lock
@@ -153,7 +154,7 @@ def test_a_stage_locks_what_it_writes_before_it_loads_anything(tmp_path, command
     words = [*command.split(), *(["--settings", "{}"] if "--settings" not in command else []), f"--{flag}={output}"]
     code = "import sys; from cocal.cli import main; print(main(sys.argv[1:]), sys.modules.keys() & {'torch', 'pandas'})"
     with writer_of(tmp_path / name) as writer:
-        done = subprocess.run([sys.executable, "-c", code, *words], check=False, capture_output=True, text=True)
+        done = started.python(code, *words)
     assert done.stdout == "2 set()\n", done.stderr
     assert f"cocal {words[0]}: error: {tmp_path / name}: an earlier run is still at work here" in done.stderr
     assert f"kill {writer.pid} on " in done.stderr

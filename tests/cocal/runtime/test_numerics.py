@@ -73,13 +73,13 @@ def test_a_study_is_native_where_the_processor_lacks_avx2(tmp_path, old_processo
     command[-2:-2] = ["--dry-run"] * cluster
     unset = {name: text for name, text in os.environ.items() if name not in numerics.PORTABLE}  # conftest sets them
     unset |= {f"COCAL_SLURM_{name}": text for name, text in site.items()} if cluster else {}
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=unset)
+    done = started.run(command, environment=unset)
     lacks = "portable results need a processor with AVX2 and FMA, and this one lacks avx2 and fma; "
     assert done.stderr.count(f"{lacks}this machine computes with native numerics") == (not cluster), done.stderr
     assert done.returncode == 0, done.stderr
     if cluster:
         job, wanted = [*old_processor, sys.executable, "-m", "cocal", "schema"], numerics.environment("portable")
-        refused = subprocess.run(job, check=False, capture_output=True, text=True, env={**unset, **wanted})
+        refused = started.run(job, environment={**unset, **wanted})
         assert refused.returncode == 2
         assert f"cocal schema: error: numerics: {lacks}set `numerics: native`" in refused.stderr
     else:

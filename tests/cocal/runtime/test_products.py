@@ -1,12 +1,13 @@
 """OpenBLAS's matrix products in place of PyTorch's: the same numbers to rounding, in every form that PyTorch has."""
 
 import os
-import subprocess
 import sys
 
 import pytest
 import torch
 from torch.nn import functional
+
+import started
 
 TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-14, torch.bfloat16: 2**-8, torch.float16: 2**-11}
 
@@ -116,13 +117,7 @@ def test_other_numbers_and_refusals_are_pytorchs_own():
 @pytest.mark.slow
 def test_no_form_of_a_product_reaches_mkl():
     """MKL_VERBOSE makes MKL print each of its calls. Fused attention, which is left to it, is not among these."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", _PRODUCTS],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"MKL_VERBOSE": "1"},
-    )
+    done = started.run([sys.executable, "-W", "error", "-c", _PRODUCTS], environment=os.environ | {"MKL_VERBOSE": "1"})
     assert done.returncode == 0, done.stderr[-3000:]
     before, after = done.stdout.split("portable from here")
     assert "SGEMM" in before

@@ -3,13 +3,13 @@
 import json
 import logging
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import started
 from cocal.runtime.progress import INTERVAL, Progress, in_words, job_name, progress_line, through
 from micro import MICRO_SETS
 
@@ -35,9 +35,7 @@ def test_a_line_now_and_then_with_the_time_left(caplog, clock):
             clock.now += 3
             progress.add(detail=f"accuracy 0.{step}")
     lines = caplog.messages
-    assert lines[0] == "step 24/60, accuracy 0.24, 1 min 48 s left", (
-        "36 steps of 3 s; what was done before costs nothing"
-    )
+    assert lines[0] == "step 24/60, accuracy 0.24, 1 min 48 s left", "what was done before costs nothing"
     assert lines[-1] == "step 60/60, accuracy 0.60"
     assert len(lines) == 10, f"every {INTERVAL:g} s, which is every fourth step, and the last"
 
@@ -78,10 +76,7 @@ def test_a_command_is_named_by_what_it_works_on(command, place, name):
 
 def test_every_log_line_of_a_command_names_its_job(tmp_path):
     words = ["questions", "--settings", json.dumps(MICRO_SETS), "--output", "results/questions"]
-    command = [sys.executable, "-m", "cocal", *words]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    lines = done.stderr.splitlines()
+    lines = started.said([sys.executable, "-m", "cocal", *words], cwd=tmp_path).splitlines()
     assert len(lines) == 2
     pattern = r"\d\d:\d\d:\d\d  questions +results/questions/micro-(train|eval).parquet: \d+ questions"
     assert all(re.fullmatch(pattern, line) for line in lines)
