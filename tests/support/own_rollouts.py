@@ -134,12 +134,12 @@ def _other_template(model: Path, source: Path) -> None:
     file.write_text(file.read_text() + _THOUGHT)
 
 
-def exchange_ids(source: Path, row: int) -> None:
-    """Exchange the first two ids of a response; size and time of the file stay."""
+def exchange_ids(source: Path, row: int, name: str) -> None:
+    """Exchange the first two ids of a prompt or response; size and time of the file stay."""
     state, rows = source.stat(), read_lines(source)
-    first, second, *others = rows[row]["response_ids"]
+    first, second, *others = rows[row][name]
     assert first != second
-    rows[row]["response_ids"] = [second, first, *others]
+    rows[row][name] = [second, first, *others]
     dumps.json_lines(source, rows)
     os.utime(source, ns=(state.st_atime_ns, state.st_mtime_ns))
     assert source.stat().st_size == state.st_size
@@ -148,7 +148,8 @@ def exchange_ids(source: Path, row: int) -> None:
 CHANGES = {
     "weights": lambda model, source: scale_weights(model, 1.01),
     "template": _other_template,
-    "rows": lambda model, source: exchange_ids(source, 3),
+    "prompts": lambda model, source: exchange_ids(source, 3, "prompt_ids"),
+    "responses": lambda model, source: exchange_ids(source, 3, "response_ids"),
 }
 """Functions that change the files of a model, or the lines of a source."""
 

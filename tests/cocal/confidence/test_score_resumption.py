@@ -119,7 +119,7 @@ def test_blocks_without_a_digest_are_scored_again(tmp_path, killed, whole, name)
 
 def test_a_block_whose_input_has_changed_is_scored_again(tmp_path, killed):
     command, source, seen = killed
-    exchange_ids(source, 14)  # of the second block
+    exchange_ids(source, 14, "response_ids")  # of the second block
     assert run(*command, tmp_path / "out.jsonl") == 0
     assert seen[3:] == [14, 14, 14, 4]
     assert run(*command, tmp_path / "again.jsonl") == 0

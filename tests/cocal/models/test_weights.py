@@ -54,85 +54,70 @@ def _unmerged(weights):
     return found | {"model.layers.0.self_attn.q_proj.lora_A.default.weight": torch.ones(4, 24)}
 
 
-def _as(kind):
-    return lambda weights: {key: one.to(kind) if "proj" in key else one for key, one in weights.items()}
+def _eight_bits(weights):
+    return {key: one.to(torch.float8_e4m3fn) if "proj" in key else one for key, one in weights.items()}
 
 
 def _scaled(weights):
-    return _as(torch.float8_e4m3fn)(weights) | {"model.layers.0.mlp.up_proj.weight_scale_inv": torch.ones(1, 1)}
+    return _eight_bits(weights) | {"model.layers.0.mlp.up_proj.weight_scale_inv": torch.ones(1, 1)}
 
 
 def _blocks(count):
     return {"num_hidden_layers": count, "layer_types": ["full_attention"] * count}
 
 
+def _called(name):
+    return {"settings": {"architectures": [name]}}
+
+
+def _quantised(**how):
+    return {"settings": {"quantization_config": how}}
+
+
 Q = "model.layers.0.self_attn.q_proj"
-SCORED = {"change": lambda one: one | {"score.weight": torch.ones(1, 24)}, "tie_word_embeddings": True}
+TIED = {"tie_word_embeddings": True}
+SCORED = {"change": lambda one: one | {"score.weight": torch.ones(1, 24)}, **TIED}
+MOE = {"change": _without("layers.1.mlp.experts.2."), "name": "Qwen3Moe", **EXPERTS}
+CRITIC, BARE = "that of a critic or reward model; give", "are F8_E4M3, but config.json has no quantization_config"
+IN_V5 = {
+    "another shape": "model.norm.weight has shape (12,), but config.json states (24,)",
+    "an expert": "layers.1.mlp.experts.down_proj has shape (3, 24, 16), but config.json states (4, 24, 16)",
+    "bitsandbytes": "cannot be read here (Using `bitsandbytes` 4-bit quantization requires",
+}
+"""What is said of some faults from version 5 on."""
 FAULTS = {
     "PEFT": ({"change": _prefixed("base_model.model.")}, "the names begin with base_model.model.: save the model"),
-    "wrapped and tied": ({"change": _prefixed("actor."), "tie_word_embeddings": True}, "the names begin with actor.:"),
-    "unmerged": (
-        {"change": _unmerged},
-        f"such as {Q}.weight and 4 are of no use to it, such as {Q}.base_layer.weight; ",
-    ),
+    "wrapped and tied": ({"change": _prefixed("actor."), **TIED}, "the names begin with actor.:"),
+    "unmerged": ({"change": _unmerged}, f"{Q}.weight and 4 are of no use to it, such as {Q}.base_layer.weight; "),
     "a lost block": ({"change": _without("layers.1.")}, "in no file, such as model.layers.1.input_layernorm.weight; "),
     "a lost tensor": ({"change": _without("layers.2.mlp.up")}, "1 weights of the model are in no file"),
-    "a lost embedding": (
-        {"change": _without("embed"), "tie_word_embeddings": True},
-        "2 weights of the model are in no file",
-    ),
+    "a lost embedding": ({"change": _without("embed"), **TIED}, "2 weights of the model are in no file"),
     "a lost output layer": ({"change": _without("lm_head")}, 'put "tie_word_embeddings": true into config.json'),
-    "more blocks": (
-        {"settings": _blocks(5)},
-        "config.json states 5 blocks (num_hidden_layers), and these are of block 3, 4",
-    ),
+    "more blocks": ({"settings": _blocks(5)}, "states 5 blocks (num_hidden_layers), and these are of block 3, 4"),
     "fewer blocks": ({"settings": _blocks(2)}, "11 are of no use to it, such as model.layers.2.input_layernorm.weight"),
     "biases": ({"change": lambda one: one | {f"{Q}.bias": torch.ones(20)}}, f"1 are of no use to it, such as {Q}.bias"),
     "another shape": (
         {"change": lambda weights: weights | {"model.norm.weight": torch.ones(12)}},
-        "model.norm.weight has shape (12,), but config.json states (24,)"
-        if V5
-        else "model.norm.weight has another shape",
+        "model.norm.weight has another shape",
     ),
     "a reward model": (
-        {"settings": {"architectures": ["Qwen3ForSequenceClassification"]}, **SCORED},
-        "architectures in config.json is ['Qwen3ForSequenceClassification'], that of a critic or reward model; give",
+        _called("Qwen3ForSequenceClassification") | SCORED,
+        f"architectures in config.json is ['Qwen3ForSequenceClassification'], {CRITIC}",
     ),
-    "a critic": (
-        {"settings": {"architectures": ["Qwen3ForTokenClassification"]}, **SCORED},
-        "['Qwen3ForTokenClassification'], that of a critic or reward model; give",
-    ),
-    "somebody's reward model": (
-        {"settings": {"architectures": ["Qwen3RewardModel"]}, "tie_word_embeddings": True},
-        "['Qwen3RewardModel'], that of a critic or reward model; give",
-    ),
-    "a critic by a policy's name": (
-        SCORED,
-        "such as score.weight; the score is that of a critic or reward model; give",
-    ),
-    "an expert": (
-        {"change": _without("layers.1.mlp.experts.2."), "name": "Qwen3Moe", **EXPERTS},
-        "layers.1.mlp.experts.down_proj has shape (3, 24, 16), but config.json states (4, 24, 16)"
-        if V5
-        else "3 weights of the model are in no file, such as model.layers.1.mlp.experts.2.down_proj.weight",
-    ),
-    "8 bits": (
-        {"change": _as(torch.float8_e4m3fn)},
-        "proj.weight are F8_E4M3, but config.json has no quantization_config",
-    ),
-    "8 bits with scales": ({"change": _scaled}, "are F8_E4M3, but config.json has no quantization_config"),
+    "a critic": (_called("Qwen3ForTokenClassification") | SCORED, f"['Qwen3ForTokenClassification'], {CRITIC}"),
+    "somebody's reward model": (_called("Qwen3RewardModel") | TIED, f"['Qwen3RewardModel'], {CRITIC}"),
+    "a critic by a policy's name": (SCORED, f"such as score.weight; the score is {CRITIC}"),
+    "an expert": (MOE, "3 weights of the model are in no file, such as model.layers.1.mlp.experts.2.down_proj.weight"),
+    "8 bits": ({"change": _eight_bits}, f"proj.weight {BARE}"),
+    "8 bits with scales": ({"change": _scaled}, BARE),
     "an unknown method": (
-        {"change": _as(torch.float8_e4m3fn), "settings": {"quantization_config": {"quant_method": "own8"}}},
+        {"change": _eight_bits, **_quantised(quant_method="own8")},
         "the weights are quantised by 'own8' (quant_method of quantization_config in config.json), which transformers",
     ),
-    "no method": (
-        {"change": _as(torch.float8_e4m3fn), "settings": {"quantization_config": {"bits": 8}}},
-        "the weights are quantised by None",
-    ),
+    "no method": ({"change": _eight_bits, **_quantised(bits=8)}, "the weights are quantised by None"),
     "bitsandbytes": (
-        {"settings": {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}},
-        "the weights are quantised, and cannot be read here ("
-        + "Using `bitsandbytes` 4-bit quantization requires" * V5,
+        _quantised(quant_method="bitsandbytes", load_in_4bit=True),
+        "the weights are quantised, and cannot be read here (",
     ),
 }
 """Faults of a checkpoint, and what is said of them."""
@@ -142,6 +127,7 @@ FAULTS = {
 def test_weights_that_would_be_drawn_or_misread_are_refused_by_name(model, tmp_path, fault):
     """By what loads a policy, and by what takes one into a study."""
     given, message = FAULTS[fault]
+    message = IN_V5.get(fault, message) if V5 else message
     folder = model(**({"tie_word_embeddings": False} | given))
     with pytest.raises(ContractError, match=re.escape(message)) as first:
         load_policy(folder)
@@ -246,25 +232,16 @@ KINDS = {
         ["model_world_size_2_rank_0.pt", "huggingface/config.json"],
         "holds the shards of verl's actor; merge them: python -m verl.model_merger merge --backend fsdp --local_dir {}",
     ),
-    "verl's step": (
-        ["actor/model_world_size_2_rank_0.pt", "data.pt"],
-        "is a training of verl or one of its steps; merge",
-    ),
+    "verl's step": (["actor/model_world_size_2_rank_0.pt", "data.pt"], "is a training of verl or one of its steps"),
     "verl's run": (["global_step_20/actor/extra.pt", "latest_checkpointed_iteration.txt"], "is a training of verl"),
     "DCP": ([".metadata", "__0_0.distcp"], "is a distributed checkpoint of PyTorch or Megatron; convert it"),
     "slime": (["latest_checkpointed_iteration.txt", "iter_0000005/__0_0.distcp"], "tools/convert_torch_dist_to_hf.py"),
     "accelerate": (["pytorch_model_fsdp_0/__0_0.distcp"], "accelerate merge-weights"),
     "DeepSpeed": (["zero_to_fp32.py", "global_step9/bf16_zero_pp_rank_0.pt"], "merge"),
-    "GGUF": (
-        ["config.json", "model-q4.gguf"],
-        "holds weights for llama.cpp (GGUF); give the checkpoint that they were",
-    ),
+    "GGUF": (["config.json", "model-q4.gguf"], "holds weights for llama.cpp (GGUF); give the checkpoint that they"),
     "training": (["checkpoint-500/model.safetensors", "README.md"], "is the output of a whole training; give one"),
     "stages of a study": (["step-40/a.safetensors", "step-80/config.json"], "is the output of a whole training; give"),
-    "pickles": (
-        ["config.json", "pytorch_model.bin"],
-        "holds its weights as pickles, which can run code and are not read",
-    ),
+    "pickles": (["config.json", "pytorch_model.bin"], "holds its weights as pickles, which can run code and are not"),
     "no index": (["model-00001-of-00002.safetensors"], "without their index, model.safetensors.index.json; give"),
 }
 
