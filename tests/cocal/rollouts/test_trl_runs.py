@@ -116,12 +116,18 @@ def test_completions_are_read_whatever_steps_were_logged(make, tmp_path, options
     assert [(step, len(asks)) for step, asks in _asks(found).items()] == [(step, QUESTIONS) for step in steps]
 
 
-def test_completions_that_are_logged_twice_are_learnt_once(make, tmp_path):
-    make(**LOGGED, logging_steps=1, num_iterations=2).train()
+def test_completions_that_are_logged_twice_are_learnt_once_and_those_without_a_verdict_never(make, tmp_path):
+    """A reward that is None is no verdict."""
+
+    def some(completions, **_):
+        return [None if place % GROUP == 1 else 1.0 for place in range(len(completions))]
+
+    make(**LOGGED, logging_steps=1, num_iterations=2, reward=some).train()
     found, notes = noted(tmp_path / "output/completions")
-    assert len(found) == 2 * GROUP * QUESTIONS
+    assert len(found) == 2 * (GROUP - 1) * QUESTIONS
     assert sorted({sample.step for sample in found}) == [1, 3]
-    assert notes == [f"{2 * GROUP * QUESTIONS} rows left out: TRL logged them twice"]
+    twice, none = 2 * GROUP * QUESTIONS, 2 * QUESTIONS
+    assert notes == [f"{none} rows left out: its reward is None", f"{twice} rows left out: TRL logged them twice"]
 
 
 @pytest.mark.parametrize("saved", ["steps", "no"])
@@ -142,13 +148,3 @@ def test_a_folder_of_evaluations_alone_is_refused_with_the_reason(make, tmp_path
     make(**LOGGED, **options, eval_dataset=asked(range(100, 100 + QUESTIONS))).train()
     with pytest.raises(ContractError, match=r"no response to learn from .36 rows left out: TRL wrote their table"):
         noted(tmp_path / "output/completions")
-
-
-def test_a_reward_that_is_none_is_no_verdict(make, tmp_path):
-    def some(completions, **_):
-        return [None if place % GROUP == 1 else 1.0 for place in range(len(completions))]
-
-    make(**LOGGED, logging_steps=1, reward=some).train()
-    found, notes = noted(tmp_path / "output/completions")
-    assert len(found) == 4 * (GROUP - 1) * QUESTIONS
-    assert notes == [f"{4 * QUESTIONS} rows left out: its reward is None"]
