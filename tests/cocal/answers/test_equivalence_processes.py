@@ -4,7 +4,6 @@ import logging
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ import pytest
 import sympy
 from pebble import ProcessPool
 
+import started
 from cocal.answers import comparison, equivalence
 from cocal.answers.comparison import compare_all, prepare
 from cocal.answers.equivalence import Verifier
@@ -42,7 +42,7 @@ def test_hanging_comparison_is_killed_and_neighbours_are_judged(verifier, caplog
     with caplog.at_level(logging.WARNING):
         verdicts = equivalent(verifier, pairs)
     assert verdicts.tolist() == [True] * 7 + [False] + [True] * 13 + [False]
-    (told,) = [record.getMessage() for record in caplog.records if "undecided" in record.getMessage()]
+    (told,) = [text for text in caplog.messages if "undecided" in text]
     assert told.startswith("verifier: 1 of 21 comparisons stay undecided and count as not equivalent: ")
     assert "verifier.timeout = 2 s of processor time" in told
 
@@ -57,7 +57,7 @@ def test_memory_is_bounded():
 
 
 def test_killed_process_is_replaced():
-    with Verifier(VerifierSettings(timeout=4.0)) as verifier:
+    with Verifier(VerifierSettings(timeout=2.0)) as verifier:
         assert equivalent(verifier, [("1/2", "0.5")]).all()
 
         def kill():
@@ -122,9 +122,7 @@ def test_processes_that_cannot_compare_are_an_error(tmp_path):
     )
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     environment = os.environ | {"PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=True
-    )
+    done = started.python(code, environment=environment)
     assert "no checking process can start" in done.stdout
     assert "broken on purpose" in done.stderr
 
@@ -136,8 +134,7 @@ def test_a_script_that_is_imported_anew_by_each_process_is_told_so(tmp_path):
         "from cocal.answers.equivalence import Verifier\n"
         "Verifier(S()).correct([['1/2']], ['0.5'])\n"
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
-    told = done.stderr.splitlines()
+    told = started.run([sys.executable, script]).stderr.splitlines()
     (line,) = [line for line in told if line.startswith("cocal.errors.ConfigError") and str(script) in line]
     assert "put `if __name__ == '__main__':` around" in line
     assert "Raise the bound" not in line
@@ -179,12 +176,10 @@ def test_what_stays_undecided():
     """Any gold decides for an answer and all must decide against it; so must the classes of a pool among each other.
     Processor time ends a comparison long before the clock."""
     started = time.monotonic()
-    with Verifier(VerifierSettings(timeout=1.0, wall_timeout=500.0)) as verifier:
+    with Verifier(VerifierSettings(timeout=0.5, wall_timeout=500.0)) as verifier:
         golds = [[HANGING, "1/2"], [HANGING, "1/2"], ["5"], ["1/2"]]
         verdicts = verifier.correct(golds, ["0.5", "0.6", None, "0.6"])
-        labels, decided = verifier.classes(
-            ["1/2", HANGING, "0.5", None, "2/3", "4/6"], pools=["a", "a", "a", "a", "b", "b"]
-        )
+        labels, decided = verifier.classes(["1/2", HANGING, "0.5", None, "2/3", "4/6"], pools=[*"aaaabb"])
     assert verdicts.values.tolist() == [True, False, False, False]
     assert verdicts.decided.tolist() == [True, False, True, True]
     assert labels.tolist() == [0, 1, 0, -1, 0, 0]
@@ -197,7 +192,7 @@ def test_too_many_undecided_answers_fail_the_job():
         verdicts = verifier.correct([["5"]] * 99, [HANGING] + ["5"] * 98)  # too few to tell
         assert verdicts.decided.sum() == 98
         message = (
-            r"2 of 101 answers stay undecided, more than verifier\.max_timeouts = 0\.01: .*verifier\.timeout = 0\.5 s"
+            r"2 of 101 answers stay undecided, more than verifier\.max_timeouts = 0\.01: .*verifier\.timeout = 0\.5"
         )
         with pytest.raises(ContractError, match=message):
             verifier.correct([["5"], ["5"]], [HANGING, "5"])
@@ -242,9 +237,10 @@ def test_numbers_too_large_to_evaluate_are_no_timeouts_and_equal_their_own_text_
     assert decided.all()
 
 
-@pytest.mark.parametrize(
-    "infinite", [r"|\infty|.70", r"0!\infty", r"\infty + 1", r"-\infty", r"\frac{0}{0}", r"\frac{1}{0}"]
-)
+INFINITE = [r"|\infty|.70", r"0!\infty", r"\infty + 1", r"-\infty", r"\frac{0}{0}", r"\frac{1}{0}"]
+
+
+@pytest.mark.parametrize("infinite", INFINITE)
 def test_infinity_is_no_number_whatever_a_difference_is_simplified_to(infinite):
     pairs = [(r"\frac{\pi^2}{6}", r"\sum_{n=1}^{\infty} \frac{1}{n^2}"), ("0", r"e^{-\infty}"), ("x = 5", "5")]
     assert all(comparison.compare(*pair) for pair in pairs), "infinity as a limit or a denominator may give a number"
