@@ -94,12 +94,9 @@ def test_prompts_are_read_as_those_that_the_companion_learnt_from(tmp_path, own,
     assert own.fit(folder, tmp_path / "plain") == 0
     text, ids = "What is 2 + 3?", tokenizer("What is 2 + 3?")["input_ids"]
     chat = [{"role": "user", "content": text}]
-    given = [
-        {"prompt": text},
-        {"prompt_ids": ids},
-        {"messages": chat},
-        {"prompt_ids": tokenizer.apply_chat_template(chat, add_generation_prompt=True)["input_ids"]},
-    ]
+    written = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    of_template = tokenizer(written, add_special_tokens=False)["input_ids"]
+    given = [{"prompt": text}, {"prompt_ids": ids}, {"messages": chat}, {"prompt_ids": of_template}]
     lines(tmp_path / "in.jsonl", *({**one, "response": "5"} for one in given))
     assert score(tmp_path / "in.jsonl", companion=tmp_path / "plain") == 0
     plain, exact, of_chat, rendered = (one["confidence"] for one in read_lines(tmp_path / "scored.jsonl"))
