@@ -41,7 +41,7 @@ from cocal_study.exhibits.drawing.curves import draw_replicates
 from cocal_study.exhibits.regimes import layout_of
 from cocal_study.exhibits.typesetting.landing import scale_of
 from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads
-from cocal_study.exhibits.typesetting.wording import SMOLLM2, number
+from cocal_study.exhibits.typesetting.wording import SMOLLM2, number, signed
 from cocal_study.planning.plan import MATHEMATICS
 from cocal_study.planning.replicates import GATHERED, Gathered
 from cocal_study.provenance.owner import owner_of
@@ -63,26 +63,23 @@ _EXPLANATIONS = {"length leads": "length", "the linear probe": "linear-binary"}
 """The cheapest explanations of what companions know, in words, by the names of the rivals."""
 _REPLICATE = "replicate_"
 """Beginning of the columns that hold the values of single replicates."""
+_TITLES = {"auroc": "AUROC", "ece": "ECE"}
 
 
 def verdict(numbers: pd.DataFrame) -> str:
     """The table of the headline claims, by the columns of tables/verdict.csv, with a verdict's first word in bold."""
-    claim, word, _, ours, language_model = heads(numbers)
-    rows = [(claim, word, "Paper: Qwen3-8B", ours, language_model), ("---",) * 5]
+    head, *rows = [row[:-2] for row in (heads(numbers), *headlines(numbers))]
     shorter = [
-        (one, said.replace("the lead is smaller", "smaller"), *cells) for one, said, *cells in headlines(numbers)
+        (claim, re.sub(r"^(\w+)", r"**\1**", word.replace("the lead is ", "")), re.sub(r" \(\w+\)", "", pair), *rest)
+        for claim, word, pair, *rest in rows
     ]
-    rows += [(one, re.sub(r"^(\w+)", r"**\1**", said), *cells) for one, said, *cells in shorter]
-    return _table(rows)
+    return _table([head, ("---",) * len(head), *shorter])
 
 
-def answered(numbers: pd.DataFrame, scale: str, stand: str) -> str:
-    """The answer above the table, its first sentence in bold, with what stands after Holm's adjustment."""
+def answered(numbers: pd.DataFrame, scale: str) -> str:
+    """The answer above the table, its first sentence in bold."""
     first, _, rest = answer(numbers, scale).partition(". ")
-    return _filled(f"**{first}** (unadjusted 95 % intervals; {stand}). {rest}")
-
-
-_TITLES = {"auroc": "AUROC", "ece": "ECE"}
+    return _filled(f"**{first}.** {rest}")
 
 
 def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.DataFrame) -> str:
@@ -103,30 +100,18 @@ def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.
     paper = numbers.loc[numbers["source"] == experience.PAPER, "learnt"].max()
     return _filled(
         f"With {most['learnt'].iloc[0]:,.0f} responses to learn from in place of some "
-        f"{round(fewer['mean'].item(), -2):,.0f} (paper: {paper:,.0f}), harder questions and temperature 1, CoCal "
-        f"beats PostCal in {_lead('ECE', binary.loc[level, 'ece'])}; in {_lead('AUROC', binary.loc[level, 'auroc'])}. "
-        f"Group target: {_lead('ECE', group.loc[level, 'ece'])}; {_lead('AUROC', group.loc[level, 'auroc'])} "
-        "([curve](docs/what-holds.md#how-many-rollouts-a-companion-needs); uncorrected)."
+        f"{round(fewer['mean'].item(), -2):,.0f} (the paper has {paper:,.0f}), harder questions and temperature 1, "
+        f"CoCal's lead over PostCal is {_lead('ECE', binary.loc[level, 'ece'])} and "
+        f"{_lead('AUROC', binary.loc[level, 'auroc'])} with the binary target, "
+        f"{_lead('ECE', group.loc[level, 'ece'])} and {_lead('AUROC', group.loc[level, 'auroc'])} with the group "
+        "target ([curve](docs/what-holds.md#how-many-rollouts-a-companion-needs))."
     )
 
 
-def _lead(metric: str, one: pd.Series, sign: int = 1) -> str:
-    """A lead in words, with what its interval says of it.
-
-    Args:
-        one: A row with value, lower and upper.
-        sign: -1 if less is better.
-    """
-    value, *ends = (sign * one[key] for key in ("value", "lower", "upper"))
-    low, high = sorted(ends)
-    word = "undecided" if low * high <= 0 else "yes" if low > 0 else "no"
-    one_sided = "–".join(sorted(f"{abs(end):.3f}" for end in ends))
-    return f"{metric}: {word} ({_apart(value)}; {one_sided if low * high > 0 else f'{_apart(low)} to {_apart(high)}'})"
-
-
-def _apart(lead: float) -> str:
-    size = f"{abs(lead):.3f}"
-    return f"{size} {'better' if lead > 0 else 'worse'}" if float(size) else size
+def _lead(metric: str, one: pd.Series) -> str:
+    """A lead with its interval, by a row with value, lower and upper."""
+    value, lower, upper = (signed(metric.lower(), one[key]) for key in _BOUNDS)
+    return f"{value} in {metric} ({lower} to {upper})"
 
 
 def to_beat(gathered: pd.DataFrame) -> str:
@@ -452,11 +437,11 @@ def _word(claim: str, values: pd.DataFrame) -> str:
     return first_word([{"lower": one.lower, "upper": one.upper} for one in told], tolerance)
 
 
-def rule_of_words(refused: str) -> str:
-    """How the words of the verdict come about, and which replicates take no part."""
+def rule_of_words(stand: str, refused: str) -> str:
+    """How the words of the verdict come about, what stands after an adjustment, and which replicates take no part."""
     return _filled(
         "* *Yes*: all intervals support the claim (SelfConsis may lead by 0.02). *No*: one lies wholly against it. "
-        f"Else undecided. {refused}.",
+        f"Else undecided. The intervals are unadjusted; {stand}. {refused}.",
         "  ",
     )
 
@@ -579,13 +564,13 @@ def main() -> None:
     )
     scale, (stand, refused, table) = scale_of(load_study(root / "config/config.yaml")), adjusted(spread)
     of_results = (
-        ("README.md", "answer", answered(numbers, scale, stand)),
+        ("README.md", "answer", answered(numbers, scale)),
         ("README.md", "verdict", verdict(numbers)),
         ("README.md", "traced", traced(main_table)),
         ("docs/embedded-study.md", "main", _beside_paper(main_table, printed, "one seed", _WITH_INTERVAL)),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
         ("docs/what-holds.md", "power", power(numbers)),
-        ("README.md", "adjusted", rule_of_words(refused)),
+        ("README.md", "adjusted", rule_of_words(stand, refused)),
         ("docs/what-holds.md", "adjusted", table),
         ("docs/what-holds.md", "stated", stated(main_table, gathered)),
     )
