@@ -4,13 +4,11 @@ import base64
 import re
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from cocal.cli import main
 from cocal.metrics.shown import csv_text
 from cocal_study.config.study import load_study
-from cocal_study.evidence.headlines import RANKED, STATED, TRAINED
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of
@@ -39,25 +37,6 @@ def test_the_first_sentence_answers_by_both_targets_and_names_the_scale(words, s
     found = answer(headline_numbers(words), "Qwen3-8B")
     assert found.startswith("With Qwen3-8B, of five headline claims of the paper ")
     assert found.endswith(f" as many fresh answers (PostCal), {said}.")
-
-
-def test_the_answer_says_how_companions_fare_against_stated_confidence_and_the_policys_own_probabilities():
-    """Each by itself, of the rivals that a study has, and with what is at chance."""
-    numbers = headline_numbers()
-    rlcr, dcpo = numbers.iloc[[1]], numbers.iloc[[2]]
-    stated = pd.concat([rlcr, dcpo]).assign(claim=STATED, word="yes")
-    ranked = rlcr.assign(claim=RANKED, word="no")
-    whole = answer(pd.concat([numbers, rlcr.assign(claim=TRAINED, word="yes"), stated, ranked]), "Qwen3-8B")
-    assert (
-        "Training improves accuracy. CoCal's confidence beats what RLCR and DCPO train policies to state. CoCal loses "
-        "to the policy's own token probability in ranking answers. The central " in whole
-    )
-    alone = answer(pd.concat([numbers, stated[:1].assign(word="yes, but RLCR is at chance")]), "Qwen3-8B")
-    assert " beats what RLCR train policies to state (but RLCR is at chance). The central " in alone
-    assert "in ranking" not in alone
-    assert " undecided. Whether CoCal beats the policy's own token probability in ranking answers is undecided." in (
-        answer(pd.concat([numbers, ranked.assign(word="undecided")]), "Qwen3-8B")
-    )
 
 
 def test_differences_are_said_in_words_with_their_direction_and_their_source():

@@ -1,6 +1,5 @@
 """The verdict on the paper: the headline claims as README, a run's end, the report and the tables print them."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -14,10 +13,7 @@ from cocal_study.evidence.headlines import (
     COMPARABLE,
     NAMES,
     NO,
-    RANKED,
-    STATED,
     TOLERANCE,
-    TRAINED,
     UNDECIDED,
     YES,
 )
@@ -36,8 +32,6 @@ READ = ("claim", "method", "rival", "metric", "paper", "value", "lower", "upper"
 READ += ("language_model", "word")
 """The columns of tables/verdict.csv of which the words are made."""
 _CENTRAL = {YES: "holds", NO: "does not hold", UNDECIDED: "is undecided"}
-_BEATS = {YES: "{} beats {}.", NO: "{} does not beat {}.", UNDECIDED: "Whether {} beats {} is undecided."}
-_RANKS = _BEATS | {NO: "{} loses to {}."}  # this headline has one comparison
 
 
 def answer(numbers: pd.DataFrame, scale: str) -> str:
@@ -47,27 +41,15 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
     counts = [int((first == word).sum()) for word in (YES, NO, UNDECIDED)]
     told = (("holds", "hold"), ("does not", "do not"), ("is undecided", "are undecided"))
     spread = listed(list(map(_counted, counts, told)))
-    said = [f"With {scale}, of {counted(len(first), 'headline claim')} of the paper {spread}."]
-    if first.get(TRAINED) == YES:
-        said.append("Training improves accuracy.")
-    if STATED in first:
-        of_claim = numbers[numbers["claim"] == STATED]
-        rivals = listed([METHODS[name].label for name in of_claim["rival"].unique()])
-        doubt = re.search(r", ((?:but|over) [^(;]*)", of_claim["word"].iloc[0])
-        theirs = f"what {rivals} train policies to state{f' ({doubt[1].strip()})' if doubt else ''}"
-        said.append(_BEATS[first[STATED]].format("CoCal's confidence", theirs))
-    if RANKED in first:
-        ranked = _RANKS[first[RANKED]].format("CoCal", "the policy's own token probability in ranking answers")
-        said.append(ranked)
     central = first[first.index.str.startswith(CENTRAL)]
     words = [_CENTRAL[word] for word in central] or [_CENTRAL[UNDECIDED]]
     targets = central.index.str.removeprefix(f"{CENTRAL}, ")
     each = [f"{word} for the {target}" for word, target in zip(words, targets, strict=False)]
-    said.append(
-        "The central claim, that a companion which learns while the policy trains (CoCal) beats the same one trained "
-        f"afterwards on as many fresh answers (PostCal), {words[0] if len({*words}) == 1 else listed(each)}."
+    return (
+        f"With {scale}, of {counted(len(first), 'headline claim')} of the paper {spread}. The central claim, that a "
+        "companion which learns while the policy trains (CoCal) beats the same one trained afterwards on as many fresh "
+        f"answers (PostCal), {words[0] if len({*words}) == 1 else listed(each)}."
     )
-    return " ".join(said)
 
 
 def heads(numbers: pd.DataFrame) -> tuple[str, ...]:
