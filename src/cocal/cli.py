@@ -11,7 +11,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from cocal import __version__
@@ -52,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             module, function = work_of(options.command).split(":")
             with _ctrl_c_later():
                 work = getattr(importlib.import_module(module), function)
-            work(options)
+            with progress.warnings_again() if options.command in RESUMED else nullcontext():
+                work(options)
     except BrokenPipeError:  # the reader of our output, such as head, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+from functools import partial
 
 import numpy as np
 
@@ -87,8 +88,12 @@ def _abstain(options: argparse.Namespace, reading: Reading) -> None:
     said = [pools.as_read]
     if options.calibration:
         calibration = read_scored(options.calibration, reading, ("question",), name=options.name)
-        threshold = scored.threshold_for(pools, calibration, max_risk=max_risk, delta=delta)
+        certify = partial(scored.threshold_for, pools, calibration, delta=delta)
+        threshold = certify(max_risk=max_risk)
         said.append(calibration.as_read)
+        risks = (percent for percent in range(1, 100) if certify(max_risk=percent / 100) is not None)
+        if threshold is None and (least := next(risks, None)):
+            said.append(f"  it certifies a risk of {least} %; a bound that is chosen by this needs other questions")
     rows = best_of_n(pools.question, pools.confidence)
     answered = pools.confidence[rows] >= (np.inf if threshold is None else threshold)
     decisions = np.where(answered, "answer", "abstain").tolist()

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from cocal.commands.flags import field_mapping
+from cocal.confidence import LEARNT
 from cocal.confidence.companion import Companion
 from cocal.errors import ContractError
-from cocal.fitting.about import LEARNT, prompt_digest
+from cocal.fitting.about import prompt_digest
 from cocal.fitting.fit import digest_of, read
 from cocal.fitting.held_out import LEAST_QUESTIONS
 from cocal.fitting.models import Checkpoint

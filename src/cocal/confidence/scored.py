@@ -13,7 +13,7 @@ from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
 from cocal.answers.judge import ExactMatch
 from cocal.answers.settings import VerifierSettings
-from cocal.confidence import COURSE
+from cocal.confidence import COURSE, LEARNT, LEARNT_FROM
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
 from cocal.metrics.choices import best_of_n, candidates, certified, first, vote
@@ -122,14 +122,14 @@ def read_scored(
         questions.append(question)
         text = entry.get(fields.taken.get("response", ""))
         lengths.append(len(text) if isinstance(text, str) else None)
-        rows.append((found.confidence, found.label, found.answer if named else extract_answer(found.response or "")))
-    confidence, labels, found = zip(*rows, strict=True)
+        given = found.answer if named else extract_answer(found.response or "")
+        rows.append((found.confidence, found.label, given, entry.get(name + LEARNT_FROM) is True))
+    confidence, labels, found, learnt = zip(*rows, strict=True)
     notes, correct, unanswered = [f"fields: {fields}"], None, None
     from_where = f"the field {answer!r}" if answer != BOXED else "the last box of each response"
     if answer == BOXED and "response" not in fields.taken:
         from_where = "no field is read as the response"
-    if answers:
-        notes.append(f"answers: {from_where}")
+    notes += [f"answers: {from_where}"] * answers
     if all(one is None for one in found):
         unanswered = (
             f"no response has an answer ({from_where}): name the field of the response that ends in \\boxed{{...}} "
@@ -141,6 +141,7 @@ def read_scored(
     question = same_question(*zip(*questions, strict=True))
     said = contradictions(question, [stated for _, _, stated in questions])
     notes += [*([] if all(map(any, questions)) else [_UNCERTAIN]), *said]
+    notes += [f"{sum(learnt):,} of {len(learnt):,} prompts are {LEARNT}"] * any(learnt)
     names, known = {}, {}
     for number, (text, ids, stated), where in zip(question.tolist(), questions, wheres, strict=True):
         title = None if said else stated
@@ -149,9 +150,8 @@ def read_scored(
     confidence = np.array(confidence, dtype=np.float64)
     if missing := int(np.isnan(confidence).sum()):
         notes.append(f"confidences: {missing:,} of {len(confidence):,} are null")
-    characters = None if None in lengths else np.array(lengths)
-    read = [*names.values()], known, question, confidence, correct, characters, [*found]
-    return Scored(source, *read, unanswered, tuple(notes))
+    read = [*names.values()], known, question, confidence, correct, None if None in lengths else np.array(lengths)
+    return Scored(source, *read, [*found], unanswered, tuple(notes))
 
 
 def classes_of(pools: Scored, domain: Literal["mathematics", "factual"]) -> np.ndarray:

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from cocal.companion.settings import Target
-from cocal.confidence import COURSE
+from cocal.confidence import COURSE, LEARNT, LEARNT_FROM
 from cocal.confidence.companion import Companion
 from cocal.errors import ContractError
-from cocal.fitting.about import LEARNT, About, prompt_digest
+from cocal.fitting.about import About, prompt_digest
 from cocal.fitting.held_out import ResponseStatistics
 from cocal.models.loading import Policy
 from cocal.rollouts.encoding import ORIGINS, ROWS, Encoder
@@ -84,7 +84,8 @@ def check(wanted: Wanted, about: About) -> Checked:
             fields = Fields.of(entry, read, where, ("prompt", "response"), about.ignored)
             mapping = {meaning: name for meaning, name in mapping.items() if name in entry}
             rewarded = not {*entry} & {mapping.get("correct"), *FIELDS["correct"]}
-        if taken := [name for name in (wanted.name, IDS, wanted.name + COURSE, wanted.name + REASON) if name in entry]:
+        beside = (wanted.name + ending for ending in ("", COURSE, REASON, LEARNT_FROM))
+        if taken := [name for name in (*beside, IDS) if name in entry]:
             raise ContractError(
                 f"{where}: there is a field {taken[0]!r} already; give the confidences another name (--name), and "
                 "score the original file rather than a scored one"
@@ -126,8 +127,8 @@ def score_file(
         while block := list(islice(lines, ROWS)):
             rows = encoder.encode([sample for _, sample in block if not _without_response(sample)], strict=True)
             origins.update(ORIGINS[row.origin] for row in rows)
-            if learnt := sum(prompt_digest(row.prompt) in asked for row in rows):
-                origins[LEARNT] += learnt
+            learnt = [prompt_digest(row.prompt) in asked for row in rows]
+            origins.update({LEARNT: sum(learnt)} if any(learnt) else {})
             lengths.append(np.array([len(row.response) for row in rows], dtype=np.int32))
             cut.append(np.array([row.truncated for row in rows], dtype=bool))
             known = known and all(row.told for row in rows)
@@ -136,13 +137,14 @@ def score_file(
                 continue
             found, courses = companion.score_encoded(policy, rows, **chosen)
             courses = courses or [np.empty(0)] * len(rows)  # where none are wanted
-            scored, written = iter(zip(rows, found.tolist(), courses, strict=True)), []
+            scored, written = iter(zip(rows, found.tolist(), courses, learnt, strict=True)), []
             for text, sample in block:
                 if why := _without_response(sample):
                     written.append(extended(text, {wanted.name: None, wanted.name + REASON: why}).encode())
                     continue
-                row, confidence, course = next(scored)
+                row, confidence, course, known_prompt = next(scored)
                 added = {wanted.name: confidence, IDS: "given" if row.exact else "tokenised"}
+                added |= {wanted.name + LEARNT_FROM: True} if known_prompt else {}
                 if wanted.every:
                     values = {"every": wanted.every, "tokens": len(row.response), "values": course.tolist()}
                     added[wanted.name + COURSE] = values

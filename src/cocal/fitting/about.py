@@ -32,8 +32,6 @@ _DEFINED = (
     "probability, the mean and lowest log-probability, and the length. Intervals come from resampled questions."
 )
 _DIGITS = 8
-LEARNT = "among those that the companion learnt from, and on these its quality is not that on new questions"
-"""What prompts are that were learnt from, in words."""
 _LAST_STAGE = (
     "The last stage is the last tenth of the steps that have held-out questions (of the responses, where they name no "
     "step). Answers of the finished policy are like these; early steps, whose errors are easier to tell, are pooled "

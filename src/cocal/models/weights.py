@@ -69,6 +69,8 @@ def kind_of(folder: Path) -> str | None:
     """What a folder is that holds no whole model, and what to give in its place; None if nobody knows."""
     if folder.is_file():
         return "is a file; give the folder of a model in the format of Hugging Face"
+    if any(b'"cocal-companion"' in file.read_bytes() for file in folder.glob("config.json")):
+        return "is a companion and no language model; are --companion and --model swapped?"
     if (folder / SINGLE).exists() or (folder / INDEX).exists():
         return None
     places = (folder, folder.parent) if folder.name == "huggingface" else (folder,)  # verl puts settings there

@@ -16,7 +16,7 @@ from cocal.models.loading import Policy, Vocabulary
 from cocal.models.text import check_tokens, render, template_fault, template_fields, turn_end
 from cocal.rollouts.format import Reading
 from cocal.rollouts.padding import Padding
-from cocal.rollouts.replies import Replies, check, judge
+from cocal.rollouts.replies import MARKERS, Replies, check, judge
 from cocal.rollouts.sample import Sample
 
 Origin = Literal["ids", "chat", "template", "restored", "text"]
@@ -142,26 +142,40 @@ class Encoder:
         if strict:
             mode = "say so" if self._untemplated else f"give {self._mode}"
             check(self._tokenizer, self._replies, samples, found, self.reading.ignored, mode)
-        self._warn(samples, found)
+        self._warn(samples, found, strict)
         return found
 
-    def _warn(self, samples: Sequence[Sample], found: Sequence[Encoded]) -> None:
-        """Name the first row of each kind that was hardly meant so."""
-        often = sum(map(_begins, samples)) > len(samples) / 2
-        repeated, headed, strange, thought = [], [], [], []
+    def _warn(self, samples: Sequence[Sample], found: Sequence[Encoded], strict: bool) -> None:
+        """Name the first row of each kind that was hardly meant so; where `strict`, most must not begin with their
+        prompts, have the markers of another model, or be rendered twice."""
+        often = sum(map(_begins, samples, found)) > len(samples) / 2
+        told = MARKERS not in self.reading.ignored
+        repeated, headed, strange, thought, twice, bare = [], [], [], [], [], []
         for sample, one in zip(samples, found, strict=True):
             begun, texts = sample.response or "", (sample.asked, sample.response)
             marks = {mark for text in texts for mark in _MARKER.findall(text or "")} - self._tokens
-            repeated.append((sample, "" if _repeats(sample, one) or (often and _begins(sample)) else None))
+            repeated.append((sample, "" if _repeats(sample, one) or (often and _begins(sample, one)) else None))
+            within = self._markers.search(sample.asked or "") if self._markers and one.origin == "chat" else None
+            twice.append((sample, within and within[0]))
+            end = self._replies.ending(one) if self._replies and told and one.origin == "ids" else ""
+            asks = not (end and self._heads) or any(head in end.casefold() for head in self._heads)
+            bare.append((sample, None if asks else end[-30:]))
             headed.append((sample, next((text for text in self._headers if begun.startswith(text)), None)))
             strange.append((sample, min((mark for mark in marks if mark not in self._written), default=None)))
             thinks = self._replies.unopened(sample, one) if self._replies and one.origin == "chat" else None
             thought.append((sample, thinks))
-        judge(repeated, "the whole prompt stands again in the response", "give responses alone", refuse=False)
+        alone = "give responses alone, or say that the policy writes so (--ignore prompt)"
+        mostly = strict and often and "prompt" not in self.reading.ignored
+        judge(repeated, "the whole prompt stands again in the response", alone, refuse=mostly)
         heading = "the response begins with {!r}, which ends the prompt already"
         judge(headed, heading, "give what the policy wrote after it", refuse=False)
         foreign = "the text has the chat marker {}, which this model's tokenizer lacks"
-        judge(strange, foreign, "do these texts come from this model?", refuse=False)
+        judge(strange, foreign, f"do these texts come from this model? Then --ignore {MARKERS}", refuse=strict and told)
+        rendered = "a message has the chat marker {}, and is put into the template once more"
+        judge(twice, rendered, f"give it as prompt, or --ignore {MARKERS} if it speaks of it", refuse=strict and told)
+        if 2 * sum(end is not None for _, end in bare) > len(bare):
+            ends = "the ids of the prompt end by {!r}, and not as the chat template ends a prompt"
+            judge(bare, ends, f"give the ids that the policy read, or --ignore {MARKERS} if these are", refuse=False)
         thinking = "the response thinks, but the prompt is rendered without thinking"
         judge(thought, thinking, f"fit the companion with {self._mode}", refuse=False)
 
@@ -301,6 +315,12 @@ class Encoder:
         found = {end[match.start() :] for end in ends for match in starts.finditer(end)}
         return sorted((text for text in found if re.search(r"\w", text)), key=len, reverse=True)
 
+    @cached_property
+    def _heads(self) -> set[str]:
+        """How the lines that the template writes last before a response begin, in small letters."""
+        found = {text.strip().partition("\n")[0] for text in self._headers}
+        return {text.casefold() for text in found - {self._tokenizer.decode([end]) for end in self._ends}}
+
     def _readings(self, messages: list[dict[str, str]], thinking: bool) -> Iterator[list[dict[str, str]]]:
         """The chats that a text without special tokens may come from: the messages, and before them a chat in which the
         last one was several turns, if it has what the template writes between turns."""
@@ -354,15 +374,17 @@ def _messages(roles: Sequence[str], contents: Sequence[str]) -> list[dict[str, s
     return [{"role": role, "content": text} for role, text in zip(roles, contents, strict=True)]
 
 
-def _begins(sample: Sample) -> bool:
+def _begins(sample: Sample, found: Encoded) -> bool:
     """True if a response begins with its prompt, which a policy may do now and then, but not mostly."""
-    return bool(sample.response and sample.asked and sample.response.startswith(sample.asked))
+    if sample.response and sample.asked:
+        return sample.response.startswith(sample.asked)
+    count = len(found.prompt)
+    return _FEW < count < len(found.response) and np.array_equal(found.response[:count], found.prompt)
 
 
 def _repeats(sample: Sample, found: Encoded) -> bool:
     """True if a response has its whole prompt near the beginning, which the policy would hardly have written."""
     asked = sample.prompt if isinstance(sample.prompt, str | None) else sample.prompt[-1]["content"]
-    if sample.response and asked and len(asked) >= _SENTENCE and asked in sample.response[: len(asked) + _BEFORE]:
-        return True
-    count = len(found.prompt)
-    return _FEW < count < len(found.response) and np.array_equal(found.response[:count], found.prompt)
+    if sample.response and asked:
+        return len(asked) >= _SENTENCE and asked in sample.response[: len(asked) + _BEFORE]
+    return _begins(sample, found)

@@ -78,30 +78,46 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
             f"{anew:,} responses or their prompts are texts, whose ids were made anew and may differ from those that "
             "were sampled"
         )
-    told = bool(rows["tells_cut"].all())
-    longest = int(rows["length"].max())
-    if not told and limit is None:
-        unknown, cut = int((~rows["tells_cut"]).sum()), int(rows["truncated"].sum())
-        part = f"{unknown:,} rows do not say whether they were cut at the limit, and count as complete"
-        part += f"; {cut:,} others were"
-        none = "the files do not say which responses were cut at the limit, so none counts as cut"
-        said.append(
-            f"{none if unknown == len(rows) else part}; "
-            f"{(rows['length'] == longest).sum():,} have {longest:,} tokens and none has more: if that was the limit, "
-            f"give --max-response-length {longest}"
-        )
-    elif not told:
-        said.append(
-            f"the files do not say which responses were cut: those without an end within {limit:,} tokens are, "
-            f"{rows['truncated'].sum():,}; the longest response has {longest:,}"
-        )
+    said += _limits(rows, limit)
     said.append(_sizes(groups.size()))
     same = rows.assign(**{name: rows[name].map(np.ndarray.tobytes) for name in ("prompt_ids", "response_ids")})
     if count := int(same.duplicated(["step", "prompt_ids", "response_ids", "correct"]).sum()):
         said.append(f"{count:,} rows repeat step, prompt, response and label of another; delete those that are copies")
     learnt = rows.drop(columns=["where", "file", "tells_cut", "label"])
     raw = {origin for origin, _ in origins} == {"text"}
-    return Experience(learnt, (*notes, *said), as_given, has_steps, told or limit is not None, raw)
+    told = limit is not None or bool(rows["tells_cut"].all())
+    return Experience(learnt, (*notes, *said), as_given, has_steps, told, raw)
+
+
+def _limits(rows: pd.DataFrame, limit: int | None) -> list[str]:
+    """Sentences about which responses count as cut; a ContractError refuses a limit that most of these exceed."""
+    unknown, cut = ~rows["tells_cut"], rows["truncated"]
+    if not unknown.any():
+        all_cut = (
+            "all responses count as cut, though they have different lengths: where their ids lack the end token, give "
+            "`truncated` or a finish_reason, or --max-response-length"
+        )
+        return [all_cut] if cut.all() and rows["length"].nunique() > 1 else []
+    lengths = (rows["length"] - ~cut)[unknown]  # without the end token that a whole text was given
+    longest, count = lengths.max(), (unknown & cut).sum()
+    if limit is not None:
+        if 2 * (over := (cut[unknown] & (lengths > limit)).sum()) > count:
+            raise ContractError(
+                f"{rows['where'].iloc[0]}: {over:,} of {count:,} responses that would count as cut are longer than "
+                f"--max-response-length {limit:,}, and the longest has {longest:,} tokens; give the limit of the "
+                "training (verl's data.max_response_length, TRL's max_completion_length)"
+            )
+        said = f"those without an end within {limit:,} tokens are, {count:,}; the longest response has {longest:,}"
+        return [f"the files do not say which responses were cut: {said}"]
+    said = "the files do not say which responses were cut at the limit, so none counts as cut"
+    if not unknown.all():
+        said = f"{unknown.sum():,} rows do not say whether they were cut at the limit, and count as complete"
+        said += f"; {cut.sum():,} others were"
+    most = lengths[lengths >= 0.9 * longest].mode().iloc[-1]  # texts made anew have some tokens more or less
+    said += (
+        f"; {(lengths == most).sum():,} have {most:,} tokens, and the longest has {longest:,}: if that was the limit"
+    )
+    return [f"{said}, give --max-response-length {most}"]
 
 
 def _ask(rows: pd.DataFrame) -> list[str]:

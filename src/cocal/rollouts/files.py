@@ -17,7 +17,7 @@ from cocal.store.rows import is_file, listed
 
 _DATA = re.compile(r"\.(?:jsonl|ndjson|csv|parquet|pt)(?:[.~-][\w.]*)?$", re.IGNORECASE)
 """Endings of files that may hold rollouts."""
-_WITHIN = re.compile(r"rollouts|train(?:ing)?|(?:global_)?step[_-]?\d+", re.IGNORECASE)
+_WITHIN = re.compile(r"(?:train[_-])?rollouts?(?:[_-]data)?|train(?:ing)?|(?:global_)?step[_-]?\d+", re.IGNORECASE)
 _DEPTH = 5
 """Folders within a folder of rollouts, and within these, that are searched for files, and how deep they may lie."""
 _STEP = re.compile(r"(?:^|[._-])(?:global_)?step[_-]?(\d+)(?:$|[._-])", re.IGNORECASE)
@@ -103,7 +103,13 @@ def find(places: Sequence[Path]) -> Found:
     evaluated = [path for place, files in each.items() for path in files if _is_evaluation(path, place)]
     names = listed(dict.fromkeys(f"{path.parent.name}/{path.name}" for path in evaluated))
     said = [f"files left out, whose names tell of an evaluation: {names}"] if evaluated else []
+    apart = [file for place in each if not is_file(place) for file in _apart(place)]
     if len(evaluated) == sum(map(len, each.values())):
+        if apart:
+            raise ContractError(
+                f"{apart[0].parent}: is not searched for rollouts, and the folders beside it that are have names of "
+                f"evaluations ({names}); give the folder that holds the training's rollouts"
+            )
         evaluated, said = [], [f"files whose names tell of an evaluation, and no others: {names}"]
     found = [row for place, files in each.items() for row in _dated([p for p in files if p not in evaluated], place)]
     kinds = list(dict.fromkeys(kind.name for kind, _, _ in found))
@@ -115,7 +121,8 @@ def find(places: Sequence[Path]) -> Found:
     said += _copies(files)
     if not alone:
         read = {*files, *(path.resolve() for path in evaluated)}
-        beside = (path.resolve() for folder in {path.parent for path in read} for path in folder.iterdir())
+        beside = {path.resolve() for folder in {path.parent for path in read} for path in folder.iterdir()}
+        beside |= {path.resolve() for path in apart}
         left = sorted(path for path in beside if path not in read and _DATA.search(path.name) and is_file(path))
         if left:
             logging.warning("files beside the rollouts are not read: %d, such as %s", len(left), left[0])
@@ -130,7 +137,7 @@ def _within(folder: Path, depth: int = 0) -> list[Path]:
     for ending in ENDINGS:
         if found := [path for path in entries if path.suffix == ending and is_file(path)]:
             return [path for path in found if not _ABOUT.fullmatch(path.stem)]
-    below = {path.name: path for path in entries if _WITHIN.fullmatch(path.name) or EVALUATION.search(path.name)}
+    below = {path.name: path for path in entries if _is_searched(path.name)}
     parts = {name: _within(path, depth + 1) for name, path in below.items() if path.is_dir() and depth < _DEPTH}
     found = [file for files in parts.values() for file in files]
     if not found and not depth:
@@ -138,6 +145,17 @@ def _within(folder: Path, depth: int = 0) -> list[Path]:
         hint = f"; there are some in {', '.join(path.name for path in _in_order(sorted(within))[:3])}" if within else ""
         raise ContractError(f"{folder}: the folder holds no rollouts (*.jsonl, *.parquet, *.pt){hint}")
     return found
+
+
+def _is_searched(name: str) -> bool:
+    """Whether the name of a folder tells of rollouts, of a training or of an evaluation."""
+    return bool(_WITHIN.fullmatch(name) or EVALUATION.search(name))
+
+
+def _apart(folder: Path) -> list[Path]:
+    """Files that may hold rollouts in those folders of a folder that are not searched."""
+    found = (file for ending in (".jsonl", ".parquet") for file in folder.glob(f"*/*{ending}"))
+    return [file for file in found if not _is_searched(file.parent.name)]
 
 
 def _is_evaluation(path: Path, place: Path) -> bool:

@@ -27,6 +27,8 @@ _THOUGHTS = (
     {"content": [{"type": "thinking", "thinking": _THOUGHT}, {"type": "text", "text": _REPLIED}]},
 )
 """Replies with a thought, as templates take them."""
+_ASKS = re.compile(r"\bassistant:\s*(?:<think>)?$", re.IGNORECASE)
+"""The end of a prompt that somebody has made of a chat by hand."""
 _LAST, _NEAR = 24, 30
 """Tokens at the end of a prompt, and characters behind a marker there, within which it opens the response."""
 _ROWS, _ROWS_OF_FILE = 512, 8
@@ -162,7 +164,8 @@ def check(
     bare, ended, lacking, thought, special = [], [], [], [], replies.special
     for sample, row in looked:
         end = sample.prompt.rstrip() if isinstance(sample.prompt, str) and row.origin in ("text", "chat") else ""
-        bare.append((sample, end[-40:] if replies.bare and end.endswith(replies.bare) else None))
+        told = replies.bare and (end.endswith(replies.bare) or _ASKS.search(end))
+        bare.append((sample, end[-40:] if told else None))
         if not row.truncated:
             close = replies.opened(replies.ending(row)) or (replies.thinks if row.origin == "chat" else None)
             ended.append((sample, close if close and close not in tokenizer.decode(row.response) else None))
@@ -174,7 +177,8 @@ def check(
     judge(
         bare,
         "the prompt is a chat without its special tokens, and not one that this template writes (it ends by {!r})",
-        "give chats (messages) or exact ids (prompt_ids), or what else the template was given (--template-field)",
+        "give chats (messages) or exact ids (prompt_ids), what else the template was given (--template-field), or an "
+        f"empty --template if the policy read texts alone; or --ignore {MARKERS} if it read this text in its template",
     )
     judge(
         ended,

@@ -5,6 +5,8 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Sequence, Sized
+from contextlib import contextmanager
+from logging.handlers import BufferingHandler
 from pathlib import Path, PurePath
 from typing import TypeVar
 
@@ -47,6 +49,20 @@ def configure(name: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JobFormatter(name))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+@contextmanager
+def warnings_again() -> Iterator[None]:
+    """Print the warnings of a job once more at its end, below what it says there."""
+    kept = BufferingHandler(10_000)
+    kept.setLevel(logging.WARNING)
+    logging.getLogger().addHandler(kept)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(kept)
+    if said := dict.fromkeys(record.getMessage() for record in kept.buffer):
+        print("Warnings:", *said, sep="\n  ", file=sys.stderr)
 
 
 T = TypeVar("T", bound=Sized)

@@ -14,6 +14,7 @@ import torch
 from cocal import Companion
 from cocal.companion.settings import CompanionSettings
 from cocal.confidence import scoring
+from cocal.confidence.scored import read_scored
 from cocal.fitting.models import Checkpoint
 from cocal.models.loading import load_tokenizer
 from cocal.rollouts.encoding import Encoder
@@ -106,13 +107,18 @@ def test_prompts_are_read_as_those_that_the_companion_learnt_from(tmp_path, own,
 
 
 def test_prompts_that_were_learnt_from_are_counted(own, source, score, capsys):
-    known, new = read_lines(source)[:3], {"prompt_ids": [5, 6, 7], "response_ids": [3, 4]}
+    known, new = read_lines(source)[:3], {"prompt_ids": [5, 6, 7], "response_ids": [3, 4], "score": 1.0}
     for given, count in (([*known, new, new], 3), ([new], 0)):
         lines(source, *given)
         capsys.readouterr()
         assert score(source) == 0
         said = f"{count} prompts are among those that the companion learnt from"
         assert (said in capsys.readouterr().out) == (count > 0)
+        scored = read_scored(source.with_name("scored.jsonl"), Reading())
+        assert [one.get("confidence_learnt") for one in read_lines(scored.source)].count(True) == count
+        assert any(note.startswith(f"{count} of {len(given)} prompts are among") for note in scored.notes) == (
+            count > 0
+        )
 
 
 def test_scoring_takes_the_same_memory_however_many_responses_there_are(tmp_path, own, monkeypatch):

@@ -242,6 +242,7 @@ KINDS = {
     "training": (["checkpoint-500/model.safetensors", "README.md"], "is the output of a whole training; give one"),
     "stages of a study": (["step-40/a.safetensors", "step-80/config.json"], "is the output of a whole training; give"),
     "pickles": (["config.json", "pytorch_model.bin"], "holds its weights as pickles, which can run code and are not"),
+    "companion": (["config.json"], "is a companion and no language model; are --companion and --model swapped?"),
     "no index": (["model-00001-of-00002.safetensors"], "without their index, model.safetensors.index.json; give"),
 }
 
@@ -252,7 +253,7 @@ def test_a_folder_without_a_model_is_told_what_it_is(own, fit, tmp_path, capsys,
     folder = tmp_path / "given"
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("{}")
+        (folder / name).write_text('{"model_type": "cocal-companion"}' if kind == "companion" else "{}")
     assert fit(own.verl, "--model", folder) == 2
     said = capsys.readouterr().err
     assert f"{folder}: {message.format(folder)}" in said or (message in said and f"{folder}: " in said)

@@ -183,6 +183,67 @@ def test_a_stop_string_ends_a_response_in_place_of_an_end_token(reading, end):
     assert tokenizer.decode(found.rows["response_ids"][1]) == "It is 4.</a>"
 
 
+RENDERED = "<|im_start|>user\nWhat is 1 + 3?<|im_end|>\n<|im_start|>assistant\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "ignored", "said"),
+    [
+        (
+            {"prompt": "What is 1 + 3?", "response": "What is 1 + 3? It is 4."},
+            "prompt",
+            "the whole prompt stands again",
+        ),
+        ({"prompt_ids": [5, 6, 7, 8, 9], "response_ids": [5, 6, 7, 8, 9, 3, 2]}, "prompt", "the whole prompt stands"),
+        ({"prompt": "<start_of_turn>user\n1 + 3?", "response": "4"}, "markers", "the chat marker <start_of_turn>, "),
+        (
+            {"messages": [{"role": "user", "content": RENDERED}], "response": "4"},
+            "markers",
+            "put into the template once",
+        ),
+        ({"prompt": "User: 1 + 3?\nAssistant:", "response": "4"}, "markers", r"not one that this template writes"),
+        ({"prompt": "User: 1 + 3? Assistant: <think>", "response": "4"}, "markers", r"not one that this template"),
+    ],
+)
+def test_rows_that_are_mostly_put_together_wrongly_are_refused(reading, row, ignored, said):
+    rows = [row | {"step": k, "correct": k > 1} for k in range(4)]
+    with pytest.raises(ContractError, match=rf"line 1: .*{said}.* 4 of 4 rows; .*--ignore {ignored}"):
+        reading(SWITCH, *rows)
+    assert len(reading(SWITCH, *rows, ignored=(ignored,))[1].rows) == 4
+
+
+@pytest.mark.parametrize(("template", "ids"), [(SWITCH, "ends"), (SWITCH, "lacks"), ("", "lacks")])
+def test_ids_of_prompts_without_the_end_of_the_template_are_warned_of(micro_checkpoint, reading, caplog, template, ids):
+    tokenizer = load_policy(micro_checkpoint).tokenizer
+    text = RENDERED if ids == "ends" else RENDERED.partition("<|im_start|>assistant")[0]
+    rows = [
+        {"prompt_ids": tokenizer(text)["input_ids"], "response_ids": [7, k, 2], "correct": k > 5} for k in (4, 5, 6)
+    ]
+    reading(template, *rows)
+    said = "and not as the chat template ends a prompt, as in 3 of 3 rows here; give the ids that the policy read"
+    assert (said in caplog.text) == (ids == "lacks" and bool(template))
+
+
+def test_a_limit_that_responses_exceed_is_refused_and_one_is_found(reading):
+    """Texts whose ids are made anew have some tokens more or less than those that were cut."""
+    counts = [25, 24, 23, 23, 23, 5]
+    rows = [{"prompt": "?", "response": "x" * count, "correct": count > 5} for count in counts]
+    (note,) = (note for note in reading(SWITCH, *rows)[1].notes if "cut at the limit" in note)
+    assert note.endswith(
+        "3 have 23 tokens, and the longest has 25: if that was the limit, give --max-response-length 23"
+    )
+    assert reading(SWITCH, *rows, max_response_length=23)[1].rows["truncated"].tolist() == [True] * 5 + [False]
+    with pytest.raises(ContractError, match=r"5 of 5 responses that would count as cut are longer than .* 22, and the"):
+        reading(SWITCH, *rows, max_response_length=22)
+
+
+def test_ids_without_an_end_token_are_told(reading):
+    rows = [{"prompt": "?", "response_ids": [7] * k, "correct": k > 5} for k in (4, 5, 6)]
+    said = "all responses count as cut, though they have different lengths: where their ids lack the end token"
+    assert any(note.startswith(said) for note in reading(SWITCH, *rows)[1].notes)
+    assert said not in "".join(reading(SWITCH, *rows[:1], {**rows[0], "correct": True})[1].notes)
+
+
 def test_what_some_rows_say_of_their_end_counts(reading):
     rows = [row | {"finish_reason": "length" if k < 2 else "stop"} for k, row in enumerate(answers())]
     del rows[5]["finish_reason"]
@@ -221,6 +282,18 @@ def test_copies_of_a_file_in_other_folders_are_said(tmp_path):
     for places in (paths, [path.parent for path in paths]):
         (said,) = find(places).said
         assert said == f"2 files hold the same rollouts as another, such as {paths[1]} and {paths[0]}"
+
+
+def test_no_evaluation_is_taken_for_the_training_beside_it(tmp_path, caplog):
+    """verl writes where `trainer.rollout_data_dir` and `trainer.validation_data_dir` say."""
+    for folder in ("dump", "validation"):
+        lines(tmp_path / folder / "5.jsonl", *answers(folder))
+    with pytest.raises(ContractError, match=rf"{tmp_path}/dump: is not searched .*\(validation/5\.jsonl\); give the"):
+        find([tmp_path])
+    (tmp_path / "dump").rename(tmp_path / "train_rollouts")
+    lines(tmp_path / "gen" / "5.jsonl", *answers("gen"))
+    assert [path.parent.name for path, _ in find([tmp_path]).files] == ["train_rollouts"]
+    assert f"files beside the rollouts are not read: 1, such as {tmp_path}/gen/5.jsonl" in caplog.text
 
 
 SPLITS = [("split", value) for value in ("test", "eval", "val", "MATH-test", "validation")]

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import started
-from cocal.runtime.progress import INTERVAL, Progress, in_words, job_name, progress_line, through
+from cocal.runtime.progress import INTERVAL, Progress, in_words, job_name, progress_line, through, warnings_again
 from micro import MICRO_SETS
 
 
@@ -72,6 +72,16 @@ def test_without_a_unit_the_line_says_a_percentage():
 )
 def test_a_command_is_named_by_what_it_works_on(command, place, name):
     assert job_name(command, place and Path(place)) == name
+
+
+def test_warnings_stand_again_at_the_end(caplog, capsys):
+    with warnings_again():
+        logging.warning("%d weights differ", 3)
+        logging.info("read")
+        logging.warning("3 weights differ")
+    with warnings_again():
+        logging.info("read")
+    assert capsys.readouterr().err == "Warnings:\n  3 weights differ\n"
 
 
 def test_every_log_line_of_a_command_names_its_job(tmp_path):
