@@ -158,7 +158,8 @@ class Encoder:
             within = self._markers.search(sample.asked or "") if self._markers and one.origin == "chat" else None
             twice.append((sample, within and within[0]))
             end = self._replies.ending(one) if self._replies and told and one.origin == "ids" else ""
-            asks = not (end and self._heads) or any(head in end.casefold() for head in self._heads)
+            asks = not (end and self._markers) or self._markers.search(end)
+            asks = asks or any(text.strip() in end for text in self._headers)
             bare.append((sample, None if asks else end[-30:]))
             headed.append((sample, next((text for text in self._headers if begun.startswith(text)), None)))
             strange.append((sample, min((mark for mark in marks if mark not in self._written), default=None)))
@@ -174,7 +175,7 @@ class Encoder:
         rendered = "a message has the chat marker {}, and is put into the template once more"
         judge(twice, rendered, f"give it as prompt, or --ignore {MARKERS} if it speaks of it", refuse=strict and told)
         if 2 * sum(end is not None for _, end in bare) > len(bare):
-            ends = "the ids of the prompt end by {!r}, and not as the chat template ends a prompt"
+            ends = "the ids of the prompt end by {!r}, without a marker of the chat template"
             judge(bare, ends, f"give the ids that the policy read, or --ignore {MARKERS} if these are", refuse=False)
         thinking = "the response thinks, but the prompt is rendered without thinking"
         judge(thought, thinking, f"fit the companion with {self._mode}", refuse=False)
@@ -314,12 +315,6 @@ class Encoder:
         starts = re.compile(f"^|{self._markers.pattern}" if self._markers else "^", re.MULTILINE)
         found = {end[match.start() :] for end in ends for match in starts.finditer(end)}
         return sorted((text for text in found if re.search(r"\w", text)), key=len, reverse=True)
-
-    @cached_property
-    def _heads(self) -> set[str]:
-        """How the lines that the template writes last before a response begin, in small letters."""
-        found = {text.strip().partition("\n")[0] for text in self._headers}
-        return {text.casefold() for text in found - {self._tokenizer.decode([end]) for end in self._ends}}
 
     def _readings(self, messages: list[dict[str, str]], thinking: bool) -> Iterator[list[dict[str, str]]]:
         """The chats that a text without special tokens may come from: the messages, and before them a chat in which the

@@ -93,11 +93,9 @@ def _limits(rows: pd.DataFrame, limit: int | None) -> list[str]:
     """Sentences about which responses count as cut; a ContractError refuses a limit that most of these exceed."""
     unknown, cut = ~rows["tells_cut"], rows["truncated"]
     if not unknown.any():
-        all_cut = (
-            "all responses count as cut, though they have different lengths: where their ids lack the end token, give "
-            "`truncated` or a finish_reason, or --max-response-length"
-        )
-        return [all_cut] if cut.all() and rows["length"].nunique() > 1 else []
+        said = "all responses count as cut, though they have different lengths: where their ids lack the end token, "
+        said += "give `truncated` or a finish_reason, or --max-response-length"
+        return [said] if cut.all() and rows["length"].nunique() > 1 else []
     lengths = (rows["length"] - ~cut)[unknown]  # without the end token that a whole text was given
     longest, count = lengths.max(), (unknown & cut).sum()
     if limit is not None:

@@ -213,14 +213,14 @@ def test_rows_that_are_mostly_put_together_wrongly_are_refused(reading, row, ign
 
 
 @pytest.mark.parametrize(("template", "ids"), [(SWITCH, "ends"), (SWITCH, "lacks"), ("", "lacks")])
-def test_ids_of_prompts_without_the_end_of_the_template_are_warned_of(micro_checkpoint, reading, caplog, template, ids):
+def test_ids_of_prompts_without_the_template_are_warned_of(micro_checkpoint, reading, caplog, template, ids):
     tokenizer = load_policy(micro_checkpoint).tokenizer
-    text = RENDERED if ids == "ends" else RENDERED.partition("<|im_start|>assistant")[0]
+    text = RENDERED if ids == "ends" else "What is 1 + 3?"
     rows = [
         {"prompt_ids": tokenizer(text)["input_ids"], "response_ids": [7, k, 2], "correct": k > 5} for k in (4, 5, 6)
     ]
     reading(template, *rows)
-    said = "and not as the chat template ends a prompt, as in 3 of 3 rows here; give the ids that the policy read"
+    said = "without a marker of the chat template, as in 3 of 3 rows here; give the ids that the policy read"
     assert (said in caplog.text) == (ids == "lacks" and bool(template))
 
 

@@ -346,10 +346,10 @@ def test_a_row_that_was_hardly_meant_so_is_warned_of(encoder, caplog, line, mess
 def test_ids_of_prompts_that_the_template_ends_are_no_doubt(spoken, caplog, name):
     vocabulary = spoken(name, ends=["<|user|>", "<|assistant|>"] if name == "GLM" else ())
     ids = vocabulary.tokenizer.apply_chat_template(CHAT, add_generation_prompt=True, return_dict=False)
-    known = name not in ("GLM", "plain")  # whose prompts end by what ends a turn, or by nothing
+    known = name != "plain"
     for more, told in (([], False), ([5, 6, 7] * 9, known)):
         encoded(vocabulary, {"prompt_ids": [*ids, *more], "response_ids": [5, 6, 7]})
-        assert ("not as the chat template ends a prompt, as in 1 of 1 rows" in caplog.text) == told
+        assert ("without a marker of the chat template, as in 1 of 1 rows" in caplog.text) == told
 
 
 @pytest.mark.parametrize("opening", ["<|im_start|>assistant\n<think>\n", "assistant\n<think>\n", "<think>\n"])
