@@ -164,7 +164,7 @@ def check(
     bare, ended, lacking, thought, special = [], [], [], [], replies.special
     for sample, row in looked:
         end = sample.prompt.rstrip() if isinstance(sample.prompt, str) and row.origin in ("text", "chat") else ""
-        told = replies.bare and (end.endswith(replies.bare) or _ASKS.search(end))
+        told = replies.bare and (end.endswith(replies.bare) or (row.origin == "chat" and _ASKS.search(end)))
         bare.append((sample, end[-40:] if told else None))
         if not row.truncated:
             close = replies.opened(replies.ending(row)) or (replies.thinks if row.origin == "chat" else None)

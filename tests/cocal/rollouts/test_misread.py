@@ -212,6 +212,12 @@ def test_rows_that_are_mostly_put_together_wrongly_are_refused(reading, row, ign
     assert len(reading(SWITCH, *rows, ignored=(ignored,))[1].rows) == 4
 
 
+def test_prompts_that_the_policy_read_as_texts_may_end_like_those(reading):
+    """As verl's `input` has them, which is all that the policy read."""
+    rows = [{"input": "User: 1 + 3?\nAssistant:", "output": str(k), "score": float(k > 1), "step": 1} for k in range(4)]
+    assert "4 prompts are texts without a chat, tokenised as they are" in reading(SWITCH, *rows)[1].notes
+
+
 @pytest.mark.parametrize(("template", "ids"), [(SWITCH, "ends"), (SWITCH, "lacks"), ("", "lacks")])
 def test_ids_of_prompts_without_the_template_are_warned_of(micro_checkpoint, reading, caplog, template, ids):
     tokenizer = load_policy(micro_checkpoint).tokenizer
