@@ -112,9 +112,10 @@ def find(places: Sequence[Path]) -> Found:
             )
         evaluated, said = [], [f"files whose names tell of an evaluation, and no others: {names}"]
     found = [row for place, files in each.items() for row in _dated([p for p in files if p not in evaluated], place)]
-    kinds = list(dict.fromkeys(kind.name for kind, _, _ in found))
+    kinds = {kind.name: path for kind, path, _ in found}
     if len(kinds) > 1:
-        raise ContractError(f"{found[0][1].parent}: holds {' and '.join(kinds)}; give files of one format")
+        each = " and ".join(f"{name} ({path})" for name, path in kinds.items())
+        raise ContractError(f"{places[0]}: holds {each}; give files of one format, or the folder that holds them")
     files = Counter(path.resolve() for _, path, _ in found)
     if twice := [path for path, count in files.items() if count > 1]:
         raise ContractError(f"{twice[0]}: the file is named twice; name it, or the folder that holds it, once")
