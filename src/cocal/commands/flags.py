@@ -145,8 +145,7 @@ def fields(example: str) -> Flag:
 IGNORED = flag(
     "--ignore NAME",
     "a field that is left unread although it may have changed prompts or responses, such as system or mask; `prompt` "
-    "or `response`: its text is not compared with ids, nor prompts with responses; `markers`: those of chats tell "
-    "nothing; once for each",
+    "or `response`: its text is not compared with ids or with each other; `markers` tell nothing; once for each",
     default=[],
     action="append",
 )

@@ -146,8 +146,7 @@ class Encoder:
         return found
 
     def _warn(self, samples: Sequence[Sample], found: Sequence[Encoded], strict: bool) -> None:
-        """Name the first row of each kind that was hardly meant so; where `strict`, most must not begin with their
-        prompts, have the markers of another model, or be rendered twice."""
+        """Name the first row of each kind that was hardly meant so; where `strict`, refuse kinds that most are of."""
         often = sum(map(_begins, samples, found)) > len(samples) / 2
         told = MARKERS not in self.reading.ignored
         repeated, headed, strange, thought, twice, bare = [], [], [], [], [], []

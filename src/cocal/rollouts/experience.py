@@ -102,8 +102,8 @@ def _limits(rows: pd.DataFrame, limit: int | None) -> list[str]:
         if 2 * (over := (cut[unknown] & (lengths > limit)).sum()) > count:
             raise ContractError(
                 f"{rows['where'].iloc[0]}: {over:,} of {count:,} responses that would count as cut are longer than "
-                f"--max-response-length {limit:,}, and the longest has {longest:,} tokens; give the limit of the "
-                "training (verl's data.max_response_length, TRL's max_completion_length)"
+                f"--max-response-length {limit:,} (up to {longest:,}); give the limit of the training (verl's "
+                "data.max_response_length, TRL's max_completion_length)"
             )
         said = f"those without an end within {limit:,} tokens are, {count:,}; the longest response has {longest:,}"
         return [f"the files do not say which responses were cut: {said}"]
@@ -112,9 +112,7 @@ def _limits(rows: pd.DataFrame, limit: int | None) -> list[str]:
         said = f"{unknown.sum():,} rows do not say whether they were cut at the limit, and count as complete"
         said += f"; {cut.sum():,} others were"
     most = lengths[lengths >= 0.9 * longest].mode().iloc[-1]  # texts made anew have some tokens more or less
-    said += (
-        f"; {(lengths == most).sum():,} have {most:,} tokens, and the longest has {longest:,}: if that was the limit"
-    )
+    said += f"; {(lengths == most).sum():,} have {most:,} tokens, the longest has {longest:,}: if that was the limit"
     return [f"{said}, give --max-response-length {most}"]
 
 

@@ -17,7 +17,7 @@ from cocal.store.rows import is_file, listed
 
 _DATA = re.compile(r"\.(?:jsonl|ndjson|csv|parquet|pt)(?:[.~-][\w.]*)?$", re.IGNORECASE)
 """Endings of files that may hold rollouts."""
-_WITHIN = re.compile(r"(?:train[_-])?rollouts?(?:[_-]data)?|train(?:ing)?|(?:global_)?step[_-]?\d+", re.IGNORECASE)
+_WITHIN = re.compile(r"(train_)?rollouts?(_data)?|train(ing)?|(global_)?step[_-]?\d+", re.IGNORECASE)
 _DEPTH = 5
 """Folders within a folder of rollouts, and within these, that are searched for files, and how deep they may lie."""
 _STEP = re.compile(r"(?:^|[._-])(?:global_)?step[_-]?(\d+)(?:$|[._-])", re.IGNORECASE)
@@ -107,8 +107,8 @@ def find(places: Sequence[Path]) -> Found:
     if len(evaluated) == sum(map(len, each.values())):
         if apart:
             raise ContractError(
-                f"{apart[0].parent}: is not searched for rollouts, and the folders beside it that are have names of "
-                f"evaluations ({names}); give the folder that holds the training's rollouts"
+                f"{apart[0].parent}: is not searched, as evaluations beside it are ({names}); give the folder that "
+                "holds the training's rollouts"
             )
         evaluated, said = [], [f"files whose names tell of an evaluation, and no others: {names}"]
     found = [row for place, files in each.items() for row in _dated([p for p in files if p not in evaluated], place)]

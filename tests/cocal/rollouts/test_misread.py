@@ -235,11 +235,11 @@ def test_a_limit_that_responses_exceed_is_refused_and_one_is_found(reading):
     counts = [25, 24, 23, 23, 23, 5]
     rows = [{"prompt": "?", "response": "x" * count, "correct": count > 5} for count in counts]
     (note,) = (note for note in reading(SWITCH, *rows)[1].notes if "cut at the limit" in note)
-    assert note.endswith(
-        "3 have 23 tokens, and the longest has 25: if that was the limit, give --max-response-length 23"
-    )
+    assert note.endswith("3 have 23 tokens, the longest has 25: if that was the limit, give --max-response-length 23")
     assert reading(SWITCH, *rows, max_response_length=23)[1].rows["truncated"].tolist() == [True] * 5 + [False]
-    with pytest.raises(ContractError, match=r"5 of 5 responses that would count as cut are longer than .* 22, and the"):
+    with pytest.raises(
+        ContractError, match=r"5 of 5 responses that would count as cut are longer than .* 22 \(up to 25\)"
+    ):
         reading(SWITCH, *rows, max_response_length=22)
 
 
@@ -294,7 +294,9 @@ def test_no_evaluation_is_taken_for_the_training_beside_it(tmp_path, caplog):
     """verl writes where `trainer.rollout_data_dir` and `trainer.validation_data_dir` say."""
     for folder in ("dump", "validation"):
         lines(tmp_path / folder / "5.jsonl", *answers(folder))
-    with pytest.raises(ContractError, match=rf"{tmp_path}/dump: is not searched .*\(validation/5\.jsonl\); give the"):
+    with pytest.raises(
+        ContractError, match=rf"{tmp_path}/dump: is not searched, as .* \(validation/5\.jsonl\); give the"
+    ):
         find([tmp_path])
     (tmp_path / "dump").rename(tmp_path / "train_rollouts")
     lines(tmp_path / "gen" / "5.jsonl", *answers("gen"))
