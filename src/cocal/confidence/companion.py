@@ -174,7 +174,9 @@ class Companion:
             layout = Layout(len(block), (spec.layer,), spec.poolings, policy.hidden, len(block), about.states)
             ids = [row.prompt for row in block], [row.response for row in block]
             inputs.append(inputs_of(policy, layout, *ids, batch_tokens, about.token_probability, every, take))
-        return self.score_states(np.concatenate(inputs), **member), courses
+        read = np.concatenate(inputs)
+        about.warn_of_unlikely(read)
+        return self.score_states(read, **member), courses
 
     def score_states(self, states: np.ndarray, *, target: Target | None = None, seed: int | None = None) -> np.ndarray:
         """Score hidden states that were computed elsewhere, float64 (n,) in [0, 1]; see `score` about target and seed.

@@ -1,6 +1,7 @@
 """What a companion states of itself: its settings, the model that it was fitted for, its quality, its card."""
 
 import hashlib
+import logging
 from importlib.resources import files
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 Recipe = Literal["best", "paper"]
 Cut = Literal["as-labelled", "wrong", "leave-out"]
 _CUT = {"as-labelled": "keep the verifier's labels", "wrong": "count as wrong", "leave-out": "take no part"}
+_UNLIKELY = (
+    "most of these responses are less likely to the model than 95 % of those that the companion learnt from: are the "
+    "prompts worded otherwise, or is the policy another? Confidences may be wrong here; measure them (cocal evaluate)"
+)
 _TOKENS = " It also reads what the model gave these tokens: mean probability, mean and lowest log-probability."
 _DEFINED = (
     "The Brier score is the mean of (confidence - label)^2, with the labels that were learnt, over all responses of a "
@@ -131,6 +136,8 @@ class About(Reading):
     """The `prompt_digest` of each prompt that was learnt from, one after another."""
     rollouts: ResponseStatistics | None = None
     """All responses of the last stage, to held-out questions or others."""
+    unlikely: float | None = None
+    """Mean log-probability of the tokens below which a twentieth of the rollouts lie; None where it was not read."""
 
     @property
     def prompts(self) -> frozenset[str]:
@@ -187,6 +194,14 @@ class About(Reading):
                 "the companion has learnt from whole responses alone and says little before their end; fit one that "
                 "has learnt from prefixes, too (cocal fit --prefixes 16)"
             )
+
+    def warn_of_unlikely(self, inputs: np.ndarray) -> None:
+        """Warn where most responses, of which these are the inputs, float32 (n, inputs), hardly come from the policy of
+        the rollouts, or do not answer such prompts."""
+        if not self.token_probability or self.unlikely is None:
+            return
+        if (inputs[:, self.states_width + 1] < self.unlikely).sum() > len(inputs) / 2:
+            logging.warning(_UNLIKELY)
 
     def summary(self, alone: "About | None" = None) -> str:
         """Held-out quality in a few lines, on the last stage first, or that it was not measured; beside it that of the

@@ -139,6 +139,7 @@ def fit(
             **reading.model_dump() | {"raw": reading.raw or experience.raw},
             **{"states": number_format, "license": license, "base_model": base, "recipe": recipe, "cut": cut},
             **{"prefixes": prefixes or None, "notes": (*experience.notes, *_doubts(tokens, base.vocabulary))},
+            "unlikely": _unlikely(tokens),
             **{"learnt": digest_of(rows), "asked": "".join(sorted({*map(prompt_digest, rows["prompt_ids"])}))},
         }
         if recipe == "paper":
@@ -295,6 +296,10 @@ def _with_prefixes(
     grown = None if lengths is None else Prefixes(lengths, take)
     found[:, :, :pooled], tokens[:, :TOKEN_INPUTS] = states_and_tokens(policy, *passed, grown, read)
     return found, tokens
+
+
+def _unlikely(tokens: np.ndarray | None) -> float | None:
+    return None if tokens is None else float(np.quantile(tokens[:, 1], 0.05))
 
 
 def _doubts(tokens: np.ndarray | None, vocabulary: int) -> list[str]:

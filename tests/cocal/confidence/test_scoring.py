@@ -203,6 +203,18 @@ def test_a_model_that_finds_the_responses_unlikely_is_told(own, table):
 
 
 @pytest.mark.slow
+def test_responses_that_the_policy_would_hardly_give_are_told(own, table, caplog):
+    """Where most of them are so."""
+    companion = Companion.fit(*own.policy, table, recipe="best", token_probability=True)
+    prompts, responses = table["prompt_ids"].tolist(), table["response_ids"].tolist()
+    strange = [np.array(ids)[::-1] for ids in responses]
+    few = len(responses) // 3
+    for given, told in ((responses, False), (strange[:few] + responses[few:], False), (strange, True)):
+        caplog.clear()
+        companion.score(*own.policy, prompts, given)
+        assert ("less likely to the model" in caplog.text) == told
+
+
 def test_thinking_mode_goes_from_the_fit_to_the_scores(tmp_path, own, source, fit):
     """Chats are rendered as ids of the same template would be, in the mode that the fit was told."""
     model = own_copy(own.checkpoint, tmp_path / "model")
