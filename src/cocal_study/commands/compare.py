@@ -40,7 +40,7 @@ def run_compare(options: argparse.Namespace) -> None:
         page = _page_of_replicates(found, options)
     else:
         compared, resamples = _of_tables(options, files) if files else _of_study(options)
-        found = with_holm(compared, family=["metric"])
+        found = with_holm(compared, family=["metric"] if files else ["metric", "rival"])
         page = _page(found, resamples, options)
     print(page)
     if options.output:
@@ -131,7 +131,7 @@ def _page_of_replicates(found: pd.DataFrame, options: argparse.Namespace) -> str
             "A better in": [f"{row.better} of {row.replicates}" for row in found.itertuples()],
         }
     )
-    said = f"means over replicates with the interval of Student's t; {_READ}\n\n{shown.to_string(index=False)}"
+    said = f"means over replicates with the interval of Student's t\n{_READ}\n\n{shown.to_string(index=False)}"
     return f"A: {options.first}   B: {', '.join(options.second)}, {options.replicates}\n{said}"
 
 
@@ -176,9 +176,9 @@ def _page(tested: pd.DataFrame, resamples: Resamples, options: argparse.Namespac
             "paired on": tested["paired"],
         }
     )
-    at = "" if tables else f", {resamples.backbone}, step {options.step}"
+    at, of = ("", "") if tables else (f", {resamples.backbone}, step {options.step}", " and a B")
     return (
         f"A: {options.first}   B: {', '.join(options.second)}{at}\n"
-        f"{resamples.data.sizes['resample']} resamples of the questions; Holm: over all lines of a metric; {_READ}"
+        f"{resamples.data.sizes['resample']} resamples of the questions; Holm: over all lines of a metric{of}\n{_READ}"
         f"\n\n{shown.to_string(index=False)}"
     )
