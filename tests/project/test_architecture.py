@@ -143,7 +143,7 @@ def test_a_score_that_learns_is_compared_with_cocal_in_a_finished_study(package,
     rival = package / "cocal_study/methods/states_and_tokens.py"
     text = rival.read_text()
     rival.write_text(text.replace('table["length"]', 'table["lenght"]'))
-    with pytest.raises(AssertionError, match="states-and-tokens: fails on random rollouts, KeyError: 'lenght'"):
+    with pytest.raises(AssertionError, match=r"states-and-tokens: fails on random rollouts: KeyError\('lenght'\)"):
         run(package, *command)
     rival.write_text(text)
     run(package, *command)

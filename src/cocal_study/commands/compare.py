@@ -91,9 +91,8 @@ def _metrics(names: Iterable[str]) -> list[str]:
 
 
 def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
-    """A method or rival and others in the gathered replicates of a study, on every data set, in the replicates that
-    have both: columns dataset, rival, metric, value (mean difference), lower, upper (interval of Student's t),
-    replicates (their number), and better (the number of those in which the first is better)."""
+    """A method or rival and others on every set of gathered replicates: columns dataset, rival, metric, value (mean
+    difference), lower, upper (Student's t), replicates (how many have both), and better (in how many the first is)."""
     tables = [options.replicates / f"tables/{name}.csv" for name in ("main", "recalibrated")]
     frames = [values_of(read_numbers(file), "replicate_") for file in tables if file.exists()]
     if not frames:

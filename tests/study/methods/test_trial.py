@@ -50,8 +50,8 @@ def test_all_that_learns_here_passes(capsys):
 @pytest.mark.parametrize(
     ("name", "score", "message"),
     [
-        ("misspelt", "table['lenght'] / 99", "tried: fails on random rollouts, KeyError: 'lenght'"),
-        ("undeclared", "-table['mean_logprob']", "KeyError: 'mean_logprob'"),
+        ("misspelt", "table['lenght'] / 99", "tried: fails on random rollouts: KeyError('lenght')"),
+        ("undeclared", "-table['mean_logprob']", "KeyError('mean_logprob')"),
         (
             "wide",
             "np.ones((len(states), 2))",

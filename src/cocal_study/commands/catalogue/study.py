@@ -149,9 +149,7 @@ STUDY = {
         description="Refuse a run while jobs of an earlier run of the folder are in the queue, or if the cluster lacks "
         "the partition, GPU or account that COCAL_SLURM_* name. Snakemake calls this command before the first job.",
     ),
-    "compare": Command(
-        "test the differences between methods or rivals of a study, or between two tables of predictions", _COMPARE
-    ),
+    "compare": Command("test the differences between methods or rivals, or two tables of predictions", _COMPARE),
     "try": Command("let rivals that learn do so from random rollouts, in seconds", _TRY),
     "trace": Command("show what a table, figure or other result was made from, back to the questions", _TRACE),
     "publish": Command(

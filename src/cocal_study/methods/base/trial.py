@@ -21,8 +21,7 @@ def try_rival(rival: Rival, width: int) -> None:
         learnt = function(rival.learn)(METHODS[rival.method].target, training, validation)
         scores = np.asarray(learnt.apply(scored.states, *([scored.table] if rival.columns else [])), dtype=np.float64)
     except Exception as error:  # the code of a rival may raise anything
-        told = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{rival.name}: fails on random rollouts, {told} (COCAL_TRACEBACK=1 shows where)") from error
+        raise ConfigError(f"{rival.name}: fails on random rollouts: {error!r} (COCAL_TRACEBACK=1 has more)") from error
     if scores.shape != (80,) or not ((scores >= 0) & (scores <= 1)).all():
         found = f"{scores.shape}, from {scores.min():g} to {scores.max():g}"
         raise ConfigError(f"{rival.name}: scores of random rollouts are {found}; return (80,), each from 0 to 1")
