@@ -78,6 +78,7 @@ def landing_page(landing: Landing, numbers: pd.DataFrame | None, figures: Sequen
         f"<h1>CoCal: the {escape(landing.study)} study</h1>",
         '<div class="verdict">',
         *_verdict(numbers, landing.scale),
+        *(f"<p>{escape(one.caption)}</p>" for one in landing.tables if one.name == "verdict"),
         "</div>",
         f"<p>{escape(landing.caption)} The figures follow; the tables open with a click:</p>",
         "<ul>",
