@@ -41,7 +41,7 @@ from cocal_study.exhibits.drawing.curves import draw_replicates
 from cocal_study.exhibits.regimes import layout_of
 from cocal_study.exhibits.typesetting.landing import scale_of
 from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads
-from cocal_study.exhibits.typesetting.wording import SMOLLM2, number, signed
+from cocal_study.exhibits.typesetting.wording import SMOLLM2, listed, number, signed
 from cocal_study.planning.plan import MATHEMATICS
 from cocal_study.planning.replicates import GATHERED, Gathered
 from cocal_study.provenance.owner import owner_of
@@ -59,30 +59,31 @@ _COLUMNS = 120
 """Width of the lines of the pages."""
 _WITH_INTERVAL = "{value} ({lower} to {upper})"
 _BOUNDS = ("value", "lower", "upper")
-_EXPLANATIONS = {"length leads": "length", "the linear probe": "linear-binary"}
+_EXPLANATIONS = {"length is ahead of CoCal": "length", "the linear probe": "linear-binary"}
 """The cheapest explanations of what companions know, in words, by the names of the rivals."""
 _REPLICATE = "replicate_"
 """Beginning of the columns that hold the values of single replicates."""
+_TITLES = {"auroc": "AUROC", "ece": "ECE"}
 
 
 def verdict(numbers: pd.DataFrame) -> str:
-    """The table of the headline claims, by the columns of tables/verdict.csv, with a verdict's first word in bold."""
-    claim, word, _, ours, language_model = heads(numbers)
-    rows = [(claim, word, "Paper: Qwen3-8B", ours, language_model), ("---",) * 5]
-    shorter = [
-        (one, said.replace("the lead is smaller", "smaller"), *cells) for one, said, *cells in headlines(numbers)
-    ]
-    rows += [(one, re.sub(r"^(\w+)", r"**\1**", said), *cells) for one, said, *cells in shorter]
-    return _table(rows)
+    """The table of the headline claims, by the columns of tables/verdict.csv: a claim's first word, in bold, what the
+    second sampling says, and a mark where the lead is smaller than the paper's."""
+    head, *rows = [row[:-2] for row in (heads(numbers), *headlines(numbers))]
+    shorter = []
+    for claim, word, pair, *rest in rows:
+        said = re.sub(r"; the lead is smaller.*", "†", re.sub(r" \((?!at )[^)]*\)", "", word))
+        shorter.append((claim, re.sub(r"^\w+", r"**\g<0>**", said), re.sub(r" \(\w+\)", "", pair), *rest))
+    return _table([head, ("---",) * len(head), *shorter])
 
 
 def answered(numbers: pd.DataFrame, scale: str, stand: str) -> str:
-    """The answer above the table, its first sentence in bold, with what stands after Holm's adjustment."""
+    """The answer above the table, with what stands after Holm's adjustment."""
     first, _, rest = answer(numbers, scale).partition(". ")
-    return _filled(f"**{first}** (unadjusted 95 % intervals; {stand}). {rest}")
-
-
-_TITLES = {"auroc": "AUROC", "ece": "ECE"}
+    return _filled(
+        f"**{first}; {stand}.** The paper's models were never run: this neither confirms nor refutes what it says of "
+        f"them. {rest}"
+    )
 
 
 def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.DataFrame) -> str:
@@ -103,30 +104,18 @@ def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.
     paper = numbers.loc[numbers["source"] == experience.PAPER, "learnt"].max()
     return _filled(
         f"With {most['learnt'].iloc[0]:,.0f} responses to learn from in place of some "
-        f"{round(fewer['mean'].item(), -2):,.0f} (paper: {paper:,.0f}), harder questions and temperature 1, CoCal "
-        f"beats PostCal in {_lead('ECE', binary.loc[level, 'ece'])}; in {_lead('AUROC', binary.loc[level, 'auroc'])}. "
-        f"Group target: {_lead('ECE', group.loc[level, 'ece'])}; {_lead('AUROC', group.loc[level, 'auroc'])} "
-        "([curve](docs/what-holds.md#how-many-rollouts-a-companion-needs); uncorrected)."
+        f"{round(fewer['mean'].item(), -2):,.0f} (the paper has {paper:,.0f}), harder questions and temperature 1, "
+        f"CoCal's lead over PostCal is {_lead('ECE', binary.loc[level, 'ece'])} and "
+        f"{_lead('AUROC', binary.loc[level, 'auroc'])} with the binary target, "
+        f"{_lead('ECE', group.loc[level, 'ece'])} and {_lead('AUROC', group.loc[level, 'auroc'])} with the group "
+        "target ([curve](docs/what-holds.md#how-many-rollouts-a-companion-needs)); this is not counted above."
     )
 
 
-def _lead(metric: str, one: pd.Series, sign: int = 1) -> str:
-    """A lead in words, with what its interval says of it.
-
-    Args:
-        one: A row with value, lower and upper.
-        sign: -1 if less is better.
-    """
-    value, *ends = (sign * one[key] for key in ("value", "lower", "upper"))
-    low, high = sorted(ends)
-    word = "undecided" if low * high <= 0 else "yes" if low > 0 else "no"
-    one_sided = "–".join(sorted(f"{abs(end):.3f}" for end in ends))
-    return f"{metric}: {word} ({_apart(value)}; {one_sided if low * high > 0 else f'{_apart(low)} to {_apart(high)}'})"
-
-
-def _apart(lead: float) -> str:
-    size = f"{abs(lead):.3f}"
-    return f"{size} {'better' if lead > 0 else 'worse'}" if float(size) else size
+def _lead(metric: str, one: pd.Series) -> str:
+    """A lead with its interval, by a row with value, lower and upper."""
+    value, lower, upper = (signed(metric.lower(), one[key]) for key in _BOUNDS)
+    return f"{value} in {metric} ({lower} to {upper})"
 
 
 def to_beat(gathered: pd.DataFrame) -> str:
@@ -154,15 +143,14 @@ def to_beat(gathered: pd.DataFrame) -> str:
         rows.append((name, *(cell.replace("nan±nan", "–") for cell in cells)))
     each = of_rivals[(of_rivals["calibration"] == "raw") & (of_rivals["metric"] == "auroc")].set_index("rival")
     values = each.filter(like=_REPLICATE).astype(float)
-    leads = {name: values.loc[rival] - values.loc["cocal-binary"] for name, rival in _EXPLANATIONS.items()}
-    said = " and ".join(f"{name} by {_over_cocal(lead.to_numpy())}" for name, lead in leads.items())
-    return f"{_table(rows)}\n\n{_filled(f'Over CoCal, {said}.')}"
+    leads = {name: (values.loc[rival] - values.loc["cocal-binary"]).to_numpy() for name, rival in _EXPLANATIONS.items()}
+    said = [f"{name} in {(lead > 0).sum()} of {lead.size} (by {_over_cocal(lead)})" for name, lead in leads.items()]
+    return f"{_table(rows)}\n\n{_filled(f'By AUROC, {listed(said)} seeds.')}"
 
 
 def _over_cocal(lead: np.ndarray) -> str:
     found = over_replicates(lead, 0.95, "")
-    interval = f"{found.lower:.2f} to {found.upper:.2f}"
-    return f"{found.value:+.2f} ({interval}; {(lead > 0).sum()}/{lead.size})".replace("+", "")
+    return f"{found.value:.2f}; {found.lower:.2f} to {found.upper:.2f}".replace("-", "−")
 
 
 def after_one_recalibration(gathered: pd.DataFrame) -> str:
@@ -180,16 +168,6 @@ def after_one_recalibration(gathered: pd.DataFrame) -> str:
     return _filled(
         "An ECE judges the group target by verdicts, to which it was not fitted. After Platt scaling of both on the "
         f"same responses, PostCal's, CoCal's lead over PostCal in ECE is {' and '.join(said)}."
-    )
-
-
-def traced(main: pd.DataFrame) -> str:
-    """What `cocal trace` prints of the number that README names, by the columns of tables/main.csv."""
-    asked = {"dataset": MATHEMATICS, "method": "cocal-binary", "metric": "ece"}
-    found = main[(main[list(asked)] == pd.Series(asked)).all(axis=1)].squeeze()
-    return _filled(
-        f"`cocal trace` prints {found['value']:.4f}, one seed's, as in `results/tables/main.html`. "
-        "[Every result](docs/embedded-study.md); [publish](docs/publishing.md)."
     )
 
 
@@ -320,24 +298,21 @@ def recipes(numbers: pd.DataFrame) -> str:
 
 
 def recipes_said(numbers: pd.DataFrame) -> str:
-    """A table of the companions of `cocal fit` beside their rivals, on all responses and on those that ended; see
-    `recipes`."""
-    means = _of_splits(numbers)
+    """A table of the companions of `cocal fit` beside their rivals, on responses that ended; see `recipes`."""
+    means = _of_splits(numbers).xs("ended", level="part")
     rows = {
-        "cut or not": "cut or not",
-        "token probability": "token probability, recalibrated",
+        "share of right answers": "cut or not",
+        "token probability, recalibrated": "token probability, recalibrated",
         "four token numbers, regression": "logistic regression, four token features",
         "states, regression": "logistic regression, states, cut or not",
-        "**states, `cocal fit`**": "best, states alone",
-        "states+tokens, regression": "logistic regression, states and tokens, cut or not",
-        "**states+tokens, `cocal fit`**": "best",
-        "agreement": "agreement of the group, recalibrated",
+        "states, `cocal fit --with nothing`": "best, states alone",
+        "states and tokens, regression": "logistic regression, states and tokens, cut or not",
+        "**states and tokens, `cocal fit`**": "best",
+        "agreement of eight answers": "agreement of the group, recalibrated",
     }
-    lines = [("all/ended", *dict.fromkeys(means.index.get_level_values(0)))]
+    lines = [("Brier score", *means.index)]
     lines.append(("---",) * len(lines[0]))
-    for title, column in rows.items():
-        both = means[column].unstack(sort=False)
-        lines.append((title, *(f"{one['all']:.3f}/{one['ended']:.3f}" for _, one in both.iterrows())))
+    lines += [(title, *map("{:.3f}".format, means[column])) for title, column in rows.items()]
     return _table(lines)
 
 
@@ -440,8 +415,8 @@ def adjusted(spread: Path) -> tuple[str, str, str]:
     words = [{claim: _word(claim, frame[names]) for claim in HEADLINES} for names in ([*map(str, taking)], [*frame])]
     other = sum(words[0][claim] != words[1][claim] for claim in HEADLINES)
     refused = (
-        f"{number(len(run)).capitalize()} seeds were run; the [conditions](docs/what-holds.md#replicates) exclude "
-        f"{number(len(run) - len(taking))}; including it changes {number(other) if other else 'no'} word"
+        f"{number(len(run)).capitalize()} seeds were run, of which the [conditions](docs/what-holds.md#replicates) "
+        f"exclude {number(len(run) - len(taking))}; with all, {number(other)} word{'s' * (other != 1)} would change"
     )
     return said, refused, _of_numbers(heads, rows)
 
@@ -456,8 +431,8 @@ def _word(claim: str, values: pd.DataFrame) -> str:
 def rule_of_words(refused: str) -> str:
     """How the words of the verdict come about, and which replicates take no part."""
     return _filled(
-        "* *Yes*: all intervals support the claim (SelfConsis may lead by 0.02). *No*: one lies wholly against it. "
-        f"Else undecided. {refused}.",
+        "* *Yes*: all intervals, unadjusted, support the claim (SelfConsis may lead by 0.02). *No*: one lies wholly "
+        f"against it. Else undecided; † where the interval excludes the paper's lead. {refused}.",
         "  ",
     )
 
@@ -590,7 +565,6 @@ def main() -> None:
     of_results = (
         ("README.md", "answer", answered(numbers, scale, stand)),
         ("README.md", "verdict", verdict(numbers)),
-        ("README.md", "traced", traced(main_table)),
         ("docs/embedded-study.md", "main", _beside_paper(main_table, printed, "one seed", _WITH_INTERVAL)),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
         ("docs/what-holds.md", "power", power(numbers)),

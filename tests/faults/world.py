@@ -53,7 +53,6 @@ def make_own(folder: Path) -> dict[str, Command]:
     dumps.write_slime(folder / "slime", rollouts, tokenizer)
     dumps.write_completions(folder / "trl", rollouts, own.questions, spacing=2)
     dumps.write_traces(folder / "traces", rollouts)
-    dumps.write_episodes(folder / "episodes", rollouts)
     for step, frame in rollouts.groupby("step"):
         write_frame(folder / "tables" / f"step-{step:05d}.parquet", frame, RESPONSES, {})
     (folder / "lines").mkdir()
@@ -66,7 +65,7 @@ def make_own(folder: Path) -> dict[str, Command]:
     more = {"slime": " --field reward=acc", "traces": " --correct-above 0"}
     commands = {
         f"fit {name}": Command((*fit.split(), name, *more.get(name, "").split()), (name,), ("out",))
-        for name in ("verl", "slime", "trl", "traces", "episodes", "tables", "lines")
+        for name in ("verl", "slime", "trl", "traces", "tables", "lines")
     }
     score = ("score", "--companion", "companion", "--model", "model")
     commands |= {

@@ -120,39 +120,6 @@ def write_traces(folder: Path, rollouts: pd.DataFrame) -> Path:
     return folder
 
 
-def write_episodes(folder: Path, rollouts: pd.DataFrame, subset: str = "all") -> Path:
-    """prime-rl's traces (`FileMonitor.log_episodes`, and `Episode.to_record` of verifiers 0.4) of an environment of one
-    turn: all fields that are read, and some of the others."""
-    for step, rows in steps_of(rollouts):
-        records = [_episode(row, f"group-{step}-{row.Index // GROUP}") for row in rows]
-        json_lines(folder / f"rollouts/step_{step}/train/{subset}/traces.jsonl", records)
-    return folder
-
-
-def _episode(row, group: str) -> dict:
-    *before, last = row.prompt_ids
-    task = {"type": "Sums", "data": {"prompt": "1 + 1"}, "key": row.question_id, "hash": "f00d"}
-    question = {"message": {"role": "user", "content": "1 + 1"}, "sampled": False, "token_ids": before}
-    answer = {  # the generation prompt goes before the response
-        "parent": 0,
-        "message": {"role": "assistant", "content": row.text},
-        "sampled": True,
-        "token_ids": [last, *row.response_ids],
-        "mask": [False, *[True] * row.length],
-        "logprobs": row.logprobs,
-    }
-    trace = {
-        "task": task,
-        "agent": {"config": {}, "name": "agent", "trainable": True},
-        "nodes": [question | {"mask": [False] * len(before)}, answer],
-        "calls": [{"node": 1, "finish_reason": row.finish_reason, "time": {"start": 1.5, "end": 2.5}}],
-        "rewards": {"correct": {"score": float(row.correct), "weight": 1.0}},
-        "ok": True,
-        "stop_condition": "agent_completed",
-    }
-    return {"id": f"e-{row.response_id}", "task": task, "group": {"id": group}, "ok": True, "traces": [trace]}
-
-
 def write_completions(folder: Path, rollouts: pd.DataFrame, questions: pd.DataFrame, spacing: int) -> Path:
     """TRL's `log_completions` of a training with `spacing` updates a step."""
     folder.mkdir(parents=True)

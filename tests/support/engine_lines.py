@@ -1,4 +1,4 @@
-"""Rollouts as NeMo-RL, ROLL, AReaL and SkyRL write them: all fields that are read, and some of the others."""
+"""Rollouts as NeMo-RL, ROLL, AReaL, SkyRL and prime-rl write them: all fields that are read, and some of the others."""
 
 import json
 from pathlib import Path
@@ -90,3 +90,37 @@ def write_skyrl(folder: Path, rollouts: pd.DataFrame, tokenizer) -> Path:
         json_lines(folder / f"global_step_{5 * step}_evals/sums.jsonl", lines)
         json_lines(folder / f"global_step_{5 * step}_evals/aggregated_results.jsonl", [{"eval/all/avg_score": 0.5}])
     return folder
+
+
+def write_prime_rl(folder: Path, rollouts: pd.DataFrame) -> Path:
+    """prime-rl's traces (`FileMonitor.log_episodes`, and `Episode.to_record` of verifiers 0.4) of an environment of one
+    turn, with a trace of another agent in each episode, and an evaluation beside each step."""
+    for step, rows in steps_of(rollouts):
+        records = [_episode(row, f"group-{step}-{row.Index // GROUP}") for row in rows]
+        for part in ("train/all", "eval/all"):
+            json_lines(folder / f"rollouts/step_{step}/{part}/traces.jsonl", records)
+    return folder
+
+
+def _episode(row, group: str) -> dict:
+    *before, last = row.prompt_ids
+    answer = {  # the generation prompt goes before the response
+        "parent": 1,
+        "sampled": True,
+        "token_ids": [last, *row.response_ids],
+        "mask": [False, *[True] * row.length],
+    }
+    other = {"sampled": False, "token_ids": [7, 8], "mask": [False] * 2}
+    trace = {
+        "task": {"key": row.question_id, "hash": "f00d"},
+        "agent": {"name": "agent", "trainable": True},
+        "nodes": [other, {"sampled": False, "token_ids": before, "mask": [False] * len(before)}, answer],
+        "calls": [{"node": 2, "finish_reason": row.finish_reason}],
+        "rewards": {
+            "correct": {"score": float(row.correct), "weight": 0.5},
+            "form": {"score": 0.5, "weight": row.correct},
+        },
+        "ok": True,
+    }
+    judge = trace | {"agent": {"name": "judge", "trainable": False}}
+    return {"id": f"e-{row.response_id}", "group": {"id": group}, "traces": [trace, judge]}

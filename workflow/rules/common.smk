@@ -78,6 +78,16 @@ os.environ.update(
         "COCAL_SOURCES": STUDY.sources.cache,
         # numerical libraries read these when they are loaded
         **numerics.environment(NUMERICS),
+        # glibc would return the memory of every tensor of more than 128 KiB, and the system clear its pages for the next
+        # one: 7 % of the processor time of a job that samples, 6 % of a training's
+        **{
+            name: os.environ.get(name, str(mebibytes * 2**20))
+            for name, mebibytes in {
+                "MALLOC_MMAP_THRESHOLD_": 32,
+                "MALLOC_TRIM_THRESHOLD_": 256,
+                "MALLOC_TOP_PAD_": 16,
+            }.items()
+        },
     }
 )
 

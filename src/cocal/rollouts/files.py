@@ -17,7 +17,7 @@ from cocal.store.rows import is_file, listed
 
 _DATA = re.compile(r"\.(?:jsonl|ndjson|csv|parquet|pt)(?:[.~-][\w.]*)?$", re.IGNORECASE)
 """Endings of files that may hold rollouts."""
-_WITHIN = re.compile(r"rollouts|train(?:ing)?|all|effective|(?:global_)?step[_-]?\d+", re.IGNORECASE)
+_WITHIN = re.compile(r"rollouts|train(?:ing)?|(?:global_)?step[_-]?\d+", re.IGNORECASE)
 _DEPTH = 5
 """Folders within a folder of rollouts, and within these, that are searched for files, and how deep they may lie."""
 _STEP = re.compile(r"(?:^|[._-])(?:global_)?step[_-]?(\d+)(?:$|[._-])", re.IGNORECASE)
@@ -132,8 +132,6 @@ def _within(folder: Path, depth: int = 0) -> list[Path]:
             return [path for path in found if not _ABOUT.fullmatch(path.stem)]
     below = {path.name: path for path in entries if _WITHIN.fullmatch(path.name) or EVALUATION.search(path.name)}
     parts = {name: _within(path, depth + 1) for name, path in below.items() if path.is_dir() and depth < _DEPTH}
-    if parts.get("all"):
-        parts.pop("effective", None)  # prime-rl's choice of these
     found = [file for files in parts.values() for file in files]
     if not found and not depth:
         within = {file.parent for ending in ENDINGS for file in folder.glob(f"*/*{ending}")}

@@ -28,8 +28,9 @@ from cocal_study.exhibits.typesetting.grid import (
     metric_block,
     ranked_cells,
 )
+from cocal_study.exhibits.typesetting.verdict import LEGEND, cells_of, claims_of, head_of, label_of
 from cocal_study.exhibits.typesetting.wording import DOMAINS, said
-from cocal_study.exhibits.verdict import cells_of, claims_of, head_of, label_of, verdict_inputs, verdict_layout
+from cocal_study.exhibits.verdict import verdict_inputs, verdict_layout
 from cocal_study.planning import comparisons
 from cocal_study.planning.plan import has_methods, macro_averages
 from cocal_study.planning.results import metrics_file
@@ -129,8 +130,7 @@ def grid(
             f"The headline claims of the paper with {layout.backbone_label} after {layout.step} training steps, whose "
             "policies answer the same questions twice.",
             layout.caption,
-            "Differences are positive where they speak for the claim, in points for accuracies; over replicates they "
-            "are means with the interval of Student's t, and “for it” counts the replicates that bear the claim out.",
+            LEGEND,
             "The numbers below them are those of this study alone; W-AUROC is the AUROC within questions, over all "
             "pairs of a right and a wrong response to one question.",
         ),

@@ -4,25 +4,23 @@ The claims and the words that numbers give them are those of `cocal_study.eviden
 evaluation's own sampling; where the second sampling gives another one, it stands beside it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
-from cocal.metrics.shown import UNDEFINED
-from cocal_study.config.methods import METHODS, MethodName
+from cocal_study.config.methods import MethodName
 from cocal_study.config.study import Study
-from cocal_study.cubes.better import HEADS
 from cocal_study.cubes.resamples import MAIN, Resamples
-from cocal_study.evidence.headlines import CHANCE, HEADLINES, KEYS, Sampled, headline_rows, values_of
+from cocal_study.evidence.headlines import HEADLINES, KEYS, Sampled, headline_rows, values_of
 from cocal_study.evidence.published import Published
 from cocal_study.evidence.sources import StudyScope
 from cocal_study.evidence.verdicts import completed
 from cocal_study.exhibits.base.exhibit import OF_TABLES, TableExhibit, origin
 from cocal_study.exhibits.base.ledger import ClaimsLayout, readers
 from cocal_study.exhibits.typesetting.grid import Grid, block_of
-from cocal_study.exhibits.typesetting.wording import SUBJECTS, signed
+from cocal_study.exhibits.typesetting.verdict import LEGEND, WORDS, cells_of, claims_of, head_of, label_of, said_of
+from cocal_study.exhibits.typesetting.wording import SUBJECTS
 from cocal_study.planning import comparisons
 from cocal_study.planning.plan import MATHEMATICS, available_methods, has_methods
 from cocal_study.planning.results import resamples_file
@@ -70,8 +68,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="Does the paper reproduce?",
             chapter="Claims",
             position=0.5,
-            caption="Leads, 95 % intervals, replicates led. Yes: all intervals support the claim (SelfConsis may lead "
-            "by 0.02); no: one is wholly against it. ECE: how far confidence is from accuracy; AUROC: 0.5 is chance.",
+            caption="Headline claims of the paper, by its own differences, by those of this study or of its "
+            "replicates, and by those of a language model.",
             layout=verdict_layout(study),
             inputs=verdict_inputs(study),
         )
@@ -122,45 +120,8 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
     ]
     return Grid(
         title="Does the paper reproduce?",
-        caption=f"The paper's headline claims, on {SUBJECTS[MATHEMATICS]} unless said. Differences are positive where "
-        "they speak for the claim, in points for accuracies; over replicates they are means with the interval of "
-        "Student's t, and “for it” counts the replicates that bear the claim out. LM: a study of a pre-trained "
-        "language model. A claim has the word yes if all of its intervals lie above zero, and no if one lies below.",
+        caption=f"The paper's headline claims, on {SUBJECTS[MATHEMATICS]} unless said. {LEGEND} LM: a study of a "
+        f"pre-trained language model. {WORDS}",
         blocks=(block_of("Claim and comparison", ("Paper", head_of(numbers), "95 %", "For it", "LM"), groups),),
         size="footnotesize",
     )
-
-
-def claims_of(numbers: pd.DataFrame) -> Iterator[tuple[str, str, Sequence]]:
-    """Each claim with its word and its rows."""
-    for (claim, word), found in numbers.groupby(["claim", "word"], sort=False):
-        yield str(claim), str(word), list(found.itertuples())
-
-
-def head_of(numbers: pd.DataFrame, prefix: str = "") -> str:
-    """The head of the column of our differences."""
-    least, most = (getattr(numbers[f"{prefix}replicates"], name)() for name in ("min", "max"))
-    if np.isnan(most):
-        return "This study"
-    return f"{least:.0f} to {most:.0f} replicates" if least < most else f"{most:.0f} replicates"
-
-
-def label_of(row) -> str:
-    """The comparison of a row."""
-    rival = "chance" if row.rival == CHANCE else METHODS[row.rival].label
-    return f"{METHODS[row.method].label} over {rival}, {HEADS[row.metric].rstrip('↑↓.')}"
-
-
-def said_of(row, value: float) -> str:
-    """A difference of a row in print."""
-    return UNDEFINED if np.isnan(value) else signed(row.metric, value)
-
-
-def cells_of(row, prefix: str = "", paper: bool = True) -> tuple[str, ...]:
-    """The paper's difference, ours, its interval and how many replicates bear the claim out."""
-    value, lower, upper, replicates, positive = (
-        getattr(row, prefix + name) for name in ("value", "lower", "upper", "replicates", "positive")
-    )
-    interval = f"{said_of(row, lower)} to {said_of(row, upper)}" if lower < upper else UNDEFINED
-    counts = UNDEFINED if np.isnan(replicates) else f"{positive:.0f} of {replicates:.0f}"
-    return (*([said_of(row, row.paper)] if paper else []), said_of(row, value), interval, counts)

@@ -30,6 +30,7 @@ WRITERS = {
     "roll": lambda own, folder: engine_lines.write_roll(folder, own.rollouts, own.texts),
     "areal": lambda own, folder: engine_lines.write_areal(folder, own.rollouts, own.policy.tokenizer),
     "skyrl": lambda own, folder: engine_lines.write_skyrl(folder, own.rollouts, own.policy.tokenizer),
+    "prime_rl": lambda own, folder: engine_lines.write_prime_rl(folder, own.rollouts),
 }
 
 
@@ -49,7 +50,8 @@ def test_an_example_is_read_as_its_format(tmp_path, one):
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_converted_rollouts_become_experience(tmp_path, own, name):
-    CODE["convert"](CODE[name], WRITERS[name](own, tmp_path / "theirs"), tmp_path / "ours.jsonl")
+    files = {"files": "train/all/traces.jsonl"} if name == "prime_rl" else {}
+    CODE["convert"](CODE[name], WRITERS[name](own, tmp_path / "theirs"), tmp_path / "ours.jsonl", **files)
     found, given = samples(tmp_path / "ours.jsonl"), own.rollouts
     table = experience_of(iter(found), Encoder(own.policy, Reading(max_response_length=20))).rows
     assert (table["step"] // (5 if name == "skyrl" else 1)).tolist() == given["step"].tolist()
@@ -57,9 +59,9 @@ def test_converted_rollouts_become_experience(tmp_path, own, name):
     np.testing.assert_array_equal(table["group_accuracy"], given["group_accuracy"])
     assert table.groupby(["step", "question_id"]).size().eq(GROUP).all()
     assert name == "roll" or [[*one] for one in table["prompt_ids"]] == [[*one] for one in given["prompt_ids"]]
-    if name == "nemo_rl":
+    if name in ("nemo_rl", "prime_rl"):
         assert [[*one] for one in table["response_ids"]] == [[*one] for one in given["response_ids"]]
-    if name in ("nemo_rl", "skyrl"):
+    if name in ("nemo_rl", "prime_rl", "skyrl"):
         assert table["truncated"].tolist() == given["truncated"].tolist()
 
 

@@ -32,7 +32,6 @@ FORMATS = {
         lambda own, folder: dumps.write_traces(folder, own.rollouts),
         ["--correct-above", "0"],
     ),
-    "3 files of prime-rl's traces": (lambda own, folder: dumps.write_episodes(folder, own.rollouts), []),
     "3 files of rollout tables of CoCal": (lambda own, folder: _tables(folder, own.rollouts), []),
 }
 

@@ -17,7 +17,7 @@ from cocal.confidence.scoring import Wanted, check
 from cocal.errors import ContractError
 from cocal.fitting.about import About
 from cocal.rollouts.format import Reading
-from cocal.rollouts.formats import prime_rl, slime, trl
+from cocal.rollouts.formats import slime, trl
 from cocal.store import parquet, read_frame, rows
 from cocal.store.contracts import RESPONSES
 from cocal.store.rows import entries
@@ -30,20 +30,6 @@ from hand_rows import FIXED, LINE, SLIME, TEXT, dump, lines, samples, sentence
 SCORED = {"question_id": 3, "response": "So \\boxed{12}", "confidence": 0.75, "correct": False, "answer": "12"}
 QUESTION = {"question": "What is 5 + 11?", "answer": 16, "aliases": ["sixteen"], "id": "q2"}
 QUESTION |= {"subject": "sums", "level": 4}
-NODES = [
-    {"token_ids": [4, 5], "mask": [False, False], "sampled": False},
-    {"parent": 0, "token_ids": [6, 7, 8], "mask": [False, True, True], "sampled": True},
-]
-TRACE = {
-    "agent": {"trainable": True},
-    "ok": True,
-    "task": {"key": "q9", "hash": "f00d"},
-    "nodes": NODES,
-    "calls": [{"finish_reason": "stop"}],
-    "rewards": {"correct": {"score": 1.0, "weight": 0.5}},
-    "stop_condition": "agent_completed",
-}
-EPISODE = {"task": {}, "group": {"id": "g3"}, "traces": [TRACE]}
 DEEP: list = []
 for _ in range(150):
     DEEP = [DEEP]
@@ -85,7 +71,6 @@ READERS = {
         SCORED,
         lambda path: read_scored(path, READ, ["question"], answers=True),
     ),
-    "prime-rl": (of_lines("traces.jsonl"), EPISODE, lambda path: list(prime_rl.read(path, None))),
     "slime": (dump, SLIME, lambda path: slime.read(path, "acc")),
     "questions": (of_lines("mine.jsonl"), QUESTION, questions),
 }

@@ -4,13 +4,11 @@ import base64
 import re
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from cocal.cli import main
 from cocal.metrics.shown import csv_text
 from cocal_study.config.study import load_study
-from cocal_study.evidence.headlines import RANKED, STATED, TRAINED
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of
@@ -41,25 +39,6 @@ def test_the_first_sentence_answers_by_both_targets_and_names_the_scale(words, s
     assert found.endswith(f" as many fresh answers (PostCal), {said}.")
 
 
-def test_the_answer_says_how_companions_fare_against_stated_confidence_and_the_policys_own_probabilities():
-    """Each by itself, of the rivals that a study has, and with what is at chance."""
-    numbers = headline_numbers()
-    rlcr, dcpo = numbers.iloc[[1]], numbers.iloc[[2]]
-    stated = pd.concat([rlcr, dcpo]).assign(claim=STATED, word="yes")
-    ranked = rlcr.assign(claim=RANKED, word="no")
-    whole = answer(pd.concat([numbers, rlcr.assign(claim=TRAINED, word="yes"), stated, ranked]), "Qwen3-8B")
-    assert (
-        "Training improves accuracy. CoCal's confidence beats what RLCR and DCPO train policies to state. CoCal loses "
-        "to the policy's own token probability in ranking answers. The central " in whole
-    )
-    alone = answer(pd.concat([numbers, stated[:1].assign(word="yes, but RLCR is at chance")]), "Qwen3-8B")
-    assert " beats what RLCR train policies to state (but RLCR is at chance). The central " in alone
-    assert "in ranking" not in alone
-    assert " undecided. Whether CoCal beats the policy's own token probability in ranking answers is undecided." in (
-        answer(pd.concat([numbers, ranked.assign(word="undecided")]), "Qwen3-8B")
-    )
-
-
 def test_differences_are_said_in_words_with_their_direction_and_their_source():
     """Of replicates and of one study, with the counts of all; what nobody measured is left out."""
     said = []
@@ -87,7 +66,7 @@ def test_the_page_shows_the_verdict_all_figures_and_a_link_to_each_table(tmp_pat
     page, said = made[0], lines(found, landing.scale)
     assert output.with_suffix(".txt").read_text() == "\n".join(said) + "\n"
     cell = headlines(found)[1][3]
-    parts = (f"<p>{said[0]}</p>", f"<td>{cell}</td>", "Yes: all intervals support the claim", "<ul>", "<figure>")
+    parts = (f"<p>{said[0]}</p>", f"<td>{cell}</td>", "<ul>", "<figure>")
     places = [page.index(part) for part in parts]
     assert places == sorted(places)
     images = re.findall(r"<h2>(.+?)</h2><img alt=.+? src=\"data:image/png;base64,(.+?)\" style", page)

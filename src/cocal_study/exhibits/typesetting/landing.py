@@ -13,7 +13,7 @@ from cocal.settings.base import Model, Name
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import CHAPTERS, Chapter, Exhibit, TableExhibit, origin
 from cocal_study.exhibits.base.ledger import pretrained_here
-from cocal_study.exhibits.typesetting.verdict import BREAK, answer, headlines, heads
+from cocal_study.exhibits.typesetting.verdict import LEGEND, WORDS, answer, headlines, heads
 from cocal_study.planning.results import table_file
 
 _STYLE = """\
@@ -78,7 +78,6 @@ def landing_page(landing: Landing, numbers: pd.DataFrame | None, figures: Sequen
         f"<h1>CoCal: the {escape(landing.study)} study</h1>",
         '<div class="verdict">',
         *_verdict(numbers, landing.scale),
-        *(f"<p>{escape(one.caption)}</p>" for one in landing.tables if one.name == "verdict"),
         "</div>",
         f"<p>{escape(landing.caption)} The figures follow; the tables open with a click:</p>",
         "<ul>",
@@ -104,8 +103,9 @@ def landing_page(landing: Landing, numbers: pd.DataFrame | None, figures: Sequen
 def _verdict(numbers: pd.DataFrame | None, scale: str) -> list[str]:
     if numbers is None:
         return [f"<p>{WITHOUT}</p>"]
-    rows = [f"<tr>{''.join(f'<th>{head}</th>' for head in heads(numbers))}</tr>"]
-    for row in headlines(numbers):
-        cells = (escape(cell, quote=False).replace(escape(BREAK), BREAK) for cell in row)
-        rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
-    return [f"<p>{escape(answer(numbers, scale), quote=False)}</p>", "<table>", *rows, "</table>"]
+    rows = [
+        f"<tr>{''.join(f'<{cell}>{escape(text, quote=False)}</{cell}>' for text in row)}</tr>"
+        for cell, row in [("th", heads(numbers)), *(("td", row) for row in headlines(numbers))]
+    ]
+    legend = f"<p>{escape(f'{LEGEND} {WORDS}', quote=False)}</p>"
+    return [f"<p>{escape(answer(numbers, scale), quote=False)}</p>", "<table>", *rows, "</table>", legend]
