@@ -19,7 +19,7 @@ from cocal_study.config.methods import METHODS
 from cocal_study.config.parse import parse_settings
 from cocal_study.config.study import load_study
 from cocal_study.evidence.comparisons import holm
-from cocal_study.evidence.headlines import HEADLINES, NAMES, SECOND, TOLERANCE, difference, first_word
+from cocal_study.evidence.headlines import HEADLINES, SECOND, TOLERANCE, difference, first_word
 from cocal_study.evidence.kept import NUMBERS as KEPT
 from cocal_study.evidence.kept import recomputed
 from cocal_study.evidence.predicates import FAVOUR, OPEN
@@ -40,7 +40,7 @@ from cocal_study.exhibits import experience, fits
 from cocal_study.exhibits.drawing.curves import draw_replicates
 from cocal_study.exhibits.regimes import layout_of
 from cocal_study.exhibits.typesetting.landing import scale_of
-from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads
+from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads, label_of
 from cocal_study.exhibits.typesetting.wording import SMOLLM2, listed, number, signed
 from cocal_study.planning.plan import MATHEMATICS
 from cocal_study.planning.replicates import GATHERED, Gathered
@@ -371,8 +371,7 @@ def power(numbers: pd.DataFrame) -> str:
     four of five cases, for every comparison of the headlines, both samplings and the columns of tables/verdict.csv."""
     rows = []
     for one in numbers.itertuples():
-        against = "chance" if pd.isna(one.rival) or not one.rival else METHODS[one.rival].label
-        cells = [f"{METHODS[one.method].label} against {against}, {NAMES[one.metric]}", signed(one.metric, one.paper)]
+        cells = [label_of(one), signed(one.metric, one.paper)]
         row = pd.Series(one._asdict())
         for of in ("", SECOND):
             count = row[f"{of}replicates"]
@@ -401,13 +400,12 @@ def adjusted(spread: Path) -> tuple[str, str, str]:
     chances = [ttest_1samp(values, 0).pvalue for values, _ in found]
     rows = []
     for pair, (values, every), chance, of_family in zip(pairs, found, chances, holm(chances), strict=True):
-        against = METHODS[pair.rival].label if pair.rival else "chance"
         told = [over_replicates(of, 0.95, "") for of in (values, every)]
         cells = [
             _WITH_INTERVAL.format(**{key: signed(pair.metric, getattr(one, key)) for key in _BOUNDS}) for one in told
         ]
         numbers = cells[0], f"{chance:.3f}", f"{of_family:.3f}", cells[1]
-        rows.append([f"{METHODS[pair.method].label} against {against}, {NAMES[pair.metric]}", *numbers])
+        rows.append([label_of(pair), *numbers])
     stand = sum(float(row[3]) < 0.05 for row in rows)
     said = f"after Holm's adjustment over the {len(rows)} comparisons {number(stand) if stand else 'none'} stands"
     heads = ["comparison", f"{len(taking)} replicates", "p", "Holm", f"all {len(run)} that were run"]
