@@ -14,11 +14,12 @@ from scipy.special import ndtri, stdtrit
 from scipy.stats import ttest_1samp
 
 from cocal.drawing.style import paper_style, save_figure
+from cocal.metrics.shown import metric_text
 from cocal_study.config.methods import METHODS
 from cocal_study.config.parse import parse_settings
 from cocal_study.config.study import load_study
 from cocal_study.evidence.comparisons import holm
-from cocal_study.evidence.headlines import HEADLINES, NAMES, SECOND, TOLERANCE, difference, first_word
+from cocal_study.evidence.headlines import HEADLINES, SECOND, TOLERANCE, difference, first_word
 from cocal_study.evidence.kept import NUMBERS as KEPT
 from cocal_study.evidence.kept import recomputed
 from cocal_study.evidence.predicates import FAVOUR, OPEN
@@ -36,11 +37,10 @@ from cocal_study.evidence.verdicts import (
     over_replicates,
 )
 from cocal_study.exhibits import experience, fits
-from cocal_study.exhibits.claims import summary
 from cocal_study.exhibits.drawing.curves import draw_replicates
 from cocal_study.exhibits.regimes import layout_of
 from cocal_study.exhibits.typesetting.landing import scale_of
-from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads
+from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads, label_of
 from cocal_study.exhibits.typesetting.wording import SMOLLM2, listed, number, signed
 from cocal_study.planning.plan import MATHEMATICS
 from cocal_study.planning.replicates import GATHERED, Gathered
@@ -321,30 +321,29 @@ def _of_splits(numbers: pd.DataFrame) -> pd.DataFrame:
 
 
 def limits(measured: pd.DataFrame) -> str:
-    """A sentence for each study on other learners of the same responses, with what they explain, by the columns of
-    `benchmarks/fits.py`."""
-    said = []
+    """A table of the AUROC of other learners of the same responses, in each study and sampling, and a sentence for each
+    study on what they explain, by the columns of `benchmarks/fits.py`."""
     names = {
-        fits.MEMBER: "the paper's fit",
+        fits.MEMBER: "the paper's fit: CoCal (binary)",
         fits.TOGETHER: "its seeds as one confidence",
         fits.UPDATED: f"one seed with {fits.PAPER_UPDATES:,} updates",
         fits.SCALED: "standardised states",
-        fits.PROBE: "linear probe",
+        fits.PROBE: "linear probe of the states",
         fits.TOKENS: "four token features",
-        fits.BOTH: "states with these",
-        fits.OWN: "token probability",
-        fits.LENGTH: "length",
+        fits.BOTH: "linear probe of states and token features",
+        fits.OWN: "token probability, nothing learnt",
+        fits.LENGTH: "length, nothing learnt",
     }
-    for study, rows in measured.groupby("study", sort=False):
-        of = rows[rows["learner"].isin(["", "cocal-binary"])].groupby(["fit", "sampling"], sort=False)["auroc"].mean()
-        samplings = list(rows["sampling"].unique())
-        each = (
-            f"{name} {' and '.join(f'{of[fit, sampling]:.3f}' for sampling in samplings)}"
-            for fit, name in names.items()
+    own = measured[measured["learner"].isin(["", "cocal-binary"])]
+    of = own.groupby(["fit", "study", "sampling"], sort=False)["auroc"].mean().unstack(["study", "sampling"])
+    rows = [[name, *(f"{value:.3f}" for value in of.loc[fit])] for fit, name in names.items()]
+    said = [
+        _filled(
+            f"* What holds CoCal's AUROC down in the {study} study? {'; '.join(explanations(part)).capitalize()}.", "  "
         )
-        told = f"* {str(study).capitalize()} study, AUROC at {' and at '.join(samplings)}: {', '.join(each)}. "
-        said.append(_filled(f"{told}{'; '.join(explanations(rows)).capitalize()}.", "  "))
-    return "\n".join(said)
+        for study, part in measured.groupby("study", sort=False)
+    ]
+    return "\n".join([_of_numbers(["AUROC", *(", ".join(head) for head in of)], rows), "", *said])
 
 
 def explanations(rows: pd.DataFrame) -> list[str]:
@@ -372,15 +371,14 @@ def power(numbers: pd.DataFrame) -> str:
     four of five cases, for every comparison of the headlines, both samplings and the columns of tables/verdict.csv."""
     rows = []
     for one in numbers.itertuples():
-        against = "chance" if pd.isna(one.rival) or not one.rival else METHODS[one.rival].label
-        cells = [f"{METHODS[one.method].label} against {against}, {NAMES[one.metric]}", f"{one.paper:+.3f}"]
+        cells = [label_of(one), signed(one.metric, one.paper)]
         row = pd.Series(one._asdict())
         for of in ("", SECOND):
             count = row[f"{of}replicates"]
-            cells += ["one" if pd.isna(count) else f"{count:.0f}", f"{_found(row, of):.3f}"]
+            cells += ["none" if pd.isna(count) else f"{count:.0f}", metric_text(one.metric, _found(row, of))]
         rows.append(cells)
-    heads = ["comparison", "paper's lead", "studies", "lead found, paper's sampling", "studies"]
-    return _of_numbers([*heads, "lead found, temperature 1"], rows)
+    heads = ["comparison", "paper's lead", "replicates", "found, paper's sampling", "replicates"]
+    return _of_numbers([*heads, "found, temperature 1"], rows)
 
 
 def _found(one: pd.Series, of: str = "") -> float:
@@ -402,11 +400,12 @@ def adjusted(spread: Path) -> tuple[str, str, str]:
     chances = [ttest_1samp(values, 0).pvalue for values, _ in found]
     rows = []
     for pair, (values, every), chance, of_family in zip(pairs, found, chances, holm(chances), strict=True):
-        against = METHODS[pair.rival].label if pair.rival else "chance"
         told = [over_replicates(of, 0.95, "") for of in (values, every)]
-        cells = [_WITH_INTERVAL.format(**{key: f"{getattr(one, key):+.3f}" for key in _BOUNDS}) for one in told]
+        cells = [
+            _WITH_INTERVAL.format(**{key: signed(pair.metric, getattr(one, key)) for key in _BOUNDS}) for one in told
+        ]
         numbers = cells[0], f"{chance:.3f}", f"{of_family:.3f}", cells[1]
-        rows.append([f"{METHODS[pair.method].label} against {against}, {NAMES[pair.metric]}", *numbers])
+        rows.append([label_of(pair), *numbers])
     stand = sum(float(row[3]) < 0.05 for row in rows)
     said = f"after Holm's adjustment over the {len(rows)} comparisons {number(stand) if stand else 'none'} stands"
     heads = ["comparison", f"{len(taking)} replicates", "p", "Holm", f"all {len(run)} that were run"]
@@ -473,15 +472,23 @@ def what_holds(judged: pd.DataFrame) -> str:
     decided = verdicts[verdicts[[*sources]].isin({*FAVOUR} - {OPEN}).any(axis=1)]
     families = of_families(judged)
     contradicted = "; ".join(f'"{titles[claim]}"' for claim in verdicts.index[verdicts[PAPER] == CONTRADICTS])
+    counted = families[[REPLICATES, STUDY]].apply(pd.Series.value_counts).fillna(0).astype(int)
+    order = sorted(counted.index, key=lambda verdict: (-FAVOUR.get(verdict, -1), verdict))
     said = (
-        f"Of {len(families)} families of claims that restate one another, {summary(families[REPLICATES])} by the "
-        f"replicates together, and {summary(families[STUDY])} by the embedded study alone. A family is mixed whose "
-        "members differ, and a claim is undecided where the 95 % interval of a difference holds zero. Without "
-        "intervals a claim is observed or not. It is not assessable where a source has not run what it speaks of, and "
-        "its rival is degenerate where that confidence is constant or at chance.",
-        f"The paper's own numbers contradict: {contradicted or 'nothing'}.",
+        "A family is mixed whose members differ, and a claim is undecided where the 95 % interval of a difference "
+        "holds zero. Without intervals a claim is observed or not. It is under-specified where the paper says too "
+        "little to be judged, and not assessable where a source has not run what it speaks of; its rival is degenerate "
+        "where that confidence is constant or at chance.",
+        f"Claims that the paper's own numbers contradict: {contradicted or 'none'}.",
     )
     lines = [
+        f"Verdicts on the {len(families)} families of claims that restate one another:",
+        "",
+        _of_numbers(
+            ["verdict", "replicates together", "embedded study alone"],
+            [[verdict, *map(str, counted.loc[verdict])] for verdict in order],
+        ),
+        "",
         *(_filled(f"* {line}", "  ") for line in said),
         "",
         f"<details><summary>The {len(decided)} claims of {len(verdicts)} that a column decides</summary>",

@@ -132,12 +132,21 @@ assert not taken, taken
         "True",
         "True True",
     ]
+    tried = run(package, "cocal", "try", "nearest-centroid", "states-and-tokens")
+    assert tried.count("learns from random rollouts and scores others") == 2
 
 
 @pytest.mark.long
 def test_a_score_that_learns_is_compared_with_cocal_in_a_finished_study(package, smoke, tmp_path):
     folder = shutil.copytree(smoke, tmp_path / "study", symlinks=True)
-    run(package, "snakemake", "results/tables/recalibrated.tex", *flags_of(folder, CONFIG))
+    command = ("snakemake", "results/tables/recalibrated.tex", *flags_of(folder, CONFIG))
+    rival = package / "cocal_study/methods/states_and_tokens.py"
+    text = rival.read_text()
+    rival.write_text(text.replace('table["length"]', 'table["lenght"]'))
+    with pytest.raises(AssertionError, match=r"states-and-tokens: fails on random rollouts: KeyError\('lenght'\)"):
+        run(package, *command)
+    rival.write_text(text)
+    run(package, *command)
     said = run(package, "cocal", "compare", "cocal-binary", "nearest-centroid", "--results", folder / "results")
     assert "A: cocal-binary   B: nearest-centroid" in said
     assert re.search(r"macro-factual +auroc +[+−]?[\d.]+ \[", said)

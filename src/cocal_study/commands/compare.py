@@ -1,8 +1,9 @@
-"""Tests of differences between two methods or rivals of a study, or between two tables of predictions."""
+"""Tests of differences between methods and rivals, or two tables of predictions; trials of rivals before a study."""
 
 import argparse
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -21,22 +22,25 @@ from cocal_study.evidence.comparisons import COMPARED, compare, final_key, with_
 from cocal_study.evidence.headlines import rows_of, values_of
 from cocal_study.evidence.verdicts import over_replicates
 from cocal_study.exhibits.typesetting.wording import signed
+from cocal_study.methods.base.trial import try_rival
 from cocal_study.planning.comparisons import RECALIBRATED
 from cocal_study.store.contracts import PREDICTIONS
 from cocal_study.store.numbers import read_numbers
 
+_READ = "accuracies in percentage points; A is better where accuracy and AUROC are positive, and ECE negative"
+
 
 def run_compare(options: argparse.Namespace) -> None:
-    """Print one line for each data set and metric, and write the CSV if it is wanted."""
-    files = [word.endswith(".parquet") for word in (options.first, options.second)]
-    if files[0] != files[1]:
-        raise ConfigError("compare two methods of a study, or two tables of predictions (.parquet); not one of each")
+    """Print one line for each data set, rival and metric, and write the CSV if it is wanted."""
+    files = [word for word in (options.first, *options.second) if word.endswith(".parquet")]
+    if files and (len(files), len(options.second)) != (2, 1):
+        raise ConfigError("compare methods of a study, or two tables of predictions (.parquet); not one of each")
     if options.replicates:
         found = _over_replicates(options)
         page = _page_of_replicates(found, options)
     else:
-        compared, resamples = _of_tables(options) if files[0] else _of_study(options)
-        found = with_holm(compared, family=["metric"])
+        compared, resamples = _of_tables(options, files) if files else _of_study(options)
+        found = with_holm(compared, family=["metric"] if files else ["metric", "rival"])
         page = _page(found, resamples, options)
     print(page)
     if options.output:
@@ -44,56 +48,60 @@ def run_compare(options: argparse.Namespace) -> None:
         logging.info("wrote %s", options.output)
 
 
+def run_try(options: argparse.Namespace) -> None:
+    """Try rivals that learn, all where none is named, and print a line for each."""
+    learning = {one.name: one for one in declared_rivals() if one.learn}
+    for name in options.rivals or learning:
+        if name not in learning:
+            raise ConfigError(f"{name!r} is no rival that learns; there are {', '.join(learning)}")
+        try_rival(learning[name], options.width)
+        print(f"{name}: learns from random rollouts and scores others")
+
+
 def _of_study(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
-    """Two methods or rivals of a study, on every data set that both have."""
-    names = (options.first, options.second)
-    kind = MAIN if all(scored_method(name).name == name for name in names) else RECALIBRATED.removeprefix("-")
-    if kind == MAIN:
+    """A method or rival of a study and others, on every data set that both have."""
+    names = (options.first, *options.second)
+    if all(scored_method(name).name == name for name in names):
         files = sorted((options.results / "resamples").glob("*.nc"))
         found = {one.backbone: one for one in map(read_resamples, files) if one.comparison == MAIN}
     else:
         cubes = sorted((options.results / "metrics").glob(f"*{RECALIBRATED}.nc"))
         found = {one.stem.removesuffix(RECALIBRATED): one for one in cubes}
     if not found:
-        raise ConfigError(
-            f"{options.results}: no metrics of resamples; run the study first, or name its results (--results)"
-        )
-    if options.backbone is None and len(found) > 1:
-        raise ConfigError(f"--backbone: the study has {', '.join(found)}; name one")
-    backbone = options.backbone or next(iter(found))
-    if backbone not in found:
-        raise ConfigError(f"--backbone: there is no {backbone!r}; the study has {', '.join(found)}")
-    chosen = found[backbone]
+        raise ConfigError(f"{options.results}: no metrics of resamples; run the study first, or name its --results")
+    if options.backbone not in found and (options.backbone or len(found) > 1):
+        raise ConfigError(f"--backbone: the study has {', '.join(found)}; name one of them")
+    chosen = found[options.backbone or next(iter(found))]
     resamples = chosen if isinstance(chosen, Resamples) else resamples_behind(chosen, *names)
     if options.step is None:
         options.step = max(key.step for key in resamples.places)
-    datasets = list(dict.fromkeys(key.dataset for key in resamples.places))
-    first, second = ([final_key(name, options.step, one) for one in datasets] for name in names)
-    shared = [pair for pair in zip(first, second, strict=True) if all(key in resamples.places for key in pair)]
-    if not shared:
-        raise ConfigError(f"{resamples.source}: {options.first} and {options.second} have no data set in common there")
-    return compare(resamples, shared, metrics=_metrics(names)), resamples
+    places = product(dict.fromkeys(key.dataset for key in resamples.places), options.second)
+    pairs = [[final_key(name, options.step, one) for name in (options.first, other)] for one, other in places]
+    shared = [(first, second) for first, second in pairs if {first, second} <= resamples.places.keys()]
+    for other in {*options.second} - {rival.method for _, rival in shared}:
+        raise ConfigError(f"{resamples.source}: {options.first} and {other} have no data set in common there")
+    found = [compare(resamples, [pair], metrics=_metrics(key.method for key in pair)) for pair in shared]
+    return pd.concat(found, ignore_index=True), resamples
 
 
-def _metrics(names: Sequence[str]) -> list[str]:
+def _metrics(names: Iterable[str]) -> list[str]:
     """The metrics by which two confidences are compared; a score that only ranks has no calibration error."""
     ranks = {one.name for one in declared_rivals() if one.ranks_only}
     return [metric for metric in COMPARED if metric != "ece" or not ranks & {*names}]
 
 
 def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
-    """Two methods or rivals in the gathered replicates of a study, on every data set, in the replicates that have both:
-    columns dataset, metric, value (mean difference), lower, upper (interval of Student's t), replicates (their number),
-    and better (the number of those in which the first is better)."""
-    names = (options.first, options.second)
+    """A method or rival and others on every set of gathered replicates: columns dataset, rival, metric, value (mean
+    difference), lower, upper (Student's t), replicates (how many have both), and better (in how many the first is)."""
     tables = [options.replicates / f"tables/{name}.csv" for name in ("main", "recalibrated")]
     frames = [values_of(read_numbers(file), "replicate_") for file in tables if file.exists()]
     if not frames:
         raise ConfigError(f"{options.replicates}: holds no tables of replicates; gather some with `cocal spread`")
+    datasets = dict.fromkeys(name for frame in frames for name in frame.index.get_level_values("dataset"))
     rows = []
-    for dataset in dict.fromkeys(name for frame in frames for name in frame.index.get_level_values("dataset")):
-        for metric in _metrics(names):
-            both = rows_of(frames, dataset, *((name, metric) for name in names))
+    for dataset, other in product(datasets, options.second):
+        for metric in _metrics([options.first, other]):
+            both = rows_of(frames, dataset, (options.first, metric), (other, metric))
             if both is None:
                 continue
             values = both[0] - both[1]
@@ -102,12 +110,12 @@ def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
                 continue
             better = int((gain(metric, values) > 0).sum())
             found = over_replicates(values, 0.95, "")
-            rows.append((dataset, metric, found.value, found.lower, found.upper, len(values), better))
-    if not rows:
-        for name in names:
+            rows.append((dataset, other, metric, found.value, found.lower, found.upper, len(values), better))
+    for other in {*options.second} - {row[1] for row in rows}:
+        for name in (options.first, other):
             scored_method(name)  # names what there is
-        raise ConfigError(f"{options.replicates}: {options.first} and {options.second} are in no table together there")
-    return pd.DataFrame(rows, columns=["dataset", "metric", "value", "lower", "upper", "replicates", "better"])
+        raise ConfigError(f"{options.replicates}: {options.first} and {other} are in no table together there")
+    return pd.DataFrame(rows, columns=["dataset", "rival", "metric", "value", "lower", "upper", "replicates", "better"])
 
 
 def _page_of_replicates(found: pd.DataFrame, options: argparse.Namespace) -> str:
@@ -115,25 +123,26 @@ def _page_of_replicates(found: pd.DataFrame, options: argparse.Namespace) -> str
     shown = pd.DataFrame(
         {
             "data set": found["dataset"],
+            "B": found["rival"],
             "metric": found["metric"],
             "A - B": list(map(signed, found["metric"], found["value"])),
             "95% interval": _intervals(found),
             "A better in": [f"{row.better} of {row.replicates}" for row in found.itertuples()],
         }
     )
-    said = "mean differences over replicates with the interval of Student's t; accuracies in percentage points"
-    return f"A: {options.first}   B: {options.second}, {options.replicates}\n{said}\n\n{shown.to_string(index=False)}"
+    said = f"means over replicates with the interval of Student's t\n{_READ}\n\n{shown.to_string(index=False)}"
+    return f"A: {options.first}   B: {', '.join(options.second)}, {options.replicates}\n{said}"
 
 
 def _intervals(rows: pd.DataFrame) -> list[str]:
     return [f"[{signed(row.metric, row.lower)}, {signed(row.metric, row.upper)}]" for row in rows.itertuples()]
 
 
-def _of_tables(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
+def _of_tables(options: argparse.Namespace, files: Sequence[str]) -> tuple[pd.DataFrame, Resamples]:
     """Every method that two tables of predictions share, on every data set."""
     settings = parse_settings(MetricSettings, options.settings)
     groups = parse_settings(MacroAverages, options.groups, "--groups")
-    frames = {path: read_frame(path, PREDICTIONS) for path in (options.first, options.second)}
+    frames = {path: read_frame(path, PREDICTIONS) for path in files}
     for path, frame in frames.items():
         for name in sorted({name for members in groups.root.values() for name in members} - {*frame["dataset"]}):
             raise ConfigError(f"--groups: {path} has no predictions on {name!r}; name sets that both tables have")
@@ -142,7 +151,7 @@ def _of_tables(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
     )
     shared = [key for key in first.places if key in second.places]
     if not shared:
-        raise ConfigError(f"{options.first} and {options.second}: no method of one policy is on a data set in both")
+        raise ConfigError(f"{' and '.join(files)}: no method of one policy is on a data set in both")
     return compare(first, [(key, key) for key in shared], second), first
 
 
@@ -152,11 +161,11 @@ def _p_text(p: float) -> str:
 
 def _page(tested: pd.DataFrame, resamples: Resamples, options: argparse.Namespace) -> str:
     """The comparisons as a table for the terminal."""
-    several = options.first.endswith(".parquet")
+    tables = options.first.endswith(".parquet")
     shown = pd.DataFrame(
         {
             "data set": tested["dataset"],
-            **({"method": tested["method"]} if several else {}),
+            **({"method": tested["method"]} if tables else {"B": tested["rival"]}),
             "metric": tested["metric"],
             "A - B": list(map(signed, tested["metric"], tested["value"])),
             f"{resamples.level:.0%} interval": _intervals(tested),
@@ -166,9 +175,9 @@ def _page(tested: pd.DataFrame, resamples: Resamples, options: argparse.Namespac
             "paired on": tested["paired"],
         }
     )
-    at = "" if several else f", {resamples.backbone}, step {options.step}"
+    at, of = ("", "") if tables else (f", {resamples.backbone}, step {options.step}", " and a B")
     return (
-        f"A: {options.first}   B: {options.second}{at}\n"
-        f"{resamples.data.sizes['resample']} shared resamples of the questions; accuracies in percentage points; Holm: "
-        "over all lines of a metric\n\n" + shown.to_string(index=False)
+        f"A: {options.first}   B: {', '.join(options.second)}{at}\n"
+        f"{resamples.data.sizes['resample']} resamples of the questions; Holm: over all lines of a metric{of}\n{_READ}"
+        f"\n\n{shown.to_string(index=False)}"
     )

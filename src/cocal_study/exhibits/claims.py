@@ -82,9 +82,9 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, ledger: Sequence[Claim], **_:
         f"{layout.caption} The families: {summary(families[REPLICATES])} by the replicates together, "
         f"{summary(families[STUDY])} by this study alone, {by_model}{summary(families[PAPER])} "
         f"by the paper's numbers; mixed are those whose members differ. {_SHORT} "
-        "The margin is the one that decides, positive where the claim is true, with its own 95 % interval. The "
-        "page also judges claims about ECE with a proper score in its place. < marks published differences below "
-        f"0.01. Claims about Qwen3-8B and Qwen3-14B are judged on {listed(layout.labels)}.",
+        "The margin is the one that decides, positive where the claim is true, with its own 95 % interval; 0.01 is one "
+        "point of an accuracy. The page also judges claims about ECE with a proper score in its place. < marks "
+        f"published differences below 0.01. Claims about Qwen3-8B and Qwen3-14B are judged on {listed(layout.labels)}.",
         blocks=tuple(_block(part, by_place, model) for part in _parts(groups)),
         gap="2.6pt",
         size="footnotesize",

@@ -46,11 +46,11 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             title="Margins of the claims",
             chapter="Claims",
             position=2,
-            caption="The margins of the claims in ECE, in AUROC and in accuracy, confidence and other shares, positive "
-            "where a claim is true. Of claims that restate one another the first is shown, and of a claim with several "
-            "comparisons the one that decides; tables/claims has all. Each row has, from above, the published number, "
-            "this study with its 95 % interval over questions and companion seeds, and the mean of its replicates with "
-            "the interval of Student's t. Lines that leave a panel end at its edge.",
+            caption="The margins of the claims in ECE, in AUROC and in accuracy, confidence and other shares (0.01: a "
+            "point), positive where a claim is true. Of claims that restate one another the first is shown, and of a "
+            "claim with several comparisons the one that decides; tables/claims has all. Each row has, from above, the "
+            "published number, this study with its 95 % interval over questions and companion seeds, and the mean of "
+            "its replicates with the interval of Student's t. Lines that leave a panel end at its edge.",
             layout=claims_layout(study),
             inputs=claims_inputs(study),
         )

@@ -204,8 +204,8 @@ def test_what_holds_leads_with_the_joint_verdicts_of_the_replicates(judged):
     together = {"claim": "beats-postcal", "source": REPLICATES, "positive": 0, "replicates": 2, "detectable": 0.02}
     replicated = pd.concat([replicated, rows.assign(**together)])
     table = gallery().what_holds(replicated)
-    said = " ".join(table.split())
     count = len(of_families(judged))
-    assert f"Of {count} families of claims" in said
-    assert f'restate one another, {count} "does not hold" by the replicates together, and ' in said
+    assert f"Verdicts on the {count} families of claims" in table
+    assert "\n|verdict|replicates together|embedded study alone|\n|--:|--:|--:|\n" in table
+    assert f"\n|does not hold|{count}|" in table
     assert "| claim | replicates together | embedded study |\n" in table

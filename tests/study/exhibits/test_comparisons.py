@@ -285,8 +285,14 @@ def test_the_command_compares_what_learns_with_a_method(frame, tmp_path, capsys)
     pd.testing.assert_frame_equal(found["length+platt-all"], found["token-probability"])
     ranked = found["token-probability"].query("metric == 'auroc'").reset_index(drop=True)
     pd.testing.assert_frame_equal(found["length"], ranked, check_dtype=False)  # which has no calibration error as it is
+    rivals = ["length", "length+platt-all"]
+    assert main([*words[:2], *rivals, *words[3:], "--output", str(tmp_path / "found.csv")]) == 0
+    both = pd.read_csv(tmp_path / "found.csv")
+    for name in rivals:
+        of_rival = both[both["rival"] == name].drop(columns="rival").reset_index(drop=True)
+        pd.testing.assert_frame_equal(of_rival, found[name], check_dtype=False)  # adjusted as by itself, too
     capsys.readouterr()
-    assert main(["compare", "cocal-binary", "linear-binary", "--results", str(tmp_path / "results")]) == 2
+    assert main(["compare", "cocal-binary", "length", "linear-binary", "--results", str(tmp_path / "results")]) == 2
     assert "holds no confidence called 'linear-binary'" in capsys.readouterr().err
 
 
@@ -311,6 +317,8 @@ def test_the_command_compares_over_replicates(tmp_path, capsys):
     (row,) = pd.read_csv(tmp_path / "x.csv").to_dict("records")
     assert (row["metric"], row["better"], round(row["value"], 9)) == ("auroc", 2, round((0.1 - 0.02 + 0.03) / 3, 9))
     assert "2 of 3" in capsys.readouterr().out
+    assert main([*words[:2], "length", "rlcr", *words[2:]]) == 0
+    assert pd.read_csv(tmp_path / "x.csv")["rival"].tolist() == ["length", "rlcr"]  # AUROC alone, ECE alone
     assert main([*words[:2], "cocal-group", *words[2:]]) == 2  # the same responses, so the same accuracy
     assert "in no table together" in capsys.readouterr().err
 
@@ -319,6 +327,7 @@ def test_the_command_compares_over_replicates(tmp_path, capsys):
     ("words", "message"),
     [
         (["cocal-binary", "x.parquet"], "not one of each"),
+        (["x.parquet", "y.parquet", "z.parquet"], "or two tables of predictions"),
         (["cocal-binary", "length", "--results", "nowhere"], "run the study first"),
         (["cocal-binary", "length", "--replicates", "nowhere"], "gather some with `cocal spread`"),
         (["cocal-binary", "nonsense"], "'nonsense' is no method"),

@@ -66,7 +66,8 @@ def test_the_page_shows_the_verdict_all_figures_and_a_link_to_each_table(tmp_pat
     page, said = made[0], lines(found, landing.scale)
     assert output.with_suffix(".txt").read_text() == "\n".join(said) + "\n"
     cell = headlines(found)[1][3]
-    places = [page.index(part) for part in (f"<p>{said[0]}</p>", f"<td>{cell}</td>", "<ul>", "<figure>")]
+    parts = (f"<p>{said[0]}</p>", f"<td>{cell}</td>", "<ul>", "<figure>")
+    places = [page.index(part) for part in parts]
     assert places == sorted(places)
     images = re.findall(r"<h2>(.+?)</h2><img alt=.+? src=\"data:image/png;base64,(.+?)\" style", page)
     assert images == [
@@ -77,6 +78,7 @@ def test_the_page_shows_the_verdict_all_figures_and_a_link_to_each_table(tmp_pat
     assert widths == [("100%", "50%")[number % 2] for number in range(len(images))]
     tables = {f"results/tables/{one.name}.html" for one in shown if isinstance(one, TableExhibit)}
     assert set(re.findall(r"resultPath:'(.+?)'", page)) == tables
+    assert {f"results/{file}" for file in re.findall(r'<a href="(.+?)"', page)} == tables, "outside of the report"
     assert len(tables) > 10 < len(images)
     assert main([*words[: words.index("--verdict")], "--output", str(tmp_path / "none.html")]) == 0
     assert "no CoCal" in (tmp_path / "none.txt").read_text()

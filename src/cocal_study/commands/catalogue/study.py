@@ -35,7 +35,7 @@ _SLURM = (
 )
 _COMPARE = (
     flag("first A", "method or rival, such as cocal-binary or length+platt-all, or a table of predictions (.parquet)"),
-    flag("second B", "its rival, of the same kind; differences are A minus B"),
+    flag("second B", "its rivals, of the same kind; differences are A minus B", nargs="+"),
     _RESULTS,
     flag("--backbone", "backbone of the methods, where the study has several"),
     flag("--step", "step of the policies (default: the last)", type=flags.INDEX),
@@ -44,6 +44,10 @@ _COMPARE = (
     flag("--groups", 'of two tables: JSON of macro averages, {"macro-mathematics": ["math500", ...]}'),
     output("--output FILE.csv", "file for all numbers"),
     flags.OVERWRITE,
+)
+_TRY = (
+    flag("rivals RIVAL", "such as nearest-centroid (default: all that learn)", nargs="*"),
+    flag("--width", "width of the model whose states they read (default: 64)", type=flags.COUNT, default=64),
 )
 _TRACE = (
     flag("result FILE", "any file or folder in results/", type=Path),
@@ -145,9 +149,8 @@ STUDY = {
         description="Refuse a run while jobs of an earlier run of the folder are in the queue, or if the cluster lacks "
         "the partition, GPU or account that COCAL_SLURM_* name. Snakemake calls this command before the first job.",
     ),
-    "compare": Command(
-        "test the differences between two methods or rivals of a study, or between two tables of predictions", _COMPARE
-    ),
+    "compare": Command("test the differences between methods or rivals, or two tables of predictions", _COMPARE),
+    "try": Command("let rivals that learn do so from random rollouts, in seconds", _TRY),
     "trace": Command("show what a table, figure or other result was made from, back to the questions", _TRACE),
     "publish": Command(
         "write a bundle of a finished study that others reuse: predictions, companions, cubes, tables, figures",

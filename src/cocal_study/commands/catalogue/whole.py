@@ -5,10 +5,11 @@ from cocal_study.commands.catalogue.study import STUDY
 
 COMMANDS = STUDY | {name: command._replace(locked=True) for name, command in STAGES.items()}
 _MODULES = {
+    "compare": ("compare", "try"),
     "exhibits": ("exhibit", "document", "landing"),
     "gather": ("gather", "spread"),
     "study": ("trace", "digests", "replicate", "regimes", "schema", "stages", "slurm", "unpack"),
-} | {name: (name,) for name in ("compare", "publish", "reanalyse")}
+} | {name: (name,) for name in ("publish", "reanalyse")}
 """The commands of each module. Those of one module load the same libraries."""
 _WORK = {name: f"{module}:run_{name}" for module, names in _MODULES.items() for name in names}
 WORK = {

@@ -29,8 +29,8 @@ div:has(> div > div > .prose .cocal) { align-items: flex-start; justify-content:
 """The report has a narrow column for its text, centres it, and sets the graph of the rules beside it. This page is
 taller than the window and needs its width, so it starts at the top, and the graph follows."""
 WITHOUT = "The study has no CoCal, about which the claims are."
-_OPEN = "javascript:app.setView({{content:'html',contentPath:results['{0}'].data_uri,resultPath:'{0}'}})"
-"""A link that shows a table as the report's own button does."""
+_SHOW = "app.setView({{content:'html',contentPath:results['{0}'].data_uri,resultPath:'{0}'}})"
+"""Shows a table as the report's own button does. Outside of the report there is no `app`, and the link is followed."""
 
 
 class Entry(Model):
@@ -84,7 +84,10 @@ def landing_page(landing: Landing, numbers: pd.DataFrame | None, figures: Sequen
     ]
     tables = sorted(landing.tables, key=lambda one: CHAPTERS.index(one.chapter))
     for chapter, found in groupby(tables, key=lambda one: one.chapter):
-        links = (f'<a href="{_OPEN.format(table_file(one.name, "html"))}">{escape(one.title)}</a>' for one in found)
+        links = []
+        for one in found:
+            shown = f"if (typeof app != 'undefined') {{ {_SHOW.format(table_file(one.name, 'html'))}; return false }}"
+            links.append(f'<a href="tables/{one.name}.html" onclick="{shown}">{escape(one.title)}</a>')
         lines.append(f"<li>{chapter}: {'; '.join(links)}</li>")
     lines.append("</ul>")
     for figure, file in zip(landing.figures, figures, strict=True):

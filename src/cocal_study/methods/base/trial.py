@@ -1,0 +1,43 @@
+"""A trial of rivals that learn, on random rollouts: what fails does so in seconds, and not after the policies."""
+
+import numpy as np
+import pandas as pd
+
+from cocal.engines.engine import Completion
+from cocal.errors import ConfigError
+from cocal.rewards import group_accuracy
+from cocal.rollouts.recorded import sampled_rows
+from cocal_study.config.method import Rival
+from cocal_study.config.methods import METHODS
+from cocal_study.methods.base.responses import LabelledStates, function
+
+
+def try_rival(rival: Rival, width: int) -> None:
+    """Let a rival learn from random rollouts, with states of a model of this width, and score others. Raises
+    ConfigError with what its code raises, or if it does not return a number from 0 to 1 for each response."""
+    draw = np.random.default_rng(0)
+    training, validation, scored = (_labelled(draw, rival, width, count) for count in (480, 160, 80))
+    try:
+        learnt = function(rival.learn)(METHODS[rival.method].target, training, validation)
+        scores = np.asarray(learnt.apply(scored.states, *([scored.table] if rival.columns else [])), dtype=np.float64)
+    except Exception as error:  # the code of a rival may raise anything
+        raise ConfigError(f"{rival.name}: fails on random rollouts: {error!r} (COCAL_TRACEBACK=1 has more)") from error
+    if scores.shape != (80,) or not ((scores >= 0) & (scores <= 1)).all():
+        found = f"{scores.shape}, from {scores.min():g} to {scores.max():g}"
+        raise ConfigError(f"{rival.name}: scores of random rollouts are {found}; return (80,), each from 0 to 1")
+
+
+def _labelled(draw: np.random.Generator, rival: Rival, width: int, count: int) -> LabelledStates:
+    states = draw.normal(size=(count, width * len(rival.blocks) * len(rival.poolings))).astype(np.float32)
+    correct = draw.random(count) < 0.5
+    return LabelledStates(states, correct, group_accuracy(correct, 8), random_rollouts(draw, count)[[*rival.columns]])
+
+
+def random_rollouts(draw: np.random.Generator, count: int) -> pd.DataFrame:
+    """The columns of `cocal.store.contracts.RESPONSES` that are no labels, of rollouts in groups of eight."""
+    logprobs = [-draw.exponential(size=length).astype(np.float32) for length in draw.integers(1, 40, count)]
+    given = [Completion([7] * len(one), one, "stop") for one in logprobs]
+    asked = {"question_ids": [f"question-{row // 8}" for row in range(count)], "prompt_ids": [np.array([1, 2])] * count}
+    rows = sampled_rows(given, ["It is 7."] * count, "answer", dataset="random", group_size=8, step=1, **asked)
+    ids = rows["response_ids"].map(np.array)  # as a file gives them
+    return rows.assign(step=rows["response_id"] // 32 + 1, response_ids=ids, answer_class=np.nan, decided=True)
