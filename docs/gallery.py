@@ -59,7 +59,7 @@ _COLUMNS = 120
 """Width of the lines of the pages."""
 _WITH_INTERVAL = "{value} ({lower} to {upper})"
 _BOUNDS = ("value", "lower", "upper")
-_EXPLANATIONS = {"length is ahead of CoCal": "length", "the linear probe": "linear-binary"}
+_EXPLANATIONS = {"length leads CoCal": "length", "the linear probe": "linear-binary"}
 """The cheapest explanations of what companions know, in words, by the names of the rivals."""
 _REPLICATE = "replicate_"
 """Beginning of the columns that hold the values of single replicates."""
@@ -73,16 +73,20 @@ def verdict(numbers: pd.DataFrame) -> str:
     shorter = []
     for claim, word, pair, *rest in rows:
         said = re.sub(r"; the lead is smaller.*", "†", re.sub(r" \((?!at )[^)]*\)", "", word))
-        shorter.append((claim, re.sub(r"^\w+", r"**\g<0>**", said), re.sub(r" \(\w+\)", "", pair), *rest))
+        cells = (cell.replace(" to ", "…") for cell in rest)
+        against = re.sub(r"^CoCal | \(\w+\)", "", pair)
+        shorter.append((claim, re.sub(r"^\w+", r"**\g<0>**", said), against, *cells))
     return _table([head, ("---",) * len(head), *shorter])
 
 
 def answered(numbers: pd.DataFrame, scale: str, stand: str) -> str:
-    """The answer above the table, with what stands after Holm's adjustment."""
+    """The answer above the table, with what stands after Holm's adjustment, and at the other temperature."""
     first, _, rest = answer(numbers, scale).partition(". ")
+    others = numbers.drop_duplicates("claim")["word"].str.contains("at temperature").sum()
     return _filled(
-        f"**{first}; {stand}.** The paper's models were never run: this neither confirms nor refutes what it says of "
-        f"them. {rest}"
+        f"**{first}**, each comparison taken by itself; {stand}. At temperature 1 in place of the paper's 0.7, "
+        f"{number(others)} of these words would be {'others' if others != 1 else 'another'}. The paper's models were "
+        f"never run: this neither confirms nor refutes what it says of them. {rest}"
     )
 
 
@@ -106,16 +110,16 @@ def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.
         f"With {most['learnt'].iloc[0]:,.0f} responses to learn from in place of some "
         f"{round(fewer['mean'].item(), -2):,.0f} (the paper has {paper:,.0f}), harder questions and temperature 1, "
         f"CoCal's lead over PostCal is {_lead('ECE', binary.loc[level, 'ece'])} and "
-        f"{_lead('AUROC', binary.loc[level, 'auroc'])} with the binary target, "
-        f"{_lead('ECE', group.loc[level, 'ece'])} and {_lead('AUROC', group.loc[level, 'auroc'])} with the group "
-        "target ([curve](docs/what-holds.md#how-many-rollouts-a-companion-needs)); this is not counted above."
+        f"{_lead('AUROC', binary.loc[level, 'auroc'])} with the binary target, {_lead('ECE', group.loc[level, 'ece'])} "
+        f"and {_lead('AUROC', group.loc[level, 'auroc'])} with the group target (over five replicates, not counted "
+        "above; [curve](docs/what-holds.md#how-many-rollouts-a-companion-needs))."
     )
 
 
 def _lead(metric: str, one: pd.Series) -> str:
     """A lead with its interval, by a row with value, lower and upper."""
     value, lower, upper = (signed(metric.lower(), one[key]) for key in _BOUNDS)
-    return f"{value} in {metric} ({lower} to {upper})"
+    return f"{value} in {metric} ({lower}…{upper})"
 
 
 def to_beat(gathered: pd.DataFrame) -> str:
@@ -150,7 +154,7 @@ def to_beat(gathered: pd.DataFrame) -> str:
 
 def _over_cocal(lead: np.ndarray) -> str:
     found = over_replicates(lead, 0.95, "")
-    return f"{found.value:.2f}; {found.lower:.2f} to {found.upper:.2f}".replace("-", "−")
+    return f"{found.value:.2f}; {found.lower:.2f}…{found.upper:.2f}".replace("-", "−")
 
 
 def after_one_recalibration(gathered: pd.DataFrame) -> str:
@@ -303,11 +307,11 @@ def recipes_said(numbers: pd.DataFrame) -> str:
     rows = {
         "share of right answers": "cut or not",
         "token probability, recalibrated": "token probability, recalibrated",
-        "four token numbers, regression": "logistic regression, four token features",
-        "states, regression": "logistic regression, states, cut or not",
+        "four token statistics, logistic regression": "logistic regression, four token features",
+        "states, logistic regression": "logistic regression, states, cut or not",
         "states, `cocal fit --with nothing`": "best, states alone",
-        "states and tokens, regression": "logistic regression, states and tokens, cut or not",
-        "**states and tokens, `cocal fit`**": "best",
+        "states and tokens, logistic regression": "logistic regression, states and tokens, cut or not",
+        "**states and tokens, `cocal fit`** (default)": "best",
         "agreement of eight answers": "agreement of the group, recalibrated",
     }
     lines = [("Brier score", *means.index)]
@@ -407,14 +411,14 @@ def adjusted(spread: Path) -> tuple[str, str, str]:
         numbers = cells[0], f"{chance:.3f}", f"{of_family:.3f}", cells[1]
         rows.append([label_of(pair), *numbers])
     stand = sum(float(row[3]) < 0.05 for row in rows)
-    said = f"after Holm's adjustment over the {len(rows)} comparisons {number(stand) if stand else 'none'} stands"
+    decided = f"{number(stand)} {'is' if stand == 1 else 'are'}" if stand else "none is"
+    said = f"adjusted for making {len(rows)} of them (Holm), {decided} decided"
     heads = ["comparison", f"{len(taking)} replicates", "p", "Holm", f"all {len(run)} that were run"]
-    said = f"{said.replace('stands', 'stand') if stand > 1 else said}, for or against"
     words = [{claim: _word(claim, frame[names]) for claim in HEADLINES} for names in ([*map(str, taking)], [*frame])]
     other = sum(words[0][claim] != words[1][claim] for claim in HEADLINES)
     refused = (
-        f"{number(len(run)).capitalize()} seeds were run, of which the [conditions](docs/what-holds.md#replicates) "
-        f"exclude {number(len(run) - len(taking))}; with all, {number(other)} word{'s' * (other != 1)} would change"
+        f"{number(len(run)).capitalize()} seeds were run; [conditions](docs/what-holds.md#replicates) exclude "
+        f"{listed(sorted({*run} - {*map(str, taking)}, key=int))}; with all, {number(other)} of the words would change"
     )
     return said, refused, _of_numbers(heads, rows)
 
@@ -430,7 +434,7 @@ def rule_of_words(refused: str) -> str:
     """How the words of the verdict come about, and which replicates take no part."""
     return _filled(
         "* *Yes*: all intervals, unadjusted, support the claim (SelfConsis may lead by 0.02). *No*: one lies wholly "
-        f"against it. Else undecided; † where the interval excludes the paper's lead. {refused}.",
+        f"against it. Else undecided; †: an interval excludes the paper's lead. {refused}.",
         "  ",
     )
 
