@@ -74,7 +74,7 @@ def verdict(numbers: pd.DataFrame) -> str:
     for claim, word, pair, *rest in rows:
         said = re.sub(r"; the lead is smaller.*", "†", re.sub(r" \((?!at )[^)]*\)", "", word))
         cells = (cell.replace(" to ", "…") for cell in rest)
-        against = re.sub(r"^CoCal | \(\w+\)", "", pair)
+        against = re.sub(r"^CoCal \(\w+\) | \(\w+\)", "", pair)
         shorter.append((claim, re.sub(r"^\w+", r"**\g<0>**", said), against, *cells))
     return _table([head, ("---",) * len(head), *shorter])
 
@@ -417,8 +417,8 @@ def adjusted(spread: Path) -> tuple[str, str, str]:
     words = [{claim: _word(claim, frame[names]) for claim in HEADLINES} for names in ([*map(str, taking)], [*frame])]
     other = sum(words[0][claim] != words[1][claim] for claim in HEADLINES)
     refused = (
-        f"{number(len(run)).capitalize()} seeds were run; [conditions](docs/what-holds.md#replicates) exclude "
-        f"{listed(sorted({*run} - {*map(str, taking)}, key=int))}; with all, {number(other)} of the words would change"
+        f"{number(len(run)).capitalize()} seeds were run; [conditions](docs/what-holds.md#replicates) exclude numbers "
+        f"{listed(sorted({*run} - {*map(str, taking)}, key=int))}; with all, {other or 'none'} of the words would change"
     )
     return said, refused, _of_numbers(heads, rows)
 
