@@ -416,9 +416,10 @@ def adjusted(spread: Path) -> tuple[str, str, str]:
     heads = ["comparison", f"{len(taking)} replicates", "p", "Holm", f"all {len(run)} that were run"]
     words = [{claim: _word(claim, frame[names]) for claim in HEADLINES} for names in ([*map(str, taking)], [*frame])]
     other = sum(words[0][claim] != words[1][claim] for claim in HEADLINES)
+    left_out = listed(sorted({*run} - {*map(str, taking)}, key=int))
     refused = (
-        f"{number(len(run)).capitalize()} seeds were run; [conditions](docs/what-holds.md#replicates) exclude numbers "
-        f"{listed(sorted({*run} - {*map(str, taking)}, key=int))}; with all, {other or 'none'} of the words would change"
+        f"{number(len(run)).capitalize()} seeds were run; [conditions](docs/what-holds.md#replicates) exclude "
+        f"number {left_out}; with all, {other or 'none'} of the words would change"
     )
     return said, refused, _of_numbers(heads, rows)
 
