@@ -75,7 +75,8 @@ def no_response(prompt: Any = None, response: Any = None, response_ids: Any = No
         return MEDIA
     messages = response if isinstance(response, LISTS) else []
     if len(messages) > 1:
-        return "its response has several messages"
+        texts = all(isinstance(one, str) for one in messages)
+        return "it has several responses; give a line for each" if texts else "its response has several messages"
     if len(messages) == 1 and isinstance(messages[0], Mapping):
         if messages[0].get("tool_calls"):
             return "its response calls a tool"
