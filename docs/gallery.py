@@ -415,11 +415,11 @@ def adjusted(spread: Path) -> tuple[str, str, str]:
     said = f"adjusted for making {len(rows)} of them (Holm), {decided} decided"
     heads = ["comparison", f"{len(taking)} replicates", "p", "Holm", f"all {len(run)} that were run"]
     words = [{claim: _word(claim, frame[names]) for claim in HEADLINES} for names in ([*map(str, taking)], [*frame])]
-    other = sum(words[0][claim] != words[1][claim] for claim in HEADLINES)
+    others = [f"“{claim}” would be {words[1][claim]}" for claim in HEADLINES if words[0][claim] != words[1][claim]]
     left_out = listed(sorted({*run} - {*map(str, taking)}, key=int))
     refused = (
         f"{number(len(run)).capitalize()} seeds were run; [conditions](docs/what-holds.md#replicates) exclude "
-        f"number {left_out}; with all, {other or 'none'} of the words would change"
+        f"number {left_out}; with all, {listed(others) if others else 'no word would change'}"
     )
     return said, refused, _of_numbers(heads, rows)
 
