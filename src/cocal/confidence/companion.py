@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Prompt = str | Sequence[Mapping[str, str]] | Sequence[int] | np.ndarray | Tensor
-"""A prompt: the message of a user, a chat (messages with role and content), or exact token ids."""
+"""A prompt: the message of a user, a chat (messages with role and content), or exact token ids, also as the `input_ids`
+of what a tokenizer returns."""
 Response = str | Sequence[int] | np.ndarray | Tensor
 """A response: its text, or its exact token ids with the end token."""
 
@@ -271,10 +272,17 @@ def _samples_of(prompts: Sequence[Prompt] | Prompt, responses: Sequence[Response
 
 def _listed(given: Any) -> list:
     """A list of texts, chats or ids, also of one alone; a table of ids, as `generate` returns it, has its rows."""
-    if hasattr(given, "tolist"):  # of NumPy, pandas, or PyTorch on any device
-        given = given.tolist()
-    alone = isinstance(given, str) or (len(given) and isinstance(given[0], Mapping | int | np.integer))
-    return [given] if alone else list(given)
+    given = _ids_within(given)
+    given = given.tolist() if hasattr(given, "tolist") else given  # of NumPy, pandas, or PyTorch on any device
+    if isinstance(given, str):
+        return [given]
+    given = [_ids_within(one) for one in given]
+    return [given] if given and isinstance(given[0], Mapping | int | np.integer) else given
+
+
+def _ids_within(given: Any) -> Any:
+    """The ids in what a tokenizer returns, a mapping whose keys are no prompts; anything else as it is."""
+    return given["input_ids"] if isinstance(given, Mapping) and "input_ids" in given else given
 
 
 def _sample(where: str, prompt: Any, response: Any) -> Sample:

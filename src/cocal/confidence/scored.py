@@ -1,5 +1,6 @@
 """Files of scored responses: how they are read, and decisions among them and while they grow."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from cocal.rollouts.format import Reading
 from cocal.rollouts.labels import NO_LABEL, check_bound, correctness
 from cocal.rollouts.lines import FIELDS, NEEDED, Fields
 from cocal.rollouts.questions import contradictions, same_question
+from cocal.rollouts.sample import doubtful
 from cocal.settings.base import Count, Model, Share
 from cocal.store import atomic_path
 from cocal.store.rows import entries, extended, normalised
@@ -123,8 +125,8 @@ def read_scored(
         text = entry.get(fields.taken.get("response", ""))
         lengths.append(len(text) if isinstance(text, str) else None)
         given = found.answer if named else extract_answer(found.response or "")
-        rows.append((found.confidence, found.label, given, entry.get(name + LEARNT_FROM) is True))
-    confidence, labels, found, learnt = zip(*rows, strict=True)
+        rows.append((found.confidence, found.label, given, entry.get(name + LEARNT_FROM) is True, found.doubt))
+    confidence, labels, found, learnt, doubts = zip(*rows, strict=True)
     notes, correct, unanswered = [f"fields: {fields}"], None, None
     from_where = f"the field {answer!r}" if answer != BOXED else "the last box of each response"
     if answer == BOXED and "response" not in fields.taken:
@@ -137,7 +139,7 @@ def read_scored(
         )
     if labelled:
         correct, note = correctness(np.array(labels), lambda place: wheres[place], reading.correct_above)
-        notes.append(f"labels: {note}")
+        notes += [f"labels: {note}", *doubtful(Counter(filter(None, doubts)), len(rows))]
     question = same_question(*zip(*questions, strict=True))
     said = contradictions(question, [stated for _, _, stated in questions])
     notes += [*([] if all(map(any, questions)) else [_UNCERTAIN]), *said]

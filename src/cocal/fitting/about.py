@@ -34,7 +34,8 @@ _DEFINED = (
     "The Brier score is the mean of (confidence - label)^2, with the labels that were learnt, over all responses of a "
     "table, cut ones too; lower is better. Recalibrated confidences are logistic regressions out of the same folds, "
     'which also read whether a response was cut; "cut or not" is that alone, and the four token numbers are the mean '
-    "probability, the mean and lowest log-probability, and the length. Intervals come from resampled questions."
+    "probability, the mean and lowest log-probability, and the length. The constant is the share of right responses of "
+    "the table itself, so no other has a lower Brier score there. Intervals come from resampled questions."
 )
 _DIGITS = 8
 _LAST_STAGE = (

@@ -98,6 +98,8 @@ def _limits(rows: pd.DataFrame, limit: int | None) -> list[str]:
         return [said] if cut.all() and rows["length"].nunique() > 1 else []
     lengths = (rows["length"] - ~cut)[unknown]  # without the end token that a whole text was given
     longest, count = lengths.max(), (unknown & cut).sum()
+    most = lengths[lengths >= 0.9 * longest].mode().iloc[-1]  # texts made anew have some tokens more or less
+    alike = (lengths == most).sum()
     if limit is not None:
         if 2 * (over := (cut[unknown] & (lengths > limit)).sum()) > count:
             raise ContractError(
@@ -106,13 +108,14 @@ def _limits(rows: pd.DataFrame, limit: int | None) -> list[str]:
                 "data.max_response_length, TRL's max_completion_length)"
             )
         said = f"those without an end within {limit:,} tokens are, {count:,}; the longest response has {longest:,}"
+        if most < limit and alike > max(count, len(lengths) / 100):
+            said += f"; {alike:,} have {most:,}: if that was the limit, give --max-response-length {most}"
         return [f"the files do not say which responses were cut: {said}"]
     said = "the files do not say which responses were cut at the limit, so none counts as cut"
     if not unknown.all():
         said = f"{unknown.sum():,} rows do not say whether they were cut at the limit, and count as complete"
         said += f"; {cut.sum():,} others were"
-    most = lengths[lengths >= 0.9 * longest].mode().iloc[-1]  # texts made anew have some tokens more or less
-    said += f"; {(lengths == most).sum():,} have {most:,} tokens, the longest has {longest:,}: if that was the limit"
+    said += f"; {alike:,} have {most:,} tokens, the longest has {longest:,}: if that was the limit"
     return [f"{said}, give --max-response-length {most}"]
 
 

@@ -11,7 +11,7 @@ from cocal.errors import ContractError
 from cocal.rollouts.exclusions import EVALUATION
 from cocal.rollouts.format import Format, Reading
 from cocal.rollouts.formats import ENDINGS, format_of
-from cocal.rollouts.sample import Sample
+from cocal.rollouts.sample import Sample, doubtful
 from cocal.store.provenance import file_digest
 from cocal.store.rows import is_file, listed
 
@@ -85,7 +85,7 @@ def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, sourc
             )
         notes[f"responses of several policies: {names}"] += 1
     said = [f"{count:,} row{'s' if count > 1 else ''} left out: {why}" for why, count in left_out.items()]
-    notes.update([*said, *(f"in {count:,} of {read:,} rows {doubt}" for doubt, count in doubts.items())])
+    notes.update([*said, *doubtful(doubts, read)])
     if said and not read:
         raise ContractError(f"{source}: there is no response to learn from ({'; '.join(said)})")
 

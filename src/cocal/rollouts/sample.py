@@ -1,5 +1,6 @@
 """The validated model of a response that a dump of any format holds."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -182,3 +183,8 @@ class Sample(BaseModel):
     def asked(self) -> str | None:
         """The prompt as a text, of a chat the texts of its messages; None where the dump has only ids."""
         return None if self.prompt is None else values.joined(self.prompt)
+
+
+def doubtful(doubts: Counter[str], read: int) -> list[str]:
+    """Sentences about contradictions within rows (`Sample.doubt`), of which so many were read."""
+    return [f"in {count:,} of {read:,} rows {doubt}" for doubt, count in doubts.items()]

@@ -73,6 +73,12 @@ def test_a_report_says_what_a_constant_and_the_length_reach(capsys, report):
         assert (length in printed) == said == ("shorter being surer" in printed)
 
 
+def test_labels_that_contradict_each_other_are_counted(capsys, report):
+    rows = [{"prompt": f"{k}?", "confidence": 0.4, "correct": k > 3, "reward": int(k > 5)} for k in range(12)]
+    assert report(*rows) == 0
+    assert "in 2 of 12 rows 'reward' contradicts 'correct', which is read" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -88,6 +88,15 @@ def test_what_generate_returns_is_scored_without_padding(companion, micro_policy
     np.testing.assert_allclose(companion.score(*micro_policy, prompt[0], new[3]), expected[3:4], atol=1e-6)
 
 
+def test_what_a_tokenizer_returns_is_read_by_its_ids(companion, micro_policy):
+    """Its keys are as many as two responses, but no prompts."""
+    template, asked = micro_policy[1].apply_chat_template, {"add_generation_prompt": True, "return_dict": True}
+    expected = companion.score(*micro_policy, CHAT, ["7", "8"])
+    one, two = template(CHAT, **asked), template([CHAT, CHAT], **asked)
+    for prompts in (one, two, [one, one], template(CHAT, return_tensors="pt", **asked)):
+        np.testing.assert_array_equal(companion.score(*micro_policy, prompts, ["7", "8"]), expected)
+
+
 def test_what_is_longer_than_the_context_is_refused(companion, micro_policy):
     reads = micro_policy[0].config.max_position_embeddings
     fitting = [[5] * 9], [[7] * (reads - 9)]

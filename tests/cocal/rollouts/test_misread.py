@@ -241,6 +241,10 @@ def test_a_limit_that_responses_exceed_is_refused_and_one_is_found(reading):
         ContractError, match=r"5 of 5 responses that would count as cut are longer than .* 22 \(up to 25\)"
     ):
         reading(SWITCH, *rows, max_response_length=22)
+    (note,) = (note for note in reading(SWITCH, *rows, max_response_length=30)[1].notes if "were cut" in note)
+    assert note.endswith(
+        "0; the longest response has 25; 3 have 23: if that was the limit, give --max-response-length 23"
+    )
 
 
 def test_ids_without_an_end_token_are_told(reading):
