@@ -232,6 +232,7 @@ def test_the_command_writes_the_course_beside_the_confidence(own, companion, min
         assert (course["every"], course["tokens"]) == (STRIDE, length)
         np.testing.assert_allclose(course["values"], values, atol=1e-5)
         assert line.pop("sure") == before.pop("confidence")
+        assert line.pop("sure_learnt") == before.pop("confidence_learnt")
         assert line == before
 
 
