@@ -149,7 +149,7 @@ def test_a_score_that_learns_is_compared_with_cocal_in_a_finished_study(package,
     run(package, *command)
     said = run(package, "cocal", "compare", "cocal-binary", "nearest-centroid", "--results", folder / "results")
     assert "A: cocal-binary   B: nearest-centroid" in said
-    assert re.search(r"macro-factual +auroc +[+−]?[\d.]+ \[", said)
+    assert re.search(r"macro-factual +nearest-centroid +auroc +[+−]?[\d.]+ \[", said)
 
 
 @pytest.mark.slow
