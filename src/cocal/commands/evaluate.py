@@ -1,6 +1,7 @@
 """`cocal evaluate`: a report of confidences that somebody has."""
 
 import argparse
+import logging
 
 from cocal.commands.flags import field_mapping
 from cocal.confidence.evaluation import NAMES, read, report
@@ -19,4 +20,8 @@ def run_evaluate(options: argparse.Namespace) -> None:
         value, lower, upper = (metric_text(metric, numbers.at[metric, name]) for name in ("value", "lower", "upper"))
         interval = "" if lower == UNDEFINED else f"  ({lower} to {upper})"
         print(f"  {title:<30} {value:>6}{interval}  {meaning}")
+    if numbers.at["auroc", "upper"] < 0.5:
+        logging.warning(
+            "wrong responses have the higher confidences: is either, label or confidence, the wrong way round?"
+        )
     print(f"{options.output / 'index.html'}: the report on one page")

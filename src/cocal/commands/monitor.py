@@ -18,7 +18,9 @@ from cocal.fitting.models import Checkpoint
 from cocal.fitting.quality import measured
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
+from cocal.models.loading import Policy
 from cocal.rollouts.encoding import Encoder
+from cocal.rollouts.experience import Experience
 from cocal.rollouts.lines import NEEDED
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
 from cocal.store import write_text
@@ -41,22 +43,10 @@ def run_monitor(options: argparse.Namespace) -> None:
     about, checkpoint = companion.about, Checkpoint.find(options.model, options.revision)
     checkpoint.check_fit(about)
     policy = checkpoint.load(options.precision)
-    given = field_mapping(options.field)
-    labelled = {*given} & {*NEEDED["label"]}  # by another field than at the fit
-    kept = {meaning: name for meaning, name in about.fields.items() if not (labelled and meaning in NEEDED["label"])}
-    other = {"fields": {**kept, **given}, "correct_above": options.correct_above}
-    companion = companion.reading(options.ignore, **other)
-    rows = read(options.rollouts, Encoder(policy, companion.about)).rows
-    if (questions := rows["question"].nunique()) < LEAST_QUESTIONS:
-        raise ContractError(
-            f"{options.rollouts[0]}: {questions} question(s) give no interval; it takes at least {LEAST_QUESTIONS}"
-        )
-    if digest_of(rows) == about.learnt:
-        said = "the companion has learnt from these rollouts, so that its quality on them says nothing"
-        raise ContractError(f"{options.rollouts[0]}: {said}; give new ones of the later checkpoint")
-    known = about.prompts
-    if learnt := sum(prompt_digest(ids) in known for ids in rows["prompt_ids"]):
-        print(f"  {learnt:,} of {len(rows):,} prompts are {LEARNT}")
+    companion, experience = _new(options, companion, policy)
+    rows, step = experience.rows, checkpoint.step
+    if step is None and experience.has_steps:  # the folder of the checkpoint does not say it
+        step = int(rows["step"].max())
     ids = (rows[name].tolist() for name in ("prompt_ids", "response_ids"))
     tokens = options.batch_tokens or usual_batch_tokens()
     found = companion.score(policy.model, policy.tokenizer, *ids, target=options.target, batch_tokens=tokens)
@@ -64,7 +54,8 @@ def run_monitor(options: argparse.Namespace) -> None:
     settings = MetricSettings(resamples=options.resamples)
     found = measured(rows["question"], confidence, rows["correct"].to_numpy(), settings).set_index("metric")
     card = {one.metric: one for one in about.held_out.metrics} if about.held_out else {}
-    line = {"checkpoint": checkpoint.name, "step": checkpoint.step, "responses": len(rows), "questions": questions}
+    line = {"checkpoint": checkpoint.name, "step": step, "responses": len(rows)}
+    line["questions"] = rows["question"].nunique()
     left, doubtful = [], []
     for name, (end, flag) in WATCHED.items():
         value, lower, upper = found.loc[name, ["value", "lower", "upper"]]
@@ -91,6 +82,27 @@ def run_monitor(options: argparse.Namespace) -> None:
         )
     else:
         print(f"{checkpoint.name}: the companion holds")
+
+
+def _new(options: argparse.Namespace, companion: Companion, policy: Policy) -> tuple[Companion, Experience]:
+    """The companion with the names of fields that are given, and the rollouts, if they are enough and others than those
+    that it has learnt from."""
+    about, given, place = companion.about, field_mapping(options.field), options.rollouts[0]
+    labelled = {*given} & {*NEEDED["label"]}  # by another field than at the fit
+    kept = {meaning: name for meaning, name in about.fields.items() if not (labelled and meaning in NEEDED["label"])}
+    other = {"fields": {**kept, **given}, "correct_above": options.correct_above}
+    companion = companion.reading(options.ignore, **other)
+    experience = read(options.rollouts, Encoder(policy, companion.about))
+    rows = experience.rows
+    if (questions := rows["question"].nunique()) < LEAST_QUESTIONS:
+        raise ContractError(f"{place}: {questions} question(s) give no interval; it takes at least {LEAST_QUESTIONS}")
+    if digest_of(rows) == about.learnt:
+        said = "the companion has learnt from these rollouts, so that its quality on them says nothing"
+        raise ContractError(f"{place}: {said}; give new ones of the later checkpoint")
+    known = about.prompts
+    if learnt := sum(prompt_digest(ids) in known for ids in rows["prompt_ids"]):
+        print(f"  {learnt:,} of {len(rows):,} prompts are {LEARNT}")
+    return companion, experience
 
 
 def _add(path: Path, line: dict) -> None:

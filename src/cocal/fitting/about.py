@@ -230,6 +230,7 @@ class About(Reading):
     def _judged(self) -> list[str]:
         """Sentences where the companion predicts the held-out responses best, others do, or a constant does as well."""
         parts = {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
+        parts |= {"the last stage": self.held_out} if self.held_out_all_steps and self.held_out.has_interval else {}
         known = {name: one for name, one in parts.items() if one}
         best = [name for name, one in known.items() if one.others and not one.beaten() and not one.like_a_constant]
         said = [f"The companion has the best Brier score on {' and '.join(best)}."] if best else []
@@ -257,6 +258,7 @@ class About(Reading):
             metadata=self._metadata().to_yaml(),
             rights=f"Its licence is {self.license}." if self.license else unsaid,
             revision=f" at revision {base.revision}" if base.revision else "",
+            kind="an MLP" if spec.settings.widths else "a linear probe",
             poolings=" and ".join(spec.poolings),
             tokens=_TOKENS if self.token_probability else "",
             recipe=self._recipe(),

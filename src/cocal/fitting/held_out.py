@@ -68,7 +68,7 @@ class HeldOut(Model):
     def table(self, alone: "HeldOut | None" = None) -> list[str]:
         """What it rests on, and a table of the companion's metrics beside those of others, such as states `alone`."""
         rows, found = {"companion": [_text(name, self._value(name)) for name in _SHOWN]}, self._named
-        if not self._doubt:
+        if self.has_interval:
             ends = ((name, found[name].lower, found[name].upper) for name in _SHOWN)
             rows["its 95 % interval"] = [f"{_text(name, lower)} to {_text(name, upper)}" for name, lower, upper in ends]
         others = {"states alone": {name: one.value for name, one in alone._named.items()}} if alone else {}
@@ -114,8 +114,13 @@ class HeldOut(Model):
         return f"{responses}{cut} to {questions}{when if self.steps else ''}{share}"
 
     @property
+    def has_interval(self) -> bool:
+        """Whether there are questions enough to resample."""
+        return self.questions >= LEAST_QUESTIONS
+
+    @property
     def _doubt(self) -> str:
-        return f"; fewer than {LEAST_QUESTIONS} questions give no interval" if self.questions < LEAST_QUESTIONS else ""
+        return "" if self.has_interval else f"; fewer than {LEAST_QUESTIONS} questions give no interval"
 
 
 class Part(Model):

@@ -43,6 +43,16 @@ def test_a_report_has_the_numbers_of_its_lines(tmp_path, report, capsys):
     assert (tmp_path / "report/quality.pdf").read_bytes().startswith(b"%PDF")
 
 
+def test_confidences_the_wrong_way_round_are_told(caplog, report):
+    draw = np.random.default_rng(8)
+    confidence = draw.random(90)
+    correct = draw.random(90) < confidence
+    for given, said in ((confidence, False), (1 - confidence, True)):
+        rows = zip(np.arange(90) // 3, given.tolist(), correct.tolist(), strict=True)
+        assert report(*({"question_id": q.item(), "confidence": c, "correct": y} for q, c, y in rows)) == 0
+        assert ("wrong responses have the higher confidences" in caplog.text) == said
+
+
 def test_intervals_resample_questions():
     """Eight responses to one question are not eight questions: the interval is wider than that of single responses."""
     draw = np.random.default_rng(0)

@@ -40,6 +40,7 @@ def test_the_numbers_are_those_of_scoring_and_measuring(tmp_path, own, source, m
     found = pd.read_csv(tmp_path / "monitor.csv")
     assert found["checkpoint"].tolist() == [str(own.checkpoint), str(later)]
     assert found["holds"].all()
+    assert found["step"].tolist() == [0, own.rollouts["step"].max()]  # told by the checkpoint, or else by the rollouts
     rows, companion = own.rollouts, Companion.from_pretrained(own.companion)
     given = (rows[name].map(list).tolist() for name in ("prompt_ids", "response_ids"))
     confidence = companion.score(*own.policy, *given)

@@ -17,7 +17,7 @@ from cocal.features.extract import TOKEN_INPUTS
 from cocal.features.forward import score as passes
 from cocal.fitting import fit as fitting
 from cocal.fitting.baselines import FLAG, GROUP, LENGTH, NUMBERS, TOKENS, agreement, baselines
-from cocal.fitting.held_out import Metric
+from cocal.fitting.held_out import LEAST_QUESTIONS, Metric
 from cocal.fitting.recipes import TrainingSet, choose, folds_of
 from cocal.metrics.shown import metric_text
 from cocal.models.loading import Policy
@@ -229,6 +229,10 @@ def test_what_is_better_and_a_companion_like_a_constant_are_told(both):
             better = f"Better than the companion on all of these: {TOKENS} (0.190 against 0.200)."
             alike = "No better than a constant on all of these: more rollouts are needed."
             assert found == " ".join([better] * bool(held.others) + [alike] * said)
+    last = about.held_out.model_copy(update={"others": {TOKENS: others[TOKENS]}, "metrics": metrics, "constant": 0.3})
+    for count, said in ((LEAST_QUESTIONS, True), (LEAST_QUESTIONS - 1, False)):
+        held = about.model_copy(update={"held_out": last.model_copy(update={"questions": count})})
+        assert (f"Better than the companion on the last stage: {TOKENS} (0.190" in held._judged()[0]) == said
     for lower, constant, said in ((0.21, 0.25, True), (0.21, 0.19, False), (0.19, 0.25, False)):
         beside = {TOKENS: others[GROUP] | {"brier": lower}}
         held = given.model_copy(update={"others": beside, "constant": constant})
