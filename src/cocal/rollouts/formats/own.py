@@ -7,8 +7,7 @@ FORMAT = Format(
     name="JSON lines",
     version="",
     files="`*.jsonl`",
-    about="your own, or those of prime-rl of April 2026 (`train_rollouts.jsonl`); see [A companion for your own "
-    "policy](own-policy.md#rollouts)",
+    about="your own, or those of prime-rl of April 2026 (`train_rollouts.jsonl`); see [Lines of your own](lines.md)",
     example=("rollouts.jsonl", {"prompt": "What is 2 + 3?", "response": "It is 5.", "correct": True, "step": 1}),
     recognises=lambda path, fields: path.suffix == ".jsonl",
     read=lines.read,
