@@ -74,14 +74,12 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, ledger: Sequence[Claim], **_:
     costs = sum(map(is_measured, ledger))
     groups = _families(ledger)
     model = LANGUAGE_MODEL in families
-    by_model = f"{summary(families[LANGUAGE_MODEL])} by the study of a language model, " if model else ""
     return Grid(
         title="Which claims of the paper hold",
-        caption=f"The {len(ledger)} claims of the paper that can be checked, in {len(families)} families of claims "
-        f"that restate one another, {costs} about costs apart. "
-        f"{layout.caption} The families: {summary(families[REPLICATES])} by the replicates together, "
-        f"{summary(families[STUDY])} by this study alone, {by_model}{summary(families[PAPER])} "
-        f"by the paper's numbers; mixed are those whose members differ. {_SHORT} "
+        caption=f"The {len(ledger)} claims of the paper that can be checked, {costs} of them about costs. The others "
+        f"form {len(families)} families, within each of which claims restate one another. {layout.caption} Verdicts "
+        f"of the families, by the replicates together: {summary(families[REPLICATES])}; by this study alone: "
+        f"{summary(families[STUDY])}. In a mixed family some claims have other verdicts than others. {_SHORT} "
         "The margin is the one that decides, positive where the claim is true, with its own 95 % interval; 0.01 is one "
         "point of an accuracy. The page also judges claims about ECE with a proper score in its place. < marks "
         f"published differences below 0.01. Claims about Qwen3-8B and Qwen3-14B are judged on {listed(layout.labels)}.",
