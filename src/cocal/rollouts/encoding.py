@@ -140,8 +140,7 @@ class Encoder:
         )
         found = [self._one(sample, ids) for sample, ids in zip(samples, responses, strict=True)]
         if strict:
-            mode = "say so" if self._untemplated else f"give {self._mode}"
-            check(self._tokenizer, self._replies, samples, found, self.reading.ignored, mode)
+            check(self._tokenizer, self._replies, samples, found, self.reading.ignored)
         self._warn(samples, found, strict)
         return found
 
@@ -162,8 +161,8 @@ class Encoder:
             bare.append((sample, None if asks else end[-30:]))
             headed.append((sample, next((text for text in self._headers if begun.startswith(text)), None)))
             strange.append((sample, min((mark for mark in marks if mark not in self._written), default=None)))
-            thinks = self._replies.unopened(sample, one) if self._replies and one.origin == "chat" else None
-            thought.append((sample, thinks))
+            rendered = self._replies and one.origin in ("chat", "restored")
+            thought.append((sample, self._replies.unopened(sample, one) if rendered else None))
         alone = "give responses alone, or say that the policy writes so (--ignore prompt)"
         mostly = strict and often and "prompt" not in self.reading.ignored
         judge(repeated, "the whole prompt stands again in the response", alone, refuse=mostly)
@@ -176,8 +175,8 @@ class Encoder:
         if 2 * sum(end is not None for _, end in bare) > len(bare):
             ends = "the ids of the prompt end by {!r}, without a marker of the chat template"
             judge(bare, ends, f"give the ids that the policy read, or --ignore {MARKERS} if these are", refuse=False)
-        thinking = "the response thinks, but the prompt is rendered without thinking"
-        judge(thought, thinking, f"fit the companion with {self._mode}", refuse=False)
+        thinking = "the response thinks, but the prompt is rendered without thinking (it has {})"
+        judge(thought, thinking, f"give {self._mode} when the companion is fitted", refuse=strict and told)
 
     def _one(self, sample: Sample, ids: np.ndarray) -> Encoded:
         prompt, origin = self._prompt(sample)

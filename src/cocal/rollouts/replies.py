@@ -134,7 +134,6 @@ def check(
     samples: Sequence[Sample],
     found: Sequence["Encoded"],
     ignored: Collection[str],
-    mode: str,
 ) -> None:
     """Refuse responses that are mostly not what the policy wrote, or behind prompts that it has not read. Raises a
     ContractError if so; the message names the first row of the kind. Single rows are warned of.
@@ -142,7 +141,6 @@ def check(
     Args:
         replies: How the template begins a reply; None without a template.
         ignored: `MARKERS` if the template's say nothing; `response` or `prompt` if their texts are not those of ids.
-        mode: What is to be given where responses think and prompts are rendered without.
     """
     looked = [*zip(samples, found, strict=True)][:_ROWS]
     texts = [(sample, sample.response[:_ROWS]) for sample, _ in looked if sample.response][:_ROWS_OF_FILE]
@@ -161,7 +159,7 @@ def check(
             judge(compared, f"the ids of the {what} are not those of its text, but of {{!r}}", advice)
     if replies is None or MARKERS in ignored:
         return
-    bare, ended, lacking, thought, special = [], [], [], [], replies.special
+    bare, ended, lacking, special = [], [], [], replies.special
     for sample, row in looked:
         end = sample.prompt.rstrip() if isinstance(sample.prompt, str) and row.origin in ("text", "chat") else ""
         told = replies.bare and (end.endswith(replies.bare) or (row.origin == "chat" and _ASKS.search(end)))
@@ -172,8 +170,6 @@ def check(
         if special and sample.response:
             lacks = row.origin != "text" and not any(one in sample.response for one in special)
             lacking.append((sample, " and ".join(special) if lacks else None))
-        if row.origin in ("chat", "restored"):
-            thought.append((sample, replies.unopened(sample, row)))
     judge(
         bare,
         "the prompt is a chat without its special tokens, and not one that this template writes (it ends by {!r})",
@@ -191,12 +187,9 @@ def check(
         "the text lacks the special tokens that the template writes in a reply ({})",
         f"give exact ids (response_ids), or texts with them; or say that the policy writes none (--ignore {MARKERS})",
     )
-    judge(thought, "the response thinks, but the prompt is rendered without thinking (it has {})", mode, warn=False)
 
 
-def judge(
-    rows: Sequence[tuple[Sample, str | None]], problem: str, remedy: str, refuse: bool = True, warn: bool = True
-) -> None:
+def judge(rows: Sequence[tuple[Sample, str | None]], problem: str, remedy: str, refuse: bool = True) -> None:
     """Refuse rows of which more than half have a problem, or warn of it; each comes with what it names, or None."""
     wrong = [(sample, what) for sample, what in rows if what is not None]
     if not wrong:
@@ -206,8 +199,7 @@ def judge(
     said = f"{sample.where}: {problem.format(what[:60])}, as in {among}; {remedy}"
     if refuse and 2 * len(wrong) > len(rows):
         raise ContractError(said)
-    if warn:
-        logging.warning("%s", said)
+    logging.warning("%s", said)
 
 
 def _other(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int], text: str) -> str | None:

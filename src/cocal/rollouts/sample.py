@@ -104,7 +104,7 @@ class Sample(BaseModel):
         ids = {name: found for name, found in ids.items() if found is not None}
         if mask is None or not ids:
             return self
-        fitting = ([*ids], *([name] for name in ids))
+        fitting = {(*ids,), *((name,) for name in ids)}
         fitting = [names for names in fitting if sum(len(ids[name]) for name in names) == len(mask)]
         if len(fitting) != 1 and not (fitting and mask.all()):
             counts = " and ".join(f"{len(found):,} {name}" for name, found in ids.items())

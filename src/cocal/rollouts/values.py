@@ -58,13 +58,11 @@ def _token_ids(values: Any) -> np.ndarray:
 
 
 def _log_probabilities(values: Any) -> np.ndarray:
-    try:
-        with np.errstate(over="ignore"):  # it becomes infinite, which is refused
-            found = np.asarray(values, dtype=np.float32)
-    except (TypeError, ValueError, OverflowError):
-        found = np.empty((0, 0))
-    if found.ndim != 1:
+    found = _array(values, "is not a list of numbers")
+    if found.dtype.kind not in "iuf":
         raise ValueError("is not a list of numbers")
+    with np.errstate(over="ignore"):  # it becomes infinite, which is refused
+        found = found.astype(np.float32)
     bad = np.flatnonzero(~np.isfinite(found) | (found > 1e-3))
     if bad.size:
         raise ValueError(f"is {found[bad[0]]} at token {bad[0]}, not a log-probability")

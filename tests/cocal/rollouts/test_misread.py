@@ -77,7 +77,7 @@ def test_thoughts_stand_behind_prompts_that_open_them(reading, template, before,
 
 def test_where_a_template_has_no_switch_ids_are_the_remedy(reading):
     template = HEAD.replace("{{ m.content }}", "{{ m.content.split('</think>')[-1] }}") + BEGIN + "{% endif %}"
-    with pytest.raises(ContractError, match=r"it has </think>\), .*give exact ids \(prompt_ids\)$"):
+    with pytest.raises(ContractError, match=r"it has </think>\), .*give exact ids \(prompt_ids\) when"):
         reading(template, *answers("I add.</think>"))
 
 

@@ -298,7 +298,7 @@ def test_thoughts_in_a_mode_without_them_are_told(spoken, caplog):
     assert caplog.text == ""
     encoded(vocabulary, {"prompt": "2?", "response": "2"}, thought)
     assert "row 1: the response thinks, but the prompt is rendered without thinking" in caplog.text
-    assert "fit the companion with --thinking" in caplog.text
+    assert "give --thinking when the companion is fitted" in caplog.text
 
 
 @pytest.mark.parametrize(
