@@ -230,7 +230,8 @@ class About(Reading):
     def _judged(self) -> list[str]:
         """Sentences where the companion predicts the held-out responses best, others do, or a constant does as well."""
         parts = {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
-        parts |= {"the last stage": self.held_out} if self.held_out_all_steps and self.held_out.has_interval else {}
+        last = self.held_out if self.held_out_all_steps else None
+        parts |= {"the last stage": last} if last and last.has_interval else {}
         known = {name: one for name, one in parts.items() if one}
         best = [name for name, one in known.items() if one.others and not one.beaten() and not one.like_a_constant]
         said = [f"The companion has the best Brier score on {' and '.join(best)}."] if best else []

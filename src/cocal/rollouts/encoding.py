@@ -161,8 +161,8 @@ class Encoder:
             bare.append((sample, None if asks else end[-30:]))
             headed.append((sample, next((text for text in self._headers if begun.startswith(text)), None)))
             strange.append((sample, min((mark for mark in marks if mark not in self._written), default=None)))
-            rendered = self._replies and one.origin in ("chat", "restored")
-            thought.append((sample, self._replies.unopened(sample, one) if rendered else None))
+            written = self._replies if one.origin in ("chat", "restored") else None
+            thought.append((sample, written and written.unopened(sample, one)))
         alone = "give responses alone, or say that the policy writes so (--ignore prompt)"
         mostly = strict and often and "prompt" not in self.reading.ignored
         judge(repeated, "the whole prompt stands again in the response", alone, refuse=mostly)
