@@ -99,6 +99,7 @@ def _new(options: argparse.Namespace, companion: Companion, policy: Policy) -> t
     if digest_of(rows) == about.learnt:
         said = "the companion has learnt from these rollouts, so that its quality on them says nothing"
         raise ContractError(f"{place}: {said}; give new ones of the later checkpoint")
+    print("\n".join(f"  {note}" for note in experience.notes))
     known = about.prompts
     if learnt := sum(prompt_digest(ids) in known for ids in rows["prompt_ids"]):
         print(f"  {learnt:,} of {len(rows):,} prompts are {LEARNT}")

@@ -45,6 +45,7 @@ class Scored:
         correct: bool (n,), or None where the file has no labels.
         characters: int64 (n,), length of each response; None where the file has no texts.
         answers: Answer of each response; None for a response without one.
+        learnt: Number of responses to prompts that the companion has learnt from.
         without_answers: Why no response has an answer, and the remedy; None if one has.
         notes: What was read for what.
     """
@@ -57,6 +58,7 @@ class Scored:
     correct: np.ndarray | Any
     characters: np.ndarray | None
     answers: list[str | None]
+    learnt: int
     without_answers: str | None
     notes: tuple[str, ...]
 
@@ -153,7 +155,7 @@ def read_scored(
     if missing := int(np.isnan(confidence).sum()):
         notes.append(f"confidences: {missing:,} of {len(confidence):,} are null")
     read = [*names.values()], known, question, confidence, correct, None if None in lengths else np.array(lengths)
-    return Scored(source, *read, [*found], unanswered, tuple(notes))
+    return Scored(source, *read, [*found], sum(learnt), unanswered, tuple(notes))
 
 
 def classes_of(pools: Scored, domain: Literal["mathematics", "factual"]) -> np.ndarray:
@@ -213,6 +215,11 @@ def _check_calibration(pools: Scored, calibration: Scored) -> None:
         raise ContractError(
             f"{calibration.source}: the lines have no labels; a threshold is certified by responses with `correct` or "
             "a reward"
+        )
+    if calibration.learnt and not pools.learnt:
+        raise ContractError(
+            f"{calibration.source}: {calibration.learnt:,} of its {len(calibration.question):,} prompts are {LEARNT}; "
+            "a threshold holds for questions like those that certify it: leave these lines out"
         )
     if both := {number for one, number in calibration.known.items() if one in pools.known}:
         one = calibration.names[min(both)]

@@ -148,24 +148,26 @@ class Encoder:
         """Name the first row of each kind that was hardly meant so; where `strict`, refuse kinds that most are of."""
         often = sum(map(_begins, samples, found)) > len(samples) / 2
         told = MARKERS not in self.reading.ignored
-        repeated, headed, strange, thought, twice, bare = [], [], [], [], [], []
+        repeated, held, headed, strange, thought, twice, bare = [], [], [], [], [], [], []
         for sample, one in zip(samples, found, strict=True):
             begun, texts = sample.response or "", (sample.asked, sample.response)
             marks = {mark for text in texts for mark in _MARKER.findall(text or "")} - self._tokens
             repeated.append((sample, "" if _repeats(sample, one) or (often and _begins(sample, one)) else None))
+            held.append((sample, "" if _holds(one) else None))
             within = self._markers.search(sample.asked or "") if self._markers and one.origin == "chat" else None
             twice.append((sample, within and within[0]))
-            end = self._replies.ending(one) if self._replies and told and one.origin == "ids" else ""
-            asks = not (end and self._markers) or self._markers.search(end)
-            asks = asks or any(text.strip() in end for text in self._headers)
+            end = self._replies.ending(one) if self._replies and told and one.origin in ("ids", "template") else ""
+            asks = not (end and self._headers) or any(text.strip() in end for text in self._headers)
             bare.append((sample, None if asks else end[-30:]))
             headed.append((sample, next((text for text in self._headers if begun.startswith(text)), None)))
             strange.append((sample, min((mark for mark in marks if mark not in self._written), default=None)))
             written = self._replies if one.origin in ("chat", "restored") else None
             thought.append((sample, written and written.unopened(sample, one)))
         alone = "give responses alone, or say that the policy writes so (--ignore prompt)"
-        mostly = strict and often and "prompt" not in self.reading.ignored
-        judge(repeated, "the whole prompt stands again in the response", alone, refuse=mostly)
+        asked = strict and "prompt" not in self.reading.ignored
+        judge(repeated, "the whole prompt stands again in the response", alone, refuse=asked and often)
+        before = "give what the policy read before it, or say that this is it (--ignore prompt)"
+        judge(held, "the prompt ends with the whole response", before, refuse=asked)
         heading = "the response begins with {!r}, which ends the prompt already"
         judge(headed, heading, "give what the policy wrote after it", refuse=False)
         foreign = "the text has the chat marker {}, which this model's tokenizer lacks"
@@ -173,8 +175,9 @@ class Encoder:
         rendered = "a message has the chat marker {}, and is put into the template once more"
         judge(twice, rendered, f"give it as prompt, or --ignore {MARKERS} if it speaks of it", refuse=strict and told)
         if 2 * sum(end is not None for _, end in bare) > len(bare):
-            ends = "the ids of the prompt end by {!r}, without a marker of the chat template"
-            judge(bare, ends, f"give the ids that the policy read, or --ignore {MARKERS} if these are", refuse=False)
+            ends = "the prompt ends by {!r}, and not as the chat template begins a reply"
+            advice = f"give what the policy read (add_generation_prompt=True), or --ignore {MARKERS} if this is it"
+            judge(bare, ends, advice, refuse=False)
         thinking = "the response thinks, but the prompt is rendered without thinking (it has {})"
         judge(thought, thinking, f"give {self._mode} when the companion is fitted", refuse=strict and told)
 
@@ -308,7 +311,7 @@ class Encoder:
         """What the template writes last before a response, from each of its lines and markers on, the longest first."""
         if self._untemplated:
             return []
-        texts = self._asking, self._rendered(_messages(["user"], [_USER]), thinking=False)
+        texts = [self._rendered(_messages(["user"], [_USER]), mode) for mode in (True, False)]
         ends = [text.rpartition(_USER)[2] for one in texts for text in (one, self._plain(one))]
         starts = re.compile(f"^|{self._markers.pattern}" if self._markers else "^", re.MULTILINE)
         found = {end[match.start() :] for end in ends for match in starts.finditer(end)}
@@ -373,6 +376,13 @@ def _begins(sample: Sample, found: Encoded) -> bool:
         return sample.response.startswith(sample.asked)
     count = len(found.prompt)
     return _FEW < count < len(found.response) and np.array_equal(found.response[:count], found.prompt)
+
+
+def _holds(found: Encoded) -> bool:
+    """True if a prompt ends with its response, with at most an end token and a line's end behind it."""
+    said = found.response[: None if found.truncated else -1].tolist()
+    end = found.prompt[-len(said) - 2 :].tolist()
+    return len(said) > _FEW and any(end[: len(end) - behind][-len(said) :] == said for behind in range(3))
 
 
 def _repeats(sample: Sample, found: Encoded) -> bool:

@@ -57,7 +57,7 @@ _SAME = {"messages": "prompt", "input": "prompt"}
 _PARTS = {
     "asked": re.compile(
         r"(?:\w*_)?(?:sys(?:tem)?|developer|instruct(?:ions?)?|context|history|conversation|few_?shots?|examples?|"
-        r"demo(?:nstration)?s?|documents?|passages?|functions|prefix|prefill|preamble|persona|question|problem|query)"
+        r"demo(?:nstration)?s?|documents?|passages?|functions|prefix|suffix|prefill|preamble|persona|question|problem|query)"
         r"(?:_(?:prompt|messages?|msg|text|instructions?|examples?))*|reasoning_effort|enable_thinking",
         re.IGNORECASE,
     ),

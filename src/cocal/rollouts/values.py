@@ -242,7 +242,7 @@ def _finish_reason(value: Any) -> str | None:
     found = value.get("type") if isinstance(value, Mapping) else value  # SGLang: {"type": "stop", "matched": 151645}
     if not isinstance(found, str):
         raise ValueError("is no text, such as stop or length")
-    return found.strip().lower() or None
+    return re.sub(r"^finish_?reason[._]", "", found.strip().lower()) or None  # as enumerations are shown
 
 
 def _stop(value: Any) -> int | str | None:

@@ -40,9 +40,11 @@ def entries(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
                 try:
                     found = from_json(content)
                 except ValueError as error:
-                    raise ContractError(f"{where}: not JSON ({error}); correct or delete the line") from None
+                    raise ContractError(f"{where}: not JSON ({error}); write one object in each line") from None
                 if not isinstance(found, dict):
-                    raise ContractError(f'{where}: not a JSON object with fields, such as {{"prompt": ...}}')
+                    raise ContractError(
+                        f'{where}: not a JSON object with fields, such as {{"prompt": ...}}: write one a response'
+                    )
                 yield where, content.decode(errors="replace"), found
     if not some:
         raise ContractError(f"{path}: the file is empty; give a file with a JSON object in every line")

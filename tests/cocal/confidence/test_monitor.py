@@ -53,6 +53,7 @@ def test_the_numbers_are_those_of_scoring_and_measuring(tmp_path, own, source, m
     assert found[["responses", "questions"]].iloc[0].tolist() == [len(rows), rows["question_id"].nunique()]
     said = capsys.readouterr().out
     assert "the companion holds" in said
+    assert "  labels: 1 means correct, 0 wrong; " in said
     assert f"{len(rows)} of {len(rows)} prompts are among those that the companion learnt from" in said
 
 

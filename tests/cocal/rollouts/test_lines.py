@@ -56,6 +56,8 @@ def test_ids_that_would_wrap_are_refused(tmp_path, ids):
         ({"type": "stop", "matched": 7}, False, False),
         ("length", True, False),
         ("max_tokens", True, False),
+        ("FinishReason.LENGTH", True, False),
+        ("FINISH_REASON_STOP", False, False),
         ({"type": "length", "length": 64}, True, False),
         ("abort", True, True),
         ("cancelled", True, True),

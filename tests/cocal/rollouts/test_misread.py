@@ -145,7 +145,7 @@ def test_ids_are_compared_with_the_texts_of_their_own_file(reading, right, tmp_p
 NAMES = ["system", "sys_prompt", "developer_message", "instruction", "chat_history", "few_shot_examples", "question"]
 
 
-@pytest.mark.parametrize("name", [*NAMES, "reasoning_content", "thinking_text", "functions"])
+@pytest.mark.parametrize("name", [*NAMES, "reasoning_content", "thinking_text", "functions", "prompt_suffix"])
 def test_a_field_of_the_prompt_or_the_response_is_not_dropped(reading, name):
     rows = answers(**{name: "Be strict."})
     with pytest.raises(ContractError, match=rf"line 1: the field '{name}' \('Be strict.'\) may be a part of"):
@@ -195,6 +195,12 @@ RENDERED = "<|im_start|>user\nWhat is 1 + 3?<|im_end|>\n<|im_start|>assistant\n"
             "the whole prompt stands again",
         ),
         ({"prompt_ids": [5, 6, 7, 8, 9], "response_ids": [5, 6, 7, 8, 9, 3, 2]}, "prompt", "the whole prompt stands"),
+        (
+            {"prompt_ids": [9, 5, 6, 7, 8, 9, 2], "response_ids": [5, 6, 7, 8, 9, 2]},
+            "prompt",
+            "the prompt ends with the",
+        ),
+        ({"prompt": RENDERED + "It is 4.<|im_end|>\n", "response": "It is 4."}, "prompt", "the prompt ends with the"),
         ({"prompt": "<start_of_turn>user\n1 + 3?", "response": "4"}, "markers", "the chat marker <start_of_turn>, "),
         (
             {"messages": [{"role": "user", "content": RENDERED}], "response": "4"},
@@ -218,16 +224,20 @@ def test_prompts_that_the_policy_read_as_texts_may_end_like_those(reading):
     assert "4 prompts are texts without a chat, tokenised as they are" in reading(SWITCH, *rows)[1].notes
 
 
-@pytest.mark.parametrize(("template", "ids"), [(SWITCH, "ends"), (SWITCH, "lacks"), ("", "lacks")])
+@pytest.mark.parametrize(("template", "ids"), [(SWITCH, "ends"), (SWITCH, "lacks"), (SWITCH, "stops"), ("", "lacks")])
 def test_ids_of_prompts_without_the_template_are_warned_of(micro_checkpoint, reading, caplog, template, ids):
     tokenizer = load_policy(micro_checkpoint).tokenizer
-    text = RENDERED if ids == "ends" else "What is 1 + 3?"
+    text = {"ends": RENDERED, "lacks": "What is 1 + 3?", "stops": RENDERED.removesuffix("<|im_start|>assistant\n")}[ids]
     rows = [
         {"prompt_ids": tokenizer(text)["input_ids"], "response_ids": [7, k, 2], "correct": k > 5} for k in (4, 5, 6)
     ]
     reading(template, *rows)
-    said = "without a marker of the chat template, as in 3 of 3 rows here; give the ids that the policy read"
-    assert (said in caplog.text) == (ids == "lacks" and bool(template))
+    said = "not as the chat template begins a reply, as in 3 of 3 rows here; give what the policy read (add_generation_"
+    assert (said in caplog.text) == (ids != "ends" and bool(template))
+    caplog.clear()
+    if template:
+        reading(template, *({"prompt": text, "response": "4", "correct": right} for right in (True, False)))
+        assert ("as in 2 of 2 rows here; give what the policy read" in caplog.text) == (ids == "stops")
 
 
 def test_a_limit_that_responses_exceed_is_refused_and_one_is_found(reading):

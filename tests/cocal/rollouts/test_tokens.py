@@ -349,7 +349,7 @@ def test_ids_of_prompts_that_the_template_ends_are_no_doubt(spoken, caplog, name
     known = name != "plain"
     for more, told in (([], False), ([5, 6, 7] * 9, known)):
         encoded(vocabulary, {"prompt_ids": [*ids, *more], "response_ids": [5, 6, 7]})
-        assert ("without a marker of the chat template, as in 1 of 1 rows" in caplog.text) == told
+        assert ("and not as the chat template begins a reply, as in 1 of 1 rows" in caplog.text) == told
 
 
 @pytest.mark.parametrize("opening", ["<|im_start|>assistant\n<think>\n", "assistant\n<think>\n", "<think>\n"])

@@ -33,7 +33,10 @@ def format_of(path: Path) -> Format:
         fields = columns_of(path).names
     if found := next((one for one in formats() if one.recognises(path, fields)), None):
         return found
-    raise ContractError(f"{path}: no format is known by this ending; there are .jsonl, .parquet (TRL) and .pt (slime)")
+    raise ContractError(
+        f"{path}: no format is known by this ending; there are .jsonl, .parquet (TRL) and .pt (slime): write a table "
+        "or a list as JSON lines (pandas: frame.to_json(path, orient='records', lines=True))"
+    )
 
 
 def raw(fields: Collection[str]) -> bool:
