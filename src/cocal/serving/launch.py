@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 from cocal.companion.settings import Target
 from cocal.engines.states import FIRST_RUNNER, engine_settings
-from cocal.errors import ConfigError
+from cocal.errors import ConfigError, first_line
 from cocal.fitting.about import About
 from cocal.fitting.models import Checkpoint
 
@@ -86,6 +86,13 @@ def check_vllm() -> None:
         raise ConfigError(f"vLLM is {version}, but the companion was made for {VERSION}x; install vllm=={VERSION}0")
     if PLUGIN not in entry_points(group=ENDPOINTS).names:
         raise ConfigError("this installation of cocal has no entry point for vLLM; install cocal again (pip install)")
+    try:
+        entry_points(group=ENDPOINTS)[PLUGIN].load()
+    except Exception as error:  # vLLM would log it and serve without confidences, and would withhold nothing
+        said = (
+            f"the plug-in of cocal for vLLM cannot be loaded ({first_line(error)}); install cocal again (pip install)"
+        )
+        raise ConfigError(said) from error
 
 
 def command(

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from contextlib import nullcontext
+from importlib.metadata import EntryPoint, EntryPoints
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 
 from cocal.confidence.companion import Companion
 from cocal.engines.states import BELOW, COURSE, asking
-from cocal.errors import ContractError
+from cocal.errors import ConfigError, ContractError
 from cocal.fitting.models import Checkpoint
 from cocal.models.loading import read_vocabulary
 from cocal.rollouts.encoding import Encoder
@@ -133,6 +134,16 @@ def test_other_plugins_of_vllm_stay_loaded(monkeypatch):
     assert environment({"VLLM_PLUGINS": "mine"})["VLLM_PLUGINS"] == "cocal,mine"
     assert environment({"VLLM_NO_USAGE_STATS": "0"})["VLLM_NO_USAGE_STATS"] == "0"
     assert environment({"VLLM_USE_V2_MODEL_RUNNER": "1"})["VLLM_USE_V2_MODEL_RUNNER"] == "0"
+
+
+@pytest.mark.vllm
+def test_no_server_starts_without_the_plugin(monkeypatch):
+    """vLLM serves on where a plug-in cannot be imported, and answers that are to be withheld would be handed out."""
+    launch.check_vllm()
+    lost = EntryPoint("cocal", "cocal.serving.lost:Plugin", launch.ENDPOINTS)
+    monkeypatch.setattr(launch, "entry_points", lambda group: EntryPoints([lost]))
+    with pytest.raises(ConfigError, match=r"cannot be loaded \(No module named 'cocal.serving.lost'\); install"):
+        launch.check_vllm()
 
 
 class Engine:
