@@ -15,7 +15,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from cocal_study.exhibits.typesetting.grid import Block
+from cocal_study.exhibits.typesetting.grid import Block, cell_of
 
 
 def assert_golden(path: Path, lines: Iterable[str]) -> None:
@@ -36,13 +36,13 @@ def assert_golden(path: Path, lines: Iterable[str]) -> None:
 def printed(blocks: Iterable[Block]) -> Iterator[str]:
     """The titles of the columns of each block, and a line for each row: its name, and its values with their marks."""
     for block in blocks:
-        heads = zip(*([head.text for head in line for _ in range(head.span)] for line in block.heads), strict=True)
+        heads = zip(*block.heads, strict=True)
         yield f"{block.corner}: {' | '.join(' '.join(filter(None, words)) for words in heads)}"
-        for group in block.groups:
-            yield f"-- {group.title}".rstrip()
-            for row in group.rows:
-                values = (" ".join(filter(None, (cell.text, cell.mark))) for cell in row.cells)
-                yield f"{row.label}: {' | '.join(values)}"
+        for title, rows in block.groups:
+            yield f"-- {title}".rstrip()
+            for label, values in rows:
+                shown = (" ".join(filter(None, (cell.text, cell.mark))) for cell in map(cell_of, values))
+                yield f"{cell_of(label).text}: {' | '.join(shown)}"
 
 
 def drawn(figure: Figure) -> Iterator[str]:

@@ -25,7 +25,7 @@ from cocal_study.evidence.verdicts import (
 )
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_inputs, claims_layout, judged
-from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Line, block_of
+from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Line
 from cocal_study.exhibits.typesetting.wording import DEGENERATE, SMOLLM2, listed, signed
 from cocal_study.planning.plan import has_methods
 
@@ -148,7 +148,7 @@ def _block(groups: Sequence[Claims], by_place: ByPlace, model: bool, scores: Seq
 
     heads = ["Paper's numbers", "Replicates together", "They exclude", "This study", "Margin", "Excludes"]
     heads += [SMOLLM2] * model + [f"By {HEADS[score].strip('↓')}" for score in scores]
-    return block_of("Claim", heads, [(name, map(row, claims)) for name, claims in groups], width=1)
+    return Block("Claim", [heads], [(name, list(map(row, claims))) for name, claims in groups], width=1)
 
 
 def _verdict(verdict: str, mark: str = "", chance: bool = False) -> Cell:
@@ -181,7 +181,7 @@ def _margins(numbers: pd.DataFrame, ledger: Sequence[Claim]) -> Block:
         for claim, rows in whole.groupby("claim", sort=False)
     ]
     heads = [f"{title}{source}" for source in sources for title in ("Margin, ", "Excludes, ")]
-    return block_of("Margin", heads + ["Detectable"] * (REPLICATES in sources), groups, align="l")
+    return Block("Margin", [heads + ["Detectable"] * (REPLICATES in sources)], groups, align="l")
 
 
 def _words(ledger: Sequence[Claim], by_place: ByPlace) -> Block:
@@ -199,4 +199,4 @@ def _words(ledger: Sequence[Claim], by_place: ByPlace) -> Block:
         return claim.title, (claim.section, claim.quotation.strip(), claim.kind, read, positive, "; ".join(said))
 
     heads = ("Section", "Words of the paper", "Kind", "How they are read", "Replicates", "What else is to say")
-    return block_of("Claim", heads, [("", map(row, ledger))], align="l")
+    return Block("Claim", [heads], [("", list(map(row, ledger)))], align="l")

@@ -21,7 +21,7 @@ from cocal_study.cubes.cells import read_cell
 from cocal_study.evidence.published import MACRO, Published
 from cocal_study.exhibits.base.exhibit import Labelled, StepLayout, TableExhibit, labelled, of_main
 from cocal_study.exhibits.base.inputs import Cube, mean_cell
-from cocal_study.exhibits.typesetting.grid import Grid, Line, block_of
+from cocal_study.exhibits.typesetting.grid import Block, Grid, Line
 from cocal_study.planning.plan import FACTUAL, MATHEMATICS, has_methods, macro_averages, trainer_of
 from cocal_study.planning.replicates import REQUIRED
 from cocal_study.planning.results import companion_folder, metrics_file, questions_file, responses_file, rollouts_folder
@@ -316,7 +316,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         "from the size of the models, their vocabularies and the training, and cannot be matched at another size. Of "
         "an AUROC, the distance from one half counts. "
         f"{UNDEFINED} stands where the paper states no value. The CSV beside it names the place of each value in it.",
-        blocks=tuple(block_of("Condition", heads, part) for part in parts),
+        blocks=tuple(Block("Condition", [heads], part) for part in parts),
         size="footnotesize",
         apart=True,
     )

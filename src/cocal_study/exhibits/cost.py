@@ -8,7 +8,7 @@ import pandas as pd
 from cocal.settings.base import Name
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import StepLayout, TableExhibit, of_main
-from cocal_study.exhibits.typesetting.grid import Block, Grid, Head, group_of
+from cocal_study.exhibits.typesetting.grid import Block, Grid
 from cocal_study.exhibits.typesetting.wording import LONG, SHORT, TIMES_DIFFER, counted, listed, said, times
 from cocal_study.planning.costs import Cost, Latency
 from cocal_study.planning.plan import generated_set, has_methods
@@ -90,20 +90,16 @@ def grid(numbers: pd.DataFrame, layout: Layout, **costs: Any) -> Grid:
         numbers = numbers.drop(columns="training_states")
     columns = list(numbers.columns[1:])
     printed = [times(list(numbers[name]), LONG if name.startswith("training") else SHORT) for name in columns]
+    heads = [
+        [name.partition("_")[0].capitalize() for name in columns],
+        [_HEADS[name] for name in columns],
+        [f"({unit})" for unit, _ in printed],
+    ]
     rows = zip(numbers["method"], *(texts for _, texts in printed), strict=True)
-    block = Block(
-        corner="Method",
-        heads=(
-            (Head("Training", sum(name.startswith("training") for name in columns)), Head("Inference", 2)),
-            tuple(Head(_HEADS[name]) for name in columns),
-            tuple(Head(f"({unit})") for unit, _ in printed),
-        ),
-        groups=(group_of((method, texts) for method, *texts in rows),),
-    )
     return Grid(
         title=f"Cost of training and inference, {layout.backbone_label}, step {layout.step}",
         caption=_caption(layout, costs),
-        blocks=(block,),
+        blocks=(Block("Method", heads, [("", [(method, texts) for method, *texts in rows])]),),
     )
 
 

@@ -22,7 +22,7 @@ from cocal_study.config.study import Study
 from cocal_study.cubes.choices import kept_accuracy, solvable, tried
 from cocal_study.exhibits.base.exhibit import ComparedLayout, Labelled, TableExhibit, of_main
 from cocal_study.exhibits.base.inputs import rows_by_seed
-from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, group_of, marks, metric_block
+from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Line, marks, metric_block
 from cocal_study.exhibits.typesetting.wording import BOLD_AND_UNDERLINED, DOMAINS, averaged, said
 from cocal_study.planning.plan import domains_of, final_methods
 from cocal_study.planning.results import predictions_file, responses_file
@@ -266,23 +266,16 @@ def _choice_block(numbers: pd.DataFrame, layout: Layout, questions: pd.Series) -
         ranked = zip(rules, shown, marks(shown, "higher"), strict=True)
         cells |= {(name, *rule): Cell(text, mark) for rule, text, mark in ranked}
 
-    def group(shown: Sequence[tuple[str, str]], title: str = "") -> Group:
-        labels = [METHODS[method].label if method else _TITLES[rule] for rule, method in shown]
-        return group_of(zip(labels, ([cells[name, *rule] for name in columns] for rule in shown), strict=True), title)
+    def line(rule: str, method: str) -> Line:
+        return METHODS[method].label if method else _TITLES[rule], [cells[name, rule, method] for name in columns]
 
-    return Block(
-        corner="Accuracy (%)",
-        heads=(
-            (*(Head(one.label) for one in layout.sets), Head("Average")),
-            (*(Head(f"{questions[one.name]:,} × {one.samples}") for one in layout.sets), Head("")),
-        ),
-        groups=(
-            group(rules[:2]),
-            group(best, "Most confident response (best of n)"),
-            group(votes, "Confidence-weighted vote"),
-            group([(ORACLE, "")]),
-        ),
+    groups = {"": rules[:2], "Most confident response (best of n)": best, "Confidence-weighted vote": votes}
+    heads = (
+        [*(one.label for one in layout.sets), "Average"],
+        [*(f"{questions[one.name]:,} × {one.samples}" for one in layout.sets), ""],
     )
+    shown = [(title, [line(*rule) for rule in some]) for title, some in groups.items()]
+    return Block("Accuracy (%)", heads, [*shown, ("", [line(ORACLE, "")])])
 
 
 def _abstention_cells(numbers: pd.DataFrame, layout: Layout) -> dict[Any, Cell]:

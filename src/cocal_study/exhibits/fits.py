@@ -1,6 +1,7 @@
 """What limits a companion: the paper's fit beside other learners of the same responses (beyond the paper)."""
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 import pandas as pd
 
@@ -10,7 +11,7 @@ from cocal_study.config.study import Study
 from cocal_study.cubes.better import HEADS
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.regimes import Layout, layout_of
-from cocal_study.exhibits.typesetting.grid import Block, Grid, Head, Line, group_of
+from cocal_study.exhibits.typesetting.grid import Block, Grid, Line
 
 LEARNERS = {"cocal-binary": "grpo", "postcal-binary": "postcal"}
 """The companions, and whose responses they and the other learners of their rows learn from."""
@@ -61,29 +62,21 @@ def prepare(layout: Layout, fits: pd.DataFrame) -> pd.DataFrame:
 def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
     """Set the table, with a group of rows for each study and for the responses that are learnt from."""
     values = numbers.set_index(["study", "learner", "fit", "sampling", "metric"])[["value", "sd"]]
-
-    samplings = list(map(str, numbers["sampling"].unique()))
+    places = list(product(map(str, numbers["sampling"].unique()), _SHOWN))
 
     def row(study: str, learner: str, fit: str) -> Line:
-        keys = [(study, learner, fit, sampling, metric) for sampling in samplings for metric in _SHOWN]
-        return _LABELS[fit], [_cell(values, key) for key in keys]
+        return _LABELS[fit], [_cell(values, (study, learner, fit, *place)) for place in places]
 
     groups = []
     for study, of_study in numbers.groupby("study", sort=False):
-        count = of_study["replicates"].max()
-        about = (
-            f"{str(study).capitalize()} study, {count} replicates" if count > 1 else f"{str(study).capitalize()} study"
-        )
+        count, about = of_study["replicates"].max(), f"{str(study).capitalize()} study"
+        about += f", {count} replicates" if count > 1 else ""
         for learner in ("", *LEARNERS):
             fits = of_study.loc[of_study["learner"] == learner, "fit"].unique()
-            title = (
-                f"learnt from {METHODS[learner].label.partition(' ')[0]}'s responses" if learner else "nothing learnt"
-            )
-            groups.append(group_of([row(str(study), learner, fit) for fit in fits], f"{about}: {title}"))
-    heads = (
-        tuple(Head(name.capitalize(), len(_SHOWN)) for name in samplings),
-        tuple(Head(HEADS[metric]) for _ in samplings for metric in _SHOWN),
-    )
+            name = METHODS[learner].label.partition(" ")[0] if learner else ""
+            title = f"learnt from {name}'s responses" if name else "nothing learnt"
+            groups.append((f"{about}: {title}", [row(str(study), learner, fit) for fit in fits]))
+    heads = [name.capitalize() for name, _ in places], [HEADS[metric] for _, metric in places]
     return Grid(
         title="Other learners of the same responses",
         caption="AUROC, AUROC within questions (W-AUROC) and ECE of learners of correctness, as means over the "
@@ -91,7 +84,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         "were not cut. Probes are logistic regressions of standardised inputs, whose penalty five folds by question "
         "choose; the token features are mean log-probability, mean probability and lowest log-probability of the "
         "tokens, and the logarithm of their number, which cocal fit does not read.",
-        blocks=(Block(corner="Learner", heads=heads, groups=tuple(groups)),),
+        blocks=(Block("Learner", heads, groups),),
         size="footnotesize",
     )
 

@@ -14,7 +14,7 @@ from cocal_study.config.study import Study
 from cocal_study.exhibits.base import exhibit
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.main import rows_known_to_be_wrong
-from cocal_study.exhibits.typesetting.grid import Grid, block_of
+from cocal_study.exhibits.typesetting.grid import Block, Grid
 from cocal_study.planning.plan import prompt_companion
 
 _STATES = 2
@@ -78,7 +78,7 @@ def grid(numbers: pd.DataFrame, layout: Layout) -> Grid:
         title="Hyperparameters",
         caption="Hyperparameters of policies, companions, and evaluation. Response lengths are "
         f"measured in tokens. {layout.caption}",
-        blocks=tuple(block_of("Setting", ["Value"], part, names=0.57) for part in parts),
+        blocks=tuple(Block("Setting", [["Value"]], part, names=0.57) for part in parts),
         size="footnotesize",
         apart=True,
     )

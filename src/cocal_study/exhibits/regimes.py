@@ -9,7 +9,7 @@ from cocal_study.config.study import Study
 from cocal_study.cubes.better import HEADS
 from cocal_study.evidence.regimes import SCORES, margins, over_points
 from cocal_study.exhibits.base.exhibit import BackboneLayout, TableExhibit, of_backbone
-from cocal_study.exhibits.typesetting.grid import Cell, Grid, Line, block_of
+from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Line
 from cocal_study.exhibits.typesetting.wording import signed
 
 TARGET = "binary"
@@ -68,7 +68,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         "underlined: PostCal is. Training: accuracy (%) of the final policy on the training questions, sampled as "
         "rollouts are; evaluation: its accuracy on the evaluation sets; gap: their difference in points; bias: mean "
         "confidence of PostCal less the accuracy.",
-        blocks=(block_of("Condition", heads, groups, width=1),),
+        blocks=(Block("Condition", [heads], groups, width=1),),
         gap="3pt",
         size="footnotesize",
     )

@@ -19,15 +19,7 @@ from cocal_study.evidence.published import Published
 from cocal_study.exhibits import verdict
 from cocal_study.exhibits.base.exhibit import Labelled, TableExhibit
 from cocal_study.exhibits.base.inputs import Cube, read_methods
-from cocal_study.exhibits.typesetting.grid import (
-    Block,
-    Grid,
-    Head,
-    group_of,
-    method_groups,
-    metric_block,
-    ranked_cells,
-)
+from cocal_study.exhibits.typesetting.grid import Block, Grid, method_groups, metric_block, ranked_cells
 from cocal_study.exhibits.typesetting.verdict import LEGEND, cells_of, claims_of, head_of, label_of
 from cocal_study.exhibits.typesetting.wording import DOMAINS, said
 from cocal_study.exhibits.verdict import verdict_inputs, verdict_layout
@@ -116,13 +108,13 @@ def grid(
     """Set the table: the headlines under both samplings, and below them the numbers of this study."""
     found = verdict.prepare(layout, resamples, published, second, **gathered)
     rows = [
-        group_of([(label_of(one), (*cells_of(one), *cells_of(one, SECOND, paper=False))) for one in of_claim], claim)
+        (claim, [(label_of(one), (*cells_of(one), *cells_of(one, SECOND, paper=False))) for one in of_claim])
         for claim, _, of_claim in claims_of(found)
     ]
     columns = ("95 %", "For it")
     heads = (
-        (Head(""), *(Head(name, 3) for name in layout.samplings.values())),
-        tuple(map(Head, ("Paper", head_of(found), *columns, head_of(found, SECOND), *columns))),
+        ("", *(name for name in layout.samplings.values() for _ in range(3))),
+        ("Paper", head_of(found), *columns, head_of(found, SECOND), *columns),
     )
     return Grid(
         title="Headlines by the sampling of the evaluation",
@@ -134,7 +126,7 @@ def grid(
             "The numbers below them are those of this study alone; W-AUROC is the AUROC within questions, over all "
             "pairs of a right and a wrong response to one question.",
         ),
-        blocks=(Block("Claim and comparison", heads, tuple(rows)), *_numbers(numbers, layout)),
+        blocks=(Block("Claim and comparison", heads, rows), *_numbers(numbers, layout)),
         size="footnotesize",
     )
 

@@ -6,7 +6,7 @@ import pandas as pd
 
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import Labelled, StepLayout, TableExhibit, labelled, of_main
-from cocal_study.exhibits.typesetting.grid import Grid, block_of
+from cocal_study.exhibits.typesetting.grid import Block, Grid
 from cocal_study.exhibits.typesetting.wording import SHORT, TIMES_DIFFER, counted, ratios, said, times
 from cocal_study.planning.costs import Latency
 from cocal_study.planning.plan import has_methods
@@ -48,7 +48,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, latency: Latency) -> Grid:
     post_unit, post = times(list(numbers["post_seconds"]), SHORT)
     heads = (f"Pre ({pre_unit})", f"Post ({post_unit})", "Post/Pre")
     values = zip(pre, post, ratios(list(numbers["ratio"])), strict=True)
-    lines = zip((dataset.label for dataset in layout.datasets), values, strict=True)
+    lines = list(zip((dataset.label for dataset in layout.datasets), values, strict=True))
     return Grid(
         title=f"Time to confidence, {layout.backbone_label}, step {layout.step}",
         caption=said(
@@ -58,5 +58,5 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, latency: Latency) -> Grid:
             "Pre: encoding of the prompt and prediction; post: decoding of the response as well.",
             f"Measured on {latency.device}. {TIMES_DIFFER}",
         ),
-        blocks=(block_of("Dataset", heads, [("", lines)], align="r"),),
+        blocks=(Block("Dataset", [heads], [("", lines)], align="r"),),
     )

@@ -18,7 +18,7 @@ from cocal_study.evidence.sources import StudyScope
 from cocal_study.evidence.verdicts import completed
 from cocal_study.exhibits.base.exhibit import OF_TABLES, TableExhibit, origin
 from cocal_study.exhibits.base.ledger import ClaimsLayout, readers
-from cocal_study.exhibits.typesetting.grid import Grid, block_of
+from cocal_study.exhibits.typesetting.grid import Block, Grid
 from cocal_study.exhibits.typesetting.verdict import LEGEND, WORDS, cells_of, claims_of, head_of, label_of, said_of
 from cocal_study.exhibits.typesetting.wording import SUBJECTS
 from cocal_study.planning import comparisons
@@ -122,6 +122,6 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         title="Does the paper reproduce?",
         caption=f"The paper's headline claims, on {SUBJECTS[MATHEMATICS]} unless said. {LEGEND} LM: a study of a "
         f"pre-trained language model. {WORDS}",
-        blocks=(block_of("Claim and comparison", ("Paper", head_of(numbers), "95 %", "For it", "LM"), groups),),
+        blocks=(Block("Claim and comparison", [("Paper", head_of(numbers), "95 %", "For it", "LM")], groups),),
         size="footnotesize",
     )

@@ -68,15 +68,14 @@ def test_our_tables_print_and_mark_the_published_numbers_as_published():
         made = grid(numbers, layout.model_copy(update={"methods": published}), metrics=five_seeds)
         printed = numbers.set_index(["row", "column"])
         for block in made.blocks:
-            sets = [head.text for head in block.heads[0] for _ in range(head.span)]
-            titles = [f"{name}: {head.text.strip('↑↓')}" for name, head in zip(sets, block.heads[1], strict=True)]
-            for row in (row for group in block.groups for row in group.rows):
-                for column, cell in zip(titles, row.cells, strict=True):
+            titles = [f"{name}: {title.strip('↑↓')}" for name, title in zip(*block.heads, strict=True)]
+            for label, values in (line for _, lines in block.groups for line in lines):
+                for column, cell in zip(titles, values, strict=True):
                     cells += 1
-                    text, mark = printed.loc[(row.label, column), ["text", "mark"]]
+                    text, mark = printed.loc[(label.text, column), ["text", "mark"]]
                     assert cell.text == text
                     if (cell.mark or "") != mark:
-                        astray.add((table, row.label, column))
+                        astray.add((table, label.text, column))
     assert cells == 936
     known = yaml.safe_load((NUMBERS / "inconsistencies.yaml").read_text(encoding="utf-8"))["inconsistencies"]
     marks = [cell for one in known if one["kind"] == "mark" for cell in one["cells"]]

@@ -68,8 +68,8 @@ def doubted(**floors: float):
 
 def test_values_that_rest_on_too_little_are_marked_and_explained():
     shown = doubted(answered_rate=0.5, decided_rate=0.9)
-    rows = [row for block in shown.blocks for group in block.groups for row in group.rows]
-    marked = {(row.label, place) for row in rows for place, cell in enumerate(row.cells) if cell.doubtful}
+    rows = [row for block in shown.blocks for _, lines in block.groups for row in lines]
+    marked = {(label.text, place) for label, cells in rows for place, cell in enumerate(cells) if cell.doubtful}
     # mean confidence, ECE and AUROC on the first set and in the macro average; not accuracy, not the second set
     assert marked == {(label, place) for label in ("Verbal", "P(True)") for place in (1, 2, 3, 9, 10, 11)}
     sentence = (
@@ -84,21 +84,16 @@ def test_values_that_rest_on_too_little_are_marked_and_explained():
 
 
 def test_an_answer_that_is_missing_casts_doubt_on_accuracy_too():
-    row = doubted(valid_rate=0, p_true_mass=0).blocks[0].groups[0].rows[0]
-    assert [cell.doubtful for cell in row.cells[:8]] == [True, False, True, True] + [False] * 4
+    (_, ((_, cells), *_)), *_ = doubted(valid_rate=0, p_true_mass=0).blocks[0].groups
+    assert [cell.doubtful for cell in cells[:8]] == [True, False, True, True] + [False] * 4
 
 
 def test_the_page_alone_lists_the_shares():
     shown = doubted()
     (block,) = shown.details
-    assert [head.text for head in block.heads[1]] == [
-        "Valid",
-        "Answered",
-        "Decided",
-        "Truncated",
-        "P(True or False)",
-    ] * 3
-    assert [cell.text for cell in block.groups[0].rows[1].cells[5:10]] == ["100.0", "80.0", "97.5", "0.0", "20.0"]
+    assert block.heads[1] == ["Valid", "Answered", "Decided", "Truncated", "P(True or False)"] * 3
+    ((_, (_, (_, cells), *_)),) = block.groups
+    assert [cell.text for cell in cells[5:10]] == ["100.0", "80.0", "97.5", "0.0", "20.0"]
     assert "Answered" in page(shown)
     assert "Answered" not in latex(shown)
 
@@ -114,8 +109,8 @@ def test_a_confidence_that_is_constant_or_at_chance_is_marked_and_explained():
     numbers.loc[("amc24", "p-true", "auroc"), ["lower", "upper"]] = 0.45, 0.52
     numbers.loc[(slice(None), "cocal-binary", "auroc"), ["lower", "upper"]] = 0.3, 0.49
     shown = grid(numbers.reset_index(), chosen, metrics=cube)
-    rows = [row for block in shown.blocks for group in block.groups for row in group.rows]
-    marked = {(row.label, place) for row in rows for place, cell in enumerate(row.cells) if cell.degenerate}
+    rows = [row for block in shown.blocks for _, lines in block.groups for row in lines]
+    marked = {(label.text, place) for label, cells in rows for place, cell in enumerate(cells) if cell.degenerate}
     # ECE and AUROC of the constant everywhere; of the one at chance on the second set alone
     assert marked == {*(("Verbal", place) for place in (2, 3, 6, 7, 10, 11)), ("P(True)", 6), ("P(True)", 7)}
     assert latex(shown).count(r"$^{\ddagger}$") == page(shown).count("<sup>‡</sup>") + 1 == 8 + 1

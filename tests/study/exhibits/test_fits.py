@@ -83,10 +83,8 @@ def test_the_table_has_every_fit_in_its_place():
     numbers = table.prepare(layout_of(STUDY), both)
     made = table.grid(numbers, layout_of(STUDY))
     (block,) = made.blocks
-    assert [len(group.rows) for group in block.groups] == [2, 7, 7, 2, 7, 7]
-    printed = {
-        (group.title, row.label): [cell.text for cell in row.cells] for group in block.groups for row in group.rows
-    }
+    assert [len(lines) for _, lines in block.groups] == [2, 7, 7, 2, 7, 7]
+    printed = {(title, label): cells for title, lines in block.groups for label, cells in lines}
     name = "Embedded study, 2 replicates: learnt from PostCal's responses"
     cells = printed[name, "One seed, standardised states"]
     assert cells == [

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, Group, Head, Row, block_of
+from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid
 from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import escape, latex
 from golden import assert_golden
@@ -11,16 +11,16 @@ GOLDEN = Path(__file__).parent / "golden"
 
 BLOCK = Block(
     corner="Method",
-    heads=((Head("A_1", 2), Head("B", 1)), (Head("ECE↓"), Head("AUROC↑"), Head("Post (s)"))),
-    groups=(
-        Group((Row("One & only", (Cell("0.100", "best"), Cell("0.900"), Cell("–"))),), title="First"),
-        Group((Row("Two", (Cell("0.200", "second"), Cell("<0.1"), Cell("4 × 10⁻¹²"))),)),
-        Group((Row("Three", (Cell("0.3"), Cell("5%"), Cell("12×", "best")), bold=True),)),
-    ),
+    heads=[("A_1", "A_1", "B"), ("ECE↓", "AUROC↑", "Post (s)")],
+    groups=[
+        ("First", [("One & only", [Cell("0.100", "best"), "0.900", "–"])]),
+        ("", [("Two", [Cell("0.200", "second"), "<0.1", "4 × 10⁻¹²"])]),
+        ("", [(Cell("Three", "best"), ["0.3", "5%", Cell("12×", "best")])]),
+    ],
 )
-NARROW = block_of("Set", ["Pre (ms)", "Post/Pre"], [("", [("A", ["1", "2"])])], align="r", width=0.5)
+NARROW = Block("Set", [["Pre (ms)", "Post/Pre"]], [("", [("A", ["1", "2"])])], align="r", width=0.5)
 """Scaled to its share of the width, with values to the right."""
-BROKEN = block_of("", ["A"], [("", [("r", ["1"])])], align="l", names=0.6, width=1)
+BROKEN = Block("", [["A"]], [("", [("r", ["1"])])], align="l", names=0.6, width=1)
 """Long names are broken."""
 
 

@@ -1,7 +1,6 @@
 """A table as plain text with its arrangement and its marks, before it becomes LaTeX or a web page, and its usual
 blocks."""
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -47,29 +46,8 @@ class Cell:
     degenerate: bool = False
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of a block."""
-
-    label: str
-    cells: tuple[Cell, ...]
-    bold: bool = False
-
-
-@dataclass(frozen=True)
-class Group:
-    """Rows between two rules, below their title if they have one."""
-
-    rows: tuple[Row, ...]
-    title: str = ""
-
-
-@dataclass(frozen=True)
-class Head:
-    """Title of one column, or of several columns side by side."""
-
-    text: str
-    span: int = 1
+Line = tuple[str | Cell, Iterable[str | Cell]]
+"""The name of a row, and its values."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +56,10 @@ class Block:
 
     corner: str
     """Title above the row names."""
-    heads: tuple[tuple[Head, ...], ...]
-    """Rows of column titles."""
-    groups: tuple[Group, ...]
+    heads: Sequence[Sequence[str]]
+    """Rows of titles, in each a title for every column; equal neighbours below one title are printed as one."""
+    groups: Sequence[tuple[str, Sequence[Line]]]
+    """Rows between two rules, below their title, which may be ""."""
     align: Literal["c", "r", "l"] = "c"
     """Alignment of the values; a web page breaks values that are flush left."""
     width: float | None = None
@@ -91,7 +70,12 @@ class Block:
     @property
     def columns(self) -> int:
         """Number of columns without the row names."""
-        return sum(head.span for head in self.heads[-1])
+        return len(self.heads[-1])
+
+    def spans(self) -> list[list[tuple[str, int]]]:
+        """The titles in each row of heads, with the number of columns that each stands above."""
+        rows = (groupby(zip(*self.heads[: row + 1], strict=True)) for row in range(len(self.heads)))
+        return [[(titles[-1], sum(1 for _ in same)) for titles, same in row] for row in rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,20 +101,9 @@ class Grid:
     """Text that identifies the numbers by the study and by digests, once they are known."""
 
 
-Line = tuple[str, Iterable[str | Cell]]
-"""The name of a row, and its values."""
-
-
-def group_of(lines: Iterable[Line], title: str = "") -> Group:
-    """Return a group of rows, whose values may be plain text."""
-    rows = ((label, tuple(one if isinstance(one, Cell) else Cell(one) for one in cells)) for label, cells in lines)
-    return Group(tuple(Row(label, cells) for label, cells in rows), title)
-
-
-def block_of(corner: str, heads: Iterable[str], groups: Iterable[tuple[str, Iterable[Line]]], **style: Any) -> Block:
-    """Return a block with one row of heads, of groups with their titles and rows; `style` has further fields of the
-    block."""
-    return Block(corner, (tuple(map(Head, heads)),), tuple(group_of(lines, title) for title, lines in groups), **style)
+def cell_of(value: str | Cell) -> Cell:
+    """Return a value of a line as a cell."""
+    return value if isinstance(value, Cell) else Cell(value)
 
 
 def marks(shown: Sequence[str], better: Better | None, kinds: Sequence[Mark] = ("best", "second")) -> list[Mark | None]:
@@ -199,20 +172,14 @@ def metric_block(
         for metric in metrics
         if metric not in optional or any(cells[case.name, name, metric].text != UNDEFINED for name in names)
     ]
-    spans = Counter(case for case, _ in columns)
+    labels = {case.name: case.label for case in cases}
 
-    def row(name: str, label: str) -> Row:
-        return Row(label, tuple(cells[case, name, metric] for case, metric in columns), bold=name == highlight)
+    def line(name: str, label: str) -> Line:
+        values = [cells[case, name, metric] for case, metric in columns]
+        return Cell(label, "best" if name == highlight else None), values
 
-    return Block(
-        corner,
-        (
-            tuple(Head(one.label, spans[one.name]) for one in cases),
-            tuple(Head(titles[metric]) for _, metric in columns),
-        ),
-        tuple(Group(tuple(row(*one) for one in rows.items()), title) for title, rows in groups),
-        **style,
-    )
+    heads = [labels[case] for case, _ in columns], [titles[metric] for _, metric in columns]
+    return Block(corner, heads, [(title, [line(*row) for row in rows.items()]) for title, rows in groups], **style)
 
 
 def method_labels(methods: Iterable[str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from html import escape
 
-from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid
+from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, cell_of
 from cocal_study.exhibits.typesetting.wording import DEGENERATE, DOUBTFUL
 
 _STYLE = """\
@@ -30,6 +30,7 @@ u { text-underline-offset: 0.2em; }
 sup { line-height: 0; }
 .source { color: #5a5a5a; font-size: 0.85em; }"""
 _CLASSES = {"c": "", "r": ' class="right"', "l": ' class="left"'}
+_WIDE = ' colspan="{}"'
 _TAGS = {"best": "b", "second": "u"}
 
 
@@ -59,32 +60,30 @@ def page(grid: Grid) -> str:
 def _table(block: Block) -> Iterator[str]:
     kind = _CLASSES[block.align]
     yield f"<div><table{kind}>"
-    if any(head.span > 1 for head in block.heads[0]):
-        yield "<colgroup></colgroup>" + "".join(f'<colgroup span="{head.span}"></colgroup>' for head in block.heads[0])
+    above, *_ = spans = block.spans()
+    if any(span > 1 for _, span in above):
+        yield "<colgroup></colgroup>" + "".join(f'<colgroup span="{span}"></colgroup>' for _, span in above)
     yield "<thead>"
-    corner = f'<th class="corner" rowspan="{len(block.heads)}">{escape(block.corner)}</th>'
-    for line in block.heads:
-        heads = (
-            f'<th colspan="{head.span}">{escape(head.text)}</th>' if head.span > 1 else f"<th>{escape(head.text)}</th>"
-            for head in line
-        )
+    corner = f'<th class="corner" rowspan="{len(spans)}">{escape(block.corner)}</th>'
+    for line in spans:
+        heads = (f"<th{_WIDE.format(span) * (span > 1)}>{escape(title)}</th>" for title, span in line)
         yield f"<tr>{corner}{''.join(heads)}</tr>"
         corner = ""
     yield "</thead>"
-    for group in block.groups:
+    for title, rows in block.groups:
         yield "<tbody>"
-        if group.title:
-            yield f'<tr><th scope="rowgroup" colspan="{1 + block.columns}"><span>{escape(group.title)}</span></th></tr>'
-        for row in group.rows:
-            label = f"<b>{escape(row.label)}</b>" if row.bold else escape(row.label)
-            yield f'<tr><th scope="row"><span>{label}</span></th>{"".join(map(_cell, row.cells))}</tr>'
+        if title:
+            yield f'<tr><th scope="rowgroup" colspan="{1 + block.columns}"><span>{escape(title)}</span></th></tr>'
+        for label, cells in rows:
+            values = "".join(f"<td>{_marked(cell)}</td>" for cell in cells)
+            yield f'<tr><th scope="row"><span>{_marked(label)}</span></th>{values}</tr>'
         yield "</tbody>"
     yield "</table></div>"
 
 
-def _cell(cell: Cell) -> str:
+def _marked(value: str | Cell) -> str:
+    cell = cell_of(value)
     text = escape(cell.text)
     if cell.mark:
         text = f"<{_TAGS[cell.mark]}>{text}</{_TAGS[cell.mark]}>"
-    text += f"<sup>{DOUBTFUL}</sup>" * cell.doubtful + f"<sup>{DEGENERATE}</sup>" * cell.degenerate
-    return f"<td>{text}</td>"
+    return text + f"<sup>{DOUBTFUL}</sup>" * cell.doubtful + f"<sup>{DEGENERATE}</sup>" * cell.degenerate

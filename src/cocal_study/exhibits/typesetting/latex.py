@@ -2,11 +2,12 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from cocal.errors import ContractError
-from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid
+from cocal_study.exhibits.typesetting.grid import Block, Cell, Grid, cell_of
 from cocal_study.exhibits.typesetting.wording import DEGENERATE, DOUBTFUL
 
 _CHARACTERS = str.maketrans(
@@ -81,14 +82,14 @@ def _tabular(block: Block) -> Iterator[str]:
     yield rf"\begin{{tabular}}{{{names}*{{{block.columns}}}{{{block.align}}}}}"
     yield r"\toprule"
     yield from _heads(block)
-    for group in block.groups:
+    for title, rows in block.groups:
         yield r"\midrule"
-        if group.title:
-            yield rf"\multicolumn{{{1 + block.columns}}}{{l}}{{\textit{{{escape(group.title)}}}}} \\"
+        if title:
+            yield rf"\multicolumn{{{1 + block.columns}}}{{l}}{{\textit{{{escape(title)}}}}} \\"
         # Row names are set flush left, because justified lines would have wide gaps.
         left = "" if block.names is None else r"\raggedright "
-        for row in group.rows:
-            yield left + _line([_cell(Cell(row.label, "best" if row.bold else None)), *map(_cell, row.cells)])
+        for label, cells in rows:
+            yield left + _line(map(_cell, [label, *cells]))
     yield r"\bottomrule"
     yield r"\end{tabular}" if block.width is None else "\\end{tabular}%\n}"
 
@@ -96,26 +97,27 @@ def _tabular(block: Block) -> Iterator[str]:
 def _heads(block: Block) -> Iterator[str]:
     rows = len(block.heads)
     corner = rf"\multirow{{{rows}}}{{*}}{{{escape(block.corner)}}}" if rows > 1 else escape(block.corner)
-    for line in block.heads:
-        if all(head.span == 1 for head in line):
-            yield _line([corner, *(escape(head.text) for head in line)]).lstrip()
+    for line in block.spans():
+        if all(span == 1 for _, span in line):
+            yield _line([corner, *(escape(title) for title, _ in line)]).lstrip()
         else:
             if corner:
                 yield corner
-            yield from (rf"& \multicolumn{{{head.span}}}{{c}}{{{escape(head.text)}}}" for head in line)
+            yield from (rf"& \multicolumn{{{span}}}{{c}}{{{escape(title)}}}" for title, span in line)
             yield r"\\"
-            ends = [1 + sum(head.span for head in line[: i + 1]) for i in range(len(line))]
-            yield "".join(rf"\cmidrule(lr){{{end - h.span + 1}-{end}}}" for h, end in zip(line, ends, strict=True))
+            ends = accumulate((span for _, span in line), initial=1)
+            yield "".join(rf"\cmidrule(lr){{{before + 1}-{end}}}" for before, end in pairwise(ends))
         corner = ""
 
 
-def _cell(cell: Cell) -> str:
+def _cell(value: str | Cell) -> str:
+    cell = cell_of(value)
     text = escape(re.sub(r"^-(?=\d)", "−", cell.text))
     marked = f"{_MARKUP[cell.mark]}{{{text}}}" if cell.mark else text
     return marked + escape(DOUBTFUL * cell.doubtful + DEGENERATE * cell.degenerate)
 
 
-def _line(cells: Sequence[str]) -> str:
+def _line(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
