@@ -7,14 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
+from cocal.drawing.style import INK, Axes, Figure
 from cocal_study.config.study import Study
 from cocal_study.evidence.claims import Claim
 from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN, UNOBSERVED
 from cocal_study.evidence.verdicts import PAPER, REPLICATES, STUDY, UNITS, by_unit, is_measured, joined
 from cocal_study.exhibits.base.exhibit import FigureExhibit
 from cocal_study.exhibits.base.ledger import ClaimsLayout, claims_inputs, claims_layout, judged, readers
-from cocal_study.exhibits.drawing.curves import PAGE_HEIGHT, entry
+from cocal_study.exhibits.drawing.curves import PAGE_HEIGHT, entry, panel_rows
 from cocal_study.planning.plan import has_methods
 
 Layout = ClaimsLayout
@@ -32,14 +32,13 @@ _PUBLISHED = {"color": INK, "linestyle": "none", "marker": "d", "markersize": 3.
 _OF_STUDY = {"markersize": 3.2, "markeredgewidth": 0.8, "linestyle": "none"}
 _MEAN = {"marker": "|", "markersize": 4.2, "markeredgewidth": 1.3, "linestyle": "none"}
 _TITLES = {"ece": "ECE", "auroc": "AUROC", "share": "Accuracy, confidence,\nother shares"}
-_ROW, _LABELS, _TOP, _BOTTOM, _APART = 0.23, 2.28, 0.3, 0.9, 0.12
+_ROW, _LABELS, _TOP, _BOTTOM, _APART = 0.23, 2.28, 0.38, 0.8, 0.12
 """Height of a row, the space for names, above and below, and that between two panels, in inches."""
 _AT = {PAPER: -0.28, STUDY: 0, REPLICATES: 0.28}
 """Place of each source within a row, so that marks of two sources do not overlap."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
-    """The figure, where the study has CoCal."""
     if has_methods(study, "cocal-binary"):
         yield FigureExhibit(
             name="claims",
@@ -75,31 +74,26 @@ def prepare(
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """One row for each claim, in the order of the paper, and one panel for each unit."""
-    from matplotlib.figure import Figure
-
     claims = list(numbers["claim"].unique())
     units = [unit for unit in UNITS if unit in set(numbers["margin"])]
-    row = min(_ROW, (PAGE_HEIGHT - _TOP - _BOTTOM) / max(1, len(claims)))
-    height = _TOP + _BOTTOM + row * max(1, len(claims))
-    figure = Figure(figsize=(TEXT_WIDTH, height))
-    width = (TEXT_WIDTH - _LABELS - 0.08) / max(1, len(units)) - _APART
-    for place, unit in enumerate(units):
-        left = _LABELS + place * (width + _APART)
-        box = (left / TEXT_WIDTH, _BOTTOM / height, width / TEXT_WIDTH, row * len(claims) / height)
-        ax = figure.add_axes(box)
-        _rows(ax, numbers[numbers["margin"] == unit], claims)
-        ax.set_title(_TITLES[unit], fontsize=7.5, pad=3, linespacing=0.95)
-        if not place:
-            shown = numbers.drop_duplicates("claim")["title"]
-            for number, label in zip(("First", "Second"), layout.labels, strict=False):
-                shown = shown.str.replace(f"{number} backbone", label)
-            ax.set_yticks(range(len(claims)), shown, fontsize=6.6)
-    middle = (_LABELS + (TEXT_WIDTH - _LABELS) / 2) / TEXT_WIDTH
-    figure.text(middle, 0.57 / height, "Margin: positive where the claim is true", ha="center", va="bottom")
-    figure.legend(handles=_legend(numbers), loc="lower center", ncols=4, bbox_to_anchor=(0.5, 0.19 / height), **LEGEND)
     others = "".join(f", and on {label} where it is named" for label in layout.labels[1:])
-    said = f"{layout.study} study: claims judged on {layout.labels[0]}{others}; bars: 95 % intervals"
-    figure.text(0.5, 0.05 / height, said, ha="center", va="bottom", **SMALL_PRINT)
+    figure, (axes,) = panel_rows(
+        [[_TITLES[unit] for unit in units]],
+        [min(_ROW * len(claims), PAGE_HEIGHT - _TOP - _BOTTOM)],
+        tops=[_TOP],
+        label="Margin: positive where the claim is true",
+        handles=_legend(numbers),
+        source=f"{layout.study} study: claims judged on {layout.labels[0]}{others}; bars: 95 % intervals",
+        left=_LABELS,
+        between=_APART,
+        columns=4,
+    )
+    for ax, unit in zip(axes, units, strict=True):
+        _rows(ax, numbers[numbers["margin"] == unit], claims)
+    shown = numbers.drop_duplicates("claim")["title"]
+    for number, label in zip(("First", "Second"), layout.labels, strict=False):
+        shown = shown.str.replace(f"{number} backbone", label)
+    axes[0].set_yticks(range(len(claims)), shown, fontsize=6.6)
     return figure
 
 

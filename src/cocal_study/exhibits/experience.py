@@ -12,7 +12,7 @@ from cocal_study.evidence.published import METRICS, Published
 from cocal_study.evidence.regimes import SCORES
 from cocal_study.evidence.verdicts import over_replicates
 from cocal_study.exhibits.base.exhibit import FigureExhibit
-from cocal_study.exhibits.drawing.curves import entry, look_of, looks, panels_above
+from cocal_study.exhibits.drawing.curves import entry, look_of, looks, panel_rows
 from cocal_study.exhibits.regimes import Layout, layout_of
 
 PAPER = "paper"
@@ -26,14 +26,14 @@ SHOWN[RECALIBRATED] = SHOWN["token-probability"] | {"label": "TokenProb, recalib
 SHOWN[RECALIBRATED] |= {"markerfacecolor": "white", "markeredgecolor": SHOWN[RECALIBRATED]["color"]}
 OWN = {"auroc": "token-probability", **dict.fromkeys(("ece", "brier"), RECALIBRATED)}
 """What the policy's own probabilities say, by the metric: Platt scaling leaves the ranking as it is."""
-_TITLES = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score"}
-_HEIGHT, _BOTTOM = 4.1, 0.78
+_TITLES = {"auroc": "AUROC ↑", "ece": "ECE ↓", "brier": "Brier score ↓"}
+_HEIGHT = 1.32
+"""Height of a panel, in inches."""
 _APART = 1.13
 """Ratio of the places of two methods at one number of responses, so that their intervals do not overlap."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
-    """The figure, where a study says where the points were gathered."""
     if study.reports.experience:
         yield FigureExhibit(
             title="How many rollouts a companion needs",
@@ -92,13 +92,18 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A column for each metric, with the metric above and its differences below."""
     handles = [entry(**look) for method, look in SHOWN.items() if method in set(numbers["method"])]
     handles.append(entry("the paper", color=INK, marker="*", linestyle="none", markersize=6))
-    said = (
-        f"{layout.backbone_label}, macro average of mathematics, {numbers['replicates'].max()} replicates (small dots "
-        f"below); bars: {100 * layout.level:g} % intervals"
+    figure, axes = panel_rows(
+        [list(_TITLES.values()), [f"less {SHOWN[OWN[metric]]['label']}" for metric in _TITLES]],
+        [_HEIGHT, _HEIGHT],
+        label="Responses learnt from",
+        handles=handles,
+        source=f"{layout.backbone_label}, macro average of mathematics, {numbers['replicates'].max()} replicates "
+        f"(small dots below); bars: {100 * layout.level:g} % intervals",
+        columns=3,
     )
-    figure, axes = panels_above(len(SCORES), (_HEIGHT, 0.075, _BOTTOM), handles, 3, said, rows=2)
-    for column, metric in enumerate(_TITLES):
-        panel, (above, below) = numbers[numbers["metric"] == metric], axes[:, column]
+    for metric, above, below in zip(_TITLES, *axes, strict=True):
+        panel = numbers[numbers["metric"] == metric]
+        below.sharex(above)
         for method, look in SHOWN.items():
             if (metric, method) == ("auroc", RECALIBRATED):
                 continue  # Platt scaling leaves the ranking as it is, and two lines would be one
@@ -107,13 +112,10 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
             above.plot(ours["learnt"], ours["value"], **look)
             above.plot(stated["learnt"], stated["value"], "*", color=look["color"], markersize=6, markeredgewidth=0)
         _differences(below, panel[panel["less"] != ""])
-        above.set_xscale("log")
-        above.minorticks_off()
-        above.tick_params(labelbottom=True)
-        above.set_title(f"{_TITLES[metric]} {'↑' if metric == 'auroc' else '↓'}")
-        rival = SHOWN[OWN[metric]]["label"]
-        below.set_title(f"less {rival}", fontsize=7, pad=3)
-    axes[1, len(SCORES) // 2].set_xlabel("Responses learnt from")
+        for ax in (above, below):
+            ax.set_xscale("log")
+            ax.minorticks_off()
+            ax.grid(axis="y", linewidth=0.3, color="#dddddd")
     return figure
 
 

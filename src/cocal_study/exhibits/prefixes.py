@@ -7,7 +7,7 @@ import pandas as pd
 from cocal.drawing.style import Figure
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import FigureExhibit
-from cocal_study.exhibits.drawing.curves import entry, looks, panels_above
+from cocal_study.exhibits.drawing.curves import entry, looks, panel_row
 from cocal_study.exhibits.regimes import Layout, layout_of
 
 WHOLE, PREFIXES, WITH_TOKENS, OWN = "whole", "prefixes", "prefixes-and-tokens", "token-probability"
@@ -24,11 +24,9 @@ SHOWN = looks(
         OWN: ("mean token probability so far", "#74297c", "P", "-"),
     }
 )
-_HEIGHT, _BOTTOM = 2.75, 0.86
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
-    """The figure, where a study says where the measurements were gathered."""
     if study.reports.prefixes:
         yield FigureExhibit(
             title="Confidence while a response grows",
@@ -57,11 +55,13 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     handles = [entry(**look) for look in SHOWN.values()]
     for handle in handles:
         handle.set_markeredgewidth(1)
-    figure, (left, right) = panels_above(2, (_HEIGHT, 0.075, _BOTTOM), handles, 2, said)
+    titles = ["AUROC ↑", "Tokens saved (%) ↑"]
+    figure, (left, right) = panel_row(titles, height=1.6, handles=handles, columns=2, source=said)
     for ax, metric, scale in ((left, AUROC, 1), (right, SAVED, 100)):
         for method, look in SHOWN.items():
             part = numbers[(numbers["method"] == method) & (numbers["metric"] == metric)]
             ax.plot(100 * part["at"], scale * part["value"], **look)
-    left.set(xlabel="Tokens so far (% of the response)", ylabel="AUROC ↑")
-    right.set(xlabel="Right responses lost (%)", ylabel="Tokens saved (%) ↑")
+        ax.grid(axis="y", linewidth=0.3, color="#dddddd")
+    left.set_xlabel("Tokens so far (% of the response)")
+    right.set_xlabel("Right responses lost (%)")
     return figure

@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
+from cocal.drawing.style import INK, Axes, Figure
 from cocal_study.config.study import Study
 from cocal_study.cubes.better import gain
 from cocal_study.evidence.published import METRICS, Published
 from cocal_study.evidence.regimes import PAIRS, SCORES, margins, over_points
 from cocal_study.exhibits.base.exhibit import FigureExhibit
-from cocal_study.exhibits.drawing.curves import entry
+from cocal_study.exhibits.drawing.curves import entry, panel_rows
 from cocal_study.exhibits.regimes import TARGET, Layout, layout_of
 
 Looks = Mapping[str, tuple[str, str]]
@@ -25,13 +25,11 @@ _OWN = {"color": "#6a6a6a", "markerfacecolor": "white", "markeredgewidth": 0.8}
 """The study's own values, which stand on every axis and are drawn once by PostCal's bias."""
 _TITLES = {"ece": "ECE", "brier": "Brier score", "auroc": "AUROC"}
 _PAPER = {"color": INK, "marker": "D", "markersize": 4.5, "linestyle": "none", "markeredgewidth": 0, "zorder": 4}
-_LABELS, _RIGHT, _BETWEEN, _ROW, _TOP, _AXIS, _SCATTER, _BELOW = 1.55, 0.08, 0.3, 0.15, 0.24, 0.15, 1.1, 0.95
-"""Sizes in inches: the names of levels, the margin, the space between panels, the height of a row, of a title, of the
-tick labels of the forest, of the panels below it, and of what stands below these."""
+_LABELS, _BETWEEN, _ROW, _SCATTER = 1.55, 0.3, 0.15, 1.1
+"""Sizes in inches: the names of levels, the space between panels, the height of a row, and of the panels below."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
-    """The figure, where a study says where the points were gathered."""
     if study.reports.regimes:
         yield FigureExhibit(
             name="regimes",
@@ -80,38 +78,29 @@ def _published(published: Published) -> Iterator[tuple[str, float, float]]:
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A column of panels for every metric: the forest above, and the margins by PostCal's bias below."""
-    from matplotlib.figure import Figure
-
     measured = numbers[numbers["axis"] != PAPER]
     rows = _rows(measured)
-    forest = _ROW * (max(rows.values()) + 1)
-    height = _TOP + forest + _AXIS + _TOP + _SCATTER + _BELOW
-    width = (TEXT_WIDTH - _LABELS - _RIGHT - (len(SCORES) - 1) * _BETWEEN) / len(SCORES)
     looks = dict(zip(measured["axis"].unique(), _LOOKS, strict=False))
-    figure = Figure(figsize=(TEXT_WIDTH, height))
-    for place, metric in enumerate(SCORES):
-        left = (_LABELS + place * (width + _BETWEEN)) / TEXT_WIDTH
-        bottom = _BELOW + _SCATTER + _TOP + _AXIS
-        above = figure.add_axes((left, bottom / height, width / TEXT_WIDTH, forest / height))
-        below = figure.add_axes((left, _BELOW / height, width / TEXT_WIDTH, _SCATTER / height))
-        _forest(above, measured[measured["metric"] == metric], rows, looks, named=place == 0)
-        above.set_title(_TITLES[metric], pad=4)
-        _by_bias(below, numbers[numbers["metric"] == metric], looks)
-        if place == 0:
-            below.set_ylabel("Margin")
-        if place == len(SCORES) // 2:
-            below.set_xlabel("Bias of PostCal: mean confidence less accuracy")
     dots = {"linestyle": "none", "markersize": 3.4}
     handles = [
         entry(axis, color=colour, marker=mark, markeredgewidth=0, **dots) for axis, (colour, mark) in looks.items()
     ]
     handles += [entry("the study's own values", marker="o", **_OWN, **dots), entry("the paper", **_PAPER)]
-    figure.legend(handles=handles, loc="lower center", ncols=3, bbox_to_anchor=(0.5, 0.32 / height), **LEGEND)
-    source = (
-        "Positive: CoCal is better. Small dots above: replicates; large marks and bars: their mean and its interval.\n"
-        f"Regimes of the {layout.study} study, {layout.backbone_label}, macro average of mathematics."
+    figure, panels = panel_rows(
+        [[_TITLES[metric] for metric in SCORES], [""] * len(SCORES)],
+        [_ROW * (max(rows.values()) + 1), _SCATTER],
+        label="Bias of PostCal: mean confidence less accuracy",
+        handles=handles,
+        source="Positive: CoCal is better. Small dots above: replicates; large marks and bars: their mean and its "
+        f"interval.\nRegimes of the {layout.study} study, {layout.backbone_label}, macro average of mathematics.",
+        left=_LABELS,
+        between=_BETWEEN,
+        columns=3,
     )
-    figure.text(0.5, 0.03 / height, source, ha="center", va="bottom", linespacing=1.1, **SMALL_PRINT)
+    for metric, above, below in zip(SCORES, *panels, strict=True):
+        _forest(above, measured[measured["metric"] == metric], rows, looks, named=above is panels[0][0])
+        _by_bias(below, numbers[numbers["metric"] == metric], looks)
+    panels[1][0].set_ylabel("Margin")
     return figure
 
 

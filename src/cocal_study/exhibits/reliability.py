@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from cocal.drawing.bins import legend_entries, plot_reliability
-from cocal.drawing.style import LEGEND, SMALL_PRINT, TEXT_WIDTH, Axes, Figure
+from cocal.drawing.style import TEXT_WIDTH, Axes, Figure
 from cocal.metrics.calibration import evaluate, reliability_bins
 from cocal.metrics.shown import metric_text
 from cocal.settings.base import Count
@@ -17,7 +17,7 @@ from cocal_study.cubes.better import CONFIDENCE_QUALITY
 from cocal_study.cubes.cube import UNSEEDED
 from cocal_study.exhibits.base.exhibit import ComparedLayout, FigureExhibit, Labelled, labelled, of_main
 from cocal_study.exhibits.base.inputs import rows_by_seed
-from cocal_study.exhibits.drawing.curves import PAGE_HEIGHT
+from cocal_study.exhibits.drawing.curves import PAGE_HEIGHT, panel_rows
 from cocal_study.exhibits.typesetting.wording import counted
 from cocal_study.planning.plan import available_methods, final_predictions
 
@@ -25,8 +25,10 @@ _EVALUATED = ("confidence", "valid", "correct")
 """Columns of the predictions, as `cocal.metrics.calibration.evaluate` takes them."""
 _LINE = 0.11
 """Height of a line of small print, in inches, like all sizes below."""
-_NARROW = 1.5
-"""Panels that are narrower break their titles into lines."""
+_DIAGRAM, _HISTOGRAM, _LEFT, _BETWEEN, _BELOW = 1.15, 0.42, 0.62, 0.13, 0.77
+"""Heights of the panels where the page has room, and the space to their left, between them and below."""
+_NARROW = 1.6
+"""Panels that are narrower with the space beside them break their titles into lines."""
 _TITLE = 9.7
 """Width of the longest line of a title, in multiples of its font size."""
 
@@ -104,87 +106,60 @@ def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """Draw a row of panels for each data set and a column for each method; the small print below says what was measured
     where the figure is taken out of its document."""
-    from matplotlib.figure import Figure
-
     source = f"{layout.study} study, {layout.backbone_label}, step {layout.step}"
-    panels = dict(iter(numbers.groupby(["dataset", "method"], sort=False)))
-    methods = list(dict.fromkeys(numbers["method"]))
-    grid = _Grid(len(layout.datasets), len(methods))
-    figure = Figure(figsize=(TEXT_WIDTH, grid.height))
-    for row, dataset in enumerate(layout.datasets):
-        in_row = [panels[dataset.name, method] for method in methods]
-        # a row without any valid confidence needs an axis, too
-        most = max(1, *(panel["count"].max() for panel in in_row))
-        for column, (method, panel) in enumerate(zip(methods, in_row, strict=True)):
-            diagram = figure.add_axes(grid.box(column, grid.diagram_top(row), grid.diagram))
-            histogram = figure.add_axes(grid.box(column, grid.histogram_top(row), grid.histogram))
-            plot_reliability(diagram, histogram, panel, METHODS[method].colour)
-            histogram.set_ylim(0, 1.05 * most)
-            _panel_titles(diagram, histogram, panel.iloc[0], METHODS[method].label if row == 0 else None, grid)
-            for ax, name in ((diagram, "Accuracy"), (histogram, "Count")):
-                ax.tick_params(labelleft=column == 0)
-                if column == 0:
-                    ax.set_ylabel(name)
-                    ax.yaxis.set_label_coords(-0.27 / grid.panel, 0.5)  # aligned, whatever the numbers' width
-        x, y = 0.09, (grid.diagram_top(row) + grid.histogram_top(row) + grid.histogram) / 2
-        figure.text(*grid.point(x, y), dataset.label, rotation=90, ha="center", va="center", fontweight="bold")
     seeded = numbers[numbers["seeds"] > 1]
     if len(seeded):
         seed, seeds = (int(seeded[name].iloc[0]) for name in ("seed", "seeds"))
         source = f"{source}; companions of seed {seed}, in brackets the mean of {counted(seeds, 'seed')}"
-    middle = (grid.left + TEXT_WIDTH - grid.right) / 2
-    low, legend = (grid.point(middle, grid.height - above) for above in (0.04, 0.18))
-    figure.text(*grid.point(middle, grid.height - 0.51), "Confidence", ha="center", va="bottom")
-    figure.legend(handles=legend_entries(), loc="lower center", bbox_to_anchor=legend, ncols=3, **LEGEND)
-    figure.text(*low, source, ha="center", va="bottom", **SMALL_PRINT)
+    panels = dict(iter(numbers.groupby(["dataset", "method"], sort=False)))
+    methods, count = list(dict.fromkeys(numbers["method"])), len(layout.datasets)
+    width = (TEXT_WIDTH - _LEFT) / len(methods)
+    lines = _LINE * (width < _NARROW)
+    tops = [0.36 + 2 * lines, *[0.16, 0.34 + lines] * count][:-1]
+    scale = min(1, (PAGE_HEIGHT - _BELOW - sum(tops)) / (count * (_DIAGRAM + _HISTOGRAM)))
+    figure, axes = panel_rows(
+        [[""] * len(methods)] * 2 * count,
+        [scale * _DIAGRAM, scale * _HISTOGRAM] * count,
+        tops=tops,
+        label="Confidence",
+        handles=legend_entries(),
+        source=source,
+        left=_LEFT,
+        between=_BETWEEN,
+        columns=3,
+    )
+    for row, (dataset, above, below) in enumerate(zip(layout.datasets, axes[::2], axes[1::2], strict=True)):
+        in_row = [panels[dataset.name, method] for method in methods]
+        # a row without any valid confidence needs an axis, too
+        most = max(1, *(panel["count"].max() for panel in in_row))
+        for method, panel, diagram, histogram in zip(methods, in_row, above, below, strict=True):
+            plot_reliability(diagram, histogram, panel, METHODS[method].colour)
+            histogram.set_ylim(0, 1.05 * most)
+            _panel_titles(diagram, histogram, panel.iloc[0], METHODS[method].label if row == 0 else None, width)
+            for ax in (diagram, histogram):
+                ax.tick_params(labelleft=method == methods[0])
+        for ax, name in ((above[0], "Accuracy"), (below[0], "Count")):
+            ax.set_ylabel(name)
+            ax.yaxis.set_label_coords(-0.27 / (width - _BETWEEN), 0.5)  # aligned, whatever the numbers' width
+        y = (above[0].get_position().y1 + below[0].get_position().y0) / 2
+        figure.text(0.09 / TEXT_WIDTH, y, dataset.label, rotation=90, ha="center", va="center", fontweight="bold")
     return figure
 
 
-class _Grid:
-    """Places of the panels, in inches from the top left."""
-
-    left, right, bottom, between, columns_apart = 0.62, 0.06, 0.81, 0.16, 0.13
-
-    def __init__(self, rows: int, columns: int) -> None:
-        self.rows, self.diagram, self.histogram = rows, 1.15, 0.42
-        self.panel = (TEXT_WIDTH - self.left - self.right - (columns - 1) * self.columns_apart) / columns
-        self.narrow = self.panel < _NARROW
-        self.top = 0.36 + 2 * _LINE * self.narrow
-        self.rows_apart = 0.34 + _LINE * self.narrow
-        scale = min(1.0, 1 - (self.height - PAGE_HEIGHT) / (rows * (self.diagram + self.histogram)))
-        self.diagram, self.histogram = scale * self.diagram, scale * self.histogram
-
-    @property
-    def height(self) -> float:
-        return self.diagram_top(self.rows) - self.rows_apart + self.bottom
-
-    def diagram_top(self, row: int) -> float:
-        return self.top + row * (self.diagram + self.between + self.histogram + self.rows_apart)
-
-    def histogram_top(self, row: int) -> float:
-        return self.diagram_top(row) + self.diagram + self.between
-
-    def point(self, x: float, y: float) -> tuple[float, float]:
-        """Return a point given in inches as fractions of the figure from the bottom left."""
-        return x / TEXT_WIDTH, 1 - y / self.height
-
-    def box(self, column: int, top: float, size: float) -> tuple[float, float, float, float]:
-        x, y = self.point(self.left + column * (self.panel + self.columns_apart), top + size)
-        return x, y, self.panel / TEXT_WIDTH, size / self.height
-
-
-def _panel_titles(diagram: Axes, histogram: Axes, one: pd.Series, label: str | None, grid: _Grid) -> None:
+def _panel_titles(diagram: Axes, histogram: Axes, one: pd.Series, label: str | None, width: float) -> None:
     metrics = []
     for name in CONFIDENCE_QUALITY:
         of_seeds = f" ({metric_text(name, one[f'{name}_of_seeds'])})" if one["seeds"] > 1 else ""
         metrics.append(f"{name.upper()} {metric_text(name, one[name])}{of_seeds}")
-    size = min(7, 72 * (grid.panel + grid.columns_apart) / _TITLE)
-    where = {"transform": diagram.transAxes, "ha": "center", "va": "bottom", "fontsize": size, "linespacing": 1.1}
-    diagram.text(0.5, 1 + 0.03 / grid.diagram, ("\n" if grid.narrow else "   ").join(metrics), **where)
+    narrow = width < _NARROW
+    where = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "bottom"}
+    text = {"fontsize": min(7, 72 * width / _TITLE), "linespacing": 1.1}
+    diagram.annotate(("\n" if narrow else "   ").join(metrics), (0.5, 1), (0, 2), **where, **text)
     if label:
-        above = 72 * (0.05 + _LINE * (1.2 + grid.narrow))
-        shown = label.replace(" (", "\n(") if grid.narrow else label
-        diagram.set_title(shown, fontweight="bold", pad=above, linespacing=0.95)
+        above = 72 * (0.05 + _LINE * (1.2 + narrow))
+        diagram.set_title(
+            label.replace(" (", "\n(") if narrow else label, fontweight="bold", pad=above, linespacing=0.95
+        )
     some_invalid = one["n_valid"] < one["n"]
     n = f"{one['n_valid']:,} of {one['n']:,} valid" if some_invalid else f"n = {one['n']:,}"
     histogram.text(1, 1.04, n, transform=histogram.transAxes, ha="right", va="bottom", fontsize=6.5)

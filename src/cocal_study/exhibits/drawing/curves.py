@@ -35,8 +35,8 @@ HALF_WIDTH = 0.48 * TEXT_WIDTH
 """Width in inches of a figure that shares the text's width with another one."""
 PAGE_HEIGHT = 8.6
 """Greatest height of a figure in inches. It leaves space for a caption on a page with 9 inches of text."""
-_RIGHT, _TOP, _TICKS, _ENTRY, _PRINT = 0.06, 0.22, 0.28, 0.13, 0.1
-"""Sizes in inches: the right margin, and the heights of a title, of tick labels with the axis label, of a row of the
+_RIGHT, _TOP, _TICKS, _ENTRY, _PRINT = 0.06, 0.22, 0.17, 0.13, 0.1
+"""Sizes in inches: the right margin, and the heights of a title, of tick labels, of an axis label or a row of the
 legend, and of a line of small print."""
 
 
@@ -140,70 +140,57 @@ def value_axis(ax: Axes, panel: pd.DataFrame) -> None:
         ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], min_n_ticks=3))
 
 
-def panel_row(
-    titles: Sequence[str],
+def panel_row(titles: Sequence[str], *, height: float | None, **below: Any) -> tuple[Figure, list[Axes]]:
+    """Make empty panels side by side, square if `height` is None; `below` has the other arguments of `panel_rows`."""
+    figure, (panels,) = panel_rows([titles], [height], **below)
+    return figure, panels
+
+
+def panel_rows(
+    titles: Sequence[Sequence[str]],
+    heights: Sequence[float | None],
     *,
-    height: float | None,
-    label: str,
-    handles: Sequence[Artist],
     source: str,
+    label: str = "",
+    handles: Sequence[Artist] = (),
+    tops: Sequence[float] = (),
     width: float = TEXT_WIDTH,
     left: float = 0.34,
     between: float = 0.36,
     columns: int | None = None,
-) -> tuple[Figure, list[Axes]]:
-    """Make empty panels side by side, with the label of their horizontal axes, the legend and the small print
-    (`source`) below them. All sizes are in inches; panels are square if `height` is None. The legend has as many
-    columns as entries by default, and there is none without entries. `left` is the space to the left of the first
-    panel."""
+) -> tuple[Figure, list[list[Axes]]]:
+    """Make rows of empty panels above the label of their horizontal axes, the legend and the small print (`source`).
+
+    All sizes are in inches: of each row the height, without which its panels are square, and the space above it
+    (`tops`), by default that of a title and of the tick labels before it; the width of the figure, the space to the
+    left of the first panel, and that between two. The legend has as many columns as entries by default.
+    """
     from matplotlib.figure import Figure
 
-    panel = (width - left - _RIGHT - (len(titles) - 1) * between) / len(titles)
-    height = panel if height is None else height
+    count = len(titles[0])
+    panel = (width - left - _RIGHT - (count - 1) * between) / count
+    known = [panel if height is None else height for height in heights]
+    tops = tops or [_TOP, *[_TICKS + _TOP] * (len(known) - 1)]
     columns = columns or max(len(handles), 1)
     legend = 0.06 + _PRINT * len(source.splitlines())
     labels = legend + 0.05 + _ENTRY * ceil(len(handles) / columns)
-    bottom = labels + _TICKS
-    total = bottom + height + _TOP
+    total = labels + _ENTRY + _TICKS + sum(known) + sum(tops)
     figure = Figure(figsize=(width, total))
-    panels = []
-    for place, title in enumerate(titles):
-        corner = (left + place * (panel + between)) / width
-        ax = figure.add_axes((corner, bottom / total, panel / width, height / total))
-        ax.set_title(title, pad=4)
-        panels.append(ax)
+    rows, bottom = [], total
+    for names, height, top in zip(titles, known, tops, strict=True):
+        bottom -= top + height
+        row = []
+        for place, name in enumerate(names):
+            corner = left + place * (panel + between)
+            row.append(figure.add_axes((corner / width, bottom / total, panel / width, height / total)))
+            row[-1].set_title(name, pad=4)
+        rows.append(row)
     figure.text((left + width - _RIGHT) / 2 / width, labels / total, label, ha="center", va="bottom")
     if handles:
         at = (0.5, legend / total)
         figure.legend(handles=list(handles), loc="lower center", bbox_to_anchor=at, ncols=columns, **LEGEND)
     figure.text(0.5, 0.03 / total, source, ha="center", va="bottom", linespacing=1.1, **SMALL_PRINT)
-    return figure, panels
-
-
-def panels_above(
-    count: int,
-    sizes: tuple[float, float, float],
-    handles: Sequence[Artist],
-    columns: int,
-    source: str,
-    rows: int = 1,
-) -> tuple[Figure, Any]:
-    """Make panels with axis labels of their own side by side, above a legend of so many columns and the small print.
-
-    The sizes are the height of the figure in inches, the share of its width to the left, and the inches below. The axes
-    are an array [count], or [rows, count] with the same horizontal axis.
-    """
-    from matplotlib.figure import Figure
-
-    height, left, bottom = sizes
-    figure = Figure(figsize=(TEXT_WIDTH, height))
-    axes = figure.subplots(rows, count, sharex=rows > 1)
-    for ax in axes.flat:
-        ax.grid(axis="y", linewidth=0.3, color="#dddddd")
-    figure.subplots_adjust(left, bottom / height, 0.99, 1 - 0.2 / height, wspace=0.22, hspace=0.36)
-    figure.legend(handles=handles, loc="lower center", ncols=columns, bbox_to_anchor=(0.5, 0.2 / height), **LEGEND)
-    figure.text(0.5, 0.04 / height, source, ha="center", va="bottom", **SMALL_PRINT)
-    return figure, axes
+    return figure, rows
 
 
 def looks(shown: Mapping[str, tuple[str, str, Any, str]]) -> dict[str, dict[str, Any]]:
@@ -239,21 +226,15 @@ def draw_replicates(numbers: pd.DataFrame, dataset: str, printed: pd.DataFrame |
     line marks the mean over them. The numbers are the spread of the main table
     (`cocal_study.planning.replicates.spread`). Circles are the paper's, if the cells of its main table are given
     (`cocal_study.evidence.published.Printed`)."""
-    from matplotlib.figure import Figure
-
     paper = {} if printed is None else printed[printed["dataset"] == dataset].set_index(["metric", "method"])["value"]
     replicates = [name for name in numbers if re.fullmatch(r"replicate_\d+", name)]
     shown = numbers[numbers["dataset"] == dataset].set_index(["metric", "method"])
     methods = list(dict.fromkeys(shown.index.get_level_values("method")))
-    names, right, between, below = 1.2, 0.08, 0.3, 0.36  # in inches
-    rows = 0.17 * len(methods)
-    height = 0.24 + rows + below
-    width = (TEXT_WIDTH - names - right - between) / 2
-    figure = Figure(figsize=(TEXT_WIDTH, height))
-    for place, metric in enumerate(CONFIDENCE_QUALITY):
-        left = names + place * (width + between)
-        ax = figure.add_axes((left / TEXT_WIDTH, below / height, width / TEXT_WIDTH, rows / height))
-        ax.set_title(TITLES[metric], pad=4)
+    circles = "" if printed is None else ", circles the paper's numbers"
+    source = f"Points are {len(replicates)} replicates with other seeds of the policies, lines means{circles}."
+    titles = [TITLES[metric] for metric in CONFIDENCE_QUALITY]
+    figure, panels = panel_row(titles, height=0.17 * len(methods), source=source, left=1.2, between=0.3)
+    for ax, metric in zip(panels, CONFIDENCE_QUALITY, strict=True):
         for row, method in enumerate(methods):
             values, colour = shown.loc[(metric, method), replicates].astype(float), METHODS[method].colour
             apart = [0.3 * (k / max(len(replicates) - 1, 1) - 0.5) for k in range(len(replicates))]
@@ -262,12 +243,9 @@ def draw_replicates(numbers: pd.DataFrame, dataset: str, printed: pd.DataFrame |
             if (metric, method) in paper:
                 ring = {"s": 16, "facecolors": "none", "edgecolors": INK, "linewidths": 0.7, "zorder": 4}
                 ax.scatter(paper[metric, method], row, **ring)
-        ax.set_yticks(range(len(methods)), [METHODS[name].label for name in methods] if place == 0 else [])
+        ax.set_yticks(range(len(methods)), [METHODS[name].label for name in methods] if ax is panels[0] else [])
         ax.set_ylim(len(methods) - 0.5, -0.5)
         ax.tick_params(axis="y", length=0)
         ax.grid(axis="x", linewidth=0.3, color="#dddddd", zorder=0)
         ax.set_axisbelow(True)
-    circles = "" if printed is None else ", circles the paper's numbers"
-    text = f"Points are {len(replicates)} replicates with other seeds of the policies, lines means{circles}."
-    figure.text(0.5, 0.04 / height, text, ha="center", va="bottom", **SMALL_PRINT)
     return figure
