@@ -20,7 +20,6 @@ from cocal_study.evidence.published import MACRO, Published
 from cocal_study.planning.costs import Cost, Latency
 from cocal_study.planning.results import ORDERS
 
-PAPER_BACKBONES = {"first": "qwen3-8b", "second": "qwen3-14b"}
 PAPER_STAGES, PAPER_EARLY, PAPER_BUDGETS = (40, 80, 120), (5, 10, 20, 30, 40), (1, 2, 5, 10, 20, 40, 80, 120)
 """The paper's steps, which a study's stand for by their place."""
 TIMES = {
@@ -77,7 +76,7 @@ class PublishedSource(Reader):
                 table, row, columns = "pre_generation", "Pre-generation", _DOMAINS[case.dataset]
             title = {"ece": "ECE", "auroc": "AUROC"}[metric]
             return Estimate(self._published.cell(table, row, f"{columns}: {title}")[0])
-        key = (PAPER_BACKBONES[case.backbone], case.step, case.dataset, method, metric)
+        key = (_BACKBONES[case.backbone].lower(), case.step, case.dataset, method, metric)
         if key not in self._values:
             raise NotAssessableError(f"no table of the paper has {METHODS[method].label} there")
         return Estimate(self._values[key])

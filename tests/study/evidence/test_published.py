@@ -94,13 +94,11 @@ def test_a_cell_has_its_value_and_what_it_belongs_to():
     assert math.isnan(settings["Policy training: Clip ratio (lower / upper)"])
 
 
-def test_missing_files_and_unknown_keys_are_named(tmp_path):
+def test_missing_files_are_named(tmp_path):
     folder = shutil.copytree(NUMBERS, tmp_path / "paper")
     (folder / "ood.csv").unlink()
     with pytest.raises(ContractError, match=r"ood\.csv: no such table"):
         read_published(folder)
-    shutil.copy(NUMBERS / "ood.csv", folder)
-    text = folder / "text.yaml"
-    text.write_text(text.read_text(encoding="utf-8").replace("meaning:", "means:", 1), encoding="utf-8")
+    (folder / "text.yaml").unlink()
     with pytest.raises(ConfigError, match=r"text\.yaml"):
         read_published(folder)
