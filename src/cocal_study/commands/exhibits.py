@@ -9,7 +9,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.store import write_text
 from cocal.store.damage import unreadable
 from cocal_study.config.parse import parse_settings
-from cocal_study.exhibits.base.inputs import check_inputs, origin_of, read_inputs
+from cocal_study.exhibits.base.inputs import origin_of, read_inputs
 from cocal_study.exhibits.base.output import write_figure, write_table
 from cocal_study.exhibits.base.registry import module_of
 from cocal_study.exhibits.typesetting.landing import WITHOUT, Landing, landing_page
@@ -34,7 +34,6 @@ def run_exhibit(options: argparse.Namespace) -> None:
     files: dict[str, list[Path]] = {}
     for kind, *paths in options.input:
         files.setdefault(kind, []).extend(map(Path, paths))
-    check_inputs(module, files)
     inputs = read_inputs(module, files)
     origin = origin_of(layout, files, options.output) if layout else {}
     try:

@@ -57,33 +57,20 @@ Given = Mapping[str, Sequence[Path]]
 """The files that an exhibit is given, by kind."""
 
 
-def _several(module: ModuleType) -> dict[str, bool]:
-    """Whether an exhibit reads several files of a kind, by the kinds that it reads."""
-    return {one.name: get_origin(one.annotation) is Sequence for one in reads(module)}
-
-
-def check_inputs(module: ModuleType, files: Given) -> None:
-    """Compare the files that are given with those that an exhibit reads: the arguments of its `prepare`. Raises
-    ConfigError if a kind is missing or another one is given, or no file of a kind, or several files of a kind of which
-    it reads one."""
-    name, several = module.__name__.rpartition(".")[2], _several(module)
-    for kind, given in files.items():
-        if kind not in several:
-            known = ", ".join(several) or "no files"
-            raise ConfigError(f"--input: {name} has no kind of input {kind!r}; it reads {known}")
-        if not given:
-            raise ConfigError(f"--input: no file of the kind {kind} is given")
-        if len(given) > 1 and not several[kind]:
-            raise ConfigError(f"--input: {name} reads one file of the kind {kind}, and {len(given)} are given")
-    if missing := [kind for kind in needed(module) if kind not in files]:
-        raise ConfigError(f"--input: {name} also reads {missing[0]}, which is missing")
-
-
 def read_inputs(module: ModuleType, files: Given) -> dict[str, Any]:
-    """Read the files of each kind by `READERS`; the result is a list where the exhibit reads several. Raises
-    ContractError if a file is missing or broken."""
+    """Read the files of each kind by `READERS`; the result is a list where the exhibit reads several.
+
+    Raises ConfigError if a kind that it reads (an argument of its `prepare`) is missing, or there are files that it
+    does not read, and ContractError if a file is missing or broken.
+    """
+    several = {one.name: get_origin(one.annotation) is Sequence for one in reads(module)}
+    for kind in dict.fromkeys([*files, *needed(module)]):
+        given = len(files.get(kind, ()))
+        if kind not in several or not given or (given > 1 and not several[kind]):
+            name = module.__name__.rpartition(".")[2]
+            known = ", ".join(f"{one}{' (one or more)' * many}" for one, many in several.items()) or "no files"
+            raise ConfigError(f"--input {kind}: {name} reads {known}, and {given} of this kind are given")
     contents = {kind: [READERS[kind](path) for path in given] for kind, given in files.items()}
-    several = _several(module)
     return {kind: found if several[kind] else found[0] for kind, found in contents.items()}
 
 
