@@ -46,18 +46,14 @@ def aggregation_cubes() -> list[xr.Dataset]:
 
 def aggregation_layout(**changes) -> token_aggregation.Layout:
     backbones = [
-        {"name": "qwen3-8b", "label": "Qwen3-8B", "layer": 35},
-        {"name": "qwen3-14b", "label": "Qwen3-14B", "layer": 39},
+        {"name": "qwen3-8b", "label": "Qwen3-8B", "layers": [35]},
+        {"name": "qwen3-14b", "label": "Qwen3-14B", "layers": [39]},
     ]
     return token_aggregation.Layout(**(ORIGIN | {"backbones": backbones, "step": 60} | changes))
 
 
 def pre_generation_layout(**changes) -> pre_generation.Layout:
-    domains = [
-        {"name": "macro-mathematics", "label": "Mathematics"},
-        {"name": "macro-factual", "label": "Factual QA"},
-    ]
-    return pre_generation.Layout(**(BACKBONE | {"domains": domains} | changes))
+    return pre_generation.Layout(**(BACKBONE | {"domains": ("macro-mathematics", "macro-factual")} | changes))
 
 
 def times_layout(**changes) -> time_to_confidence.Layout:
@@ -87,7 +83,7 @@ def latency(**changes) -> Latency:
 
 
 def cost_layout(**changes) -> cost.Layout:
-    return cost.Layout(**(BACKBONE | {"generation_dataset": "math500", "generation_label": "MATH500"} | changes))
+    return cost.Layout(**(BACKBONE | {"generation_label": "MATH500"} | changes))
 
 
 def costs(**changes) -> dict[str, Cost | Latency]:

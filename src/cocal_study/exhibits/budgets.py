@@ -32,7 +32,6 @@ _FAINT = {"linewidth": 0.6, "linestyle": (0, (3, 2)), "alpha": 0.6}
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
-    """The figure of the main backbone, where the study has both methods."""
     if has_methods(study, *_METHODS):
         yield FigureExhibit(
             title="CoCal and PostCal at matched budgets",

@@ -47,7 +47,6 @@ _COSTS = "Costs, which are no evidence on calibration"
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """The table, where the study has CoCal."""
     if has_methods(study, "cocal-binary"):
         inputs = claims_inputs(study)
         if study.reports.language_model:

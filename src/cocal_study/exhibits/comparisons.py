@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from cocal.metrics.shown import UNDEFINED
+from cocal.settings.base import Name
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.cubes.resamples import Resamples
@@ -21,16 +22,11 @@ _SHOWN = ("accuracy", "ece", "brier", "auroc")
 """Metrics in print; the CSV adds the log loss."""
 
 
-class ComparedDomain(Labelled):
-    """A macro average and the sets that it averages over."""
-
-    datasets: tuple[Labelled, ...]
-
-
 class Layout(ComparedLayout):
     """The contents of the table: each of our methods against all others, by data set."""
 
-    domains: tuple[ComparedDomain, ...]
+    domains: dict[Name, tuple[Labelled, ...]]
+    """The macro averages, with the sets that each averages over."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -47,10 +43,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             layout=Layout(
                 **of_main(study),
                 methods=methods,
-                domains=tuple(
-                    ComparedDomain(name=name, label=SUBJECTS[name], datasets=labelled(study, sets))
-                    for name, sets in macro_averages(study, study.main_backbone).items()
-                ),
+                domains={
+                    name: labelled(study, sets) for name, sets in macro_averages(study, study.main_backbone).items()
+                },
             ),
             inputs={"resamples": [resamples_file(study.main_backbone)]},
         )
@@ -60,15 +55,15 @@ def prepare(layout: Layout, resamples: Resamples) -> pd.DataFrame:
     """Test the difference to every rival on every data set and macro average. The result has the columns of
     `cocal_study.evidence.comparisons.table_of`, in the order of the domains, of which the macro average comes last,
     then our methods, then the rivals, then the metrics."""
-    datasets = [name for domain in layout.domains for name in (*(one.name for one in domain.datasets), domain.name)]
+    datasets = [name for macro, sets in layout.domains.items() for name in (*(one.name for one in sets), macro)]
     return table_of(resamples, layout.methods, layout.step, datasets)
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid:
     """Set the table, with a block for each of our methods and macro average; the page adds those of the data sets."""
     pairs = pairs_in_table(layout.methods)
-    macros = [Labelled(name=one.name, label=f"Macro average, {one.label}") for one in layout.domains]
-    sets = [one for domain in layout.domains for one in domain.datasets]
+    macros = [Labelled(name=name, label=f"Macro average, {SUBJECTS[name]}") for name in layout.domains]
+    sets = [one for sets in layout.domains.values() for one in sets]
     metrics = [name for name in _SHOWN if name in set(numbers["metric"])]
 
     def block(ours: str, datasets: Sequence[Labelled]) -> Block:

@@ -79,8 +79,6 @@ shown for each set as well."""
 
 
 class Layout(StepLayout):
-    """The contents of the table."""
-
     stages: tuple[Count, ...]
     """Steps at which the accuracy of the rollouts is shown."""
     algorithms: tuple[Algorithm, ...]

@@ -5,7 +5,6 @@ from typing import Any
 
 import pandas as pd
 
-from cocal.settings.base import Name
 from cocal_study.config.study import Study
 from cocal_study.exhibits.base.exhibit import StepLayout, TableExhibit, of_main
 from cocal_study.exhibits.typesetting.grid import Block, Grid
@@ -34,10 +33,8 @@ _WORK = {
 
 
 class Layout(StepLayout):
-    """The contents of the table, with the set whose questions were generated to time inference."""
-
-    generation_dataset: Name
     generation_label: str
+    """Name in print of the set whose questions were generated to time inference."""
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
@@ -58,11 +55,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             caption="Cost of training and inference (the paper's table 2, appendix E.2): sampling is what PostCal "
             "needs on top of the GRPO run, and states is the pass over the responses that reads what companions "
             f"learn from, CoCal's within the GRPO run and timed apart. {prompts}",
-            layout=Layout(
-                **of_main(study),
-                generation_dataset=generated_set(study),
-                generation_label=study.datasets[generated_set(study)].label,
-            ),
+            layout=Layout(**of_main(study), generation_label=study.datasets[generated_set(study)].label),
             inputs={kind: [cost_file(study.main_backbone, file)] for kind, file in zip(_WORK, files, strict=True)},
         )
 

@@ -34,7 +34,6 @@ def shades() -> Any:
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
-    """The figure of the main backbone, where the study has CoCal with binary supervision."""
     if has_methods(study, "cocal-binary"):
         yield FigureExhibit(
             title="Transfer between stages",

@@ -48,8 +48,6 @@ class Sampled(Labelled):
 
 
 class Layout(ComparedLayout):
-    """The contents of the table."""
-
     sets: tuple[Sampled, ...]
     """Sets of the first part."""
     domains: dict[Name, tuple[Name, ...]]
@@ -82,7 +80,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     shared = [method for method in shared if (method.policy, method.prompt_format) == ("grpo", "answer")]
     methods = [one.name for one in shared if not one.needs_pool]
     domains = {name: tuple(study.evaluation_sets(name)) for name in domains_of(study, backbone, "grpo", step)}
-    sets = [name for names in domains.values() for name in names if study.datasets[name].samples > 1]
+    asked = {name: study.datasets[name] for names in domains.values() for name in names}
+    sets = {name: one for name, one in asked.items() if one.samples > 1}
     choosing = any(METHODS[name].target != "question" for name in methods)
     if not (choosing and sets and any(method.needs_pool for method in shared)):
         return
@@ -95,10 +94,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         layout=Layout(
             **of_main(study),
             methods=tuple(methods),
-            sets=tuple(
-                Sampled(name=name, label=study.datasets[name].label, samples=study.datasets[name].samples)
-                for name in sets
-            ),
+            sets=tuple(Sampled(name=name, label=one.label, samples=one.samples) for name, one in sets.items()),
             domains=domains,
             decisions=study.reports.decisions,
             resamples=study.metrics.resamples,
@@ -125,8 +121,8 @@ def prepare(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.Da
       splits, without splits that answer nothing for the risk.
     - routing: accuracy of the kept questions; the rule is the share that is sent elsewhere.
 
-    All other intervals are those of the bootstrap over questions. Raises ContractError if a method has no confidence
-    for a response, or answers were not compared.
+    All other intervals are those of the bootstrap over questions. Raises ContractError if a method has no confidences
+    on a set.
     """
     rows = list(_choices(layout, predictions, responses))
     for domain, names in layout.domains.items():
@@ -159,23 +155,13 @@ def _right(
     frame = frame.sort_values(["question_id", "sample"], kind="stable")
     question, _ = pd.factorize(frame["question_id"])
     correct, classes = frame["correct"].to_numpy(dtype=bool), frame["answer_class"].to_numpy(dtype=np.float64)
-    if np.isnan(classes).any():
-        raise ContractError(
-            f"responses: the answers of {one.name} were not compared with one another (answer_class is null); sample "
-            "the responses for self-consistency"
-        )
     right = {(FIRST, ""): correct[first(question)], (MAJORITY, ""): correct[vote(question, classes)]}
     best, votes = {}, {}
     for method in layout.choosing:
         chosen = []
         for rows in rows_by_seed(predictions, layout, one.name, method).values():
             known = rows.set_index("response_id")["confidence"]
-            if not frame["response_id"].isin(known.index).all():
-                raise ContractError(
-                    f"predictions: method {method!r} lacks responses of {one.name}; give the predictions on the same "
-                    "responses"
-                )
-            confidence = known.reindex(frame["response_id"]).to_numpy(dtype=np.float64)
+            confidence = known.loc[frame["response_id"]].to_numpy(dtype=np.float64)
             chosen.append((correct[best_of_n(question, confidence)], correct[vote(question, classes, confidence)]))
         best[BEST, method], votes[VOTE, method] = np.mean(chosen, axis=0)
     right |= {**best, **votes, (ORACLE, ""): solvable(question, correct)}

@@ -13,7 +13,6 @@ _METHODS = ("cocal-group", "cocal-binary")
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
-    """The figure of the main backbone, where the study has both of CoCal's companions."""
     if has_methods(study, *_METHODS):
         yield FigureExhibit(
             title="The first rollout steps",

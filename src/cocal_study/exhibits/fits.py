@@ -37,7 +37,6 @@ _SHOWN = SCORES[:3]
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """The table, where a study says where the fits were gathered."""
     if study.reports.fits:
         yield TableExhibit(
             title="What limits a companion",

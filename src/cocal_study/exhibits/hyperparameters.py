@@ -43,7 +43,6 @@ class Layout(exhibit.Layout):
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """The table, which every study has."""
     yield TableExhibit(
         title="Hyperparameters",
         chapter="Study",
@@ -68,7 +67,6 @@ def prepare(layout: Layout) -> pd.DataFrame:
 
 
 def grid(numbers: pd.DataFrame, layout: Layout) -> Grid:
-    """The table of the prepared settings."""
     groups = [
         (str(section), [(row.setting, [row.value]) for row in part.itertuples()])
         for section, part in numbers.groupby("section", sort=False)

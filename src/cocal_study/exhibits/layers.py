@@ -1,22 +1,21 @@
 """Confidence quality by the layer that the companions read (fig:layer_depth)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated
 
 import pandas as pd
-from pydantic import Field
 
 from cocal.drawing.style import INK, Axes, Figure
 from cocal_study.config.study import Study
 from cocal_study.cubes.better import BETTER, CONFIDENCE_QUALITY
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import BackbonesLayout, FigureExhibit, Labelled, macro_source, origin
+from cocal_study.exhibits.base.exhibit import BackbonesLayout, FigureExhibit, macro_source, of_backbones
 from cocal_study.exhibits.base.inputs import Cube, cube_of, mean_cell
 from cocal_study.exhibits.drawing.curves import entry, metric_row, value_axis
+from cocal_study.methods.cocal import BINARY
 from cocal_study.planning.plan import MATHEMATICS, has_methods, layers_of
 from cocal_study.planning.results import metrics_file
 
-_METHOD = "cocal-binary"
+Layout = BackbonesLayout
 BACKBONE_COLOURS = ("#5b3a1e", "#b98b4e")
 """Colours of the first and the second backbone: brown, which no method is, and dark and light in greyscale."""
 _FEWEST = 3
@@ -26,29 +25,11 @@ _FINAL = {"linestyle": "none", "marker": "D", "markersize": 5, "markeredgecolor"
 _CURVE = {"linewidth": 1.1, "marker": ".", "markersize": 2.5}
 
 
-class LayeredBackbone(Labelled):
-    """A backbone whose companions read one layer each."""
-
-    layers: tuple[int, ...]
-    """Zero-based block indices in rising order; the last is the final block, which companions read by default."""
-
-
-class Layout(BackbonesLayout):
-    """The contents of the figure, with one curve per backbone."""
-
-    backbones: Annotated[tuple[LayeredBackbone, ...], Field(max_length=2)]
-
-    @property
-    def backbone_label(self) -> str:
-        """Names of the backbones in print."""
-        return " and ".join(backbone.label for backbone in self.backbones)
-
-
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
-    """The figure of all backbones of three layers or more, where the study has CoCal with binary supervision."""
-    layers = {name: tuple(layers_of(study, name)) for name in study.backbones}
-    deep = [name for name, found in layers.items() if len(found) >= _FEWEST]
-    if deep and has_methods(study, _METHOD):
+    """The figure of the first two backbones of three layers or more, where the study has CoCal (binary)."""
+    layers = {name: layers_of(study, name) for name in study.backbones}
+    deep = dict([(name, found) for name, found in layers.items() if len(found) >= _FEWEST][:2])
+    if deep and has_methods(study, BINARY.name):
         yield FigureExhibit(
             title="Extraction layers",
             chapter="Analysis",
@@ -57,13 +38,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "response mean, binary supervision. The band shows the standard deviation over the seeds. White dots mark "
             "all layers whose bootstrap interval over the questions overlaps that of the best layer; the data cannot "
             "tell which of them is best.",
-            layout=Layout(
-                **origin(study),
-                backbones=tuple(
-                    LayeredBackbone(name=name, label=study.backbones[name].label, layers=layers[name]) for name in deep
-                ),
-                step=study.policy.steps,
-            ),
+            layout=of_backbones(study, deep),
             inputs={"metrics": [metrics_file(name, "-ablations") for name in deep]},
         )
 
@@ -74,7 +49,7 @@ def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
     overlaps that of the backbone's best layer, itself included; all layers where there are no intervals)."""
     tables = []
     for backbone in layout.backbones:
-        where = backbone.name, _METHOD, layout.step, MATHEMATICS
+        where = backbone.name, BINARY.name, layout.step, MATHEMATICS
         cells = {
             (backbone.name, layer): mean_cell(*where, layer=layer, pooling="last+mean") for layer in backbone.layers
         }

@@ -24,7 +24,6 @@ from cocal_study.exhibits.base.exhibit import ComparedLayout, Labelled, TableExh
 from cocal_study.exhibits.base.inputs import Cube, read_methods, seeds_of
 from cocal_study.exhibits.typesetting.grid import (
     Block,
-    Cell,
     Grid,
     Place,
     doubts,
@@ -120,7 +119,6 @@ def stage_methods(study: Study) -> tuple[str, ...]:
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """The table of the main backbone at the end of training, where the study has a method that it shows."""
     if main_methods(study):
         inputs = {"metrics": [metrics_file(study.main_backbone)], "resamples": [resamples_file(study.main_backbone)]}
         if study.reports.replicates:
@@ -185,9 +183,7 @@ def grid(
         ranges = _among(numbers, replicates_main)
         details.insert(0, metric_block("Replicates", layout.page_columns[:1], METRICS, rows, ranges))
     if resamples is not None:
-        words = {
-            place: Cell(word or UNDEFINED) for place, word in numbers.set_index(_PLACE)["separable_from_best"].items()
-        }
+        words = numbers.set_index(_PLACE)["separable_from_best"].replace("", UNDEFINED).to_dict()
         details.insert(0, metric_block("Separable from the best", layout.page_columns, COMPARED, rows, words))
     return Grid(
         title=f"{layout.subject}, {layout.backbone_label}, step {layout.step}",
@@ -210,7 +206,7 @@ def grid(
     )
 
 
-def _among(numbers: pd.DataFrame, replicates: pd.DataFrame) -> dict[Place, Cell]:
+def _among(numbers: pd.DataFrame, replicates: pd.DataFrame) -> dict[Place, str]:
     """The range of every value over the replicates, and of how many this run's is above."""
     values = replicates.set_index(_PLACE).filter(regex=r"^replicate_\d+$")
     cells = {}
@@ -219,5 +215,5 @@ def _among(numbers: pd.DataFrame, replicates: pd.DataFrame) -> dict[Place, Cell]
         ones = values.loc[place].dropna() if place in values.index else values.iloc[0][:0]
         least, greatest = (metric_text(row.metric, one) for one in (ones.min(), ones.max()))
         told = f"{least} to {greatest}; this run above {(ones < row.value).sum()} of {len(ones)}"
-        cells[place] = Cell(told if len(ones) else UNDEFINED)
+        cells[place] = told if len(ones) else UNDEFINED
     return cells

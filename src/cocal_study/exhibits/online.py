@@ -23,15 +23,12 @@ _COLOURS = ("#d97f0e", "#7a4fa3")
 
 
 class Layout(MethodsLayout):
-    """The contents of the figure."""
-
     windows: tuple[Count, ...]
     """Numbers of rollout steps that the online companions learn from together."""
     steps: Count
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
-    """The figure of the main backbone, where the study has CoCal's binary companions."""
     if has_methods(study, _METHOD):
         yield FigureExhibit(
             title="Companions that learn while the policy trains",

@@ -13,7 +13,6 @@ Layout, prepare, grid = main.Layout, main.prepare, main.grid
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """The table of the main backbone, where the study has factual questions and a method that it shows."""
     if study.evaluation_sets("factual") and main_methods(study):
         yield TableExhibit(
             title="Math-to-factual transfer",

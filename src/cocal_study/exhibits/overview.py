@@ -33,7 +33,6 @@ _TARGET = Rect(_CORRECT.left, _LEARN - 0.36, _CORRECT.width, 0.72)
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
-    """The diagram, which is the same for every study."""
     yield FigureExhibit(
         title="Diagram: how CoCal works",
         chapter="Study",

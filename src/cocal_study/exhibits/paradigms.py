@@ -24,7 +24,6 @@ _MIXED, _LATE = (False, False, True, False, True, True, True), (True, True, Fals
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
-    """The diagram, which is the same for every study."""
     yield FigureExhibit(
         title="Diagram: three paradigms",
         chapter="Study",

@@ -19,21 +19,15 @@ from cocal_study.planning.plan import macro_averages
 from cocal_study.planning.results import metrics_file
 
 
-class ScoredDomain(Labelled):
-    """A macro average and the sets that it averages over; its label is what the caption calls one of them."""
-
-    datasets: tuple[Name, ...]
-
-
 class Layout(ComparedLayout):
     """The contents of the table, with one block per domain."""
 
-    domains: tuple[ScoredDomain, ...]
+    domains: dict[Name, tuple[Name, ...]]
+    """The macro averages, with the sets that each averages over."""
     quality: QualitySettings = QualitySettings()
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """The table of the main backbone at the end of training, where the study has a method that it shows."""
     if main_methods(study):
         yield TableExhibit(
             title="Proper scores and selective risk",
@@ -44,10 +38,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             layout=Layout(
                 **of_main(study),
                 methods=main_methods(study),
-                domains=tuple(
-                    ScoredDomain(name=name, label=SETS[name], datasets=tuple(sets))
-                    for name, sets in macro_averages(study, study.main_backbone).items()
-                ),
+                domains={name: tuple(sets) for name, sets in macro_averages(study, study.main_backbone).items()},
                 quality=study.quality,
             ),
             inputs={"metrics": [metrics_file(study.main_backbone)]},
@@ -58,17 +49,16 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """Return the scores of every set and of the macro averages; methods with seeds are averaged over them. The result
     has the columns dataset, method, and those of `cocal_study.cubes.cells.read_cell`, in the order of the domains, of
     which the macro average comes last, then the methods, then the scores."""
-    datasets = [name for domain in layout.domains for name in (*domain.datasets, domain.name)]
+    datasets = [name for macro, sets in layout.domains.items() for name in (*sets, macro)]
     return read_methods(metrics, layout, datasets, layout.methods, SCORES)
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube) -> Grid:
     """Set the table, with a block for the macro average of each domain."""
-    groups = {domain.name: domain.datasets for domain in layout.domains}
-    short = short_rates(numbers, layout.quality, groups)
-    shown = numbers[numbers["dataset"].isin(groups)]
+    short = short_rates(numbers, layout.quality, layout.domains)
+    shown = numbers[numbers["dataset"].isin(layout.domains)]
     cells = ranked_cells(shown, short=short)
-    sizes = {domain.name: counted(len(domain.datasets), domain.label) for domain in layout.domains}
+    sizes = {name: counted(len(sets), SETS[name]) for name, sets in layout.domains.items()}
     macros = [Labelled(name=name, label=f"Macro average over {size}") for name, size in sizes.items()]
     rows = method_groups(layout.methods)
     undefined = f"{UNDEFINED} marks an undefined value, such as the PRR of a single class."

@@ -53,8 +53,6 @@ _TITLES |= {name: f"{_KINDS[kind]}, {_BASES[basis]}" for name, (kind, basis) in 
 
 
 class Layout(StepLayout):
-    """The contents of the table."""
-
     last_stage: Count
     """First step of the last stage, which ends with the step of the policy."""
     rivals: dict[Name, tuple[Name, ...]]

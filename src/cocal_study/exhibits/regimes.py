@@ -17,8 +17,6 @@ _MEANS = ("final_accuracy", "accuracy", "gap", "bias")
 
 
 class Layout(BackboneLayout):
-    """The contents of the exhibits of regimes."""
-
     level: OpenShare
 
 
@@ -28,7 +26,6 @@ def layout_of(study: Study) -> Layout:
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """The table, where a study says where the points were gathered."""
     if study.reports.regimes:
         yield TableExhibit(
             title="When the experience of training is worth more than resampling",

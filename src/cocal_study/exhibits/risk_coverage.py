@@ -40,7 +40,6 @@ class Layout(ComparedLayout):
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
-    """The figure of the main backbone at the end of training, where the study has a method that it shows."""
     if main_methods(study):
         yield FigureExhibit(
             title="Selective risk against coverage",

@@ -35,8 +35,6 @@ _PAPER = GenerationSettings()
 
 
 class Layout(verdict.Layout):
-    """Layout of the table."""
-
     backbone: Name
     step: Count
     domains: tuple[Name, ...]
@@ -46,7 +44,6 @@ class Layout(verdict.Layout):
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """The table, where the study has CoCal and samples twice."""
     if study.second_sampling and has_methods(study, "cocal-binary"):
         main = study.main_backbone
         cubes = {"metrics": [metrics_file(main)], "second_metrics": [metrics_file(main, comparisons.SECOND)]}

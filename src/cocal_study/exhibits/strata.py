@@ -25,8 +25,6 @@ _SHORT, _LONG = "short", "long"
 
 
 class Layout(ComparedLayout):
-    """The contents of the table."""
-
     sets: tuple[Labelled, ...]
     """The mathematical evaluation sets, in the order of the files of questions and lengths."""
     limit: Count

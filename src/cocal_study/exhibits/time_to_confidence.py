@@ -20,7 +20,6 @@ class Layout(StepLayout):
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """The table of the main backbone on the mathematical sets, where the study has both companions that are timed."""
     if has_methods(study, "cocal-pre-generation", "cocal-group"):
         yield TableExhibit(
             title="Time to confidence",

@@ -7,7 +7,7 @@ import pandas as pd
 from cocal_study.config.study import Study
 from cocal_study.cubes.better import CONFIDENCE_QUALITY
 from cocal_study.cubes.cells import read_cells
-from cocal_study.exhibits.base.exhibit import BackbonesLayout, Labelled, TableExhibit, origin
+from cocal_study.exhibits.base.exhibit import BackbonesLayout, TableExhibit, of_backbones
 from cocal_study.exhibits.base.inputs import Cube, cube_of, mean_cell, seeds_of
 from cocal_study.exhibits.typesetting.grid import Grid, metric_block, ranked_cells
 from cocal_study.exhibits.typesetting.wording import UNDEFINED_VALUE, counted, said
@@ -15,40 +15,19 @@ from cocal_study.methods.cocal import BINARY
 from cocal_study.planning.plan import MATHEMATICS, has_methods, layers_of
 from cocal_study.planning.results import metrics_file
 
-_METHOD = "cocal-binary"
+Layout = BackbonesLayout
 _POOLINGS = {"last": "Last token", "mean": "Response mean", "last+mean": "Last + mean"}
 
 
-class AggregationBackbone(Labelled):
-    """A backbone in the table."""
-
-    layer: int
-    """Zero-based index of its final block."""
-
-
-class Layout(BackbonesLayout):
-    """The contents of the table, with one pair of columns per backbone."""
-
-    backbones: tuple[AggregationBackbone, ...]
-
-
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """The table of all backbones, where the study has CoCal with binary supervision."""
-    if has_methods(study, _METHOD):
+    if has_methods(study, BINARY.name):
         yield TableExhibit(
             title="Token aggregation",
             chapter="Analysis",
             position=70,
             caption="Companions with binary supervision that read the last token's state of the final block, the mean "
             "over the response, or both (appendix F.2).",
-            layout=Layout(
-                **origin(study),
-                backbones=tuple(
-                    AggregationBackbone(name=name, label=backbone.label, layer=layers_of(study, name)[-1])
-                    for name, backbone in study.backbones.items()
-                ),
-                step=study.policy.steps,
-            ),
+            layout=of_backbones(study, {name: layers_of(study, name)[-1:] for name in study.backbones}),
             inputs={"metrics": [metrics_file(name, "-ablations") for name in study.backbones]},
         )
 
@@ -58,8 +37,8 @@ def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
     result has the columns backbone, pooling, and those of `cocal_study.cubes.cells.read_cell`."""
     tables = []
     for backbone in layout.backbones:
-        where = (backbone.name, _METHOD, layout.step, MATHEMATICS)
-        cells = {(backbone.name, one): mean_cell(*where, layer=backbone.layer, pooling=one) for one in _POOLINGS}
+        where = (backbone.name, BINARY.name, layout.step, MATHEMATICS)
+        cells = {(backbone.name, one): mean_cell(*where, layer=backbone.layers[-1], pooling=one) for one in _POOLINGS}
         tables.append(read_cells(cube_of(backbone.name, metrics), cells, ["backbone", "pooling"], CONFIDENCE_QUALITY))
     return pd.concat(tables, ignore_index=True)
 

@@ -17,7 +17,6 @@ Layout = CurvesLayout
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
-    """The figure of the main backbone, where the study has a method that is evaluated at every stage."""
     if stage_methods(study):
         yield FigureExhibit(
             title="Training dynamics",
@@ -37,5 +36,4 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
-    """Draw one panel per metric."""
     return draw_stages(numbers, layout, height=1.25)

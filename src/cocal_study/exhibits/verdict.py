@@ -27,8 +27,6 @@ from cocal_study.planning.results import resamples_file
 
 
 class Layout(ClaimsLayout):
-    """Layout of the table."""
-
     methods: tuple[MethodName, ...]
     """The methods of the study; claims about others are left out."""
     temperature: float | None = None
@@ -62,7 +60,6 @@ def verdict_inputs(study: Study) -> dict[str, list[str]]:
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """The table, where the study has CoCal."""
     if has_methods(study, "cocal-binary"):
         yield TableExhibit(
             title="Does the paper reproduce?",

@@ -93,7 +93,7 @@ def test_the_page_alone_lists_the_shares():
     (block,) = shown.details
     assert block.heads[1] == ["Valid", "Answered", "Decided", "Truncated", "P(True or False)"] * 3
     ((_, (_, (_, cells), *_)),) = block.groups
-    assert [cell.text for cell in cells[5:10]] == ["100.0", "80.0", "97.5", "0.0", "20.0"]
+    assert cells[5:10] == ["100.0", "80.0", "97.5", "0.0", "20.0"]
     assert "Answered" in page(shown)
     assert "Answered" not in latex(shown)
 

@@ -220,8 +220,7 @@ def main_layout() -> main_table.Layout:
 
 
 def test_the_table_marks_what_is_separable(resamples):
-    domains = [{"name": "macro-mathematics", "label": "mathematics", "datasets": SETS}]
-    layout = comparisons.Layout(**STATED, methods=(*METHODS, "rlcr"), domains=domains)
+    layout = comparisons.Layout(**STATED, methods=(*METHODS, "rlcr"), domains={"macro-mathematics": SETS})
     assert ("cocal-binary", "cocal-group") in pairs_in_table(layout.methods)
     assert ("cocal-group", "cocal-binary") not in pairs_in_table(layout.methods)
     assert len(pairs_in_table(layout.methods)) == 6 + 5

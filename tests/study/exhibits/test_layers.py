@@ -77,8 +77,3 @@ def test_a_backbone_of_two_layers_is_left_out():
     assert [(backbone.name, backbone.layers) for backbone in one.layout.backbones] == [("smoke-deep", (0, 1, 2))]
     assert one.inputs == {"metrics": ["results/metrics/smoke-deep-ablations.nc"]}
     assert [*layers.of_study(load_study(ROOT / "config/config.yaml"), {})] == []
-
-
-def test_a_third_backbone_has_no_colour():
-    with pytest.raises(ValueError, match="at most 2"):
-        layout(dict.fromkeys("abc", 2))

@@ -21,14 +21,10 @@ STATED = {
     "step": 60,
     "methods": METHODS,
 }
-DOMAINS = [
-    {"name": "macro-mathematics", "label": "mathematical set", "datasets": MATHEMATICS},
-    {"name": "macro-factual", "label": "factual set", "datasets": FACTUAL},
-]
 
 
 def test_a_negative_ratio_has_a_minus_and_an_undefined_one_a_dash():
-    layout = proper_scores.Layout(**STATED, domains=DOMAINS)
+    layout = proper_scores.Layout(**STATED, domains=GROUPS)
     predictions = sample_predictions(*MATHEMATICS, *FACTUAL)
     cube = metric_cube(predictions, MetricSettings(resamples=20), GROUPS, metrics=ALL)
     numbers = proper_scores.prepare(layout, cube)

@@ -101,7 +101,7 @@ def test_undefined_values_of_an_aggregation_are_explained():
 
 
 def test_one_domain_alone_before_and_after_generation():
-    layout = pre_generation_layout(domains=[{"name": "macro-factual", "label": "Factual QA"}])
+    layout = pre_generation_layout(domains=["macro-factual"])
     cube = coded_cube("tiny-a", ["cocal-group", "cocal-pre-generation"])
     text = latex(pre_generation.grid(pre_generation.prepare(layout, cube), layout, metrics=cube))
     assert text.count(r"\multicolumn{2}{c}") == 1

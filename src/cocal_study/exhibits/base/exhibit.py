@@ -79,9 +79,6 @@ class MethodsLayout(BackboneLayout):
 class ComparedLayout(MethodsLayout, StepLayout):
     """Fields of every table and figure that compares methods at one step."""
 
-    step: int
-    """Step of the policies that are shown; the pre-RL model has step 0 of "base"."""
-
 
 class CurvesLayout(MethodsLayout):
     """Layout of the figures that show the macro average of the mathematical sets over training steps."""
@@ -92,12 +89,24 @@ class CurvesLayout(MethodsLayout):
     """Step of the policy whose responses are scored, where it is one for all."""
 
 
+class LayeredBackbone(Labelled):
+    """A backbone whose companions read one layer each."""
+
+    layers: tuple[int, ...]
+    """Zero-based block indices in rising order; the last is the final block, which companions read by default."""
+
+
 class BackbonesLayout(Layout):
     """Fields of every table and figure of the macro average of the mathematical sets, of several backbones at one step
     of their policies."""
 
-    backbones: tuple[Labelled, ...]
+    backbones: tuple[LayeredBackbone, ...]
     step: Count
+
+    @property
+    def backbone_label(self) -> str:
+        """Names of the backbones in print."""
+        return " and ".join(backbone.label for backbone in self.backbones)
 
     def measured(self) -> tuple[str, ...]:
         return tuple(backbone.name for backbone in self.backbones)
@@ -122,6 +131,15 @@ def of_backbone(study: Study, backbone: str) -> dict[str, str]:
 def of_main(study: Study) -> dict[str, Any]:
     """The fields of every layout of the main backbone at the end of training."""
     return {**of_backbone(study, study.main_backbone), "step": study.policy.steps}
+
+
+def of_backbones(study: Study, layers: Mapping[str, Iterable[int]]) -> BackbonesLayout:
+    """The layout of several backbones at the end of training, by the layers of each."""
+    backbones = [
+        LayeredBackbone(name=name, label=study.backbones[name].label, layers=tuple(read))
+        for name, read in layers.items()
+    ]
+    return BackbonesLayout(**origin(study), backbones=tuple(backbones), step=study.policy.steps)
 
 
 def labelled(study: Study, names: Iterable[str]) -> tuple[Labelled, ...]:

@@ -46,7 +46,7 @@ class Cell:
     degenerate: bool = False
 
 
-Line = tuple[str | Cell, Iterable[str | Cell]]
+Line = tuple[str | Cell, Sequence[str | Cell]]
 """The name of a row, and its values."""
 
 
@@ -66,11 +66,6 @@ class Block:
     """Share of the text width to which print scales the block; None keeps its natural width."""
     names: float | None = None
     """Share of the text width that print gives to the row names, breaking longer ones; None gives what they need."""
-
-    @property
-    def columns(self) -> int:
-        """Number of columns without the row names."""
-        return len(self.heads[-1])
 
     def spans(self) -> list[list[tuple[str, int]]]:
         """The titles in each row of heads, with the number of columns that each stands above."""
@@ -148,7 +143,7 @@ def metric_block(
     cases: Sequence[Labelled],
     metrics: Sequence[str],
     groups: Sequence[tuple[str, Mapping[str, str]]],
-    cells: Mapping[Place, Cell],
+    cells: Mapping[Place, str | Cell],
     *,
     titles: Mapping[str, str] = HEADS,
     highlight: str | None = None,
@@ -170,7 +165,7 @@ def metric_block(
         (case.name, metric)
         for case in cases
         for metric in metrics
-        if metric not in optional or any(cells[case.name, name, metric].text != UNDEFINED for name in names)
+        if metric not in optional or any(cell_of(cells[case.name, name, metric]).text != UNDEFINED for name in names)
     ]
     labels = {case.name: case.label for case in cases}
 
@@ -220,5 +215,5 @@ def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Seq
     that apply to no method are left out."""
     rates = _by_cell(numbers)
     known = [name for name in _RATES if rates[name].notna().any()]
-    cells = {(*key, name): Cell(metric_text("accuracy", row[name])) for key, row in rates.iterrows() for name in known}
+    cells = {(*key, name): metric_text("accuracy", row[name]) for key, row in rates.iterrows() for name in known}
     return metric_block("% of responses", datasets, known, [("", method_labels(methods))], cells, titles=_RATES)

@@ -70,10 +70,11 @@ def _table(block: Block) -> Iterator[str]:
         yield f"<tr>{corner}{''.join(heads)}</tr>"
         corner = ""
     yield "</thead>"
+    columns = 1 + len(block.heads[-1])
     for title, rows in block.groups:
         yield "<tbody>"
         if title:
-            yield f'<tr><th scope="rowgroup" colspan="{1 + block.columns}"><span>{escape(title)}</span></th></tr>'
+            yield f'<tr><th scope="rowgroup" colspan="{columns}"><span>{escape(title)}</span></th></tr>'
         for label, cells in rows:
             values = "".join(f"<td>{_marked(cell)}</td>" for cell in cells)
             yield f'<tr><th scope="row"><span>{_marked(label)}</span></th>{values}</tr>'

@@ -78,14 +78,15 @@ def _tabular(block: Block) -> Iterator[str]:
     if block.width is not None:
         share = "" if block.width == 1 else f"{block.width:.3f}"
         yield rf"\resizebox{{{share}\textwidth}}{{!}}{{%"
+    columns = len(block.heads[-1])
     names = "l" if block.names is None else rf"p{{{block.names:.3f}\textwidth}}"
-    yield rf"\begin{{tabular}}{{{names}*{{{block.columns}}}{{{block.align}}}}}"
+    yield rf"\begin{{tabular}}{{{names}*{{{columns}}}{{{block.align}}}}}"
     yield r"\toprule"
     yield from _heads(block)
     for title, rows in block.groups:
         yield r"\midrule"
         if title:
-            yield rf"\multicolumn{{{1 + block.columns}}}{{l}}{{\textit{{{escape(title)}}}}} \\"
+            yield rf"\multicolumn{{{1 + columns}}}{{l}}{{\textit{{{escape(title)}}}}} \\"
         # Row names are set flush left, because justified lines would have wide gaps.
         left = "" if block.names is None else r"\raggedright "
         for label, cells in rows:
