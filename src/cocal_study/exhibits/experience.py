@@ -101,9 +101,10 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
         f"(small dots below); bars: {100 * layout.level:g} % intervals",
         columns=3,
     )
+    for ax in (*axes[0][1:], *axes[1]):
+        ax.sharex(axes[0][0])
     for metric, above, below in zip(_TITLES, *axes, strict=True):
         panel = numbers[numbers["metric"] == metric]
-        below.sharex(above)
         for method, look in SHOWN.items():
             if (metric, method) == ("auroc", RECALIBRATED):
                 continue  # Platt scaling leaves the ranking as it is, and two lines would be one
