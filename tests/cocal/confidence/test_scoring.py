@@ -67,6 +67,7 @@ def test_given_ids_are_scored_exactly_and_labels_are_optional(tmp_path, score, s
     expected = Companion.from_pretrained(own.companion).score(*own.policy, *given, seed=137)
     np.testing.assert_array_equal([line["p"] for line in scored], expected)
     assert {line["confidence_ids"] for line in scored} == {"given"}
+    assert {line["p_by"] for line in scored} == {f"{Companion.from_pretrained(own.companion).identity()[:12]} 137"}
 
 
 def test_texts_and_chats_are_scored_too(tmp_path, score):
