@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from claims_study import Told
+from claims_study import NUMBERS, Told
 from cocal.errors import ConfigError
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.estimates import Estimate
@@ -16,7 +16,6 @@ from cocal_study.evidence.predicates import OBSERVED, UNOBSERVED, Quantity
 from cocal_study.evidence.published import read_published
 from cocal_study.evidence.sources import PublishedSource
 from cocal_study.evidence.verdicts import NOT_ASSESSABLE, UNDER_SPECIFIED, cases_of, judge
-from paper_numbers import NUMBERS
 
 LEDGER = read_claims(NUMBERS / "claims.yaml")
 PAPER_SAYS_NO = {"declining-accuracy", "cocal-stable"}

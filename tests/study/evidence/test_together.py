@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from claims_study import SCOPE, Told, study_files, study_frame
+from claims_study import NUMBERS, SCOPE, Told, study_files, study_frame
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.estimates import Estimate
 from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN
@@ -23,7 +23,6 @@ from cocal_study.evidence.verdicts import (
     judge_all,
     of_claims,
 )
-from paper_numbers import NUMBERS
 
 BY_ID = {claim.id: claim for claim in read_claims(NUMBERS / "claims.yaml")}
 OF_PAPER = PublishedSource(read_published(NUMBERS))

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from claims_study import SCOPE, study_files, study_frame
+from claims_study import NUMBERS, SCOPE, study_files, study_frame
 from cocal.drawing.style import paper_style
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.predicates import FAILS, FAVOUR, HOLDS, OBSERVED, OPEN
@@ -37,7 +37,7 @@ from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import latex
 from cocal_study.exhibits.typesetting.wording import SMOLLM2
 from golden import assert_golden
-from paper_numbers import NUMBERS, ROOT
+from started import ROOT
 
 LEDGER = read_claims(NUMBERS / "claims.yaml")
 BY_ID = {claim.id: claim for claim in LEDGER}

@@ -152,13 +152,6 @@ def test_differences_are_those_of_the_cube_and_its_resamples(evaluated, resample
         assert by_seed.to_series().to_dict() == {str(seed): ours[str(seed)] for seed in SEEDS}
 
 
-def test_resamples_are_shared_between_methods_and_files(frame, resamples):
-    alone = Resamples.of(resamples_of(evaluate_cells(frame[frame["method"] == "rlcr"], SETTINGS)), "alone")
-    key = final_key("rlcr", 60, "math500")
-    assert (compare(resamples, [(key, key)], alone)["p"] == 1).all()
-    assert (compare(resamples, [(key, key)], alone)["upper"] == 0).all()
-
-
 def test_seeds_with_seeds_are_paired_seed_by_seed(resamples, evaluated):
     pair = [final_key(name, 60, "math500") for name in ("cocal-binary", "cocal-group")]
     values = evaluated.cube()["value"].sel({"dataset": "math500", "metric": "ece", "algorithm": "grpo", "step": 60})

@@ -12,7 +12,6 @@ from cocal.errors import ContractError
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import csv_text
 from cocal.store import write_text
-from cocal_study.config.study import load_study
 from cocal_study.cubes.cells import policy_cell
 from cocal_study.evidence.published import read_published
 from cocal_study.exhibits import conditions
@@ -21,9 +20,10 @@ from cocal_study.planning.replicates import refusals
 from coded_inputs import coded_questions, coded_rollouts, coded_specs
 from exhibits_by_name import exhibits_by_name
 from golden import assert_golden
+from planned_jobs import study_of
 from sample_predictions import metric_cube, sample_predictions
+from started import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 METHODS = ("base-verbal", "token-probability", "rlcr", "dcpo", "self-consistency", "p-true", "verbal")
 
 
@@ -35,7 +35,7 @@ def published():
 @pytest.fixture(scope="module")
 def layout():
     """That of the paper study, with the names of the sample, and no number that is the paper's."""
-    found = exhibits_by_name(load_study(ROOT / "config/paper.yaml"))["conditions"].layout
+    found = exhibits_by_name(study_of("paper"))["conditions"].layout
     sampling = {name: 0.95 * value for name, value in found.sampling.items()}
     return found.model_copy(update={"backbone": "tiny-a", "step": 110, "sampling": sampling})
 
@@ -115,7 +115,7 @@ def test_a_replicate_is_judged_by_the_table_as_it_is_written(layout, inputs, tmp
 
 
 def test_a_study_without_postcal_or_with_imported_policies_shows_what_it_has(layout, inputs):
-    study = load_study(ROOT / "config/paper.yaml")
+    study = study_of("paper")
     fewer = study.estimators.model_copy(update={"methods": METHODS})
     imported = {"imported": {name: SimpleNamespace(stages={}) for name in ("grpo", "rlcr")}}
     main = study.backbones["qwen3-8b"].model_copy(update=imported)
@@ -152,7 +152,7 @@ def test_every_mirror_is_a_column_of_the_paper(published):
     titles["popqa"] = "PopQA"
     assert {f"{title}: Acc." for title in titles.values()} <= {*published.cells["column"]}
     for name in ("config", "laptop", "card", "paper", "single-gpu"):
-        study = load_study(ROOT / f"config/{name}.yaml")
+        study = study_of(name)
         sets = {one for domain in ("mathematics", "factual") for one in study.evaluation_sets(domain)}
         assert {*study.reports.mirrors} == sets
         assert {one.removeprefix("syn-"): title for one, title in study.reports.mirrors.items()} == titles

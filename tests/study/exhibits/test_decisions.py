@@ -7,12 +7,11 @@ import pytest
 
 from cocal.errors import ContractError
 from cocal_study.config.evaluation import DecisionSettings
-from cocal_study.config.study import load_study
 from cocal_study.exhibits import decisions
 from decided import LAYOUT, pool, predictions
 from exhibits_by_name import exhibits_by_name
 from golden import assert_golden
-from smoke_study import CONFIG, ROOT
+from planned_jobs import study_of
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +52,13 @@ def test_inputs_that_do_not_belong_together_are_named(frame, responses, change, 
 
 
 def test_studies_have_the_table_where_there_is_a_choice():
-    paper = exhibits_by_name(load_study(ROOT / "config/paper.yaml"))["decisions"]
+    paper = exhibits_by_name(study_of("paper"))["decisions"]
     assert {one.name: one.samples for one in paper.layout.sets} == dict.fromkeys(
         ["aime24", "aime25", "amc23", "amc24"], 10
     )
     assert "self-consistency" not in paper.layout.methods
     assert {"p-true", "token-probability", "cocal-group", "cocal-pre-generation"} <= {*paper.layout.methods}
-    smoke = load_study(CONFIG)
+    smoke = study_of("smoke")
     assert [one.name for one in exhibits_by_name(smoke)["decisions"].layout.sets] == ["smoke-small"]
     single = {name: one.model_copy(update={"samples": 1}) for name, one in smoke.datasets.items()}
     assert "decisions" not in exhibits_by_name(smoke.model_copy(update={"datasets": single}))

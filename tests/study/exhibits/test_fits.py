@@ -4,13 +4,11 @@ and the table."""
 import importlib
 import runpy
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from cocal_study.config.study import load_study
 from cocal_study.exhibits import fits as table
 from cocal_study.exhibits.fits import (
     BOTH,
@@ -27,9 +25,10 @@ from cocal_study.exhibits.fits import (
 )
 from cocal_study.exhibits.regimes import layout_of
 from cocal_study.exhibits.typesetting.latex import latex
+from planned_jobs import study_of
+from started import ROOT
 
-ROOT = Path(__file__).parents[3]
-STUDY = load_study(ROOT / "config/config.yaml")
+STUDY = study_of("config")
 FITS = (MEMBER, TOGETHER, UPDATED, SCALED, PROBE, TOKENS, BOTH)
 COLUMNS = ["study", "backbone", "replicate", "sampling", "learner", "fit", "seeds", *SCORES]
 

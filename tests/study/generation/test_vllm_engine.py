@@ -6,7 +6,6 @@ import sys
 import time
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -25,9 +24,9 @@ from cocal.runtime.gpus import SECOND_RUNNER
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.config.engine import VllmSettings
-from cocal_study.config.study import load_study
 from cocal_study.generation.engines import Sampling, open_engine
 from micro import own_copy
+from planned_jobs import study_of
 from rounding import INVARIANT, REPEATS, ROUNDING, same_states
 
 SAMPLING = Sampling(temperature=1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=40, samples=8)
@@ -206,7 +205,7 @@ def test_an_incomplete_checkpoint_is_named_before_an_environment_without_vllm(mo
 def test_the_cache_holds_what_is_decoded_together():
     """Keys and values of Qwen3-14B in bfloat16 (40 layers, 8 heads of 128) on a B200 of 180 GB: otherwise vLLM stops
     responses in the middle and computes their beginnings again."""
-    study = load_study(Path(__file__).parents[3] / "config/paper.yaml")
+    study = study_of("paper")
     memory, weights, activations = 180e9, 29.5e9, 4e9
     prompt, rollout, factual = 150, 900, 250  # mean numbers of tokens
     token = 40 * 2 * 8 * 128 * 2

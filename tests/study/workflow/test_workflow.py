@@ -13,7 +13,6 @@ import pytest
 
 import started
 from cocal.store import read_frame
-from cocal_study.config.study import load_study
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.planning import results
@@ -27,9 +26,9 @@ STUDIES = ["smoke", "rehearsal", "paper", "single-gpu"]
 
 
 @pytest.fixture(scope="module")
-def shown(repository):
+def shown():
     """The tables and figures of the smoke study."""
-    return exhibits_of(load_study(repository / "config/smoke.yaml"), {})
+    return exhibits_of(study_of("smoke"), {})
 
 
 @pytest.mark.parametrize("study", STUDIES)
