@@ -1,6 +1,5 @@
 """The recipe best: what it tries, that no number rests on questions that chose, and what it saves."""
 
-import resource
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +21,7 @@ from cocal.fitting.recipes import TrainingSet, choose, folds_of
 from cocal.metrics.shown import metric_text
 from cocal.models.loading import Policy
 from cocal.models.text import batches_of_tokens
+from full_disk import full_disk
 from own_rollouts import run, write_lines
 
 SETTINGS = CompanionSettings(targets=("binary",), seeds=(42, 137), passes=4)
@@ -334,12 +334,9 @@ def test_one_of_states_alone_lies_beside_it(both, tmp_path):
     found = Companion.from_pretrained(tmp_path)
     assert (found.identity(), found.alone.identity()) == (tokens.identity(), states.identity())
     assert Companion.from_pretrained(tmp_path / "states-alone").identity() == states.identity()
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     for folder in (tmp_path, tmp_path / "new"):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))  # as on a full disk
-        with pytest.raises((OSError, SafetensorError)):
+        with full_disk(2000), pytest.raises((OSError, SafetensorError)):
             states.save_pretrained(folder)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert Companion.from_pretrained(tmp_path).alone.identity() == states.identity()
     assert not (tmp_path / "new").exists()
     states.save_pretrained(tmp_path)

@@ -2,19 +2,17 @@
 
 import inspect
 import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 from docutils.core import publish_parts
 
+import started
 from cocal.cli import main
 from cocal_study.exhibits.base.exhibit import CHAPTERS, GATHERED, FigureExhibit, TableExhibit, needed
 from cocal_study.exhibits.base.registry import MODULES, exhibit_parameters, exhibits_of, module_of, report_entry
 from planned_jobs import study_of
 from sample_tables import curves_layout
-from smoke_study import ROOT
 
 STUDIES = ("config", "smoke", "paper", "rehearsal")
 
@@ -82,14 +80,14 @@ def test_a_caption_is_of_whole_sentences_and_without_markup(shown):
 
 @pytest.mark.slow
 def test_declaring_loads_no_drawing_and_no_tensors():
-    """The workflow declares all exhibits before every plan."""
-    script = (
-        "import sys; from cocal_study.config.study import load_study\n"
+    """The workflow declares all exhibits before every plan; a module that declares a method may be imported first."""
+    code = (
+        "import sys, cocal_study.methods.rlcr; from cocal_study.config.study import load_study\n"
         "from cocal_study.exhibits.base.registry import exhibits_of\n"
-        "print(len(exhibits_of(load_study('config/paper.yaml'), {})), *{'matplotlib', 'torch'} & {*sys.modules})"
+        "print(len(exhibits_of(load_study('config/paper.yaml'), {})))\n"
+        "print(*{'matplotlib', 'sklearn', 'torch'} & {*sys.modules})"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.split() == [str(len(exhibits_of(study_of("paper"), {})))]
+    assert started.python(code).stdout.split() == [str(len(exhibits_of(study_of("paper"), {})))]
 
 
 def test_entries_are_numbered_so_that_more_than_nine_sort_too():

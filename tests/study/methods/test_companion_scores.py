@@ -1,11 +1,9 @@
 """Confidences of companions, and the command that estimates all confidences."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
+import started
 from cocal.cli import main
 from cocal.companion.companions import load_companions
 from cocal.errors import ConfigError, ContractError
@@ -193,5 +191,4 @@ def test_torch_is_loaded_for_companions_alone(study, tmp_path):
     write_responses(tmp_path / "answer", study.frame)
     arguments = command(tmp_path, tmp_path / "x.parquet", "--methods=self-consistency,token-probability,p-true")
     code = f"import sys; from cocal.cli import main; assert main({arguments}) == 0; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert started.python(code).stdout.strip() == "False"

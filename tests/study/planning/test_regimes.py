@@ -5,9 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cocal import cli
 from cocal.errors import ConfigError
-from cocal_study.config.study import load_study
 from cocal_study.planning.regimes import BASE, read_regimes, studies_of
 from flat_keys import flat
 from golden import assert_golden
@@ -48,13 +46,6 @@ def test_the_paper_study_samples_as_the_level_of_its_name():
     paper = study_of("paper").generation
     names = ("temperature", "top_p", "top_k", "presence_penalty")
     assert [getattr(sampled, name) for name in names] == [getattr(paper, name) for name in names]
-
-
-def test_the_command_writes_a_study_for_every_point(tmp_path):
-    words = ["regimes", "--regimes", ROOT / "config/regimes.yaml", "--number", 3, "--output", tmp_path / "3"]
-    assert cli.main([*map(str, words)]) == 0
-    written = {file.stem: load_study(file) for file in (tmp_path / "3").glob("*.yaml")}
-    assert written == studies_of(ROOT / "config/regimes.yaml", 3)
 
 
 def regimes(tmp_path, levels, keys=None):
