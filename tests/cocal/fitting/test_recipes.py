@@ -128,15 +128,6 @@ def both(tmp_path_factory, own, mine):
     return folder
 
 
-def test_a_saved_companion_standardises_as_the_fitted_one(both, own, micro_policy):
-    loaded = Companion.from_pretrained(both / "states")
-    assert (loaded.about.recipe, loaded.about.cut) == ("best", "as-labelled")
-    weights = loaded.companions.model.state_dict()
-    assert {"input_mean", "input_scale"} <= {*weights}
-    found = loaded.score(*micro_policy, own.rollouts["prompt_ids"], own.rollouts["response_ids"])
-    assert len(np.unique(found)) > 10
-
-
 def test_token_probabilities_are_those_of_whole_logits(both, own, micro_policy):
     """The companion that reads them scores as its members do on states and log-probabilities of the plain pass."""
     loaded = Companion.from_pretrained(both / "tokens")
@@ -195,24 +186,6 @@ def test_the_command_says_what_was_tried_and_what_it_reaches(tmp_path, own, mine
     }
     assert quality == tables(companion.summary())
     assert repr(companion).partition("\n\n")[2] in said
-
-
-def test_the_card_compares_with_a_constant(both, own):
-    about = Companion.from_pretrained(both / "states").about
-    rows = own.rollouts
-    assert about.held_out_all_steps.constant == pytest.approx(rows["correct"].to_numpy().var())
-    apart = (about.held_out_uncut.responses, about.held_out_cut.responses)
-    assert apart == ((~rows["truncated"]).sum(), rows["truncated"].sum())
-    assert about.held_out_uncut.constant == pytest.approx(rows["correct"][~rows["truncated"]].to_numpy().var())
-    card = about.card()
-    assert "### Responses that ended, of all steps" in card
-    assert "### Responses that were cut, of all steps" in card
-    cells = [tuple(cell.strip() for cell in line.split("|")) for line in card.splitlines()]
-    parts = (about.held_out, about.held_out_all_steps, about.held_out_uncut, about.held_out_cut)
-    constants = [row[-2] for row in cells if row[:2] == ("", "constant")]
-    assert constants == [metric_text("brier", one.constant) for one in parts]
-    assert all(("", one.name, f"{one.brier:.4f}", "") in cells for one in about.tried)
-    assert "were cut at the limit keep the verifier's labels" in card
 
 
 def test_what_is_better_and_a_companion_like_a_constant_are_told(both):

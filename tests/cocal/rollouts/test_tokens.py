@@ -290,18 +290,6 @@ def test_markers_that_are_no_special_tokens_show_a_template_s_text(spoken):
     assert asked.origin == "chat"
 
 
-def test_thoughts_in_a_mode_without_them_are_told(spoken, caplog):
-    thought = {"prompt": "2?", "response": "<think>\nWell.\n</think>\n\n2"}
-    vocabulary = spoken("Qwen")
-    encoded(vocabulary, thought, thinking=True)
-    encoded(vocabulary, {"prompt": "2?", "response": "2"})
-    encoded(spoken("Gemma"), thought)  # knows no modes
-    assert caplog.text == ""
-    encoded(vocabulary, {"prompt": "2?", "response": "2"}, thought)
-    assert "row 1: the response thinks, but the prompt is rendered without thinking" in caplog.text
-    assert "give --thinking when the companion is fitted" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -366,11 +354,6 @@ def test_a_response_that_repeats_the_end_of_the_prompt_is_warned_of(spoken, capl
     ids = vocabulary.tokenizer(f"{opening}hm</think>It is 13.")["input_ids"]
     encoded(vocabulary, {"prompt": "4 + 9?", "response_ids": ids})
     assert said in caplog.text
-
-
-def test_short_prompts_are_told_where_most_responses_repeat_them(encoder, caplog):
-    encoder.encode(rows(*({"prompt": f"{k}?", "response": f"{k}? It is {k}."} for k in range(3))))
-    assert "row 0: the whole prompt stands again in the response, as in 3 of 3 rows" in caplog.text
 
 
 def test_padding_in_the_text_of_a_prompt_is_no_part_of_it(spoken):

@@ -23,6 +23,7 @@ from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import latex
 from cocal_study.store.contracts import PREDICTIONS
 from sample_predictions import METHODS, SEEDS, sample_predictions
+from sample_tables import BACKBONE
 
 QUESTIONS, EACH, RESAMPLES = 100, 3, 199
 SETTINGS = MetricSettings(resamples=999)
@@ -204,17 +205,16 @@ def test_the_page_says_where_this_run_lies_among_replicates(evaluated):
     assert "this run above" not in latex(main_table.grid(numbers, layout, **shown))
 
 
-STATED = {"study": "s", "caption": "Made up.", "backbone": "tiny-a", "backbone_label": "Tiny A", "step": 60}
 SETS = [{"name": "math500", "label": "MATH500"}, {"name": "aime24", "label": "AIME24"}]
 
 
 def main_layout() -> main_table.Layout:
-    return main_table.Layout(**STATED, methods=(*METHODS, "rlcr"), datasets=SETS)
+    return main_table.Layout(**BACKBONE, methods=(*METHODS, "rlcr"), datasets=SETS)
 
 
 def test_the_table_marks_what_is_separable(resamples):
     domains = [{"name": "macro-mathematics", "label": "mathematics", "datasets": SETS}]
-    layout = comparisons.Layout(**STATED, methods=(*METHODS, "rlcr"), domains=domains)
+    layout = comparisons.Layout(**BACKBONE, methods=(*METHODS, "rlcr"), domains=domains)
     assert ("cocal-binary", "cocal-group") in pairs_in_table(layout.methods)
     assert ("cocal-group", "cocal-binary") not in pairs_in_table(layout.methods)
     assert len(pairs_in_table(layout.methods)) == 6 + 5
