@@ -8,9 +8,11 @@ import pandas as pd
 from cocal.metrics.settings import MetricSettings
 from cocal_study.cubes.cube import evaluate_cells
 from cocal_study.cubes.resamples import Resamples, resamples_of
+from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.estimates import Estimate
 from cocal_study.evidence.predicates import Case, Quantity, Reader
-from cocal_study.evidence.sources import StudyScope
+from cocal_study.evidence.published import read_published
+from cocal_study.evidence.sources import PublishedSource, StudyScope
 from cocal_study.planning.costs import Cost
 from coded_inputs import coded_specs
 from sample_predictions import METHODS, SEEDS, sample_predictions
@@ -29,6 +31,9 @@ SCOPE = StudyScope(
 
 NUMBERS = ROOT / "config/paper"
 """Where the paper's published numbers and claims lie."""
+LEDGER = read_claims(NUMBERS / "claims.yaml")
+BY_ID = {claim.id: claim for claim in LEDGER}
+OF_PAPER = PublishedSource(read_published(NUMBERS))
 TIMED = {"dataset": "math500", "pre_ms": 5.0, "post_s": 2.0}
 
 

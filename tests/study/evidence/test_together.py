@@ -6,12 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from claims_study import NUMBERS, SCOPE, Told, study_files, study_frame
-from cocal_study.evidence.claims import read_claims
+from claims_study import BY_ID, OF_PAPER, SCOPE, Told, study_files, study_frame
 from cocal_study.evidence.estimates import Estimate
 from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN
-from cocal_study.evidence.published import read_published
-from cocal_study.evidence.sources import PublishedSource, StudySource
+from cocal_study.evidence.sources import StudySource
 from cocal_study.evidence.verdicts import (
     COST,
     NOT_GATHERED,
@@ -23,9 +21,6 @@ from cocal_study.evidence.verdicts import (
     judge_all,
     of_claims,
 )
-
-BY_ID = {claim.id: claim for claim in read_claims(NUMBERS / "claims.yaml")}
-OF_PAPER = PublishedSource(read_published(NUMBERS))
 
 
 @pytest.fixture(scope="module")
