@@ -35,15 +35,6 @@ def test_a_report_is_written_whole_or_not_at_all(tmp_path, capsys, count, beside
     assert {path.name for path in output.iterdir()} == names | ({"thesis.tex"} if beside else set())
 
 
-def test_advice_to_run_a_command_again_is_not_refused_afterwards(tmp_path, capsys, repository):
-    """The file does not fit; nothing of it is left, so that no --overwrite is needed."""
-    words = ["replicate", "--study", repository / "config/smoke.yaml", "--number", "2", "--output", tmp_path / "2.yaml"]
-    with full_disk(200):
-        assert run(*words) == 2
-    assert "--overwrite" not in capsys.readouterr().err
-    assert run(*words) == 0
-
-
 NAME = os.fsdecode(b"sc\xffored.jsonl")
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cocal.companion.settings import CompanionSettings
 from cocal.errors import ContractError
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import csv_text
@@ -76,20 +75,6 @@ def test_numbers_and_bounds_are_those_that_were_counted(layout, inputs):
     assert numbers.loc[numbers["matched"] != "required", ["least", "greatest"]].isna().all(axis=None)
     lines = numbers.to_csv(index=False, float_format="%.6g").splitlines()
     assert_golden(Path(__file__).parent / "golden/conditions_counted.txt", lines)
-
-
-def test_what_companions_learn_from_and_how_much_is_evaluated(layout, inputs, cube):
-    """By hand: 300 responses in batches of 256 are two updates a pass, and the paper's 152,065 are 595."""
-    fitted = {"settings": CompanionSettings(passes=7), "training_responses": 300}
-    small = inputs | {"replayed": inputs["replayed"].model_copy(update=fitted)}
-    found = conditions.prepare(layout, **small).set_index(["condition", "of"])
-    one, every = (found.loc[("Gradient updates of a companion", f"CoCal, {of}")] for of in ("one pass", "all passes"))
-    assert (one["value"], one["paper"], every["value"]) == (2, 595, 14)
-    assert np.isnan(every["paper"])
-    sizes = found.loc["Responses to each evaluation set"]
-    assert sizes["paper"].to_dict() == {"MATH500": 500, "AIME24": 300, "AIME25": 300, "AMC23": 400, "AMC24": 450}
-    cell = {"backbone": "tiny-a", "algorithm": "grpo", "step": layout.step, "method": "token-probability"}
-    assert sizes.loc["AIME24", "value"] == cube["n"].sel({**cell, "dataset": "aime24", "seed": "mean"}).item() > 0
 
 
 def test_a_wrong_answer_with_an_unlikely_token_is_counted(layout, inputs):

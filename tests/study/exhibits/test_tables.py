@@ -6,14 +6,13 @@ import pytest
 
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.scores import WITHIN
-from cocal_study.exhibits import recalibrated, token_aggregation
+from cocal_study.exhibits import recalibrated
 from cocal_study.exhibits.typesetting.latex import latex
 from cocal_study.planning import rivals
 from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, named
 from coded_inputs import DOMAINS, coded_cube, coded_fits
 from exhibits_by_name import exhibits_by_name
 from planned_jobs import study_of
-from sample_tables import aggregation_cubes, aggregation_layout
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +84,3 @@ def test_a_study_has_the_rivals_of_its_methods(study):
     assert set(rivals.reader_folders(without(*postcal), "grpo")) == {"rollouts", "one-layer"}
     nothing = without(*(rival.method for rival in RIVALS.values()))
     assert "recalibrated" not in exhibits_by_name(nothing)
-
-
-def test_undefined_values_of_an_aggregation_are_explained():
-    layout, cubes = aggregation_layout(), aggregation_cubes()
-    numbers = token_aggregation.prepare(layout, cubes)
-    numbers.loc[[0, 1, 2, 3, 4, 5], "value"] = [0.1, float("nan"), 0.3, 0.2, 0.2, 0.4]  # of the first backbone
-    text = latex(token_aggregation.grid(numbers, layout, metrics=cubes))
-    assert r"Last token & \textbf{0.100} & -- &" in text
-    assert r"Last + mean & 0.200 & \textbf{0.400} &" in text
-    assert "-- marks an undefined value" in text

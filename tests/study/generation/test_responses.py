@@ -96,27 +96,6 @@ def test_the_answer_format_states_no_confidence():
     assert stated_confidences([text], "verbal").tolist() == [0.5]
 
 
-def test_rows_of_completions():
-    completions = [Completion([5, 2], np.log([0.5, 0.125]).astype(np.float32), "stop")] * 3
-    completions += [Completion([5, 6], np.zeros(2, dtype=np.float32), "length")]
-    frame = sampled_rows(
-        completions,
-        ["\\boxed{1}"] * 4,
-        "answer",
-        dataset="d",
-        question_ids=["p", "p", "q", "q"],
-        prompt_ids=[[1]] * 4,
-        group_size=2,
-        step=3,
-        first=8,
-    )
-    assert frame["sample"].tolist() == [0, 1, 0, 1]
-    assert frame["response_id"].tolist() == [8, 9, 10, 11]
-    assert frame["truncated"].tolist() == [False] * 3 + [True]
-    assert frame["mean_logprob"].tolist() == pytest.approx([np.log(0.25)] * 3 + [0.0])
-    assert "best_logprobs" not in frame
-
-
 def test_the_entropy_counts_all_but_the_best_tokens_as_one():
     best = np.log([[0.5, 0.25], [0.75, 0.25], [1.0, 1e-30]]).astype(np.float32)
     one = Completion([5, 6, 2], best[:, 0], "stop", best=best)

@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import time
-from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 
@@ -15,9 +14,7 @@ import pytest
 import torch
 
 from cocal import cli
-from cocal.engines.states import Reading
 from cocal.errors import ConfigError, ContractError, EngineError
-from cocal.features.forward import score
 from cocal.features.store import open_features
 from cocal.models.loading import read_vocabulary
 from cocal.runtime.gpus import SECOND_RUNNER
@@ -27,7 +24,7 @@ from cocal_study.config.engine import VllmSettings
 from cocal_study.generation.engines import Sampling, open_engine
 from micro import own_copy
 from planned_jobs import study_of
-from rounding import INVARIANT, REPEATS, ROUNDING, same_states
+from rounding import INVARIANT, REPEATS, same_states
 
 SAMPLING = Sampling(temperature=1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=40, samples=8)
 PROMPTS = [[1, 30 + k, 40, 50] for k in range(20)]
@@ -264,39 +261,6 @@ def test_requests_that_cannot_be_met_are_refused_and_leave_the_engine_at_work(ow
         engine = open_engine(VllmSettings(kind="vllm", batch_invariant=True), own_checkpoint)
         with pytest.raises(ConfigError, match=r"batch_invariant needs a GPU of compute capability 9\.0"), engine:
             pass
-
-
-@pytest.mark.vllm
-def test_states_that_vllm_keeps_are_those_of_a_pass(own_checkpoint, micro_policy):
-    """Every block's output, the final one before the last norm, over prompt, response and EOS: two implementations.
-    Keeping them changes no response; some are cut, and some prompts and responses fill several blocks of the cache."""
-    model, tokenizer = micro_policy
-    reading = Reading((0, 1), ("last", "mean", "prompt"))
-    prompts = [prompt + [20] * (17 * k % 50) for k, prompt in enumerate(PROMPTS)]
-    settings = VllmSettings(kind="vllm", max_length=128, batch_invariant=INVARIANT)
-    sampling = replace(SAMPLING, top_k=50)
-    with open_engine(settings, own_checkpoint) as engine:
-        plain = engine.generate(prompts, sampling, SEEDS)
-        words = engine.next_token_logprobs(prompts, [31, 33, 32])
-    with open_engine(settings, own_checkpoint, reading=reading) as engine:
-        kept = engine.generate(prompts, sampling, SEEDS, read=3)
-        shorter = engine.read(prompts, [group[0].token_ids[:1] for group in kept])
-        np.testing.assert_allclose(engine.next_token_logprobs(prompts, [31, 33, 32]), words, atol=ROUNDING)
-        with pytest.raises(ConfigError, match="a prompt of 4 tokens and a response of 124 do not fit into 127 tokens"):
-            engine.generate(PROMPTS, replace(SAMPLING, max_tokens=124), SEEDS)
-    for group, other in zip(kept, plain, strict=True):
-        if REPEATS:
-            assert [one.token_ids for one in group] == [one.token_ids for one in other]
-            assert [one.logprobs.tolist() for one in group] == [one.logprobs.tolist() for one in other]
-        assert [one.states is None for one in group] == [False] * 3 + [True] * 5
-    rows = [(p, c.token_ids, c.states) for p, group in zip(prompts, kept, strict=True) for c in group[:3]]
-    rows += [(p, g[0].token_ids[:1], states) for p, g, states in zip(prompts, kept, shorter, strict=True)]
-    asked, responses, states = zip(*rows, strict=True)
-    options = {"layers": [0, 1], "pad": tokenizer.pad_token_id, "poolings": reading.poolings}
-    expected = score(model, asked, responses, [np.arange(len(rows))], **options).features
-    assert {ids[-1] == tokenizer.eos_token_id for ids in responses[:60]} == {True, False}
-    assert np.ptp(expected, axis=0).min() > 0.01  # states of other rows, layers or places would show
-    same_states(np.stack(states), expected)
 
 
 @pytest.mark.vllm

@@ -1,5 +1,6 @@
 """The states that vLLM keeps while it samples are those of a pass, whatever the model and the cache."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 from cocal.engines.states import Reading
+from cocal.errors import ConfigError
 from cocal.features.forward import score
 from cocal.models.loading import load_policy
 from cocal_study.config.engine import VllmSettings
@@ -69,6 +71,8 @@ def test_states_are_those_of_a_pass_after_preemptions_and_prefix_hits(micro_chec
     ) as engine:
         groups = engine.generate(prompts, sampling, [1000 * k for k in range(20)], read=5)
         counted = {one.name: one.value for one in engine._llm.get_metrics() if hasattr(one, "value")}
+        with pytest.raises(ConfigError, match="a prompt of 4 tokens and a response of 124 do not fit into 127 tokens"):
+            engine.generate(prompts[:1], replace(sampling, max_tokens=124), [0])
     assert min(counted[f"vllm:{name}"] for name in ("num_preemptions", "prefix_cache_hits")) > 20
     asked, responses, states = zip(
         *((p, one.token_ids, one.states) for p, group in zip(prompts, groups, strict=True) for one in group),
