@@ -15,6 +15,7 @@ from cocal_study.backbones import importing
 from cocal_study.backbones.importing import import_checkpoint
 from cocal_study.config.backbone import BackboneChoice
 from cocal_study.config.parse import validate
+from micro import change_json
 
 SHAPE = {"depth": 2, "width": 32}
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -41,11 +42,7 @@ def test_a_checkpoint_of_several_files_is_taken_whole(source, micro_policy, tmp_
 
 
 def _settings(file="config.json", **changes):
-    def change(folder):
-        path = folder / file
-        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-    return change
+    return lambda folder: change_json(folder / file, **changes)
 
 
 def _other_vocabulary(folder):

@@ -23,11 +23,6 @@ from cocal_study.evidence.verdicts import (
 )
 
 
-@pytest.fixture(scope="module")
-def files() -> dict:
-    return study_files(study_frame())
-
-
 def gathered(rows: list[tuple]) -> pd.DataFrame:
     """Gathered rows of a study: claim, case, margin, the values and the verdicts of four replicates."""
     columns = ["claim", "case", "margin", *(f"replicate_{n}" for n in (1, 2, 3, 4))]
@@ -108,7 +103,7 @@ def test_further_replicates_count_for_rows_all_of_which_they_have():
     np.testing.assert_array_equal(found["replicate_1"], [np.nan, np.nan, 0.5])
 
 
-def test_claims_that_replicates_do_not_have_say_so(files):
+def test_claims_that_replicates_do_not_have_say_so():
     wanted = [BY_ID[name] for name in ("group-conservative", "transfers-to-facts")]
     values = (0.04, 0.05, 0.05, 0.06)
     frame = gathered([("group-conservative", 1, "a", values, (HOLDS,) * 4)])
@@ -119,7 +114,7 @@ def test_claims_that_replicates_do_not_have_say_so(files):
     timed = judge_all(
         [BY_ID["selfconsis-costs-more"]],
         OF_PAPER,
-        StudySource(SCOPE, **files),
+        StudySource(SCOPE, **study_files(study_frame())),
         gathered([("selfconsis-costs-more", 0, "", (np.nan,) * 4, (OBSERVED,) * 4)]),
     ).set_index("source")
     assert timed.loc[REPLICATES, "reason"] == "measured times are not gathered"

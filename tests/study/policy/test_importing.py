@@ -23,14 +23,6 @@ from cocal_study.store.contracts import QUESTIONS
 
 
 @pytest.fixture(scope="module")
-def questions_file(tmp_path_factory, own):
-    """The training set, with golds that the micro policy sometimes gives."""
-    path = tmp_path_factory.mktemp("questions") / "micro-train.parquet"
-    write_frame(path, own.questions, QUESTIONS, {})
-    return path
-
-
-@pytest.fixture(scope="module")
 def rollouts(own) -> pd.DataFrame:
     return own.rollouts
 
@@ -49,12 +41,14 @@ def edited(file: Path, edit) -> None:
 
 
 @pytest.fixture
-def run(tmp_path, questions_file, micro_checkpoint):
-    """`cocal import-rollouts`; returns the exit code."""
+def run(tmp_path, own, micro_checkpoint):
+    """`cocal import-rollouts` with golds that the micro policy sometimes gives; returns the exit code."""
+    questions = tmp_path / "micro-train.parquet"
+    write_frame(questions, own.questions, QUESTIONS, {})
 
     def start(name, folder, *more):
         command = ["import-rollouts", "--settings", dumps.SETTINGS.model_dump_json(), "--algorithm", "grpo"]
-        command += ["--format", name, "--dumps", folder, "--questions", questions_file, "--policy", micro_checkpoint]
+        command += ["--format", name, "--dumps", folder, "--questions", questions, "--policy", micro_checkpoint]
         command += ["--run-folder", tmp_path / "run", "--output", tmp_path / "rollouts", *more]
         return main([str(word) for word in command])
 
