@@ -6,7 +6,7 @@ answers are decided here by their texts.
 """
 
 import re
-from decimal import Decimal
+from fractions import Fraction
 
 from cocal.answers.alignment import GAP, GROUPED, NUMBER, ONES, TEXT, WORDED, Said, consecutive, measured, unit_name
 from cocal.answers.spelling import canonical_integer, depths, marks
@@ -116,7 +116,7 @@ def _decimals(gold: str, answer: str) -> bool | None:
     if not (_DECIMAL.fullmatch(gold) and _DECIMAL.fullmatch(answer)):
         return None
     places = min(len(text.rpartition(".")[2]) for text in (gold, answer))
-    first, second = (Decimal(text) for text in (gold, answer))
+    first, second = (Fraction(text) for text in (gold, answer))
     rounded = places >= _FEWEST_PLACES and round(first, places) == round(second, places)
     return first == second or (rounded and len(gold) != len(answer))
 
