@@ -11,8 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from cocal.engines.engine import Completion
-from cocal.engines.states import Reading
-from cocal.errors import ConfigError
 from cocal.models.loading import Policy
 from cocal.models.text import Tokens
 
@@ -51,27 +49,17 @@ class Sampling:
 class Engine(Protocol):
     """One loaded checkpoint that generates responses."""
 
-    reading: Reading | Any
-    """The states that it keeps."""
-
     @property
     def label(self) -> str:
         """Name and version of the decoding library; responses may differ between versions."""
         ...
 
-    def generate(
-        self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int], read: int = 0
-    ) -> list[list[Completion]]:
+    def generate(self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int]) -> list[list[Completion]]:
         """Sample `sampling.samples` responses to each prompt.
 
         Response j to prompt i uses only the noise stream of seed `seeds[i] + j`; it depends neither on the other
-        prompts nor on the batch. Seeds must be at least `samples` apart. The first `read` responses to each prompt
-        come with their states, which only an engine has that was opened with `reading`.
+        prompts nor on the batch. Seeds must be at least `samples` apart.
         """
-        ...
-
-    def read(self, prompts: Sequence[Tokens], responses: Sequence[Tokens]) -> list[np.ndarray]:
-        """Return the states of responses that exist, each float32 (layers, poolings, hidden), from such an engine."""
         ...
 
     def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
@@ -80,24 +68,18 @@ class Engine(Protocol):
 
 
 @contextmanager
-def open_engine(
-    settings: Any, checkpoint: Path, policy: Policy | None = None, reading: Reading | None = None
-) -> Iterator[Engine]:
+def open_engine(settings: Any, checkpoint: Path, policy: Policy | None = None) -> Iterator[Engine]:
     """Open an engine with a checkpoint; its memory is freed when the context ends.
 
     Args:
         settings: Settings of the engine, whose `opens` names the function that opens it, as MODULE:NAME.
         policy: The checkpoint, if it is loaded already; only an engine in this process uses it.
-        reading: The states that it keeps.
 
     Raises:
         ContractError: if the checkpoint is not complete.
         ConfigError: if the engine cannot start with these settings.
         EngineError: if the engine's process does not start.
     """
-    if reading is not None and settings.kind != "vllm":
-        raise ConfigError("features.source = 'engine': only vLLM keeps states while it samples; set source to 'pass'")
     module, _, function = settings.opens.partition(":")
-    kept = {} if reading is None else {"reading": reading}
-    with getattr(import_module(module), function)(settings, checkpoint, policy, **kept) as engine:
+    with getattr(import_module(module), function)(settings, checkpoint, policy) as engine:
         yield engine

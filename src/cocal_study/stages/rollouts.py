@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
 from cocal.answers.settings import VerifierSettings
-from cocal.engines.states import Reading
 from cocal.runtime.machine import fix_threads
 from cocal.settings.base import Algorithm, Count, Positive
 from cocal.store import digest, read_frame, write_text
@@ -16,7 +15,7 @@ from cocal_study.config.engine import EngineChoice, gpus_of
 from cocal_study.config.evaluation import PostCalSettings
 from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
-from cocal_study.planning import plan, results
+from cocal_study.planning import results
 from cocal_study.policy.objectives import OBJECTIVES
 from cocal_study.provenance.lineage import Source, identities, inherited
 from cocal_study.questions.prompts import Prompts
@@ -145,8 +144,7 @@ class Resample(Stage):
 
     def run(self) -> None:
         from cocal.answers.equivalence import Verifier
-        from cocal.features.forward import RESPONSE_POOLINGS, resolve_layers
-        from cocal.models.loading import load_policy, load_tokenizer, read_config, text_config
+        from cocal.models.loading import load_policy
         from cocal.store.contracts import RESPONSES
         from cocal_study.generation.engines import open_engine
         from cocal_study.generation.responses import Sampler
@@ -171,23 +169,16 @@ class Resample(Stage):
         facts = {"backbone": self.backbone, "algorithm": "grpo", "step": training.steps, "experience": "resampled"}
         attributes = self.attributes(self.rollouts, depends_on, **facts)
         inputs["parents"] = identities(attributes)
-        config, reading, loaded = text_config(read_config(self.checkpoint)), None, None
-        if features.source == "engine":
-            reading = Reading(resolve_layers(features.layers, config.num_hidden_layers), RESPONSE_POOLINGS)
-            tokenizer = load_tokenizer(self.checkpoint)
-        else:
-            loaded = load_policy(self.checkpoint)
-            tokenizer = loaded.tokenizer
-        opened = open_engine(engine_settings, self.checkpoint, loaded, reading)
+        policy = load_policy(self.checkpoint)
+        opened = open_engine(engine_settings, self.checkpoint, policy)
         with Verifier(self.verifier) as verifier, opened as engine:
             inputs["decoder"] = engine.label
             made = {**attributes, "engine": engine.label}
             resample(
                 settings,
                 training,
-                policy=loaded,
-                config=config,
-                sampler=Sampler(engine, tokenizer, prompts),
+                policy=policy,
+                sampler=Sampler(engine, policy.tokenizer, prompts),
                 identity=f"{self.backbone}/postcal",
                 questions=questions,
                 schedule=schedule,
@@ -233,7 +224,7 @@ class RolloutRules(Rules):
             settings=study.policy.rollout_settings("grpo"),
             algorithm="grpo",
             verifier=study.verifier,
-            features=plan.pass_features(study),
+            features=study.features,
             format=dumps.format,
             dumps=dumps.path,
             correctness=dumps.correctness,
