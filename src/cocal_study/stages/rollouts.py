@@ -1,7 +1,6 @@
 """Rollouts that no training here makes: those that another engine dumped, and PostCal's."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -16,7 +15,6 @@ from cocal_study.config.evaluation import PostCalSettings
 from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
 from cocal_study.planning import results
-from cocal_study.policy.objectives import OBJECTIVES
 from cocal_study.provenance.lineage import Source, identities, inherited
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import Out, OutFolder, PromptSet, ReadByCheckpoints, Stage, Unfinished
@@ -37,12 +35,8 @@ class ImportRollouts(ReadByCheckpoints):
     questions: Path
     policy: Path
     """checkpoint of the tokenizer and vocabulary"""
-    correctness: Literal["verifier", "reward"] = "verifier"
-    """what decides which responses are correct: our verifier, or the reward of the dumps"""
     reward_key: str = "reward"
     """name of the reward where dumps have several"""
-    tokenise: str | None = None
-    """prompt set for tokenising dumps that have only text; the ids may differ from those that were sampled"""
     features: FeatureSettings = FeatureSettings()
     """JSON: batch_tokens, for log-probabilities that dumps lack"""
     run_folder: Unfinished
@@ -66,16 +60,13 @@ class ImportRollouts(ReadByCheckpoints):
 
         fix_threads()
         questions = read_frame(self.questions, QUESTIONS)
-        prompts = Prompts(self.tokenise) if self.tokenise else None
         dumps = dump_files(self.format, self.dumps, self.settings.steps)
         checkpoints = StepCheckpoints(self.checkpoints, self.exact) if self.readers else None
         depends_on = {
             "policy": self.settings,
             "verifier": self.verifier,
             "format": self.format,
-            "correctness": self.correctness,
             "reward_key": self.reward_key,
-            "tokenised_text": prompts and prompts.identity(OBJECTIVES[self.algorithm].prompt_format),
             "missing_logprobs": "computed" if checkpoints else "refused",
         }
         inputs = {
@@ -84,7 +75,7 @@ class ImportRollouts(ReadByCheckpoints):
         } | questions_digests(questions)
         facts = inherited(self.policy, "backbone") | {"algorithm": self.algorithm, "experience": "rollouts"}
         attributes = self.attributes(self.output, depends_on, **facts)
-        with Verifier(self.verifier) if self.correctness == "verifier" else nullcontext() as judge:
+        with Verifier(self.verifier) as judge:
             tables = StepTables(
                 self.settings,
                 self.algorithm,
@@ -92,7 +83,6 @@ class ImportRollouts(ReadByCheckpoints):
                 vocabulary=read_vocabulary(self.policy),
                 judge=judge,
                 scorer=checkpoints and rescorer(checkpoints, self.features.batch_tokens),
-                prompts=prompts,
             )
             run_folder = RunFolder(self.run_folder, digest(depends_on | inputs | {"parents": identities(attributes)}))
             outputs = Outputs({}, self.output, attributes=attributes)
@@ -227,12 +217,9 @@ class RolloutRules(Rules):
             features=study.features,
             format=dumps.format,
             dumps=dumps.path,
-            correctness=dumps.correctness,
             reward_key=dumps.reward_key,
-            tokenise=study.prompts if dumps.tokenise else None,
             policy=results.policy_folder(backbone, "base", 0),
             questions=self._training_set,
-            texts=self._texts(OBJECTIVES["grpo"].prompt_format) if dumps.tokenise else "",
             **self._readers(backbone),
             **made,
         )
