@@ -15,7 +15,15 @@ from cocal.metrics.settings import MetricSettings
 from cocal.store import write_frame, write_text
 from cocal_study.cubes.cube import evaluate_cells
 from cocal_study.cubes.resamples import MAIN, Resamples, read_resamples, resamples_of
-from cocal_study.evidence.comparisons import compare, final_key, holm, pairs_in_table, separable_from_best, with_holm
+from cocal_study.evidence.comparisons import (
+    compare,
+    estimate,
+    final_key,
+    holm,
+    pairs_in_table,
+    separable_from_best,
+    with_holm,
+)
 from cocal_study.evidence.estimates import Estimate
 from cocal_study.exhibits import comparisons
 from cocal_study.exhibits import main as main_table
@@ -167,7 +175,7 @@ def test_other_questions_are_no_pair(frame, resamples):
     other = Resamples.of(resamples_of(evaluate_cells(fewer, SETTINGS)), "fewer")
     key = final_key("rlcr", 60, "math500")
     with pytest.raises(ContractError, match="the same questions"):
-        compare(resamples, [(key, key)], other)
+        estimate(resamples, key, "ece") - estimate(other, key, "ece")
     with pytest.raises(ContractError, match=r"here: there is nothing for method p-true.*run its predictions"):
         compare(resamples, [(final_key("p-true", 60, "math500"), key)])
 
@@ -230,9 +238,8 @@ def test_the_table_marks_what_is_separable(resamples):
     assert "Verbal & " in text
 
 
-def test_the_command_compares_methods_and_tables(frame, tmp_path, capsys):
-    for name, rows in (("grpo", frame), ("rlcr", frame[frame["method"] == "rlcr"])):
-        write_frame(tmp_path / f"{name}.parquet", rows, PREDICTIONS, {})
+def test_the_command_compares_methods(frame, tmp_path, capsys):
+    write_frame(tmp_path / "grpo.parquet", frame, PREDICTIONS, {})
     settings, groups = json.dumps({"resamples": 50}), json.dumps({"macro-mathematics": ["math500", "aime24"]})
     made = ["metrics", "--settings", settings, "--groups", groups, "--predictions", str(tmp_path / "grpo.parquet")]
     made += ["--output", str(tmp_path / "tiny-a.nc"), "--resamples", str(tmp_path / "results/resamples/tiny-a.nc")]
@@ -245,16 +252,6 @@ def test_the_command_compares_methods_and_tables(frame, tmp_path, capsys):
     assert "A: cocal-binary   B: rlcr, tiny-a, step 60" in shown
     found = pd.read_csv(tmp_path / "found.csv")
     assert found.groupby("metric").size().to_dict() == {"accuracy": 3, "auroc": 3, "ece": 3}
-    tables = [str(tmp_path / "grpo.parquet"), str(tmp_path / "rlcr.parquet")]
-    assert main(["compare", *tables, "--settings", settings, "--output", str(tmp_path / "same.csv")]) == 0
-    assert (pd.read_csv(tmp_path / "same.csv")["p"] == 1).all()
-    assert {*pd.read_csv(tmp_path / "same.csv")["dataset"]} == {"math500", "aime24"}
-    averaged = [*tables, "--settings", settings, "--output", str(tmp_path / "macro.csv"), "--groups"]
-    assert main(["compare", *averaged, groups]) == 0
-    assert {*pd.read_csv(tmp_path / "macro.csv")["dataset"]} == {"math500", "aime24", "macro-mathematics"}
-    capsys.readouterr()
-    assert main(["compare", *averaged, groups.replace("aime24", "aime25"), "--overwrite"]) == 2
-    assert f"--groups: {tables[0]} has no predictions on 'aime25'" in capsys.readouterr().err
 
 
 def test_the_command_compares_what_learns_with_a_method(frame, tmp_path, capsys):
@@ -319,8 +316,7 @@ def test_the_command_compares_over_replicates(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["cocal-binary", "x.parquet"], "not one of each"),
-        (["x.parquet", "y.parquet", "z.parquet"], "or two tables of predictions"),
+        (["cocal-binary", "x.parquet"], "'x.parquet' is no method"),
         (["cocal-binary", "length", "--results", "nowhere"], "run the study first"),
         (["cocal-binary", "length", "--replicates", "nowhere"], "gather some with `cocal spread`"),
         (["cocal-binary", "nonsense"], "'nonsense' is no method"),
