@@ -25,7 +25,6 @@ _ADDRESS = flags.checked(
 _POINTS = Kind(folder=True, entries="*.yaml")
 _RESULTS = flag("--results", "results of the study (default: results)", type=Path, default=Path("results"))
 _SLURM = (
-    flag("--cancel", "cancel jobs of the folder and wait until they have ended", action="store_true"),
     flag(
         "--directory FOLDER",
         "folder of the study's results/ and logs/, as for `snakemake --directory` (default: this folder)",
@@ -142,7 +141,7 @@ _GATHER = (
 
 STUDY = {
     "slurm": Command(
-        "refuse a run that this SLURM cluster cannot take now, or cancel a run's jobs",
+        "refuse a run that this SLURM cluster cannot take now",
         _SLURM,
         description="Refuse a run while jobs of an earlier run of the folder are in the queue, or if the cluster lacks "
         "the partition, GPU or account that COCAL_SLURM_* name. Snakemake calls this command before the first job.",
