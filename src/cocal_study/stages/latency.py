@@ -57,7 +57,6 @@ class Latency(Stage):
 
     def run(self) -> None:
         from cocal.companion.companions import load_companions
-        from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
         from cocal.models.loading import load_policy
         from cocal.models.text import chat_ids
         from cocal_study.generation.engines import open_engine
@@ -75,8 +74,7 @@ class Latency(Stage):
         run = RunFolder(self.run_folder, digest(depends_on | timed))
         policy = load_policy(self.checkpoint)
         pre, post = (
-            SingleCompanion(load_companions(path), policy, poolings, path)
-            for path, poolings in ((self.prompt_companions, [PROMPT]), (self.companions, RESPONSE_POOLINGS))
+            SingleCompanion(load_companions(path), policy) for path in (self.prompt_companions, self.companions)
         )
         sets = {
             name: PromptSet(

@@ -8,7 +8,6 @@ from cocal.cli import main
 from cocal.companion.companions import load_companions
 from cocal.errors import ConfigError, ContractError
 from cocal.store import read_frame
-from cocal_study.methods.base.companion_scores import load_experiences
 from cocal_study.planning.results import ORDERS
 from cocal_study.store.contracts import PREDICTIONS
 from evaluated_study import (
@@ -20,6 +19,7 @@ from evaluated_study import (
     STEP,
     EvaluatedStudy,
     command,
+    load_experiences,
     write_companions,
     write_features,
     write_responses,
@@ -115,15 +115,6 @@ def test_transfer_to_dcpo_keeps_the_whole_response(study, tmp_path):
         study.run("cocal-on-dcpo", features={"dcpo": begun}, companions=companions)
     whole, _ = write_features(tmp_path / "whole", study.verbal)
     assert study.run("cocal-on-dcpo", features={"dcpo": whole}, companions=companions)["valid"].all()
-
-
-def test_companions_of_another_experience_or_twice_the_same_are_refused(tmp_path):
-    own = write_companions(tmp_path / "own")
-    other = write_companions(tmp_path / "other", experience="resampled")
-    with pytest.raises(ContractError, match="other: fitted in shuffled order, but companions on rollouts are fitted"):
-        load_experiences({"rollouts": [own, other]})
-    with pytest.raises(ConfigError, match=r"two companions on rollouts learnt from 60 steps and read last\+mean of"):
-        load_experiences({"rollouts": [own, own]})
 
 
 @pytest.mark.parametrize(

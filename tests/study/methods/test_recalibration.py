@@ -356,7 +356,6 @@ def test_both_files_name_their_sources_and_are_the_same_bytes_again(done):
         (["--rivals", "luck"], "there is no 'luck'"),
         (["--rivals", "token-probability"], "--companions: these rivals need one folder of each of no kind"),
         (["--companions", "rollouts=x"], "need one folder of each of one-layer, rollouts"),
-        (["--split", SETTINGS.model_copy(update={"split_seed": 1}).model_dump_json()], "split_seed 42"),
         (["--pool", "4"], "self-consistency needs a pool of 4"),
         (["--previous-stage", "3"], "--previous-stage 3: must lie before the step 3"),
     ],
