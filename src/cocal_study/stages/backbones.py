@@ -55,7 +55,6 @@ class Backbone(Stage):
                     self.output,
                     depth=settings.depth,
                     width=settings.width,
-                    architecture=settings.architecture,
                     attributes=descent(self.output, self.command, made_from, [], **facts),
                 )
             return

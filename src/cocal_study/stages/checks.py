@@ -113,7 +113,6 @@ class CheckRules(Rules):
         yield Rule(name="checks", make=self._checks, places={"output": results.checks_file("{backbone}")})
 
     def _checks(self, backbone: str, **made: str) -> Job:
-        """Checks that the study kept the protocol; a violation fails the run and is named."""
         from cocal_study.planning import rivals, variants  # loads the rivals' modules
         from cocal_study.planning.comparisons import comparisons
 

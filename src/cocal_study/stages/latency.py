@@ -99,7 +99,7 @@ class Latency(Stage):
 
 
 class LatencyRules(Rules):
-    """Times of this device, which only the tables of times depend on."""
+    """Times of this device, which differ from run to run and which only the tables of times depend on."""
 
     def rules(self) -> Iterator[Rule]:
         timed = {"output": results.cost_file("{backbone}", "latency")}
@@ -108,8 +108,6 @@ class LatencyRules(Rules):
         yield Rule(name="latency", make=self._latency, places=timed, threads=2, **self._sampling)
 
     def _latency(self, backbone: str, **made: str) -> Job:
-        """Inference times of the final policy and its companions, which differ from run to run. Only the tables of
-        times depend on them."""
         study, last = self.study, plan.restricted(self._final)
         (replayed,), (prompted,) = (plan.fitted(backbone, kind, last) for kind in ("rollouts", "prompts"))
         return self._job(
