@@ -29,12 +29,19 @@ def run_compare(options: argparse.Namespace) -> None:
     """Print one line for each data set, rival and metric, and write the CSV if it is wanted."""
     if options.replicates:
         found = _over_replicates(options)
-        page = _page_of_replicates(found, options)
+        better = [f"{row.better} of {row.replicates}" for row in found.itertuples()]
+        shown, where = _shown(found, 0.95).assign(**{"A better in": better}), options.replicates
+        how = "means over replicates with the interval of Student's t"
     else:
         compared, resamples = _of_study(options)
         found = with_holm(compared, family=["metric", "rival"])
-        page = _page(found, resamples, options)
-    print(page)
+        more = {"p": found["p"].map(_p_text), "p (Holm)": found["p_holm"].map(_p_text)}
+        more["SD over seeds"] = found["seed_sd"].map(lambda sd: "" if pd.isna(sd) else f"{sd:.3f}")
+        shown = _shown(found, resamples.level).assign(**more, **{"paired on": found["paired"]})
+        where, count = f"{resamples.backbone}, step {options.step}", resamples.data.sizes["resample"]
+        how = f"{count} resamples of the questions; Holm: over all lines of a metric and a B"
+    print(f"A: {options.first}   B: {', '.join(options.second)}, {where}\n{how}\n{_READ}\n")
+    print(shown.to_string(index=False))
     if options.output:
         write_text(options.output, csv_text(found))
         logging.info("wrote %s", options.output)
@@ -110,48 +117,19 @@ def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["dataset", "rival", "metric", "value", "lower", "upper", "replicates", "better"])
 
 
-def _page_of_replicates(found: pd.DataFrame, options: argparse.Namespace) -> str:
-    """The differences over replicates as a table for the terminal."""
-    shown = pd.DataFrame(
+def _shown(found: pd.DataFrame, level: float) -> pd.DataFrame:
+    """What differences of both kinds have in a table for the terminal."""
+    intervals = [f"[{signed(row.metric, row.lower)}, {signed(row.metric, row.upper)}]" for row in found.itertuples()]
+    return pd.DataFrame(
         {
             "data set": found["dataset"],
             "B": found["rival"],
             "metric": found["metric"],
             "A - B": list(map(signed, found["metric"], found["value"])),
-            "95% interval": _intervals(found),
-            "A better in": [f"{row.better} of {row.replicates}" for row in found.itertuples()],
+            f"{level:.0%} interval": intervals,
         }
     )
-    said = f"means over replicates with the interval of Student's t\n{_READ}\n\n{shown.to_string(index=False)}"
-    return f"A: {options.first}   B: {', '.join(options.second)}, {options.replicates}\n{said}"
-
-
-def _intervals(rows: pd.DataFrame) -> list[str]:
-    return [f"[{signed(row.metric, row.lower)}, {signed(row.metric, row.upper)}]" for row in rows.itertuples()]
 
 
 def _p_text(p: float) -> str:
     return f"{p:.3f}" if p >= 0 else UNDEFINED
-
-
-def _page(tested: pd.DataFrame, resamples: Resamples, options: argparse.Namespace) -> str:
-    """The comparisons as a table for the terminal."""
-    shown = pd.DataFrame(
-        {
-            "data set": tested["dataset"],
-            "B": tested["rival"],
-            "metric": tested["metric"],
-            "A - B": list(map(signed, tested["metric"], tested["value"])),
-            f"{resamples.level:.0%} interval": _intervals(tested),
-            "p": tested["p"].map(_p_text),
-            "p (Holm)": tested["p_holm"].map(_p_text),
-            "SD over seeds": tested["seed_sd"].map(lambda sd: "" if pd.isna(sd) else f"{sd:.3f}"),
-            "paired on": tested["paired"],
-        }
-    )
-    at = f"{resamples.backbone}, step {options.step}"
-    return (
-        f"A: {options.first}   B: {', '.join(options.second)}, {at}\n"
-        f"{resamples.data.sizes['resample']} resamples of the questions; Holm: over all lines of a metric and a B\n"
-        f"{_READ}\n\n{shown.to_string(index=False)}"
-    )

@@ -20,12 +20,11 @@ class Sampling:
     """Sampling parameters of responses (table of hyperparameters, evaluation).
 
     Attributes:
-        temperature: Divisor of the logits.
         top_k: Number of most likely tokens that are kept; 0 keeps all of them.
         top_p: Probability that the smallest kept set among the `top_k` tokens must reach.
         presence_penalty: Amount subtracted once from the logit of every token that the response already holds, before
             the temperature is applied; prompt tokens do not count.
-        max_tokens: Longest response.
+        max_tokens: Longest response, in tokens.
         samples: Number of responses per prompt.
         best_logprobs: Number of largest raw log-probabilities at each token that come with the responses.
     """

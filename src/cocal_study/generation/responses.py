@@ -71,6 +71,7 @@ class Sampler:
             questions: Question table (`cocal_study.store.contracts.QUESTIONS`).
             seeds: One for each question, from `sampling_seeds`.
             step: Rollout step of the responses, or of the checkpoint.
+            first: Number of the first response.
         """
         messages = [
             self.prompts.message(prompt_format, question, domain=domain)

@@ -37,12 +37,7 @@ _MEMORY = (
 @contextmanager
 def open_vllm(settings: VllmSettings, checkpoint: Path, policy: Policy | None = None) -> Iterator["VllmEngine"]:
     """Load a checkpoint, whose memory is freed when the context ends; `policy` is not used. A process can have one such
-    engine at a time.
-
-    Raises:
-        ContractError: if the checkpoint is not complete.
-        ConfigError: if vLLM is not installed, or cannot start with these settings.
-        EngineError: if vLLM does not start, or takes longer than `settings.start_timeout`.
+    engine at a time. Raises what `open_engine` raises, also if vLLM is not installed or takes too long to start.
     """
     require_complete(checkpoint)
     with _failures("starting"), _within(settings.start_timeout):
@@ -67,18 +62,14 @@ class VllmEngine:
 
     @property
     def label(self) -> str:
-        """Name and version of the decoding library; responses may differ between versions."""
+        """See `cocal_study.generation.engines.Engine.label`."""
         import vllm
 
         return f"vllm {vllm.__version__}"
 
     def generate(self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int]) -> list[list[Completion]]:
-        """Sample `sampling.samples` responses to each prompt.
-
-        Response j to prompt i has the noise stream of seed `seeds[i] + j`; seeds must be at least `samples` apart.
-        Raises ConfigError if prompt and response exceed the longest sequence, or the temperature is too low, and
-        EngineError if vLLM fails.
-        """
+        """See `cocal_study.generation.engines.Engine.generate`. Raises ConfigError if prompt and response exceed the
+        longest sequence, or the temperature is too low, and EngineError if vLLM fails."""
         if sampling.temperature < _MIN_TEMPERATURE:
             raise ConfigError(f"temperature {sampling.temperature:g} is below vLLM's {_MIN_TEMPERATURE}; use top_k 1")
         prompt, longest = max(map(len, prompts)), self._llm.model_config.max_model_len
@@ -104,8 +95,7 @@ class VllmEngine:
         return [found[i * n : (i + 1) * n] for i in range(len(prompts))]
 
     def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
-        """Return the raw log-probabilities, float64 (prompts, tokens), of each of `tokens` right after each prompt; if
-        vLLM fails, an EngineError."""
+        """See `cocal_study.generation.engines.Engine.next_token_logprobs`. Raises EngineError if vLLM fails."""
         asked = {"temperature": 0, "max_tokens": 1, "logprob_token_ids": list(tokens)}
         outputs = self._run(prompts, [asked] * len(prompts))
         # vLLM returns the sampled token first, then the requested ones in their order
