@@ -1,8 +1,8 @@
 """The interface of all generation engines, their sampling parameters, and the opening of the one that a configuration
 names."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -66,8 +66,7 @@ class Engine(Protocol):
         ...
 
 
-@contextmanager
-def open_engine(settings: Any, checkpoint: Path, policy: Policy | None = None) -> Iterator[Engine]:
+def open_engine(settings: Any, checkpoint: Path, policy: Policy | None = None) -> AbstractContextManager[Engine]:
     """Open an engine with a checkpoint; its memory is freed when the context ends.
 
     Args:
@@ -80,5 +79,4 @@ def open_engine(settings: Any, checkpoint: Path, policy: Policy | None = None) -
         EngineError: if the engine's process does not start.
     """
     module, _, function = settings.opens.partition(":")
-    with getattr(import_module(module), function)(settings, checkpoint, policy) as engine:
-        yield engine
+    return getattr(import_module(module), function)(settings, checkpoint, policy)
