@@ -4,8 +4,8 @@ names."""
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Protocol
 
 import numpy as np
@@ -78,5 +78,4 @@ def open_engine(settings: Any, checkpoint: Path, policy: Policy | None = None) -
         ConfigError: if the engine cannot start with these settings.
         EngineError: if the engine's process does not start.
     """
-    module, _, function = settings.opens.partition(":")
-    return getattr(import_module(module), function)(settings, checkpoint, policy)
+    return resolve_name(settings.opens)(settings, checkpoint, policy)

@@ -49,12 +49,12 @@ class SingleMember:
         model = companions.model
         self._layers = [(own(linear), own(norm)) for linear, norm in zip(model.linears, model.norms, strict=True)]
         self._output = own(model.output)
-        self._device = device
+        self.device = device
 
     @torch.inference_mode()
     def predict(self, features: Tensor) -> float:
         """Predict a confidence in [0, 1] from features float32 (1, inputs) on any device."""
-        hidden = features.to(self._device)
+        hidden = features.to(self.device)
         for linear, (scale, shift) in self._layers:
             hidden = functional.linear(hidden, *linear)
             hidden = functional.gelu(functional.layer_norm(hidden, scale.shape, scale, shift))
@@ -67,7 +67,6 @@ class SingleCompanion(SingleMember):
 
     def __init__(self, companions: Companions, policy: Policy):
         super().__init__(companions, 0, policy.model.device)
-        self.device = policy.model.device
         self._policy, self._spec = policy, companions.spec
 
     def confidence(self, prompt: Tokens, response: Tokens = ()) -> float:

@@ -103,10 +103,6 @@ class StepTables:
     def _index(self) -> QuestionIndex:
         return QuestionIndex(self.questions)
 
-    @property
-    def _longest(self) -> int:
-        return self.settings.max_response_length[self.algorithm]
-
     def table(self, step: int, samples: list[Sample], source: str) -> pd.DataFrame:
         """The rollouts of one step, counted from 1, in the contract of cocal.store.contracts.RESPONSES, group by
         group. Raises ContractError if a sample or a group is invalid, or if responses are left out; the message
@@ -179,10 +175,11 @@ class StepTables:
                 f"{sample.where}: holds text without token ids; companions need the exact ids: dump them"
             )
         check_tokens(sample.where, prompt, response, self.vocabulary.vocabulary)
-        if len(response) > self._longest:
+        longest = self.settings.max_response_length[self.algorithm]
+        if len(response) > longest:
             raise ContractError(
                 f"{sample.where}: response of {len(response)} tokens; "
-                f"policy.max_response_length.{self.algorithm} is {self._longest}"
+                f"policy.max_response_length.{self.algorithm} is {longest}"
             )
         if not sample.truncated and int(response[-1]) not in self.vocabulary.ends:
             raise ContractError(

@@ -25,11 +25,6 @@ class Machine(NamedTuple):
     """The reason why PyTorch sees none of them (`torch_obstacle`)."""
 
 
-def this_machine() -> Machine:
-    """The GPUs of this machine."""
-    return Machine(*parse_gpus(listed_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")), torch_obstacle())
-
-
 class Run(NamedTuple):
     """The jobs of a run of the workflow, and how Snakemake was started."""
 
@@ -57,7 +52,8 @@ def check(study: Study, run: Run, machine: Machine | None = None, environment: M
     if site is not None:
         found = on_cluster(study, run, site)
     elif study.policy.trl.vllm or (checkpoints and (run.allowed is not None or study.card is not None)):
-        found = on_workstation(study, run, machine or this_machine())
+        gpus, driver = parse_gpus(listed_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+        found = on_workstation(study, run, machine or Machine(gpus, driver, torch_obstacle()))
     else:
         return
     if found:

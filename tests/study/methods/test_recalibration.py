@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from cocal.store import read_document, read_frame, read_provenance
 from cocal.store.origin import PARENTS
 from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.method import Rival
-from cocal_study.methods.base.responses import Estimator, LabelledStates, function
+from cocal_study.methods.base.responses import Estimator, LabelledStates
 from cocal_study.methods.linear_probe import PENALTIES, learn, penalised
 from cocal_study.methods.recalibration.calibrators import Isotonic, Platt, fit_rivals
 from cocal_study.methods.recalibration.confidences import learn_scores, read_experience, with_classes
@@ -35,7 +36,7 @@ OURS, POSTCAL = ("cocal-group", "cocal-binary"), ("postcal-group", "postcal-bina
 
 
 def score(rival, table, **settings):
-    return function(RIVALS[rival].score)(table, EstimatorSettings(**settings))
+    return resolve_name(RIVALS[rival].score)(table, EstimatorSettings(**settings))
 
 
 @pytest.fixture(scope="module")

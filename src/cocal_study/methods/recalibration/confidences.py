@@ -6,6 +6,7 @@ Calibrators learn from the rows of the companions, and never from an evaluation 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +29,6 @@ from cocal_study.methods.base.responses import (
     LabelledStates,
     LearntScore,
     Responses,
-    function,
     read_responses,
 )
 from cocal_study.methods.recalibration.calibrators import Fits
@@ -127,7 +127,7 @@ class Scorer:
         """Scores of the rivals that read no hidden states (`Score`), float64 (n,) each, of the rows of all tables."""
         plain = [RIVALS[name] for name in self.rivals if RIVALS[name].score]
         found = [
-            [function(one.score)(_declared(one, table, "pool"), self.settings) for one in plain] for table in tables
+            [resolve_name(one.score)(_declared(one, table, "pool"), self.settings) for one in plain] for table in tables
         ]
         return {Estimator(one.name): np.concatenate(scores) for one, *scores in zip(plain, *found, strict=True)}
 
@@ -201,7 +201,9 @@ def learn_scores(
         parts.append(
             {name: LabelledStates(states[name], *labels, table=_declared(RIVALS[name], of_part)) for name in learning}
         )
-    return {name: function(RIVALS[name].learn)(_target(name), *(given[name] for given in parts)) for name in learning}
+    return {
+        name: resolve_name(RIVALS[name].learn)(_target(name), *(given[name] for given in parts)) for name in learning
+    }
 
 
 def scores_to_learn_from(
