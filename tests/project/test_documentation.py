@@ -20,8 +20,8 @@ from cocal_study.config.study import configured_study
 from cocal_study.stages import MODULES
 from cocal_study.stages.base import flags_of
 from planned_jobs import jobs_of
+from started import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = README + "".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
 SNAKEMAKE = get_argument_parser()

@@ -8,6 +8,7 @@ import pandas as pd
 
 import sample_predictions
 from cocal.cli import main
+from cocal.companion.spec import read_spec
 from cocal.store import write_frame
 from cocal_study.checks.training import Fit, read_table
 from cocal_study.store.contracts import PREDICTIONS
@@ -61,7 +62,7 @@ class Study:
     def fit(self, word: str) -> Fit:
         """From a word of COMPANIONS."""
         experience, _, folder = word.partition("=")
-        return Fit.read(experience, self.folder / folder)
+        return Fit(self.folder / folder, experience, read_spec(self.folder / folder))
 
     def command(self, companions: list[str] = COMPANIONS) -> list[str]:
         folder = self.folder

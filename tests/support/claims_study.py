@@ -8,13 +8,16 @@ import pandas as pd
 from cocal.metrics.settings import MetricSettings
 from cocal_study.cubes.cube import evaluate_cells
 from cocal_study.cubes.resamples import Resamples, resamples_of
+from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.estimates import Estimate
 from cocal_study.evidence.predicates import Case, Quantity, Reader
-from cocal_study.evidence.sources import StudyScope
-from cocal_study.planning.costs import Cost, Latency
+from cocal_study.evidence.published import read_published
+from cocal_study.evidence.sources import PublishedSource, StudyScope
+from cocal_study.planning.costs import Cost
 from coded_inputs import coded_specs
 from sample_predictions import METHODS, SEEDS, sample_predictions
 from sample_tables import latency
+from started import ROOT
 
 SCOPE = StudyScope(
     backbones=("tiny-a",),
@@ -26,6 +29,11 @@ SCOPE = StudyScope(
 )
 
 
+NUMBERS = ROOT / "config/paper"
+"""Where the paper's published numbers and claims lie."""
+LEDGER = read_claims(NUMBERS / "claims.yaml")
+BY_ID = {claim.id: claim for claim in LEDGER}
+OF_PAPER = PublishedSource(read_published(NUMBERS))
 TIMED = {"dataset": "math500", "pre_ms": 5.0, "post_s": 2.0}
 
 
@@ -45,7 +53,6 @@ def study_files(frame: pd.DataFrame) -> dict[str, Any]:
     ablations = evaluate_cells(
         pd.concat(swept), MetricSettings(resamples=200), groups, SEEDS, sweep=["layer", "pooling"]
     )
-    timed = Latency.model_validate(latency().model_dump() | {"time_to_confidence": [TIMED]})
     return {
         "resamples": [
             Resamples.of(resamples_of(evaluated), "main"),
@@ -55,7 +62,7 @@ def study_files(frame: pd.DataFrame) -> dict[str, Any]:
         "predictions": [frame],
         "sampling": Cost(seconds=9, items=1, device="d"),
         "fit": Cost(seconds=3, items=1, device="d"),
-        "latency": timed,
+        "latency": latency(time_to_confidence=[TIMED]),
     }
 
 

@@ -42,7 +42,7 @@ def sampled(policy: Policy, questions: pd.DataFrame) -> pd.DataFrame:
             asked = questions.iloc[places]
             seeds = [1000 * step + GROUP * k for k in range(len(places))]
             first = (step - 1) * len(places) * GROUP
-            rows, _ = sampler.sample(asked, "answer", sampling, seeds, step=step, first=first)
+            rows = sampler.sample(asked, "answer", sampling, seeds, step=step, first=first)
             groups = np.arange(len(asked)).repeat(GROUP)
             frame = with_verdicts(rows, asked.iloc[groups], groups, verifier, pool=False)
             frames.append(frame.assign(reward_task=frame["correct"].astype(float)))

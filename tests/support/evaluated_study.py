@@ -4,13 +4,12 @@ import numpy as np
 import pandas as pd
 import torch
 
-from cocal.companion.companions import Companions, build_model, save_companions
+from cocal.companion.companions import Companions, build_model, load_companions, save_companions
 from cocal.companion.settings import CompanionSettings
 from cocal.store import atomic_path, write_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
 from cocal_study.config.methods import METHODS
-from cocal_study.methods.base.companion_scores import load_experiences
 from cocal_study.methods.base.predictions import Checkpoint, predict
 from cocal_study.methods.base.responses import Inputs
 from cocal_study.planning.results import ORDERS
@@ -105,6 +104,11 @@ def write_companions(
         partial.mkdir()
         save_companions(partial / "companions.safetensors", Companions(spec, model.eval()), {})
     return folder
+
+
+def load_experiences(folders):
+    """Companions by what they learnt from, as `cocal predictions` reads them."""
+    return {experience: [load_companions(path) for path in paths] for experience, paths in folders.items()}
 
 
 class EvaluatedStudy:

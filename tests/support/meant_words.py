@@ -19,17 +19,11 @@ from coded_inputs import (
     coded_specs,
     hashed,
 )
-from planned_jobs import FIXED, fixed_study
-from sample_predictions import sample_predictions
+from planned_jobs import fixed_study
+from sample_predictions import OURS, sample_predictions
 from sample_tables import costs
 from smoke_study import ROOT
 
-METHODS = [
-    *("verbal", "rlcr", "dcpo", "cocal-pre-generation", "cocal-on-rlcr", "cocal-on-dcpo"),
-    *("cocal-group", "cocal-binary", "postcal-group", "postcal-binary"),
-    *("self-consistency", "token-probability", "p-true", "base-verbal"),
-]
-METHODS += [name for name in FIXED if name not in METHODS]
 CALIBRATIONS = [f"{kind}-{basis}" for kind in ("platt", "isotonic") for basis in ("all", "last", "resampled")]
 
 # Inputs
@@ -44,7 +38,7 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
         sweep = {"layer": range(40), "pooling": ["last", "mean", "last+mean"]}
         return {"metrics": [coded_cube(b, ["cocal-group", "cocal-binary"], **sweep) for b in ("qwen3-14b", "qwen3-8b")]}
     if name in ("budgets", "early_steps", "cross_iteration", "composition"):
-        cube = coded_cube("qwen3-8b", METHODS, source_step=[1, 2, 5, 10, 20, 30, 40, 80, 120])
+        cube = coded_cube("qwen3-8b", OURS, source_step=[1, 2, 5, 10, 20, 30, 40, 80, 120])
         if name != "composition":
             return {"metrics": cube}
         cube["value"].loc[{"metric": "accuracy"}] = 0.583  # all methods score the same responses
@@ -57,7 +51,7 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
     if name == "conditions":
         files = {"companions": coded_specs([120])[1], "published": read_published(ROOT / "config/paper")}
         files |= {"rollouts": list(coded_rollouts().values()), "questions": coded_questions()}
-        return {"metrics": coded_cube(layout.backbone, METHODS), **files}
+        return {"metrics": coded_cube(layout.backbone, OURS), **files}
     if name == "decisions":
         return {"predictions": decided.predictions(), "responses": [decided.pool("amc"), decided.pool("aime")]}
     if name == "strata":
@@ -80,9 +74,9 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
         }
     if name == "verdict":
         published = read_published(ROOT / "config/paper")
-        return {"resamples": coded_resamples("qwen3-8b", METHODS), "published": published}
-    found = {"metrics": coded_cube(layout.backbone, METHODS, ALL)}
-    resampled = {"resamples": coded_resamples(layout.backbone, METHODS)}
+        return {"resamples": coded_resamples("qwen3-8b", OURS), "published": published}
+    found = {"metrics": coded_cube(layout.backbone, OURS, ALL)}
+    resampled = {"resamples": coded_resamples(layout.backbone, OURS)}
     return {kind: (found | resampled)[kind] for kind in one.inputs}
 
 

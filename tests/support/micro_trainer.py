@@ -21,6 +21,13 @@ from cocal_study.questions.prompts import Prompts
 from cocal_study.store.contracts import QUESTIONS
 
 
+def small_settings(**changes) -> PolicySettings:
+    """Settings of one step with twelve rollouts, in micro-batches of four."""
+    settings = {"steps": 1, "stages": (1,), "questions_per_step": 3, "responses_per_question": 4, "micro_batch": 4}
+    length = {"max_response_length": {"grpo": 16}}
+    return PolicySettings(dataset="micro-train", **settings | length | changes)
+
+
 def micro_trainer(folder: Path, checkpoint: Path, settings: PolicySettings) -> RecordingGRPOTrainer:
     """A trainer that records nothing and gives no reward."""
     model, tokenizer = load_policy(checkpoint)

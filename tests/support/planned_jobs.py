@@ -20,34 +20,20 @@ from cocal_study.questions.prompts import JUDGE_FORMATS, Prompts, judge_prompts
 from cocal_study.questions.registry import Registry, known_wrong, registry_of
 from cocal_study.stages.jobs import Rule, either
 from cocal_study.stages.rules import Plan
+from sample_predictions import OURS
+from started import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 IMPORTED = {"stages": {2: "/elsewhere", 4: "/elsewhere"}, "rollouts": {"format": "slime", "path": "/elsewhere"}}
 """A training that was run elsewhere."""
 
 
-FIXED = (
-    "base-verbal",
-    "verbal",
-    "self-consistency",
-    "token-probability",
-    "p-true",
-    "rlcr",
-    "dcpo",
-    "postcal-group",
-    "postcal-binary",
-    "cocal-group",
-    "cocal-binary",
-    "cocal-pre-generation",
-    "cocal-on-rlcr",
-    "cocal-on-dcpo",
-)
 FIXED_RIVALS = (
     *("token-probability", "least-token-probability", "length", "self-consistency-loo", "semantic-entropy"),
     *("rlcr", "dcpo", "linear-group", "linear-binary"),
     *("one-layer-group", "one-layer-binary", "cocal-group", "cocal-binary", "postcal-group", "postcal-binary"),
 )
-"""Methods and rivals whose plans, tables and figures golden files have: one that is added changes none of them."""
+"""The rivals whose plans, tables and figures golden files have, as they have those of the methods `OURS`: one that is
+added changes none of them."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +57,8 @@ def study_of(name: str, **changes: Any) -> Study:
 
 
 def fixed_study(name: str, **changes: Any) -> Study:
-    """A study of config/ that compares `FIXED`, with other values of some keys (nested mappings)."""
-    fixed = {"estimators": {"methods": list(FIXED)}, "reports": {"rivals": list(FIXED_RIVALS)}}
+    """A study of config/ that compares `OURS`, with other values of some keys (nested mappings)."""
+    fixed = {"estimators": {"methods": list(OURS)}, "reports": {"rivals": list(FIXED_RIVALS)}}
     return study_of(name, **fixed, **changes)
 
 

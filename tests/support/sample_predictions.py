@@ -11,12 +11,12 @@ from cocal_study.config.methods import METHODS as REGISTRY
 from cocal_study.cubes.cells import policy_cell
 from cocal_study.cubes.cube import evaluate_cells
 
-OURS: dict[str, int | None] = {
-    **{"base-verbal": 0, "verbal": 1, "self-consistency": 1, "token-probability": 1, "p-true": 1},
-    **{"rlcr": 2, "dcpo": 2, "postcal-group": 2, "postcal-binary": 2, "cocal-group": 3, "cocal-binary": 3},
-    **{"cocal-pre-generation": None, "cocal-on-rlcr": None, "cocal-on-dcpo": None},
-}
-"""The methods of the paper with their groups, in the order of its tables. The registry may hold others between them."""
+OURS = (
+    *("base-verbal", "verbal", "self-consistency", "token-probability", "p-true", "rlcr", "dcpo"),
+    *("postcal-group", "postcal-binary", "cocal-group", "cocal-binary", "cocal-pre-generation"),
+    *("cocal-on-rlcr", "cocal-on-dcpo"),
+)
+"""The methods of the paper, in the order of its tables. The registry may hold others between them."""
 SEEDS = (42, 137)
 METHODS = ("base-verbal", "verbal", "self-consistency", "token-probability", "cocal-group", "cocal-binary")
 STAGES = ("rlcr", "dcpo", "cocal-group", "cocal-binary")

@@ -2,7 +2,7 @@
 
 import xarray as xr
 
-from cocal_study.exhibits import cost, main, pre_generation, time_to_confidence, token_aggregation
+from cocal_study.exhibits import cost, main, time_to_confidence, token_aggregation
 from cocal_study.exhibits.base.exhibit import CurvesLayout
 from cocal_study.planning.costs import Cost, Latency
 from coded_inputs import coded_cube
@@ -50,10 +50,6 @@ def aggregation_layout(**changes) -> token_aggregation.Layout:
         {"name": "qwen3-14b", "label": "Qwen3-14B", "layers": [39]},
     ]
     return token_aggregation.Layout(**(ORIGIN | {"backbones": backbones, "step": 60} | changes))
-
-
-def pre_generation_layout(**changes) -> pre_generation.Layout:
-    return pre_generation.Layout(**(BACKBONE | {"domains": ("macro-mathematics", "macro-factual")} | changes))
 
 
 def times_layout(**changes) -> time_to_confidence.Layout:

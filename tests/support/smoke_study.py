@@ -2,14 +2,13 @@
 
 import os
 from itertools import takewhile
-from pathlib import Path
 
 import yaml
 from filelock import FileLock
 
 import started
+from started import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "config/smoke.yaml"
 
 

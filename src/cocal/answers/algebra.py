@@ -66,7 +66,7 @@ def _named(expression: Read) -> Read | None:
             sympy.FiniteSet(*rights) if len(names) == 1 else sympy.Tuple(*rights) if len(names) == len(parts) else None
         )
     left, right = parts[0].lhs, parts[-1].rhs
-    if not (left.is_Number or any(part.free_symbols or part.has(AppliedUndef) for part in parts)):  # 2+3=5
+    if not any(part.free_symbols or part.has(AppliedUndef) for part in parts):  # 2+3=5
         return right if all(equal(part.lhs, part.rhs) for part in parts) else None
     return right if _is_name(left) and left not in right.free_symbols else None  # x=2x+1 does not define x
 
@@ -228,6 +228,11 @@ def _matched(ours: list[Read], theirs: list[Read]) -> bool:
 
 
 def _equal_matrices(gold: Read, answer: Read) -> bool:
+    """A row or a column also equals the tuple of its entries."""
+    for one, other in ((gold, answer), (answer, gold)):
+        members, ordered = _members(other)
+        if members and ordered and isinstance(one, sympy.MatrixBase) and 1 in one.shape:
+            return len(members) == len(one) and all(map(equal, one.flat(), members))
     both = isinstance(gold, sympy.MatrixBase) and isinstance(answer, sympy.MatrixBase)
     return both and gold.shape == answer.shape and all(map(equal, gold.flat(), answer.flat()))
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from cocal.answers.spelling import GAP, marks
 from cocal.answers.words import DATA, any_of
 
 NUMBER = r"[+-]?(?:[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?|\.[0-9]+|[0-9]+/[0-9]+|\\frac\{[0-9]+\}\{[0-9]+\})"
-GAP = r"(?:\s|\\[ ,;:]|~)"
 TEXT = re.compile(r"\\(?:text|textrm|mathrm)\s*\{([^{}]*)\}")
 _SYMBOLS, ONES = any_of("symbols"), any_of("letters")
 """Symbols of units that are no products of variables, and those that may be."""
@@ -29,13 +29,23 @@ _ABBREVIATED = {word: symbol for symbol, names in DATA["abbreviated"].items() fo
 _MONEY = r"(?:US\s*\\?\$|\\?\$|[€£¥₹¢]|Rs\.?|USD|EUR|GBP)"
 _PRICE = re.compile(rf"{_MONEY}\s*({NUMBER})|({NUMBER})\s*{_MONEY}")
 _LABEL = re.compile(rf"(?:\\(?:text|mathrm)\s*\{{\s*)?\(([A-H])\)\s*\}}?{GAP}*(?=\S)")
-_CHOICE = re.compile(r"(?:\\text\s*\{\s*)?([A-H])\.\s*\}?\s+\S.*|\(([A-H])\)")
-_MEMBER = re.compile(r"(?P<name>[A-Za-z](?:_\{?\w\}?)?|\([a-z](?:\s*,\s*[a-z])*\))\s*(?:\\in|=)\s*(?=[\[(]|\\\{)")
+_CHOICE = re.compile(r"(?:\\text\s*\{\s*)?([A-H])(?:\)|[.)]\s*\}?\s+\S.*)|\(([A-H])\)")
+_MEMBER = re.compile(
+    r"(?P<before>(?:^|[,;]|\b(?:and|or)\b\s*\}?)\s*)"
+    r"(?P<name>[A-Za-z](?:_\{?\w\}?)?|\([a-z](?:\s*,\s*[a-z])*\))\s*(?:\\in|=)\s*(?=[\[(]|\\\{)"
+)
 """What names a set, an interval or a tuple, or says that a letter lies in it."""
+_VALUED = re.compile(
+    r"(?:[A-Za-z](?=\(|_\{)|\\(?:gcd|lcm|min|max)(?![a-z]))\s*(?:\([^()]*\))?(?:_\{[^{}]*\})?\s*=\s*(?=[^=,]+$)"
+)
+"""What names a value: a function, a probability or a letter with an index in words."""
+_NO_VALUE = re.compile(r"[,=<>]|\\(?:begin|le|ge|ne|in)(?![a-z])")
+"""What neither one value nor a sum of unit vectors has."""
+_UNIT_VECTOR = re.compile(r"(?<![A-Za-z\\_])[ijk](?![A-Za-z])")
 _FAMILY = re.compile(
-    r"(?P<what>.*?)\s*(?:[,;(]|(?=\\text\s*\{\s*,))\s*(?:\\text\s*\{[\s,]*)?(?:(?:where|for|with)\s+)?\}?\s*\$?"
-    r"(?P<letters>[a-z](?:\s*,\s*[a-z])*)\s*"
-    r"(?:\\in\s*\\?(?:mathbb\s*)?\{?(?P<of>[ZN])\}?\s*\$?|(?:\\text\s*\{\s*)?\s*is (?:an?|any) integer\s*\}?)\)?"
+    rf"(?P<what>.*?){GAP}*(?:[,;(]|(?=\\text\s*\{{)){GAP}*(?:\\text\s*\{{[\s,]*)?(?:(?:where|for|with)\s+)?"
+    r"\}?\s*\$?(?P<letters>[a-z](?:\s*,\s*[a-z])*)\s*"
+    r"(?:\\in\s*\\?(?:mathbb\s*)?\{?(?P<of>[ZNR])\}?\s*\$?|(?:\\text\s*\{\s*)?\s*is (?:an?|any) integer\s*\}?)\)?"
 )
 _IMAGINARY, _OTHER_IMAGINARY = re.compile(r"(?<![A-Za-z\\])i(?![A-Za-z])"), re.compile(r"(?<![A-Za-z\\])j(?![A-Za-z])")
 SEVERAL = re.compile(r"\d\D*\b(?:and|or)\b\D*\d")
@@ -93,9 +103,25 @@ def _family(gold: str, answer: str) -> Pair:
 
 
 def _member(gold: str, answer: str) -> Pair:
-    found = [_MEMBER.match(text) for text in (gold, answer)]
-    names = {one["name"] for one in found if one}
-    return _without(gold, answer, found) if len(names) == 1 and (gold + answer).count("=") < 3 else (gold, answer)
+    names = {one["name"] for text in (gold, answer) if _MEMBER.match(text) for one in _MEMBER.finditer(text)}
+    first, second = (_MEMBER.sub(r"\g<before>", text) for text in (gold, answer))
+    return (first, second) if len(names) == 1 and (first + second).count("=") < 2 else (gold, answer)
+
+
+def _valued(gold: str, answer: str) -> Pair:
+    found = [_VALUED.match(text) for text in (gold, answer)]
+    bare = all(one or not _NO_VALUE.search(text) for one, text in zip(found, (gold, answer), strict=True))
+    return _without(gold, answer, found) if bare and len({one[0] for one in found if one}) == 1 else (gold, answer)
+
+
+def _as_column(text: str, beside: str) -> str:
+    """A sum of unit vectors as a sum of columns, of as many rows as the tuple or the column beside it has."""
+    names = "ijk"[: 1 + (beside.count(r"\\") or [*marks(beside, ",").values()].count(1))]
+    used = set(_UNIT_VECTOR.findall(text)) - {"i"}
+    if not (used and used < {*names} and beside.startswith(("(", r"\begin"))) or _NO_VALUE.search(text):
+        return text
+    columns = {name: r"\\".join("01"[name == other] for other in names) for name in names}
+    return _UNIT_VECTOR.sub(lambda found: rf"\begin{{pmatrix}}{columns[found[0]]}\end{{pmatrix}}", text)
 
 
 def _thousands(gold: str, answer: str) -> Pair:
@@ -124,6 +150,11 @@ ALIGNMENTS = (
     Said("A gold with a label, `(B) 12`, equals `12`.", _label),
     Said(r"`x=k\pi, k\in\mathbb{Z}` equals `x=k\pi`, and `n` may stand for `k`.", _family),
     Said(r"A set, an interval or a tuple loses its name: `x\in[1,2]` and `A=[1,2]` equal `[1,2]`.", _member),
+    Said(r"`P(X=1)=\frac{1}{2}` and `\gcd(a,b)=7` equal their values.", _valued),
+    Said(
+        "Beside a pair, a tuple or a column, `i`, `j` and `k` are the unit vectors.",
+        lambda gold, answer: (_as_column(gold, answer), _as_column(answer, gold)),
+    ),
     Said("Beside one number, `x=2,400` is one.", _thousands),
     Said("Beside `i`, a lone `j` is the imaginary unit.", _imaginary),
     Said(

@@ -6,14 +6,14 @@ answers are decided here by their texts.
 """
 
 import re
-from decimal import Decimal
+from fractions import Fraction
 
-from cocal.answers.alignment import GAP, GROUPED, NUMBER, ONES, TEXT, WORDED, Said, consecutive, measured, unit_name
-from cocal.answers.spelling import canonical_integer, depths, marks
+from cocal.answers.alignment import GROUPED, NUMBER, ONES, TEXT, WORDED, Said, consecutive, measured, unit_name
+from cocal.answers.spelling import GAP, canonical_integer, depths, marks
 from cocal.answers.words import DATA, any_of
 
 _UPRIGHT = re.compile(r"\\(?:text|textrm|mathrm|operatorname)\s*\{([^{}]*)\}")
-_SPACE = re.compile(rf"(?<!\d){GAP}|{GAP}(?!\d)|\$")
+_SPACE = re.compile(rf"(?<![\d\s~]){GAP}++|{GAP}++(?!\d)|\$")
 """Typeset spaces, but for those between two digits, and dollar signs."""
 _SCRIPT = re.compile(r"([_^])\{(\\[A-Za-z]+|[^{}\\])\}")
 """An index or exponent of one character or command, which needs no braces."""
@@ -36,9 +36,9 @@ _BASED = re.compile(r"([+-]?)([0-9A-F]+)(?:_|_?(?:in)?base-?)(-?[0-9]+|[a-z]+)",
 _BASES = {name: str(base) for base, name in enumerate(DATA["numbers"].split())}
 _STATEMENTS = re.compile(r"(?:\(\d{1,2}\)[\s,]*){2,}")
 _PART = re.compile(
-    r"\s*(?:,|;|\\ldots|(?:,\s*)?(?:\\text\s*\{\s*)?\b(?:and|or)\b(?:\s*\})?|(?<=[A-Za-z}])\s+(?=\d))\s*"
+    r"\s*(?:,|;|\\ldots|(?:,\s*)?(?:\\text\s*\{\s*)?\b(?:and|or)\b(?:\s*\})?|(?<=[A-Za-z.])\s+(?=\d)|(?<=\})\s*(?=\d))\s*"
 )
-_COUNTED = re.compile(rf"\$?({NUMBER}){GAP}*(?:\\text\s*\{{\s*)?({WORDED}|{ONES})\s*\}}?")
+_COUNTED = re.compile(rf"\$?({NUMBER}){GAP}*(?:\\text\s*\{{\s*)?({WORDED}|{ONES})\.?\s*\}}?")
 _SHAPE = re.compile(r"\\(?:angle|triangle|overline|overrightarrow|vec|widehat|odot|parallelogram)(?![A-Za-z])\s*")
 _WORD = re.compile(r"[A-Za-z]{3,}|[A-Z]{2}")
 _PROSE = re.compile(
@@ -116,7 +116,7 @@ def _decimals(gold: str, answer: str) -> bool | None:
     if not (_DECIMAL.fullmatch(gold) and _DECIMAL.fullmatch(answer)):
         return None
     places = min(len(text.rpartition(".")[2]) for text in (gold, answer))
-    first, second = (Decimal(text) for text in (gold, answer))
+    first, second = (Fraction(text) for text in (gold, answer))
     rounded = places >= _FEWEST_PLACES and round(first, places) == round(second, places)
     return first == second or (rounded and len(gold) != len(answer))
 
@@ -195,7 +195,8 @@ def _ordered(text: str) -> str | bool | None:
     closed = [place for place, depth in enumerate(depths(plain)) if depth == 0]
     enclosed = plain[:1] in ("(", "[") and plain[-1:] in (")", "]") and closed == [len(plain) - 1]
     if enclosed and 1 in commas:
-        return commas.count(1) > 1 or plain[0] + plain[-1]
+        two_tuples = plain.count(r"\pm") == 1
+        return None if two_tuples else commas.count(1) > 1 or plain[0] + plain[-1]
     is_set = plain.startswith(r"\{") and plain.endswith(r"\}") and 1 in commas
     return False if 0 in commas or is_set else None
 

@@ -25,7 +25,7 @@ _SPELLING = NormalizationConfig(basic_latex=True, units=False, malformed_operato
 _CONVERSION = ConversionConfig(lowercase_symbols=False)
 _UNREAD = re.compile(
     r"\\(?:ldots|equiv|pmod|forall|exists|to|rightarrow|Rightarrow|sim|land|gcd|lcm|triangle|mp|nmid|parallel|perp)(?![A-Za-z])"
-    r"|[?#@~]|\d\s*'|(?<![_^\d])\d+\s+\d|\d\s*\\q?quad|^(?!.*\\begin).*&"
+    r"|[?#@~]|\d\s*'|(?<![_^\d])\d+\s+\d|\d\s*\\ \\ |^(?!.*\\begin).*&"
 )
 """Notation that the parser misreads or drops; it is compared as text alone."""
 _OR = re.compile(r"\s*(?:\\text\s*\{\s*or\s*\}|\bor\b|\\l?or(?![A-Za-z])|\\(?:vee|cup)(?![A-Za-z]))\s*")

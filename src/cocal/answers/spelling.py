@@ -74,8 +74,8 @@ _GROUP = r"\{(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\})*+\}"
 """What braces enclose, with three more pairs of them inside."""
 _ONE = r"\s*(?![{\[])(\\[A-Za-z]+|[^\s\\{}])"
 """An argument of one character or command, without braces."""
-_BLANK = r"(?: |\\[ ,;]|~)"
-"""A space between groups of digits."""
+GAP = r"(?:\s|\\[ ,;:]|~)"
+"""A typeset space."""
 _UPRIGHT = r"\\(?:text|mathrm|operatorname|mathbf|mathbb|rm)\s*\{{\s*({})\s*\}}"
 SIGNS: dict[str, str] = DATA["signs"]
 """Signs of Unicode and what LaTeX has for them."""
@@ -109,22 +109,33 @@ SPELLING = _rules(
      "DeepScaleR"),
     (r"25^\circ C, 25^{\circ}C: 25^\circ\text{C}", r"(?:\^\\circ|\^\{\\circ\})\s*([CF])\b",
      r"^\\circ\\text{\1}", "DeepScaleR"),
+    (r"22^\circ 30': (22+\frac{30}{60})^\circ",
+     r"(\d+)\s*\^\{?\\circ\s*\}?\s*(\d+)\s*(?:'|\^\{?\\prime\s*\}?)(?![\d'])", r"(\1+\\frac{\2}{60})^\\circ ",
+     "own pairs"),
+    (r"\max\{a,b\}: \max(a,b)", r"(\\(?:max|min|gcd|lcm))\s*\\\{([^{}]*)\\\}", r"\1(\2)", "own pairs"),
+    (r"\mathbb{R}-\{2\}: \mathbb{R}\setminus\{2\}", r"(\\mathbb\s*\{?\s*[A-Z]\s*\}?)\s*-\s*(?=\\\{)", r"\1\\setminus ",
+     "own pairs"),
     ("x**3: x^3", r"(?<=[\w)}])\*\*(?=[\w({-])", "^", "Math-Verify #69"),
     (r"...: \ldots", r"\.\.\.+", r"\\ldots ", "Math-Verify #14"),
-    (r"(mod 7), \bmod 7, \pmod 7: \pmod{7}",
-     r"\(\s*\\?(?:text\s*\{\s*)?[bp]?mod\b\s*\}?\s*\{?(\w+)\}?\s*\)|\\[bp]?mod\s*\{?(\w+)\}?",
+    (r"1\text{, }2\text{, and }3, 2\,\text{or}\,3: 1, 2, \text{ and } 3, 2 \text{ or } 3",
+     rf"{GAP}*\\(?:text|mathrm)\s*\{{{GAP}*([,;:.]?){GAP}*(and|or|){GAP}*\}}{GAP}*",
+     lambda found: rf"{found[1]} \text{{ {found[2]} }} " if found[2] else f"{found[1]} ", "own pairs"),
+    (r"(mod 7), (\mathrm{mod}\ 7), \text{ mod } 7, \bmod 7: \pmod{7}",
+     rf"\({GAP}*\\?(?:(?:text|mathrm)\s*\{{\s*)?[bp]?mod\b\s*\}}?{GAP}*\{{?(\w+)\}}?\s*\)"
+     r"|\\(?:[bp]?mod|(?:text|mathrm)\s*\{\s*mod\s*\})\s*\{?(\w+)\}?",
      lambda found: rf"\pmod{{{found[1] or found[2]}}}", "DeepScaleR"),
     (r"10{,}080, 10,\!080, 10'080, 10_080: 10080", r"(?<=\d)(?:,\\!\s*|\{,\}|\\,|'|_)(?=\d{3}(?!\d))", "", "MATH500"),
     (r"5 000\pi, 10\,000: 5000\pi, 10000",
-     rf"(?<![\d.,^_])[1-9]\d{{0,2}}(?:{_BLANK}\d{{3}})+(?!{_BLANK}?\d|[,/]\d)",
-     lambda found: re.sub(_BLANK, "", found[0]), "DeepScaleR"),
+     rf"(?<![\d.,^_])[1-9]\d{{0,2}}(?:{GAP}\d{{3}})+(?!{GAP}?\d|[,/]\d)",
+     lambda found: re.sub(GAP, "", found[0]), "DeepScaleR"),
     (r"12,000x, \frac{1}{21,000}: 12000x, \frac{1}{21000}", r"^.*\d,\d{3}.*$", lambda found: ungrouped(found[0]),
      "DeepScaleR"),
     (r"3{:}30, 7: 23: 3:30, 7:23", r"\{:\}|(?<=\d)\s*:\s*(?=\d)", ":", "DeepScaleR"),
     ("3 to 2: 3:2", r"^(\d+)\s*(?:\\text\s*\{\s*to\s*\}|to)\s*(\d+)$", r"\1:\2", "TinyV #206"),
     (r"8\!:\!34: 8:34", r"\\!\s*", "", "DeepScaleR"),
     (r"\color{red}{5}: {5}", r"\\(?:text)?color\s*\{\w+\}", "", "Qwen2.5-Math #29"),
-    (r"\phantom{0}5, \hspace{1cm}5: 5", r"\\(?:[hv]?phantom|[hv]space\*?|tag\*?|label)\s*\{[^{}]*\}", "",
+    (r"\phantom{0}5, \hspace{1cm}5, 1\\[2pt]5: 5, 5, 1\\5",
+     r"\\(?:[hv]?phantom|[hv]space\*?|tag\*?|label)\s*\{[^{}]*\}|(?<=\\\\)\s*\[-?[\d.]+\s*(?:pt|e[mx]|[cm]m)\]", "",
      "Qwen2.5-Math #29"),
     (r"\text{sin} x, sin(x): \sin x",
      _UPRIGHT.format(f"{_NO_TIME}(?:{_FUNCTIONS})")
@@ -143,11 +154,12 @@ SPELLING = _rules(
     (r"12^{\mathrm{th}}, 3rd: 12, 3",
      rf"(?:(?<=\d){_TYPESET}th|(?<=1)(?<!11){_TYPESET}st|(?<=2)(?<!12){_TYPESET}nd|(?<=3)(?<!13){_TYPESET}rd)\b\}}*",
      "", "TinyV #243"),
+    (r".666...: .\overline{6}", r"(\.\d*?)(?:(\d)\2\2+|(\d\d+)\3+)\s*\\ldots\s*$", r"\1\\overline{\2\3}", "own pairs"),
     (r"0.1\overline{6}, 0.1(6): \frac{15}{90}",
      r"(?<![\w.)}])(\d*)\.(\d*)(?:\\(?:overline|bar|dot)\s*\{(\d+)\}|\((\d+)\)$)", _repeating, "DeepScaleR"),
     ("(1,2) (3,4): (1,2),(3,4)", r"(?<![\\A-Za-z])(\([^()]*,[^()]*\))\s*(?=\([^()]*,[^()]*\))", r"\1,", "DeepScaleR"),
-    (r"28 percent: 28\%",
-     r"(?<=[\d}])\s*(?:\\text\s*\{\s*(?:percent|per cent|pct)\s*\}|(?:percent|per cent|pct)\b)", r"\\%",
+    (r"28 percent, 28\,\%, 28\text{%}: 28\%",
+     rf"(?<=[\d}}]){GAP}*(?:\\text\s*\{{\s*(?:percent|per cent|pct|\\?%)\s*\}}|(?:percent|per cent|pct)\b|\\%)", r"\\%",
      "Math-Verify #82"),
     (r"1 1/2, 1\ 1/2, 1 and 1/2: (1+1/2)",
      r"^([+-]?)([0-9]+)(?:(?:\s|\\[ ,;:]|~)+|\s*(?:\\text\s*\{)?\s*and\b\s*\}?\s*)([0-9]+)/([0-9]+)$",
@@ -162,6 +174,8 @@ SPELLING = _rules(
     (r"\frac\pi2, \sqrt[3]2: \frac{\pi}2, \sqrt[3]{2}",
      rf"(\\(?:frac|binom|sqrt(?:\s*\[[^\]]*\])?|vec|hat|bar|dot|overline|mathbb|mathcal){_END}){_ONE}", r"\1{\2}",
      "MATH500"),
+    (r"\hat{i}, \vec{j}, {k}: i, j, k", r"(?:\\(?:hat|vec)\s*|(?<![A-Za-z\]}^_\\]))\{\s*(\{[ijk]\}|[ijk])\s*\}", r"\1",
+     "own pairs"),
     (r"\frac{\pi}2: \frac{\pi}{2}", rf"(\\(?:frac|binom)\s*{_GROUP}){_ONE}", r"\1{\2}", "MATH500"),
     (r"e^\frac{1}{2}: e^{\frac{1}{2}}", rf"\^\s*(\\(?:frac\s*{_GROUP}\s*|sqrt(?:\[[^\]]*\])?\s*){_GROUP})",
      r"^{\1}", "MATH500"),
@@ -173,11 +187,13 @@ _SAID = (
 )
 PHRASES = _rules(
     ("$5 million: 5000000",
-     rf"(?i)^[^\w.+\\-]*(\d+(?:,\d{{3}})*(?:\.\d+)?)\s*(?:\\text\s*\{{\s*)?({SCALE})\W*$", _scaled, "TinyV #191"),
+     rf"(?i)^(?:\\\$|[^\w.+\\-])*(\d+(?:,\d{{3}})*(?:\.\d+)?)\s*(?:\\text\s*\{{\s*)?({SCALE})(?: dollars)?\W*$",
+     _scaled, "TinyV #191"),
     ("one hundred and five, two and a half, three quarters: 105, (2+1/2), 3/4",
-     rf"(?i)^(?:{SPOKEN})(?:[- ]+(?:{SPOKEN}))*$", lambda found: spoken(found[0]), "TinyV #132"),
+     rf"(?i)^(-?)((?:{SPOKEN})(?:[- ]+(?:{SPOKEN}))*)$", lambda found: found[1] + spoken(found[2]), "TinyV #132"),
     ("minus 5, negative 5: -5",
-     r"(?i)^(?:\\text\s*\{\s*(?:minus|negative)\s*\}|(?:minus|negative)\s)\s*(?=[\d\\])", "-", "TinyV #132"),
+     rf"(?i)^(?:\\text\s*\{{\s*(?:minus|negative)\s*\}}|(?:minus|negative)\s)\s*(?=[\d\\]|(?:{SPOKEN})\b)", "-",
+     "TinyV #132"),
     (r"empty set, there are no solutions, no real roots: \emptyset",
      r"(?i)^(?:(?:the )?empty set|(?:there (?:is|are) )?no (?:real )?(?:solution|root|zero)s?)$", r"\\emptyset",
      "TinyV #153"),
@@ -207,7 +223,7 @@ _DOLLAR = re.compile(r"(?<!\\)\$")
 _ONE_DOLLAR = re.compile(r"(?:\bUS\s*)?(?<!\\)\$")
 _ONE_PRICE = re.compile(r"(?:US\s*)?\$\s*[\d,]*\.?\d+")
 _ESCAPED = re.compile(r"\\[{}]")
-_TRAILING = re.compile(r"(?:\s|\\[,;:! ]|\\q?quad|\\\\|(?<![.\\])[.,;](?!\.)|。|(?<!\\)\\)+$")
+_TRAILING = re.compile(r"(?:\s|\\[,;:! ]|\\\\|(?<![.\\])[.,;](?!\.)|。|(?<!\\)\\)+$")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _ROUNDS = 4
 """Number of times that the rules are applied to what they have made; few answers need a second one."""

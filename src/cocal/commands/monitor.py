@@ -96,12 +96,14 @@ def _new(options: argparse.Namespace, companion: Companion, policy: Policy) -> t
     rows = experience.rows
     if (questions := rows["question"].nunique()) < LEAST_QUESTIONS:
         raise ContractError(f"{place}: {questions} question(s) give no interval; it takes at least {LEAST_QUESTIONS}")
-    if digest_of(rows) == about.learnt:
+    known = about.prompts
+    learnt = sum(prompt_digest(ids) in known for ids in rows["prompt_ids"])
+    dated = experience.has_steps and about.has_steps and rows["step"].max() <= about.spec.steps
+    if digest_of(rows) == about.learnt or (dated and learnt == len(rows)):  # all of them, or a part
         said = "the companion has learnt from these rollouts, so that its quality on them says nothing"
         raise ContractError(f"{place}: {said}; give new ones of the later checkpoint")
     print("\n".join(f"  {note}" for note in experience.notes))
-    known = about.prompts
-    if learnt := sum(prompt_digest(ids) in known for ids in rows["prompt_ids"]):
+    if learnt:
         print(f"  {learnt:,} of {len(rows):,} prompts are {LEARNT}")
     return companion, experience
 

@@ -59,7 +59,7 @@ def check_outputs(options: argparse.Namespace) -> None:
     file nor a folder, such as a pipe, or what a process has open."""
     kinds: dict[str, Kind] = getattr(options, "outputs", {})
     written = {name: (getattr(options, name), kind) for name, kind in kinds.items() if getattr(options, name)}
-    if hasattr(options, "run_folder"):  # what it may hold, it looks at itself
+    if getattr(options, "run_folder", None):  # what it may hold, it looks at itself
         written["run_folder"] = options.run_folder, Kind(folder=True)
     for name, (path, kind) in written.items():
         _check_place(path, kind.folder)

@@ -14,7 +14,7 @@ from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
 from cocal.answers.judge import ExactMatch
 from cocal.answers.settings import VerifierSettings
-from cocal.confidence import COURSE, LEARNT, LEARNT_FROM
+from cocal.confidence import BY, COURSE, LEARNT, LEARNT_FROM
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
 from cocal.metrics.choices import best_of_n, candidates, certified, first, vote
@@ -26,7 +26,7 @@ from cocal.rollouts.questions import contradictions, same_question
 from cocal.rollouts.sample import doubtful
 from cocal.settings.base import Count, Model, Share
 from cocal.store import atomic_path
-from cocal.store.rows import entries, extended, normalised
+from cocal.store.rows import entries, extended, listed, normalised
 
 ANSWER, BOXED = "answer", "boxed"
 """Field of the answer, where lines have it; otherwise the answer is the content of the response's last box."""
@@ -46,6 +46,7 @@ class Scored:
         characters: int64 (n,), length of each response; None where the file has no texts.
         answers: Answer of each response; None for a response without one.
         learnt: Number of responses to prompts that the companion has learnt from.
+        companions: What the lines say of the companions that gave the confidences.
         without_answers: Why no response has an answer, and the remedy; None if one has.
         notes: What was read for what.
     """
@@ -59,6 +60,7 @@ class Scored:
     characters: np.ndarray | None
     answers: list[str | None]
     learnt: int
+    companions: frozenset[str]
     without_answers: str | None
     notes: tuple[str, ...]
 
@@ -127,8 +129,9 @@ def read_scored(
         text = entry.get(fields.taken.get("response", ""))
         lengths.append(len(text) if isinstance(text, str) else None)
         given = found.answer if named else extract_answer(found.response or "")
-        rows.append((found.confidence, found.label, given, entry.get(name + LEARNT_FROM) is True, found.doubt))
-    confidence, labels, found, learnt, doubts = zip(*rows, strict=True)
+        learnt = entry.get(name + LEARNT_FROM) is True
+        rows.append((found.confidence, found.label, given, learnt, entry.get(name + BY), found.doubt))
+    confidence, labels, found, learnt, by, doubts = zip(*rows, strict=True)
     notes, correct, unanswered = [f"fields: {fields}"], None, None
     from_where = f"the field {answer!r}" if answer != BOXED else "the last box of each response"
     if answer == BOXED and "response" not in fields.taken:
@@ -146,16 +149,33 @@ def read_scored(
     said = contradictions(question, [stated for _, _, stated in questions])
     notes += [*([] if all(map(any, questions)) else [_UNCERTAIN]), *said]
     notes += [f"{sum(learnt):,} of {len(learnt):,} prompts are {LEARNT}"] * any(learnt)
-    names, known = {}, {}
-    for number, (text, ids, stated), where in zip(question.tolist(), questions, wheres, strict=True):
-        title = None if said else stated
-        names.setdefault(number, title or text or ids or where.removeprefix(f"{source}: "))
-        known |= {normalised(one): number for one in (text, ids, title) if one}
+    titles = [(text, ids, None if said else stated) for text, ids, stated in questions]
+    lines = [where.removeprefix(f"{source}: ") for where in wheres]
     confidence = np.array(confidence, dtype=np.float64)
     if missing := int(np.isnan(confidence).sum()):
         notes.append(f"confidences: {missing:,} of {len(confidence):,} are null")
-    read = [*names.values()], known, question, confidence, correct, None if None in lengths else np.array(lengths)
-    return Scored(source, *read, [*found], sum(learnt), unanswered, tuple(notes))
+    return Scored(
+        source,
+        *_named(question.tolist(), titles, lines),
+        question,
+        confidence,
+        correct,
+        characters=None if None in lengths else np.array(lengths),
+        answers=[*found],
+        learnt=sum(learnt),
+        companions=frozenset(map(str, filter(None, by))),
+        without_answers=unanswered,
+        notes=tuple(notes),
+    )
+
+
+def _named(numbers: list[int], titles: list, lines: list[str]) -> tuple[list[str], dict[str, int]]:
+    """What tells each question, and the question of all that names one (see `Scored`)."""
+    names, known = {}, {}
+    for number, (text, ids, title), line in zip(numbers, titles, lines, strict=True):
+        names.setdefault(number, title or text or ids or line)
+        known |= {normalised(one): number for one in (text, ids, title) if one}
+    return [*names.values()], known
 
 
 def classes_of(pools: Scored, domain: Literal["mathematics", "factual"]) -> np.ndarray:
@@ -215,6 +235,13 @@ def _check_calibration(pools: Scored, calibration: Scored) -> None:
         raise ContractError(
             f"{calibration.source}: the lines have no labels; a threshold is certified by responses with `correct` or "
             "a reward"
+        )
+    if calibration.companions != pools.companions and calibration.companions and pools.companions:
+        old, new = (listed(sorted(one.companions)) for one in (calibration, pools))
+        raise ContractError(
+            f"{calibration.source}: its confidences are by another companion, target or seed than those of "
+            f"{pools.source} ({old} against {new}); a threshold holds for the confidences that certify it: score both "
+            "alike"
         )
     if calibration.learnt and not pools.learnt:
         raise ContractError(

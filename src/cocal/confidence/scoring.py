@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from cocal.companion.settings import Target
-from cocal.confidence import COURSE, LEARNT, LEARNT_FROM
+from cocal.confidence import BY, COURSE, LEARNT, LEARNT_FROM
 from cocal.confidence.companion import Companion
 from cocal.errors import ContractError
 from cocal.fitting.about import About, prompt_digest
@@ -84,7 +84,7 @@ def check(wanted: Wanted, about: About) -> Checked:
             fields = Fields.of(entry, read, where, ("prompt", "response"), about.ignored)
             mapping = {meaning: name for meaning, name in mapping.items() if name in entry}
             rewarded = not {*entry} & {mapping.get("correct"), *FIELDS["correct"]}
-        beside = (wanted.name + ending for ending in ("", COURSE, REASON, LEARNT_FROM))
+        beside = (wanted.name + ending for ending in ("", BY, COURSE, REASON, LEARNT_FROM))
         if taken := [name for name in (*beside, IDS) if name in entry]:
             raise ContractError(
                 f"{where}: there is a field {taken[0]!r} already; give the confidences another name (--name), and "
@@ -119,6 +119,8 @@ def score_file(
         logging.info("%s of %s responses were scored by an earlier run", f"{done:,}", f"{checked.rows:,}")
     progress = Progress("response", checked.rows, done=done)
     chosen = {"target": wanted.target, "seed": wanted.seed, "every": wanted.every, "batch_tokens": wanted.batch_tokens}
+    member = [str(one) for one in (wanted.target, wanted.seed) if one is not None]
+    by = {wanted.name + BY: " ".join([companion.identity()[:12], *member])}
     origins, lengths, cut, known, asked = Counter(), [], [], True, companion.about.prompts
     lines = (
         (text, checked.fields.sample(entry, where, learning=True)) for where, text, entry in entries(wanted.source)
@@ -143,7 +145,7 @@ def score_file(
                     written.append(extended(text, {wanted.name: None, wanted.name + REASON: why}).encode())
                     continue
                 row, confidence, course, known_prompt = next(scored)
-                added = {wanted.name: confidence, IDS: "given" if row.exact else "tokenised"}
+                added = {wanted.name: confidence, IDS: "given" if row.exact else "tokenised", **by}
                 added |= {wanted.name + LEARNT_FROM: True} if known_prompt else {}
                 if wanted.every:
                     values = {"every": wanted.every, "tokens": len(row.response), "values": course.tolist()}

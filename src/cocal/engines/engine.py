@@ -17,12 +17,10 @@ class Completion:
         token_ids: Generated token ids, with the end-of-sequence token if the response reached it.
         logprobs: float32 (length,), log-probabilities under the raw logits, independent of the sampling parameters.
         finish_reason: "stop" by the end-of-sequence token, "length" by max_tokens, "tool_calls" with words of tools.
-        states: float32 (layers, poolings, hidden), pooled states of the response; None if they were not read.
         best: float32 (length, k), the k largest log-probabilities at each token, falling; None if they were not asked.
     """
 
     token_ids: list[int]
     logprobs: np.ndarray
     finish_reason: Reason
-    states: np.ndarray | None = None
     best: np.ndarray | None = None

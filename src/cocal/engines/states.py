@@ -7,7 +7,7 @@ they cost no pass of their own, and no room in vLLM's cache.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from cocal.errors import ContractError
 from cocal.runtime.gpus import SECOND_RUNNER
@@ -25,18 +25,6 @@ BELOW = "cocal_below"
 name of the threshold in the request's `kv_transfer_params`."""
 EVERY = "cocal_every"
 _PROMPT = "cocal_prompt"
-
-
-class Reading(NamedTuple):
-    """Which states an engine keeps.
-
-    Attributes:
-        layers: Zero-based indices of the blocks, in ascending order.
-        poolings: Names of the poolings; see `cocal.features.forward.capture`.
-    """
-
-    layers: Sequence[int]
-    poolings: Sequence[str]
 
 
 def implementation(checkpoint: Path) -> Literal["vllm", "transformers"]:
@@ -66,9 +54,10 @@ def implementation(checkpoint: Path) -> Literal["vllm", "transformers"]:
 
 
 def engine_settings(layers: Sequence[int], connector: str, **extra: Any) -> dict[str, Any]:
-    """vLLM's settings for an engine of whose responses `layers` are read (see `Reading`).
+    """vLLM's settings for an engine of whose responses the states of blocks are read.
 
     Args:
+        layers: Zero-based indices of the blocks, in ascending order.
         connector: Module and class of the connector, as in `cocal.engines.states_connector:StatesConnector`.
         extra: What the connector is told.
     """

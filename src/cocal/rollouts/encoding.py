@@ -42,6 +42,8 @@ _MARKER = re.compile(
 _SENTENCE, _BEFORE, _FEW = 20, 100, 4
 """A response that repeats its prompt is reported: where a prompt of at least `_SENTENCE` characters stands within its
 first `_BEFORE` characters, or where it begins with a prompt of more than `_FEW` tokens."""
+_HEADED = 16
+"""Tokens with which a response may begin that end the prompt already."""
 
 
 class Encoded(NamedTuple):
@@ -150,7 +152,8 @@ class Encoder:
         told = MARKERS not in self.reading.ignored
         repeated, held, headed, strange, thought, twice, bare = [], [], [], [], [], [], []
         for sample, one in zip(samples, found, strict=True):
-            begun, texts = sample.response or "", (sample.asked, sample.response)
+            texts = sample.asked, sample.response
+            begun = self._tokenizer.decode(one.response[:_HEADED]) if sample.response is None else sample.response
             marks = {mark for text in texts for mark in _MARKER.findall(text or "")} - self._tokens
             repeated.append((sample, "" if _repeats(sample, one) or (often and _begins(sample, one)) else None))
             held.append((sample, "" if _holds(one) else None))
@@ -267,7 +270,9 @@ class Encoder:
         tokenizer = self._tokenizer
         prompt = "" if self._untemplated else self._asking
         begins = {tokenizer.bos_token_id, *self._ids(prompt, whole=not prompt)[:1]} - {None}
-        return Padding({tokenizer.pad_token_id} - {None}, self._ends, begins, self._ids("\n"))
+        added = tokenizer.added_tokens_decoder.items()  # a training may have chosen another of them than is named
+        pads = {tokenizer.pad_token_id, *(number for number, one in added if "pad" in str(one).lower())} - {None}
+        return Padding(pads, self._ends, begins, self._ids("\n"))
 
     @cached_property
     def _replies(self) -> Replies | None:

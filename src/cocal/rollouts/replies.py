@@ -31,6 +31,8 @@ _ASKS = re.compile(r"\bassistant:\s*(?:<think>)?$", re.IGNORECASE)
 """The end of a prompt that somebody has made of a chat by hand."""
 _LAST, _NEAR = 24, 30
 """Tokens at the end of a prompt, and characters behind a marker there, within which it opens the response."""
+_ESCAPED = re.compile(r"\\n(?![a-z])|\\u[0-9a-f]{4}|&(?:lt|gt|amp|quot|#\d+);")
+"""What stands in texts that were written as JSON or HTML once too often; LaTeX's commands have small letters."""
 _ROWS, _ROWS_OF_FILE = 512, 8
 """Rows of a block that are looked at, and those of each file in it whose ids are compared with their texts."""
 
@@ -157,7 +159,14 @@ def check(
         advice = f"give the model whose tokenizer made them, or leave the text aside (--ignore {what})"
         for compared in files.values():
             judge(compared, f"the ids of the {what} are not those of its text, but of {{!r}}", advice)
-    if replies is None or MARKERS in ignored:
+    if MARKERS in ignored:
+        return
+    judge(
+        [(sample, _escaped(sample.response or "")) for sample, _ in looked],
+        "the response has {}, as a text has that was written as JSON or HTML once too often",
+        f"give the text as the policy wrote it, or say that this is it (--ignore {MARKERS})",
+    )
+    if replies is None:
         return
     bare, ended, lacking, special = [], [], [], replies.special
     for sample, row in looked:
@@ -187,6 +196,12 @@ def check(
         "the text lacks the special tokens that the template writes in a reply ({})",
         f"give exact ids (response_ids), or texts with them; or say that the policy writes none (--ignore {MARKERS})",
     )
+
+
+def _escaped(text: str) -> str | None:
+    """What was escaped in a text that lacks such characters themselves; None if nothing was."""
+    found = _ESCAPED.search(text)
+    return found[0] if found and ("<" if found[0].startswith("&") else "\n") not in text else None
 
 
 def judge(rows: Sequence[tuple[Sample, str | None]], problem: str, remedy: str, refuse: bool = True) -> None:

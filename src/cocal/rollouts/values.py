@@ -25,6 +25,8 @@ LABELS = {
 _CHAT = re.compile(r"\s*\[\s*\{")
 _SHOWN_CHAT = re.compile(r"\s*\[\{'(?:role|content)'.*\}\]\s*", re.DOTALL)
 """Chats that are given as texts: how their JSON begins, and what Python shows."""
+_STEP = re.compile(r"(?:(?:global_)?step[_-]?)?([0-9]+)", re.IGNORECASE)
+"""A step as a text, also as folders of checkpoints are named."""
 _TALKERS = "system", "developer", "user", "assistant", "tool"
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _KEYS = ("role", "content", *_THOUGHTS, "tool_calls", "tool_call_id", "name")
@@ -95,6 +97,8 @@ def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
         raise ValueError(f"has fields of its own ({listed(value)}), which have to be put beside it (docs/formats.md)")
     if not isinstance(value, LISTS) or not len(value):
         raise ValueError("is neither a text nor a list of messages")
+    if all(isinstance(one, str) for one in value):
+        raise ValueError("is a list of texts, and not of messages; give the text itself, or messages")
     return tuple(_message(place, message) for place, message in enumerate(value))
 
 
@@ -201,6 +205,11 @@ def _reward(value: Any, info: ValidationInfo) -> float:
                 "means correct (--field reward=NAME)"
             )
         return sum(map(_number, value))
+    if isinstance(value, Mapping):
+        raise ValueError(
+            f"has values of its own ({listed(value)}); put the one that means correct beside it, and name it (--field "
+            "reward=NAME)"
+        )
     if not isinstance(value, str):
         return _number(value)
     word = value.strip().lower()
@@ -224,7 +233,8 @@ def _answer(value: Any) -> str | None:
 
 
 def _step(value: Any) -> int:
-    value = int(value) if isinstance(value, str) and value.isdecimal() else value
+    named = _STEP.fullmatch(value) if isinstance(value, str) else None
+    value = int(named[1]) if named else value
     if not _is_number(value) or not 0 <= value < 2**31 or value != int(value):
         raise ValueError(f"is {shown(value)}, not the number of a rollout step")
     return int(value)

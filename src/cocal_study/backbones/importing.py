@@ -36,17 +36,15 @@ def import_checkpoint(
     depth: int,
     width: int,
     attributes: Mapping[str, str],
-    architecture: "DecoderSettings | None" = None,
     base: Path | None = None,
 ) -> None:
     """Check a checkpoint and put it atomically at `output`; files are linked, or copied across file systems. It must
-    have so many transformer blocks (`depth`), so large a hidden state (`width`), blocks of the shape `architecture` if
-    that is stated, and the vocabulary of `base`. Raises ContractError if a check fails; the message names the folder,
-    the file and the reason."""
+    have so many transformer blocks (`depth`), so large a hidden state (`width`), and the vocabulary of `base`. Raises
+    ContractError if a check fails; the message names the folder, the file and the reason."""
     import torch
 
     config = _settings(source, "config.json")
-    _check_shape(source, config, depth, width, architecture)
+    _check_shape(source, config, depth, width)
     spoken = _settings(source, "tokenizer_config.json") if (source / "tokenizer_config.json").exists() else {}
     if "auto_map" in config or "auto_map" in spoken:  # slime runs such code unasked
         raise ContractError(
@@ -81,7 +79,7 @@ def import_checkpoint(
 
 
 def _check_shape(
-    source: Path, config: Mapping[str, Any], depth: int, width: int, architecture: "DecoderSettings | None"
+    source: Path, config: Mapping[str, Any], depth: int, width: int, architecture: "DecoderSettings | None" = None
 ) -> None:
     """Compare the config.json of a checkpoint with the shape that a study states."""
     for key, name, wanted in (("num_hidden_layers", "depth", depth), ("hidden_size", "width", width)):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -268,9 +268,12 @@ def pretrain(
     output: Path,
     attributes: Mapping[str, str],
     start: Path | None = None,
+    unfinished: Path | None = None,
+    every: float = 600.0,
 ) -> None:
     """Train a policy on the corpus, and write a Hugging Face checkpoint folder atomically. Training goes on with the
-    checkpoint `start`; without one, tokenizer and policy are made anew."""
+    checkpoint `start`; without one, tokenizer and policy are made anew. After `every` so many seconds the file
+    `unfinished` is written, from which a training that was killed goes on to the same weights."""
     from transformers import get_linear_schedule_with_warmup
     from transformers.utils.logging import disable_progress_bar
 
@@ -290,8 +293,12 @@ def pretrain(
     schedules = [get_linear_schedule_with_warmup(o, warm_up, settings.steps) for o in optimisers]
     size = sum(p.numel() for p in model.parameters())
     logging.info("pre-training %.2f M parameters for %d steps", size / 1e6, settings.steps)
-    progress, started, tokens = Progress("step", settings.steps), time.monotonic(), 0
-    for _ in range(settings.steps):
+    kept = _Kept(unfinished, every, [model, *optimisers, *schedules])
+    done = kept.resumed()
+    for _ in range(done * settings.batch_size):
+        writer.document()
+    progress, started, tokens = Progress("step", settings.steps, done=done), time.monotonic(), 0
+    for step in range(done + 1, settings.steps + 1):
         documents = [writer.document() for _ in range(settings.batch_size)]
         prompts = chat_ids(tokenizer, [document.message for document in documents])
         texts = [document.response + tokenizer.eos_token for document in documents]
@@ -311,12 +318,37 @@ def pretrain(
             schedule.step()
             optimiser.zero_grad()
         progress.add(detail=f"loss {loss:.3f}, {tokens / (time.monotonic() - started):.0f} tokens/s")
+        kept.after(step)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     with atomic_path(output) as partial:
         model.eval().save_pretrained(partial)
         tokenizer.save_pretrained(partial)
         label_folder(partial, attributes)
+
+
+class _Kept:
+    """The states of a training's parts in a file, if there is one to be written, after `every` so many seconds."""
+
+    def __init__(self, file: Path | None, every: float, parts: Sequence[Any]):
+        self._file, self._every, self._parts, self._last = file, every, parts, time.monotonic()
+
+    def resumed(self) -> int:
+        """Take up the states, and return the step after which they were written; 0 without a file."""
+        if not self._file or not self._file.exists():
+            return 0
+        found = torch.load(self._file, weights_only=True, map_location="cpu")
+        for part, state in zip(self._parts, found["parts"], strict=True):
+            part.load_state_dict(state)
+        logging.info("going on after step %d of a run that was stopped", found["step"])
+        return found["step"]
+
+    def after(self, step: int) -> None:
+        """Write the states after a step, if it is time."""
+        if self._file and time.monotonic() - self._last >= self._every:
+            with atomic_path(self._file) as partial:
+                torch.save({"step": step, "parts": [part.state_dict() for part in self._parts]}, partial)
+            self._last = time.monotonic()
 
 
 def _muon_and_adamw(model: "PreTrainedModel", settings: PretrainingSettings) -> tuple[torch.optim.Optimizer, ...]:

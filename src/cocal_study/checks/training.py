@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cocal.companion.spec import CompanionSpec, read_spec
+from cocal.companion.spec import CompanionSpec
 from cocal.errors import ContractError
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
@@ -87,11 +87,6 @@ class Fit:
     experience: Experience
     spec: CompanionSpec
     """Spec that was saved with them."""
-
-    @classmethod
-    def read(cls, experience: Experience, folder: Path) -> "Fit":
-        """Read the spec from the folder."""
-        return cls(folder, experience, read_spec(folder))
 
     def with_numbers(self, **numbers: int | float | str | None) -> dict[str, int | float | str | None]:
         """Return the result of a check: the experience, the steps and the numbers that it checked."""

@@ -1,30 +1,25 @@
-"""Tests of differences between methods and rivals, or two tables of predictions; trials of rivals before a study."""
+"""Tests of differences between methods and rivals; trials of rivals before a study."""
 
 import argparse
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import product
 
 import numpy as np
 import pandas as pd
 
 from cocal.errors import ConfigError
-from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED, csv_text
-from cocal.store import read_frame, write_text
-from cocal_study.config.evaluation import MacroAverages
+from cocal.store import write_text
 from cocal_study.config.methods import declared_rivals, scored_method
-from cocal_study.config.parse import parse_settings
 from cocal_study.cubes.better import gain
-from cocal_study.cubes.cube import evaluate_cells
-from cocal_study.cubes.resamples import MAIN, Resamples, read_resamples, resamples_behind, resamples_of
+from cocal_study.cubes.resamples import MAIN, Resamples, read_resamples, resamples_behind
 from cocal_study.evidence.comparisons import COMPARED, compare, final_key, with_holm
 from cocal_study.evidence.headlines import rows_of, values_of
 from cocal_study.evidence.verdicts import over_replicates
 from cocal_study.exhibits.typesetting.wording import signed
 from cocal_study.methods.base.trial import try_rival
 from cocal_study.planning.comparisons import RECALIBRATED
-from cocal_study.store.contracts import PREDICTIONS
 from cocal_study.store.numbers import read_numbers
 
 _READ = "accuracies in percentage points; A is better where accuracy and AUROC are positive, and ECE negative"
@@ -32,17 +27,21 @@ _READ = "accuracies in percentage points; A is better where accuracy and AUROC a
 
 def run_compare(options: argparse.Namespace) -> None:
     """Print one line for each data set, rival and metric, and write the CSV if it is wanted."""
-    files = [word for word in (options.first, *options.second) if word.endswith(".parquet")]
-    if files and (len(files), len(options.second)) != (2, 1):
-        raise ConfigError("compare methods of a study, or two tables of predictions (.parquet); not one of each")
     if options.replicates:
         found = _over_replicates(options)
-        page = _page_of_replicates(found, options)
+        better = [f"{row.better} of {row.replicates}" for row in found.itertuples()]
+        shown, where = _shown(found, 0.95).assign(**{"A better in": better}), options.replicates
+        how = "means over replicates with the interval of Student's t"
     else:
-        compared, resamples = _of_tables(options, files) if files else _of_study(options)
-        found = with_holm(compared, family=["metric"] if files else ["metric", "rival"])
-        page = _page(found, resamples, options)
-    print(page)
+        compared, resamples = _of_study(options)
+        found = with_holm(compared, family=["metric", "rival"])
+        more = {"p": found["p"].map(_p_text), "p (Holm)": found["p_holm"].map(_p_text)}
+        more["SD over seeds"] = found["seed_sd"].map(lambda sd: "" if pd.isna(sd) else f"{sd:.3f}")
+        shown = _shown(found, resamples.level).assign(**more, **{"paired on": found["paired"]})
+        where, count = f"{resamples.backbone}, step {options.step}", resamples.data.sizes["resample"]
+        how = f"{count} resamples of the questions; Holm: over all lines of a metric and a B"
+    print(f"A: {options.first}   B: {', '.join(options.second)}, {where}\n{how}\n{_READ}\n")
+    print(shown.to_string(index=False))
     if options.output:
         write_text(options.output, csv_text(found))
         logging.info("wrote %s", options.output)
@@ -118,66 +117,19 @@ def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["dataset", "rival", "metric", "value", "lower", "upper", "replicates", "better"])
 
 
-def _page_of_replicates(found: pd.DataFrame, options: argparse.Namespace) -> str:
-    """The differences over replicates as a table for the terminal."""
-    shown = pd.DataFrame(
+def _shown(found: pd.DataFrame, level: float) -> pd.DataFrame:
+    """What differences of both kinds have in a table for the terminal."""
+    intervals = [f"[{signed(row.metric, row.lower)}, {signed(row.metric, row.upper)}]" for row in found.itertuples()]
+    return pd.DataFrame(
         {
             "data set": found["dataset"],
             "B": found["rival"],
             "metric": found["metric"],
             "A - B": list(map(signed, found["metric"], found["value"])),
-            "95% interval": _intervals(found),
-            "A better in": [f"{row.better} of {row.replicates}" for row in found.itertuples()],
+            f"{level:.0%} interval": intervals,
         }
     )
-    said = f"means over replicates with the interval of Student's t\n{_READ}\n\n{shown.to_string(index=False)}"
-    return f"A: {options.first}   B: {', '.join(options.second)}, {options.replicates}\n{said}"
-
-
-def _intervals(rows: pd.DataFrame) -> list[str]:
-    return [f"[{signed(row.metric, row.lower)}, {signed(row.metric, row.upper)}]" for row in rows.itertuples()]
-
-
-def _of_tables(options: argparse.Namespace, files: Sequence[str]) -> tuple[pd.DataFrame, Resamples]:
-    """Every method that two tables of predictions share, on every data set."""
-    settings = parse_settings(MetricSettings, options.settings)
-    groups = parse_settings(MacroAverages, options.groups, "--groups")
-    frames = {path: read_frame(path, PREDICTIONS) for path in files}
-    for path, frame in frames.items():
-        for name in sorted({name for members in groups.root.values() for name in members} - {*frame["dataset"]}):
-            raise ConfigError(f"--groups: {path} has no predictions on {name!r}; name sets that both tables have")
-    first, second = (
-        Resamples.of(resamples_of(evaluate_cells(frame, settings, groups.root)), path) for path, frame in frames.items()
-    )
-    shared = [key for key in first.places if key in second.places]
-    if not shared:
-        raise ConfigError(f"{' and '.join(files)}: no method of one policy is on a data set in both")
-    return compare(first, [(key, key) for key in shared], second), first
 
 
 def _p_text(p: float) -> str:
     return f"{p:.3f}" if p >= 0 else UNDEFINED
-
-
-def _page(tested: pd.DataFrame, resamples: Resamples, options: argparse.Namespace) -> str:
-    """The comparisons as a table for the terminal."""
-    tables = options.first.endswith(".parquet")
-    shown = pd.DataFrame(
-        {
-            "data set": tested["dataset"],
-            **({"method": tested["method"]} if tables else {"B": tested["rival"]}),
-            "metric": tested["metric"],
-            "A - B": list(map(signed, tested["metric"], tested["value"])),
-            f"{resamples.level:.0%} interval": _intervals(tested),
-            "p": tested["p"].map(_p_text),
-            "p (Holm)": tested["p_holm"].map(_p_text),
-            "SD over seeds": tested["seed_sd"].map(lambda sd: "" if pd.isna(sd) else f"{sd:.3f}"),
-            "paired on": tested["paired"],
-        }
-    )
-    at, of = ("", "") if tables else (f", {resamples.backbone}, step {options.step}", " and a B")
-    return (
-        f"A: {options.first}   B: {', '.join(options.second)}{at}\n"
-        f"{resamples.data.sizes['resample']} resamples of the questions; Holm: over all lines of a metric{of}\n{_READ}"
-        f"\n\n{shown.to_string(index=False)}"
-    )

@@ -3,7 +3,6 @@
 import argparse
 import logging
 import os
-import sys
 from pathlib import Path
 
 from cocal.commands.catalogue import listing
@@ -85,12 +84,8 @@ def run_stages(options: argparse.Namespace) -> None:
 
 
 def run_slurm(options: argparse.Namespace) -> None:
-    """Check the cluster, or cancel the jobs."""
-    if options.cancel:
-        jobs = slurm.cancel(options.directory.resolve())
-        print(f"cancelled {len(jobs)} job(s)", *jobs, file=sys.stderr)
-    else:
-        slurm.check(options.directory.resolve(), slurm.site_of(os.environ))
+    """Check the cluster."""
+    slurm.check(options.directory.resolve(), slurm.site_of(os.environ))
 
 
 def run_unpack(options: argparse.Namespace) -> None:

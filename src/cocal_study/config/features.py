@@ -16,7 +16,3 @@ class FeatureSettings(Model):
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
     batch_tokens: Count = 16384
     """Largest number of tokens in one forward pass, padding included."""
-    source: Literal["pass", "engine"] = Field(default="pass", exclude_if=lambda source: source == "pass")
-    """Where the states of evaluation responses and of PostCal's come from: a forward pass of their own, by
-    transformers; or vLLM, which keeps them while it generates the responses (engine), so that no pass is needed. Other
-    states are not concerned."""

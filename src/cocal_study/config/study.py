@@ -174,8 +174,6 @@ class Study(Model):
 
     @model_validator(mode="after")
     def _states(self) -> "Study":
-        if self.features.source == "engine" and self.generation.engine.kind != "vllm":
-            raise ValueError("features.source = 'engine' needs generation.engine.kind = vllm, which keeps states")
         if isinstance(layers := self.features.layers, tuple):
             for name, backbone in self.backbones.items():
                 if not layers or max(layers) >= backbone.depth:

@@ -184,7 +184,6 @@ def evaluate_cells(
 
     Args:
         predictions: Table in the contract `PREDICTIONS`, in any order.
-        settings: Bins, resamples, level and seed.
         groups: The datasets of each macro average, by its label in the `dataset` dimension.
         seeds: Companion seeds that every method with seeds must have; by default all that occur.
         sweep: Dimensions among source_step, validation_step, layer and pooling in which a method's companions differ.

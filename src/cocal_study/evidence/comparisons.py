@@ -90,12 +90,7 @@ def same_responses(first: Key, second: Key) -> bool:
     return one == other
 
 
-def compare(
-    resamples: Resamples,
-    pairs: Iterable[tuple[Key, Key]],
-    rivals: Resamples | None = None,
-    metrics: Sequence[str] = COMPARED,
-) -> pd.DataFrame:
+def compare(resamples: Resamples, pairs: Iterable[tuple[Key, Key]], metrics: Sequence[str] = COMPARED) -> pd.DataFrame:
     """Test the difference of every metric between the methods of every pair.
 
     Whole questions are resampled, and both methods share the resamples. So methods are paired on their responses where
@@ -104,7 +99,6 @@ def compare(
 
     Args:
         pairs: A method and its rival, as cells of one dataset.
-        rivals: Where the rivals are found, if elsewhere; their responses are taken as others then.
         metrics: Names among `COMPARED`.
 
     Returns:
@@ -114,11 +108,11 @@ def compare(
     """
     rows = []
     for first, second in pairs:
-        same = rivals is None and same_responses(first, second)
+        same = same_responses(first, second)
         for metric in metrics:
             if same and metric == "accuracy":
                 continue
-            difference = estimate(resamples, first, metric) - estimate(rivals or resamples, second, metric)
+            difference = estimate(resamples, first, metric) - estimate(resamples, second, metric)
             seed_sd = float("nan") if metric == "accuracy" else difference.seed_sd
             cell = (first.dataset, first.method, second.method, metric, "responses" if same else "questions")
             interval = difference.interval(resamples.level)

@@ -1,18 +1,16 @@
 """The interface of all generation engines, their sampling parameters, and the opening of the one that a configuration
 names."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Protocol
 
 import numpy as np
 
 from cocal.engines.engine import Completion
-from cocal.engines.states import Reading
-from cocal.errors import ConfigError
 from cocal.models.loading import Policy
 from cocal.models.text import Tokens
 
@@ -22,12 +20,11 @@ class Sampling:
     """Sampling parameters of responses (table of hyperparameters, evaluation).
 
     Attributes:
-        temperature: Divisor of the logits.
         top_k: Number of most likely tokens that are kept; 0 keeps all of them.
         top_p: Probability that the smallest kept set among the `top_k` tokens must reach.
         presence_penalty: Amount subtracted once from the logit of every token that the response already holds, before
             the temperature is applied; prompt tokens do not count.
-        max_tokens: Longest response.
+        max_tokens: Longest response, in tokens.
         samples: Number of responses per prompt.
         best_logprobs: Number of largest raw log-probabilities at each token that come with the responses.
     """
@@ -51,27 +48,17 @@ class Sampling:
 class Engine(Protocol):
     """One loaded checkpoint that generates responses."""
 
-    reading: Reading | Any
-    """The states that it keeps."""
-
     @property
     def label(self) -> str:
         """Name and version of the decoding library; responses may differ between versions."""
         ...
 
-    def generate(
-        self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int], read: int = 0
-    ) -> list[list[Completion]]:
+    def generate(self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int]) -> list[list[Completion]]:
         """Sample `sampling.samples` responses to each prompt.
 
         Response j to prompt i uses only the noise stream of seed `seeds[i] + j`; it depends neither on the other
-        prompts nor on the batch. Seeds must be at least `samples` apart. The first `read` responses to each prompt
-        come with their states, which only an engine has that was opened with `reading`.
+        prompts nor on the batch. Seeds must be at least `samples` apart.
         """
-        ...
-
-    def read(self, prompts: Sequence[Tokens], responses: Sequence[Tokens]) -> list[np.ndarray]:
-        """Return the states of responses that exist, each float32 (layers, poolings, hidden), from such an engine."""
         ...
 
     def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
@@ -79,25 +66,16 @@ class Engine(Protocol):
         ...
 
 
-@contextmanager
-def open_engine(
-    settings: Any, checkpoint: Path, policy: Policy | None = None, reading: Reading | None = None
-) -> Iterator[Engine]:
+def open_engine(settings: Any, checkpoint: Path, policy: Policy | None = None) -> AbstractContextManager[Engine]:
     """Open an engine with a checkpoint; its memory is freed when the context ends.
 
     Args:
         settings: Settings of the engine, whose `opens` names the function that opens it, as MODULE:NAME.
         policy: The checkpoint, if it is loaded already; only an engine in this process uses it.
-        reading: The states that it keeps.
 
     Raises:
         ContractError: if the checkpoint is not complete.
         ConfigError: if the engine cannot start with these settings.
         EngineError: if the engine's process does not start.
     """
-    if reading is not None and settings.kind != "vllm":
-        raise ConfigError("features.source = 'engine': only vLLM keeps states while it samples; set source to 'pass'")
-    module, _, function = settings.opens.partition(":")
-    kept = {} if reading is None else {"reading": reading}
-    with getattr(import_module(module), function)(settings, checkpoint, policy, **kept) as engine:
-        yield engine
+    return resolve_name(settings.opens)(settings, checkpoint, policy)

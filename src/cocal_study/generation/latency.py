@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cocal.companion.companions import Companions
-from cocal.errors import ConfigError, ContractError
+from cocal.errors import ConfigError
 from cocal.features.forward import score
 from cocal.models.loading import Policy
 from cocal.models.text import Tokens
@@ -49,12 +49,12 @@ class SingleMember:
         model = companions.model
         self._layers = [(own(linear), own(norm)) for linear, norm in zip(model.linears, model.norms, strict=True)]
         self._output = own(model.output)
-        self._device = device
+        self.device = device
 
     @torch.inference_mode()
     def predict(self, features: Tensor) -> float:
         """Predict a confidence in [0, 1] from features float32 (1, inputs) on any device."""
-        hidden = features.to(self._device)
+        hidden = features.to(self.device)
         for linear, (scale, shift) in self._layers:
             hidden = functional.linear(hidden, *linear)
             hidden = functional.gelu(functional.layer_norm(hidden, scale.shape, scale, shift))
@@ -62,25 +62,12 @@ class SingleMember:
 
 
 class SingleCompanion(SingleMember):
-    """A policy with one companion, the first of those given (all are equally fast), which must read these poolings
-    (`cocal.features.forward.capture`) and scores one sequence at a time on the policy's device. Raises ContractError,
-    which names `source`, if the companions read other states, or states of a policy of another size."""
+    """A policy with one companion, the first of those given (all are equally fast), which scores one sequence at a time
+    on the policy's device."""
 
-    def __init__(self, companions: Companions, policy: Policy, poolings: Sequence[str], source: str | Path):
-        spec, blocks, hidden = companions.spec, policy.blocks, policy.hidden
-        if spec.poolings != tuple(poolings):
-            raise ContractError(
-                f"{source}: the companions read {spec.pooling} states, but {'+'.join(poolings)} states are needed; "
-                "give companions that were fitted on such states"
-            )
-        if spec.inputs != len(poolings) * hidden or not 0 <= spec.layer < blocks:
-            raise ContractError(
-                f"{source}: the companions read {spec.inputs} numbers of layer {spec.layer}, but the policy has layers "
-                f"0 to {blocks - 1} and {len(poolings)} x {hidden} numbers; give companions of this policy"
-            )
+    def __init__(self, companions: Companions, policy: Policy):
         super().__init__(companions, 0, policy.model.device)
-        self.device = policy.model.device
-        self._policy, self._spec = policy, spec
+        self._policy, self._spec = policy, companions.spec
 
     def confidence(self, prompt: Tokens, response: Tokens = ()) -> float:
         """Compute a confidence in [0, 1] with one forward pass over prompt and response and one prediction."""

@@ -63,25 +63,23 @@ class Sampler:
         *,
         step: int,
         first: int = 0,
-        read: int = 0,
-    ) -> tuple[pd.DataFrame, list[np.ndarray]]:
+    ) -> pd.DataFrame:
         """Sample `sampling.samples` responses to each question, those to one question consecutive: a table in the
-        contract `cocal_study.store.contracts.SAMPLED`, and the states of the responses that were read, in their order.
+        contract `cocal_study.store.contracts.SAMPLED`.
 
         Args:
             questions: Question table (`cocal_study.store.contracts.QUESTIONS`).
             seeds: One for each question, from `sampling_seeds`.
             step: Rollout step of the responses, or of the checkpoint.
-            read: Number of responses to each question whose states are read; see `Engine.generate`.
+            first: Number of the first response.
         """
         messages = [
             self.prompts.message(prompt_format, question, domain=domain)
             for question, domain in zip(questions["question"], questions["domain"], strict=True)
         ]
         prompt_ids, size = chat_ids(self.tokenizer, messages), sampling.samples
-        kept = {"read": read} if read else {}
-        completions = [one for group in self.engine.generate(prompt_ids, sampling, seeds, **kept) for one in group]
-        frame = sampled_rows(
+        completions = [one for group in self.engine.generate(prompt_ids, sampling, seeds) for one in group]
+        return sampled_rows(
             completions,
             plain_texts(self.tokenizer, [completion.token_ids for completion in completions]),
             prompt_format,
@@ -92,7 +90,6 @@ class Sampler:
             step=step,
             first=first,
         )
-        return frame, [one.states for one in completions if one.states is not None]
 
     def p_true(self, questions: Sequence[str], texts: Sequence[str]) -> PTrue:
         """P(True) of responses from the next token after the judging prompt (appendix B.1). Raises ConfigError if
@@ -114,17 +111,14 @@ def sample_responses(
     *,
     identity: str,
     step: int,
-    read: bool = False,
-) -> tuple[pd.DataFrame, list[np.ndarray]]:
+) -> pd.DataFrame:
     """Sample the evaluation responses to one question set, and P(True) where it is planned; see `Sampler.sample`. The
-    seeds depend on `identity`; the states of the evaluated responses come with the table if they are read."""
+    seeds depend on `identity`."""
     sampling = Sampling.of(settings, plan.max_response_length, plan.sampled)
     seeds = sampling_seeds(identity, settings.seed, len(questions), plan.sampled)
-    frame, states = sampler.sample(
-        questions, prompt_format, sampling, seeds, step=step, read=plan.samples if read else 0
-    )
+    frame = sampler.sample(questions, prompt_format, sampling, seeds, step=step)
     if plan.p_true:
         asked = frame["sample"] < plan.samples
         found = sampler.p_true(questions["question"].repeat(plan.samples), frame["text"][asked])
         frame.loc[asked, "p_true"], frame.loc[asked, "p_true_mass"] = found.ratio, found.mass
-    return frame, states
+    return frame

@@ -1,7 +1,6 @@
 """Samples and judges the evaluation responses of one checkpoint; a killed run keeps the sets that it has finished."""
 
 import logging
-import shutil
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,17 +9,13 @@ import numpy as np
 import pandas as pd
 
 from cocal.answers.judge import ExactMatch, Judge
-from cocal.engines.states import Reading
 from cocal.errors import ContractError
-from cocal.features.forward import resolve_layers
-from cocal.models.loading import load_tokenizer, read_config, text_config
+from cocal.models.loading import load_tokenizer
 from cocal.store import digest, read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.evaluation import GenerationSettings
-from cocal_study.config.features import FeatureSettings
 from cocal_study.generation.engines import open_engine
-from cocal_study.generation.evaluated import poolings_of, task_responses, write_features
 from cocal_study.generation.judge import Judging
 from cocal_study.generation.responses import Sampler, sample_responses
 from cocal_study.planning.plan import ResponsePlan
@@ -80,58 +75,30 @@ class Evaluated:
     plan: ResponsePlan
     questions: Mapping[str, pd.DataFrame]
     """Question table of each set (`cocal_study.store.contracts.QUESTIONS`)."""
-    kept: "Kept | None" = None
-    """The states that the engine keeps; None for none."""
 
     def identity(self, name: str) -> str:
         """The text that names checkpoint, format and set; the sampling seeds depend on it."""
         return f"{self.backbone}/{self.algorithm}/{self.step}/{self.prompt_format}/{name}"
 
 
-@dataclass(frozen=True)
-class Kept:
-    """States of the evaluated responses that the engine keeps while it generates them."""
-
-    settings: FeatureSettings
-    prompt: bool = False
-    """Whether the state of the last prompt token is kept, too."""
-    task_response: bool = False
-    """Whether responses are read up to their `task_length` alone, which is known when they have ended."""
-
-    def reading(self, checkpoint: Path) -> Reading:
-        """What the engine keeps of a checkpoint."""
-        blocks = text_config(read_config(checkpoint)).num_hidden_layers
-        return Reading(resolve_layers(self.settings.layers, blocks), poolings_of(self.prompt))
-
-    def write(self, file: Path, sampled: pd.DataFrame, states: Sequence[np.ndarray], sampler: Sampler) -> None:
-        """Write the states of the evaluated responses of one set; those of task responses are not given, but read."""
-        if self.task_response:
-            sampled = task_responses(sampled, sampler.tokenizer)
-            states = sampler.engine.read(sampled["prompt_ids"].tolist(), sampled["response_ids"].tolist())
-        shutil.rmtree(file, ignore_errors=True)  # of a run that was killed before it wrote the responses
-        layers, poolings = sampler.engine.reading
-        write_features(file, sampled, states, layers=layers, poolings=poolings, dtype=self.settings.dtype)
-
-
 def sample_sets(
     wanted: Evaluated, checkpoint: Path, settings: GenerationSettings, prompts: Prompts, run: RunFolder
 ) -> None:
     """Sample the sets that were not sampled yet, then free the policy's memory, which a judge may need. The working
-    folder gets `sampled/{set}.parquet` and, of states that are kept, `kept/{set}.zarr`."""
+    folder gets `sampled/{set}.parquet`."""
     files = {name: run.path / f"sampled/{name}.parquet" for name in wanted.plan.sets}
     if all(file.exists() for file in files.values()):
         logging.info("all sets were sampled earlier")
         return
 
-    kept = wanted.kept
-    with open_engine(settings.engine, checkpoint, reading=kept.reading(checkpoint) if kept else None) as engine:
+    with open_engine(settings.engine, checkpoint) as engine:
         sampler = Sampler(engine, load_tokenizer(checkpoint), prompts)
         attributes = {"engine": engine.label}
         for name, file in files.items():
             if file.exists() and read_provenance(file) == attributes:  # another engine's responses may differ
                 logging.info("%s: sampled earlier", name)
                 continue
-            frame, states = sample_responses(
+            frame = sample_responses(
                 wanted.questions[name],
                 wanted.prompt_format,
                 wanted.plan.sets[name],
@@ -139,11 +106,7 @@ def sample_sets(
                 settings,
                 identity=wanted.identity(name),
                 step=wanted.step,
-                read=kept is not None and not kept.task_response,
             )
-            if kept:
-                evaluated = frame[frame["sample"] < wanted.plan.sets[name].samples].reset_index(drop=True)
-                kept.write(run.path / f"kept/{name}.zarr", evaluated, states, sampler)
             write_frame(file, frame, SAMPLED, attributes)
             length, truncated = frame["length"].mean(), 100 * frame["truncated"].mean()
             logging.info("%s: %d responses, mean length %.1f, truncated %.1f %%", name, len(frame), length, truncated)

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from cocal.engines.engine import Completion
-from cocal.engines.states import FIRST_RUNNER, STATES, Reading, asking, engine_settings, implementation
 from cocal.errors import ConfigError, ContractError, EngineError
 from cocal.models.loading import Policy, read_vocabulary, require_complete
 from cocal.models.text import Tokens
@@ -28,7 +27,6 @@ from cocal_study.generation.engines import Sampling
 _MIN_TEMPERATURE = 0.01
 """vLLM silently raises lower temperatures to this one."""
 _CPU_CACHE_BYTES = 2**30
-_CONNECTOR = "cocal.engines.states_connector:StatesConnector"
 _BATCH_INVARIANT_CAPABILITY = 90
 _MEMORY = (
     "if memory is short, change engine.memory_share (lower it if other processes use the GPU), max_length, "
@@ -37,23 +35,13 @@ _MEMORY = (
 
 
 @contextmanager
-def open_vllm(
-    settings: VllmSettings, checkpoint: Path, policy: Policy | None = None, reading: Reading | None = None
-) -> Iterator["VllmEngine"]:
+def open_vllm(settings: VllmSettings, checkpoint: Path, policy: Policy | None = None) -> Iterator["VllmEngine"]:
     """Load a checkpoint, whose memory is freed when the context ends; `policy` is not used. A process can have one such
-    engine at a time.
-
-    Args:
-        reading: The states that the engine keeps for every token, beside its keys and values.
-
-    Raises:
-        ContractError: if the checkpoint is not complete.
-        ConfigError: if vLLM is not installed, or cannot start with these settings.
-        EngineError: if vLLM does not start, or takes longer than `settings.start_timeout`.
+    engine at a time. Raises what `open_engine` raises, also if vLLM is not installed or takes too long to start.
     """
     require_complete(checkpoint)
     with _failures("starting"), _within(settings.start_timeout):
-        engine = VllmEngine(_load(settings, checkpoint, reading), read_vocabulary(checkpoint).ends, reading)
+        engine = VllmEngine(_load(settings, checkpoint), read_vocabulary(checkpoint).ends)
     try:
         yield engine
     finally:
@@ -61,75 +49,53 @@ def open_vllm(
 
 
 class VllmEngine:
-    """Generation with vLLM, in bfloat16 on a GPU and in float32 elsewhere, by a loaded `LLM` that keeps the states
-    `reading`.
+    """Generation with vLLM, in bfloat16 on a GPU and in float32 elsewhere, by a loaded `LLM`.
 
     In vLLM a seed chooses the same noise stream for every prompt, so each response is a request with its own seed.
     Repeating the same requests gives the same responses. Depending on vLLM's kernels, the batch may change the last
     digits of the logits and so, at times, a token (setting `batch_invariant`).
     """
 
-    def __init__(self, llm: Any, ends: Iterable[int], reading: Reading | None = None):
+    def __init__(self, llm: Any, ends: Iterable[int]):
         self._llm = llm
         self._ends = sorted(ends)
-        self.reading: Reading | Any = reading
-        # the state of a response's last token takes a step more, in which a token is generated and thrown away
-        self._longest = llm.model_config.max_model_len - (reading is not None)
 
     @property
     def label(self) -> str:
-        """Name and version of the decoding library; responses may differ between versions."""
+        """See `cocal_study.generation.engines.Engine.label`."""
         import vllm
 
         return f"vllm {vllm.__version__}"
 
-    def generate(
-        self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int], read: int = 0
-    ) -> list[list[Completion]]:
-        """Sample `sampling.samples` responses to each prompt, the first `read` of them with their states.
-
-        Response j to prompt i has the noise stream of seed `seeds[i] + j`; seeds must be at least `samples` apart.
-        Raises ConfigError if prompt and response exceed the longest sequence, or the temperature is too low, and
-        EngineError if vLLM fails.
-        """
+    def generate(self, prompts: Sequence[Tokens], sampling: Sampling, seeds: Sequence[int]) -> list[list[Completion]]:
+        """See `cocal_study.generation.engines.Engine.generate`. Raises ConfigError if prompt and response exceed the
+        longest sequence, or the temperature is too low, and EngineError if vLLM fails."""
         if sampling.temperature < _MIN_TEMPERATURE:
             raise ConfigError(f"temperature {sampling.temperature:g} is below vLLM's {_MIN_TEMPERATURE}; use top_k 1")
-        self._check_length(max(map(len, prompts)), sampling.max_tokens)
+        prompt, longest = max(map(len, prompts)), self._llm.model_config.max_model_len
+        if prompt + sampling.max_tokens > longest:
+            raise ConfigError(
+                f"engine: a prompt of {prompt} tokens and a response of {sampling.max_tokens} do not fit into "
+                f"{longest} tokens; raise max_length if the model allows it, or allow shorter responses"
+            )
         settings = asdict(sampling)
         n, k = settings.pop("samples"), settings.pop("best_logprobs")
         parameters = [
             {"seed": int(seed) + j, "stop_token_ids": self._ends, "ignore_eos": True, "logprobs": k, **settings}
-            | ({"extra_args": asking()} if j < read else {})
             for seed in seeds
             for j in range(n)
         ]
         found = []
-        for place, output in enumerate(self._run([prompt for prompt in prompts for _ in range(n)], parameters)):
+        for output in self._run([prompt for prompt in prompts for _ in range(n)], parameters):
             one = output.outputs[0]
             # of each token vLLM returns the log-probability of the sampled one first, then the k largest
             logprobs = np.array(one.logprobs.logprobs, dtype=np.float32).reshape(-1, 1 + k)
-            states, best = _states_of(output) if place % n < read else None, logprobs[:, 1:] if k else None
-            found.append(Completion(list(one.token_ids), logprobs[:, 0].copy(), one.finish_reason, states, best))
+            best = logprobs[:, 1:] if k else None
+            found.append(Completion(list(one.token_ids), logprobs[:, 0].copy(), one.finish_reason, best=best))
         return [found[i * n : (i + 1) * n] for i in range(len(prompts))]
 
-    def read(self, prompts: Sequence[Tokens], responses: Sequence[Tokens]) -> list[np.ndarray]:
-        """Return the states of responses that exist, each float32 (layers, poolings, hidden); see `generate` about
-        errors."""
-        self._check_length(*max(((len(p), len(r)) for p, r in zip(prompts, responses, strict=True)), key=sum))
-        rows = [[*prompt, *response] for prompt, response in zip(prompts, responses, strict=True)]
-        parameters = [{"max_tokens": 1, "temperature": 0, "extra_args": asking(len(prompt))} for prompt in prompts]
-        return [_states_of(output) for output in self._run(rows, parameters)]
-
-    def _check_length(self, prompt: int, response: int) -> None:
-        if prompt + response > self._longest:
-            raise ConfigError(
-                f"engine: a prompt of {prompt} tokens and a response of {response} do not fit into {self._longest} "
-                "tokens; raise max_length if the model allows it, or allow shorter responses"
-            )
-
     def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
-        """Return the raw log-probabilities, float64 (prompts, tokens), of each of `tokens` right after each prompt; if
-        vLLM fails, an EngineError."""
+        """See `cocal_study.generation.engines.Engine.next_token_logprobs`. Raises EngineError if vLLM fails."""
         asked = {"temperature": 0, "max_tokens": 1, "logprob_token_ids": list(tokens)}
         outputs = self._run(prompts, [asked] * len(prompts))
         # vLLM returns the sampled token first, then the requested ones in their order
@@ -166,12 +132,6 @@ class VllmEngine:
             )
 
 
-def _states_of(output: Any) -> np.ndarray:
-    if STATES not in (output.kv_transfer_params or {}):
-        raise EngineError("vLLM gave no hidden states of a response; its lines above say why")
-    return output.kv_transfer_params[STATES]
-
-
 def check_installed(key: str) -> None:
     """Raise a ConfigError that names the configuration's key where vLLM is not installed."""
     if find_spec("vllm") is None:
@@ -190,7 +150,7 @@ def check_compiler(key: str) -> None:
         )
 
 
-def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> Any:
+def _load(settings: VllmSettings, checkpoint: Path) -> Any:
     check_installed("engine")
     os.environ.update(
         # the scheduler runs in this process, so that every run forms the same batches
@@ -202,7 +162,6 @@ def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> 
         # all of ours, never use it.
         VLLM_USE_FLASHINFER_SAMPLER="0",
         VLLM_BATCH_INVARIANT=str(int(settings.batch_invariant)),
-        **(FIRST_RUNNER if reading else {}),
     )
     # parallel jobs must not be bound to the same core
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
@@ -218,10 +177,6 @@ def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> 
         torch._dynamo.config.disable = True  # it needs a compiler and gains nothing on a processor
     else:
         check_compiler("engine")
-    states = {}
-    if reading:
-        states = engine_settings(reading.layers, _CONNECTOR, poolings=list(reading.poolings))
-        states["model_impl"] = implementation(checkpoint)
     from vllm import LLM
 
     # since 0.29, GPUs would take the second one, with which none of this was tried; vLLM means to drop the first
@@ -244,7 +199,6 @@ def _load(settings: VllmSettings, checkpoint: Path, reading: Reading | None) -> 
         attention_backend=settings.attention_backend,
         logprobs_mode="raw_logprobs",
         seed=0,
-        **states,
     )
 
 

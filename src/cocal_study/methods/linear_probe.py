@@ -1,14 +1,12 @@
 """A linear probe: a logistic regression of a companion's target on its own states, learnt from the same rollouts."""
 
 import logging
-from typing import Annotated
+from typing import NamedTuple
 
 import numpy as np
-from pydantic import Field
 
 from cocal.companion.settings import Target
 from cocal.companion.supervision import confidence_targets
-from cocal.settings.base import Model
 from cocal_study.config.method import Rival
 from cocal_study.methods.base.responses import LabelledStates
 
@@ -30,11 +28,6 @@ _ITERATIONS = 1000
 logger = logging.getLogger(__name__)
 
 
-def learn(target: Target | None, training: LabelledStates, validation: LabelledStates) -> "LinearProbe":
-    """Fit a probe for the target of a companion."""
-    return LinearProbe.fit(target or "binary", training, validation)
-
-
 def logistic(inputs: np.ndarray, targets: np.ndarray, **options) -> tuple[np.ndarray, float]:
     """Fit a logistic regression of targets between 0 and 1, float64 (n,), on inputs (n, inputs); returns the weight of
     each input and the intercept. A response with the target t counts as correct with weight t and as incorrect with
@@ -50,45 +43,42 @@ def logistic(inputs: np.ndarray, targets: np.ndarray, **options) -> tuple[np.nda
     return model.coef_[0], model.intercept_[0]
 
 
-class LinearProbe(Model):
+class LinearProbe(NamedTuple):
     """A fitted probe: the confidence of states x is 1 / (1 + exp(-(w x + b)))."""
 
-    target: Target
-    penalty: Annotated[float, Field(ge=0)]
-    """The chosen one of `PENALTIES`; 0 if there was nothing to learn, because all targets are alike."""
     weights: tuple[float, ...]
     """The weight w of each state."""
     intercept: float
-
-    @classmethod
-    def fit(cls, target: Target, training: LabelledStates, validation: LabelledStates) -> "LinearProbe":
-        """Fit a probe for each penalty and keep that of the lowest squared error against correctness on validation, the
-        criterion by which companions choose their best pass. Both parts have at least one response. The states are
-        standardised, which the companions do by the normalisation of their first layer."""
-        states, correct, group_accuracy, _ = training
-        targets = confidence_targets(target, correct, group_accuracy).astype(np.float64)
-        if np.ptp(targets) == 0:
-            share = (targets.sum() + 1) / (len(targets) + 2)
-            constant = float(np.log(share / (1 - share)))
-            return cls(target=target, penalty=0.0, weights=(0.0,) * states.shape[1], intercept=constant)
-        fitted = [cls._of(target, penalty, states, targets) for penalty in PENALTIES]
-        errors = [float(((one.apply(validation.states) - validation.correct) ** 2).mean()) for one in fitted]
-        best = int(np.argmin(errors))
-        logger.info("linear probe (%s): penalty %g, %.4f in validation", target, PENALTIES[best], errors[best])
-        return fitted[best]
-
-    @classmethod
-    def _of(cls, target: Target, penalty: float, states: np.ndarray, targets: np.ndarray) -> "LinearProbe":
-        mean, spread = states.mean(axis=0, dtype=np.float64), states.std(axis=0, dtype=np.float64)
-        spread[spread == 0] = 1.0
-        standard = ((states - mean) / spread).astype(np.float32)
-        found, intercept = logistic(standard, targets, C=1 / (penalty * len(states)), max_iter=_ITERATIONS)
-        weights = found.astype(np.float64) / spread
-        intercept = float(intercept) - float(weights @ mean)
-        return cls(target=target, penalty=penalty, weights=tuple(weights.tolist()), intercept=intercept)
 
     def apply(self, states: np.ndarray) -> np.ndarray:
         """The confidences of states (n, inputs), float64 (n,) in [0, 1]."""
         logits = states.astype(np.float64) @ np.array(self.weights) + self.intercept
         with np.errstate(over="ignore"):  # exp of a large number gives a confidence of 0
             return 1 / (1 + np.exp(-logits))
+
+
+def learn(target: Target | None, training: LabelledStates, validation: LabelledStates) -> LinearProbe:
+    """Fit a probe for the target of a companion with each penalty, and keep that of the lowest squared error against
+    correctness on validation, the criterion by which companions choose their best pass. Both parts have at least one
+    response."""
+    states, correct, group_accuracy, _ = training
+    targets = confidence_targets(target or "binary", correct, group_accuracy).astype(np.float64)
+    if np.ptp(targets) == 0:
+        share = (targets.sum() + 1) / (len(targets) + 2)
+        return LinearProbe((0.0,) * states.shape[1], float(np.log(share / (1 - share))))
+    fitted = [penalised(penalty, states, targets) for penalty in PENALTIES]
+    errors = [float(((one.apply(validation.states) - validation.correct) ** 2).mean()) for one in fitted]
+    best = int(np.argmin(errors))
+    logger.info("linear probe (%s): penalty %g, %.4f in validation", target, PENALTIES[best], errors[best])
+    return fitted[best]
+
+
+def penalised(penalty: float, states: np.ndarray, targets: np.ndarray) -> LinearProbe:
+    """The probe of one of the penalties. The states are standardised, which the companions do by the normalisation of
+    their first layer."""
+    mean, spread = states.mean(axis=0, dtype=np.float64), states.std(axis=0, dtype=np.float64)
+    spread[spread == 0] = 1.0
+    standard = ((states - mean) / spread).astype(np.float32)
+    found, intercept = logistic(standard, targets, C=1 / (penalty * len(states)), max_iter=_ITERATIONS)
+    weights = found.astype(np.float64) / spread
+    return LinearProbe(tuple(weights.tolist()), float(intercept) - float(weights @ mean))

@@ -123,8 +123,7 @@ def semantic_entropy(table: pd.DataFrame, settings: EstimatorSettings) -> np.nda
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:
     """Compute the self-consistency of the evaluated responses within pools of `inputs.pool` responses per question.
 
-    A response without an answer gets confidence 0 or none, according to `settings.missing_answer`. Raises ContractError
-    if a question has another number of responses, or its answers were not compared.
+    Raises ContractError if a question has another number of responses, or its answers were not compared.
     """
     check_pool(responses, inputs.pool)
     shares = score(responses.pool, inputs.settings, itself=True)

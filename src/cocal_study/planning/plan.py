@@ -155,12 +155,6 @@ def prompt_companion(study: Study) -> CompanionSettings:
     return study.companion.model_copy(update={"targets": ("question",), "batch_size": questions})
 
 
-def pass_features(study: Study) -> FeatureSettings:
-    """Settings of features that a pass reads in any case, which are all but those of evaluation responses and of
-    PostCal's."""
-    return study.features.model_copy(update={"source": FeatureSettings().source})
-
-
 def estimator_settings(study: Study, methods: list[str]) -> EstimatorSettings:
     """Settings on which the predictions of these methods depend, without those that only other methods read."""
     settings = study.estimators.model_copy(update={"methods": tuple(methods)})
@@ -174,12 +168,6 @@ def feature_settings(study: Study, algorithm: str, step: int, domain: str) -> Fe
     one."""
     compared = (algorithm, step, domain) == ("grpo", study.policy.steps, "mathematics")
     return study.features if compared else study.features.model_copy(update={"layers": "final"})
-
-
-def reads_states(study: Study, backbone: str, algorithm: str, step: int, prompt_format: str) -> bool:
-    """True if the states of a checkpoint's evaluation responses in this format are read by any method."""
-    methods = [METHODS[name] for name in methods_of(study, backbone, algorithm, step)]
-    return any(method.experience and method.prompt_format == prompt_format for method in methods)
 
 
 def response_plan(

@@ -44,8 +44,6 @@ rollouts_folder = "results/rollouts/{}/{}".format
 responses_folder = "results/responses/{}/{}/step-{}/{}".format
 """Evaluation responses, by backbone, algorithm, step and prompt format; those to one set lie in `responses_file`."""
 responses_file = "results/responses/{}/{}/step-{}/{}/{}.parquet".format
-kept_folder = "results/kept/{}/{}/step-{}/{}/{}".format
-"""Hidden states of evaluation responses that the engine kept while it generated them, in the same way and by domain."""
 features_folder = "results/features/{}/{}/step-{}/{}".format
 """Hidden states of evaluation responses, named as these are; those of one set lie in `features_file`."""
 features_file = "results/features/{}/{}/step-{}/{}/{}.zarr".format

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import cast
 
 import numpy as np
 import pandas as pd
 
-from cocal.answers.judge import Judge, Verdicts
+from cocal.answers.judge import Judge
 from cocal.engines.engine import Completion
 from cocal.errors import ContractError
 from cocal.models.loading import Vocabulary
-from cocal.models.text import chat_ids, check_tokens, plain_texts, turn_end
+from cocal.models.text import check_tokens, plain_texts
 from cocal.rollouts.formats import slime, trl
 from cocal.rollouts.recorded import rollout_rows, sampled_rows
 from cocal.rollouts.sample import Sample
@@ -28,7 +27,6 @@ from cocal_study.generation.replay import Scorer
 from cocal_study.policy import jsonl
 from cocal_study.policy.objectives import OBJECTIVES, step_rewards
 from cocal_study.policy.recorder import Outputs, RolloutRecorder
-from cocal_study.questions.prompts import Prompts
 
 _WORDS = 3
 """Number of first words by which questions are looked up, without the last word, which may run into what follows."""
@@ -97,20 +95,13 @@ class StepTables:
     questions: pd.DataFrame
     """Training set (cocal_study.store.contracts.QUESTIONS)."""
     vocabulary: Vocabulary
-    judge: Judge | None
-    """Judge of correctness; if None, the dump's reward is the correctness."""
+    judge: Judge
     scorer: Scorer | None = None
     """Computes log-probabilities that a dump lacks; if None, such a dump is refused."""
-    prompts: Prompts | None = None
-    """Prompt set for tokenising a dump that has only text; if None, such a dump is refused."""
 
     @cached_property
     def _index(self) -> QuestionIndex:
         return QuestionIndex(self.questions)
-
-    @property
-    def _longest(self) -> int:
-        return self.settings.max_response_length[self.algorithm]
 
     def table(self, step: int, samples: list[Sample], source: str) -> pd.DataFrame:
         """The rollouts of one step, counted from 1, in the contract of cocal.store.contracts.RESPONSES, group by
@@ -124,8 +115,6 @@ class StepTables:
         for group, names in zip(groups, ids, strict=True):
             if len({*names}) > 1:
                 raise ContractError(f"{group[0].where}: the responses of its group answer different questions")
-        if samples[0].response_ids is None:
-            samples = self._tokenised(samples, asked)
         ids = [self._checked_ids(sample) for sample in samples]
         prompts, responses = ([pair[k].tolist() for pair in ids] for k in (0, 1))
         logprobs = self._logprobs(step, samples, prompts, responses)
@@ -144,7 +133,9 @@ class StepTables:
             step=step,
             first=(step - 1) * len(samples),
         )
-        verdicts = self._verdicts(samples, asked, sampled["answer"])
+        golds = [[answer, *more] for answer, more in zip(asked["answer"], asked["aliases"], strict=True)]
+        answers = [None if pd.isna(answer) else answer for answer in sampled["answer"]]
+        verdicts = self.judge.correct(golds, answers, asked["question"].tolist())
         rewards = step_rewards(self.settings, self.algorithm, verdicts.values, sampled["confidence"].to_numpy())
         return rollout_rows(sampled, verdicts, rewards, size)
 
@@ -168,16 +159,6 @@ class StepTables:
             raise ContractError(f"{source}: holds {len(groups)} groups, but policy.questions_per_step is {count}")
         return [*groups.values()]
 
-    def _verdicts(self, samples: list[Sample], asked: pd.DataFrame, answers: pd.Series) -> Verdicts:
-        if self.judge is not None:
-            golds = [[answer, *more] for answer, more in zip(asked["answer"], asked["aliases"], strict=True)]
-            given = [None if pd.isna(answer) else answer for answer in answers]
-            return self.judge.correct(golds, given, asked["question"].tolist())
-        for sample in samples:
-            if sample.label not in (0.0, 1.0):
-                raise ContractError(f"{sample.where}: reward {sample.label} is neither 1 (correct) nor 0 (wrong)")
-        return Verdicts(np.array([sample.label == 1.0 for sample in samples]), np.ones(len(samples), dtype=bool))
-
     def _logprobs(self, step: int, samples: list[Sample], prompts: list, responses: list) -> list[np.ndarray]:
         given = [sample.logprobs for sample in samples if sample.logprobs is not None]
         if len(given) == len(samples):
@@ -187,35 +168,18 @@ class StepTables:
             raise ContractError(f"{without.where}: has no log-probabilities; give checkpoints that can compute them")
         return self.scorer(step, prompts, responses)
 
-    def _tokenised(self, samples: list[Sample], asked: pd.DataFrame) -> list[Sample]:
-        """Tokenise samples of text: with prompts from the prompt set, and an end token unless the response is cut."""
-        if self.prompts is None:
-            raise ContractError(
-                f"{samples[0].where}: holds text without token ids; companions need the exact ids. Dump the ids, or "
-                "have the text tokenised again (--tokenise), knowing that the ids may not be those that were sampled"
-            )
-        tokenizer, limit = self.vocabulary.tokenizer, self._longest
-        end = turn_end(tokenizer, self.vocabulary.ends)
-        asking = [
-            self.prompts.message(OBJECTIVES[self.algorithm].prompt_format, question) for question in asked["question"]
-        ]
-        texts = tokenizer([sample.response for sample in samples], add_special_tokens=False)["input_ids"]
-        found = []
-        for sample, prompt, text in zip(samples, chat_ids(tokenizer, asking), texts, strict=True):
-            cut = len(text) >= limit
-            ids = text[:limit] if cut else [*text, end]
-            new = {"prompt_ids": np.array(prompt), "response_ids": np.array(ids), "truncated": cut}
-            found.append(sample.model_copy(update=new))
-        return found
-
     def _checked_ids(self, sample: Sample) -> tuple[np.ndarray, np.ndarray]:
-        # a reader of dumps gives ids of all samples of a step or, where they are texts, of none
-        prompt, response = cast(tuple[np.ndarray, np.ndarray], (sample.prompt_ids, sample.response_ids))
+        prompt, response = sample.prompt_ids, sample.response_ids
+        if prompt is None or response is None:
+            raise ContractError(
+                f"{sample.where}: holds text without token ids; companions need the exact ids: dump them"
+            )
         check_tokens(sample.where, prompt, response, self.vocabulary.vocabulary)
-        if len(response) > self._longest:
+        longest = self.settings.max_response_length[self.algorithm]
+        if len(response) > longest:
             raise ContractError(
                 f"{sample.where}: response of {len(response)} tokens; "
-                f"policy.max_response_length.{self.algorithm} is {self._longest}"
+                f"policy.max_response_length.{self.algorithm} is {longest}"
             )
         if not sample.truncated and int(response[-1]) not in self.vocabulary.ends:
             raise ContractError(

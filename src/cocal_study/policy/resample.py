@@ -2,7 +2,6 @@
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -20,16 +19,12 @@ from cocal_study.generation.responses import Sampler, sampling_seeds
 from cocal_study.generation.sampling import with_verdicts
 from cocal_study.policy.recorder import Outputs, open_recorder
 
-if TYPE_CHECKING:
-    from transformers import PretrainedConfig
-
 
 def resample(
     settings: PostCalSettings,
     training: PolicySettings,
     *,
-    policy: Policy | None,
-    config: "PretrainedConfig",
+    policy: Policy,
     sampler: Sampler,
     identity: str,
     questions: pd.DataFrame,
@@ -46,12 +41,11 @@ def resample(
     is sampled. A killed run resumes with the first missing step.
 
     Args:
-        policy: Final policy, which computes the features; None where the sampler's engine keeps them.
-        config: Its configuration (`cocal.models.loading.text_config`).
+        policy: Final policy, which computes the features.
         identity: Name of backbone and policy, from which the sampling seeds are derived.
         schedule: Indices of the questions that each step of the training asked, int64 (steps, questions per step).
     """
-    recorder = open_recorder(run, training, config, features, outputs)
+    recorder = open_recorder(run, training, policy.config, features, outputs)
     size = training.responses_per_question
     count = training.questions_per_step * size
     sampling = Sampling.of(settings, training.max_response_length["grpo"], size)
@@ -68,16 +62,11 @@ def resample(
     with recorder:
         for step in todo:
             asked = questions.iloc[schedule[step - 1]]
-            began, spent = time.monotonic(), 0.0
-            place = {"step": step, "first": (step - 1) * count, "read": 0 if policy else size}
-            sampled, kept = sampler.sample(asked, "answer", sampling, seeds[step - 1].tolist(), **place)
+            began, place = time.monotonic(), {"step": step, "first": (step - 1) * count}
+            sampled = sampler.sample(asked, "answer", sampling, seeds[step - 1].tolist(), **place)
             ended = time.monotonic()
-            if policy:
-                ids = sampled["prompt_ids"].tolist(), sampled["response_ids"].tolist()
-                states = pooled_states(policy, recorder.features.layout, *ids, features.batch_tokens)
-                spent = time.monotonic() - ended
-            else:
-                states = np.stack(kept)
-            recorder.seconds.record(step, ended - began, spent)
+            ids = sampled["prompt_ids"].tolist(), sampled["response_ids"].tolist()
+            states = pooled_states(policy, recorder.features.layout, *ids, features.batch_tokens)
+            recorder.seconds.record(step, ended - began, time.monotonic() - ended)
             recorder.write(partial(verified, sampled, asked), states)
     recorder.publish(outputs, items=training.steps * count)

@@ -236,18 +236,15 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         ]
 
     def _record(self, rows: list[dict], verdicts: Verdicts, rewards: Rewards) -> None:
-        step, dataset, prompt_format = (
-            self._rollout_step,
-            self._policy.dataset,
-            OBJECTIVES[self._algorithm].prompt_format,
-        )
-        frame = self._recorded(rows, verdicts, rewards, step=step, dataset=dataset, prompt_format=prompt_format)
+        objective = OBJECTIVES[self._algorithm]
+        of_step = {"step": self._rollout_step, "dataset": self._policy.dataset}
+        frame = self._recorded(rows, verdicts, rewards, **of_step, prompt_format=objective.prompt_format)
         self.summary = (
             f"reward {(frame['reward_task'] + frame['reward_calibration'].fillna(0)).mean():.3f}, "
             f"accuracy {verdicts.values.mean():.3f}, "
             f"length {frame['length'].mean():.1f}, "
             f"truncated {frame['truncated'].mean():.1%}"
         )
-        if OBJECTIVES[self._algorithm].calibration:
+        if objective.calibration:
             stated = frame["confidence"]
             self.summary += f", confidence {stated.mean():.3f} of {stated.notna().mean():.0%}"

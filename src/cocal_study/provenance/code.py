@@ -163,13 +163,7 @@ class _Computing(ast.NodeTransformer):
 
 def _is_log_call(node: ast.expr) -> bool:
     """True of `logging.info(...)` and `logging.getLogger(...).info(...)`."""
-    if not isinstance(node, ast.Call):
-        return False
-    while not isinstance(node, ast.Name):
-        if not isinstance(node, (ast.Call, ast.Attribute)):
-            return False
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id in _LOGS
+    return isinstance(node, ast.Call) and ast.unparse(node.func).partition(".")[0] in _LOGS
 
 
 def _defined(node: ast.stmt) -> Iterator[str]:

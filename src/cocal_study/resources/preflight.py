@@ -2,9 +2,7 @@
 with its remedy, from the study's numbers and from what the machine or the cluster's profile states."""
 
 import os
-import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from cocal.errors import ConfigError
@@ -14,29 +12,17 @@ from cocal_study.config.study import Study
 from cocal_study.resources.memory import AS_MUCH, fitting_card, gpu_of, on_gpu, too_small
 from cocal_study.resources.slurm import Site, site_of
 
-_FLASHINFER_BY_DEFAULT = 10.0
-"""Compute capability from which vLLM chooses FlashInfer, which compiles its kernels where it runs."""
 _CONDA_DRIVER = 580
 """Oldest Linux driver for CUDA 13, for which the PyTorch of envs/gpu.yaml is built."""
 
 
 class Machine(NamedTuple):
-    """The GPUs that a job can see, in the driver's order, and the software that it needs."""
+    """The GPUs that a job can see, in the driver's order, and their driver."""
 
     gpus: tuple[Found, ...]
     driver: str | None
     obstacle: str | None
     """The reason why PyTorch sees none of them (`torch_obstacle`)."""
-    toolkit: bool
-    """True if the compiler of the CUDA toolkit, nvcc, is found."""
-
-
-def this_machine() -> Machine:
-    """The GPUs and the software of this machine."""
-    gpus, driver = parse_gpus(listed_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
-    compiler = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin/nvcc")
-    toolkit = bool(shutil.which("nvcc")) or compiler.exists()
-    return Machine(gpus, driver, torch_obstacle(), toolkit)
 
 
 class Run(NamedTuple):
@@ -66,7 +52,8 @@ def check(study: Study, run: Run, machine: Machine | None = None, environment: M
     if site is not None:
         found = on_cluster(study, run, site)
     elif study.policy.trl.vllm or (checkpoints and (run.allowed is not None or study.card is not None)):
-        found = on_workstation(study, run, machine or this_machine())
+        gpus, driver = parse_gpus(listed_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+        found = on_workstation(study, run, machine or Machine(gpus, driver, torch_obstacle()))
     else:
         return
     if found:
@@ -88,20 +75,9 @@ def on_workstation(study: Study, run: Run, machine: Machine) -> list[str]:
             f"the PyTorch of envs/gpu.yaml needs NVIDIA's driver {_CONDA_DRIVER} or newer, and this machine has "
             f"{machine.driver}: update the driver"
         )
-    held, trl, engine = on_gpu(run.gpus), study.policy.trl, study.generation.engine
     # jobs look for vLLM and a C compiler themselves as soon as they start
-    backends = [trl.vllm_attention_backend] if trl.vllm and "update" in held else []
-    if engine.kind == "vllm" and held & {"engine", "engine and policy"}:
-        backends.append(engine.attention_backend)
-    newest = max(gpu.capability for gpu in machine.gpus)
-    flashinfer = any("FLASHINFER" in backend if backend else newest >= _FLASHINFER_BY_DEFAULT for backend in backends)
-    if flashinfer and not machine.toolkit:
-        found.append(
-            "vLLM's attention is FlashInfer here, which compiles its kernels with nvcc: install the CUDA toolkit, or "
-            "set policy.trl.vllm_attention_backend and generation.engine.attention_backend to FLASH_ATTN"
-        )
-    if trl.nodes > 1 and "update" in held:
-        found.append(f"the training takes policy.trl.nodes = {trl.nodes}: run it with --profile slurm, or lower it")
+    if (nodes := study.policy.trl.nodes) > 1 and "update" in on_gpu(run.gpus):
+        found.append(f"the training takes policy.trl.nodes = {nodes}: run it with --profile slurm, or lower it")
     rule, there = max(run.gpus, key=run.gpus.__getitem__), len(machine.gpus)
     most, lower = run.gpus[rule], "lower the number of its GPUs in the study"
     if rule.startswith("train"):

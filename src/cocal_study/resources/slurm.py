@@ -7,7 +7,6 @@ earlier run of the same folder may be in the queue, because it would write the s
 import re
 import shlex
 import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +18,6 @@ JOB_PREFIX = "cocal_"
 """Beginning of the names of our jobs: `slurm-jobname-prefix` of the profile."""
 TIMEOUT = 60
 """Seconds that a SLURM command may take; a busy controller is slow."""
-PATIENCE = 300
-"""Seconds that jobs may take to end after `scancel`."""
 
 
 class Site(NamedTuple):
@@ -57,7 +54,7 @@ def check(folder: Path, site: Site | None) -> None:
         raise
     if jobs:
         listed = [f"job {number} {told}" for number, told in jobs.items()]
-        raise ClusterError(busy(folder, listed, f"cocal slurm --cancel --directory {folder}"))
+        raise ClusterError(busy(folder, listed, f"scancel {' '.join(jobs)}"))
     if site is None:
         return
     found = []
@@ -109,20 +106,6 @@ def queued_jobs(folder: Path) -> dict[str, str]:
     rows = (line.split("|", maxsplit=4) for line in lines)  # the comment, in which anybody may write "|", is the last
     ours = (row for row in rows if row[2].startswith(JOB_PREFIX) and Path(row[3]) == folder)
     return {number: f"{state} {comment}" for number, state, _, _, comment in ours}
-
-
-def cancel(folder: Path) -> list[str]:
-    """Cancel the jobs of `queued_jobs`, wait until they have ended, for a job that is being cancelled may still write,
-    and return their numbers. Raises ClusterError if some of them have not ended after `PATIENCE`."""
-    jobs = list(queued_jobs(folder))
-    if jobs:
-        _output(f"scancel {' '.join(jobs)}")
-    deadline = time.monotonic() + PATIENCE
-    while left := queued_jobs(folder):
-        if time.monotonic() > deadline:
-            raise ClusterError(f"job(s) {', '.join(left)} have not ended {PATIENCE} s after scancel")
-        time.sleep(1)
-    return jobs
 
 
 def _output(command: str) -> str:

@@ -1,6 +1,7 @@
 """Base policies, and checkpoints that exist elsewhere."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import ClassVar, cast
 
@@ -8,17 +9,18 @@ from cocal.errors import ConfigError
 from cocal.models.hub import download
 from cocal.runtime.machine import fix_threads
 from cocal.settings.base import Algorithm, Count
-from cocal.store import read_frame, write_text
+from cocal.store import digest, read_frame, write_text
 from cocal.store.provenance import canonical
+from cocal.store.run_folder import RunFolder
 from cocal_study.config.backbone import BackboneChoice, BackboneSettings, PretrainingSettings
 from cocal_study.config.data import FactsWorldSettings
 from cocal_study.config.evaluation import LlmJudgeSettings
 from cocal_study.planning import results
 from cocal_study.policy.objectives import OBJECTIVES
-from cocal_study.provenance.lineage import Source, descent, inherited
+from cocal_study.provenance.lineage import Source, descent, identities, inherited
 from cocal_study.questions.prompts import Prompts
 from cocal_study.questions.synthetic import World
-from cocal_study.stages.base import In, Out, OutFolder, OutSteps, Seed, Stage
+from cocal_study.stages.base import In, Out, OutFolder, OutSteps, Seed, Stage, Unfinished
 from cocal_study.stages.jobs import Job, Rule, Rules
 
 
@@ -35,6 +37,7 @@ class Backbone(Stage):
     world: FactsWorldSettings = FactsWorldSettings()
     seed: Seed = 42
     output: OutFolder
+    run_folder: Unfinished | None = None
 
     def run(self) -> None:
         from cocal_study.backbones.importing import existing, import_checkpoint
@@ -52,7 +55,6 @@ class Backbone(Stage):
                     self.output,
                     depth=settings.depth,
                     width=settings.width,
-                    architecture=settings.architecture,
                     attributes=descent(self.output, self.command, made_from, [], **facts),
                 )
             return
@@ -64,11 +66,12 @@ class Backbone(Stage):
         writer = CorpusWriter(settings.corpus, prompts, people, held_out, settings.seed)
         depends_on = {"backbone": settings, "world": world, "prompts": prompts.identity(), "seed": self.seed}
         attributes = self.attributes(self.output, depends_on, **facts)
-        if settings.start is None:
-            pretrain(settings, writer, self.output, attributes)
-        else:
-            with existing(settings.start) as source:
-                pretrain(settings, writer, self.output, attributes, source)
+        inputs = {"parents": identities(attributes)}
+        run = RunFolder(self.run_folder, digest(depends_on | inputs)) if self.run_folder else None
+        with nullcontext() if settings.start is None else existing(settings.start) as source:
+            pretrain(settings, writer, self.output, attributes, source, run and run.path / "training.pt")
+        if run:
+            run.publish({})
 
 
 class Hub(Stage):
@@ -130,9 +133,11 @@ class BackboneRules(Rules):
         made = [name for name, backbone in self.study.backbones.items() if backbone.source == "pretraining"]
         existing = [name for name in self.study.backbones if name not in made]
         base = {"output": results.policy_folder("{backbone}", "base", 0)}
-        how = {"places": base, "threads": None, "shown": True}
-        yield Rule(name="backbone", make=self._backbone, limits={"backbone": made}, **how)
-        yield Rule(name="existing_backbone", make=self._existing, limits={"backbone": existing}, local=True, **how)
+        unfinished = {"run_folder": results.run_folder("backbone", "{backbone}")}
+        how = {"threads": None, "shown": True}
+        yield Rule(name="backbone", make=self._backbone, places=base | unfinished, limits={"backbone": made}, **how)
+        how |= {"places": base, "limits": {"backbone": existing}}
+        yield Rule(name="existing_backbone", make=self._existing, local=True, **how)
         for algorithm in OBJECTIVES:
             if imported := self.trained_by("imported", algorithm):
                 yield Rule(

@@ -43,6 +43,7 @@ class Checks(Stage):
     """JSON report of what each check looked at"""
 
     def run(self) -> None:
+        from cocal.companion.spec import read_spec
         from cocal_study.checks.predictions import read_predictions
         from cocal_study.checks.training import Fit, read_table
         from cocal_study.generation.labels import prompts_of
@@ -54,7 +55,7 @@ class Checks(Stage):
         if "online" in self.companions:
             tables["online"] = tables["rollouts"]
         given = [(kind, folder) for kind, folders in self.companions.items() for folder in folders]
-        fits = [Fit.read(kind if kind in ORDERS else "rollouts", folder) for kind, folder in given]
+        fits = [Fit(folder, kind if kind in ORDERS else "rollouts", read_spec(folder)) for kind, folder in given]
         fits.sort(key=lambda fit: (fit.experience, fit.spec.prefix, fit.spec.layer, fit.spec.pooling))
         predictions = {path: read_predictions(path, self.backbone) for path in (*self.predictions, *self.second)}
         checks = self._protocol(tables, fits, predictions)
@@ -113,7 +114,6 @@ class CheckRules(Rules):
         yield Rule(name="checks", make=self._checks, places={"output": results.checks_file("{backbone}")})
 
     def _checks(self, backbone: str, **made: str) -> Job:
-        """Checks that the study kept the protocol; a violation fails the run and is named."""
         from cocal_study.planning import rivals, variants  # loads the rivals' modules
         from cocal_study.planning.comparisons import comparisons
 

@@ -151,13 +151,6 @@ class Rules(ABC):
         gpus = getattr(study.generation.engine, "tensor_parallel", 1)
         return {"gpus": gpus, "environment": "gpu" if with_vllm else "cocal"}
 
-    def _read_parts(self, backbone: str, algorithm: str, step: int, prompt_format: str) -> dict[str, Any]:
-        """What is read of responses in this format."""
-        if prompt_format == "rlcr":
-            return {"task_response": True}
-        experiences = plan.experiences_of(plan.methods_of(self.study, backbone, algorithm, step))
-        return {"prompt": True} if prompt_format == "answer" and "prompts" in experiences else {}
-
     def _readers(self, backbone: str) -> dict[str, Any]:
         """The checkpoints that read stored rollouts: those of every step, where they were kept, otherwise those of the
         stages."""

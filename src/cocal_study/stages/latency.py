@@ -57,7 +57,6 @@ class Latency(Stage):
 
     def run(self) -> None:
         from cocal.companion.companions import load_companions
-        from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
         from cocal.models.loading import load_policy
         from cocal.models.text import chat_ids
         from cocal_study.generation.engines import open_engine
@@ -75,8 +74,7 @@ class Latency(Stage):
         run = RunFolder(self.run_folder, digest(depends_on | timed))
         policy = load_policy(self.checkpoint)
         pre, post = (
-            SingleCompanion(load_companions(path), policy, poolings, path)
-            for path, poolings in ((self.prompt_companions, [PROMPT]), (self.companions, RESPONSE_POOLINGS))
+            SingleCompanion(load_companions(path), policy) for path in (self.prompt_companions, self.companions)
         )
         sets = {
             name: PromptSet(
@@ -101,7 +99,7 @@ class Latency(Stage):
 
 
 class LatencyRules(Rules):
-    """Times of this device, which only the tables of times depend on."""
+    """Times of this device, which differ from run to run and which only the tables of times depend on."""
 
     def rules(self) -> Iterator[Rule]:
         timed = {"output": results.cost_file("{backbone}", "latency")}
@@ -110,8 +108,6 @@ class LatencyRules(Rules):
         yield Rule(name="latency", make=self._latency, places=timed, threads=2, **self._sampling)
 
     def _latency(self, backbone: str, **made: str) -> Job:
-        """Inference times of the final policy and its companions, which differ from run to run. Only the tables of
-        times depend on them."""
         study, last = self.study, plan.restricted(self._final)
         (replayed,), (prompted,) = (plan.fitted(backbone, kind, last) for kind in ("rollouts", "prompts"))
         return self._job(

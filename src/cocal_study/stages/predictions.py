@@ -79,10 +79,10 @@ class Predictions(Cell):
         attributes = self.attributes(self.output, depends_on, **self.cell)
         loaded = {}
         if self.companions:
-            from cocal_study.methods.base.companion_scores import load_experiences  # loads torch
+            from cocal.companion.companions import load_companions  # loads torch
 
             fix_threads()
-            loaded = load_experiences(self.companions)
+            loaded = {kind: [load_companions(path) for path in paths] for kind, paths in self.companions.items()}
         inputs = Inputs(self.settings, self.pool, self.features, loaded)
         table = predict(self.names, self.samples, self.responses, inputs, Checkpoint(**self.cell))
         write_frame(self.output, table, PREDICTIONS, attributes)

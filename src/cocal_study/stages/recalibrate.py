@@ -70,7 +70,10 @@ class Recalibrate(Cell):
         resampled = (self.resampled, self.resampled_features)
         found += [Source(path, experience="resampled") for path in resampled if path]
         kinds = {"one-layer": "rollouts"}
-        return found + [Source(path, experience=kinds.get(kind, kind)) for kind, path in self.companions.items()]
+        return found + [
+            Source(path, experience=kinds.get(kind, kind), source_step=self.step)
+            for kind, path in self.companions.items()
+        ]
 
     def named(self):
         return sorted({rival.score or rival.learn for rival in self.compared} - {""})
@@ -85,7 +88,6 @@ class Recalibrate(Cell):
         from cocal_study.methods.recalibration.calibrators import fit_rivals
         from cocal_study.methods.recalibration.confidences import (
             Scorer,
-            check_companions,
             columns_of,
             learn_scores,
             predict_rivals,
@@ -107,7 +109,6 @@ class Recalibrate(Cell):
 
             fix_threads()
             companions = {kind: load_companions(folder) for kind, folder in self.companions.items()}
-        check_companions(companions, self.split, self.step, self.companions)
         rollouts, states = bases["all"]
         learnt = learn_scores(names, rollouts, states)
         scorer = Scorer(names, self.settings, companions, learnt, self.pool)

@@ -11,13 +11,12 @@ from cocal.store import digest, read_frame, read_provenance, write_frame
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.engine import gpus_of
 from cocal_study.config.evaluation import GenerationSettings, JudgeChoice
-from cocal_study.config.features import FeatureSettings
 from cocal_study.planning import plan, results
 from cocal_study.planning.plan import ResponsePlan
 from cocal_study.planning.results import JUDGEMENTS
 from cocal_study.provenance.lineage import FACTS, Source, descent, inherited
 from cocal_study.questions.prompts import Prompts
-from cocal_study.stages.base import Cell, In, Out, OutFolder, OutTables, PromptSet, Stage, Unfinished
+from cocal_study.stages.base import Cell, In, Out, OutTables, PromptSet, Stage, Unfinished
 from cocal_study.stages.jobs import CELL, DOMAINS, Job, Rule, Rules
 
 
@@ -38,17 +37,9 @@ class Responses(Cell, _Judges):
     questions: Path
     checkpoint: Path
     prompts: PromptSet
-    features: FeatureSettings | None = None
-    """JSON: layers and dtype of the states that vLLM keeps (default: none)"""
-    prompt: bool = False
-    """also store the state of the last prompt token"""
-    task_response: bool = False
-    """stop before the first <reason> or confidence statement"""
     run_folder: Unfinished
     output: OutTables
     """folder for {set}.parquet"""
-    output_kept: OutFolder | None = None
-    """folder for the states, {set}.zarr"""
 
     def reads(self):
         return [self.checkpoint, *(self.questions / f"{name}.parquet" for name in self.plan.sets)]
@@ -60,7 +51,7 @@ class Responses(Cell, _Judges):
 
     def run(self) -> None:
         from cocal_study.generation.judge import Judging
-        from cocal_study.generation.sampling import Evaluated, Kept, judge_sets, sample_sets
+        from cocal_study.generation.sampling import Evaluated, judge_sets, sample_sets
         from cocal_study.provenance.identity import identity
         from cocal_study.questions.build import golds_digest, texts_digest
         from cocal_study.store.contracts import QUESTIONS
@@ -71,7 +62,6 @@ class Responses(Cell, _Judges):
         judging = Judging.of(self.verifier, self.judge.root, domains)
         prompts = Prompts(self.prompts)
         fix_threads(gpus_of(settings.engine, *judging.engines))
-        kept = Kept(self.features, self.prompt, self.task_response) if self.features else None
         depends_on = {
             "generation": settings,
             "plan": plan,
@@ -94,16 +84,12 @@ class Responses(Cell, _Judges):
             "checkpoint": identity(self.checkpoint),
             "questions": {name: texts_digest(of_set) for name, of_set in questions.items()},
         }
-        folder = RunFolder(self.run_folder, digest(depends_on | inputs | ({"kept": str(kept)} if kept else {})))
-        wanted = Evaluated(**self.cell, prompt_format=prompt_format, plan=plan, questions=questions, kept=kept)
+        folder = RunFolder(self.run_folder, digest(depends_on | inputs))
+        wanted = Evaluated(**self.cell, prompt_format=prompt_format, plan=plan, questions=questions)
         sample_sets(wanted, self.checkpoint, settings, prompts, folder)
         golds = {name: golds_digest(of_set) for name, of_set in questions.items()}
         files = judge_sets(wanted, judging, golds, attributes, folder, self.judgements)
-        outputs = {file: self.output / f"{name}.parquet" for name, file in files.items()}
-        if self.output_kept:
-            (folder.path / "kept").mkdir(exist_ok=True)  # it is empty where no method reads states
-            outputs["kept"] = self.output_kept
-        folder.publish(outputs)
+        folder.publish({file: self.output / f"{name}.parquet" for name, file in files.items()})
 
 
 class Judge(_Judges):
@@ -148,16 +134,11 @@ class ResponseRules(Rules):
                 continue
             job = f"{{algorithm}}-{{step}}-{{prompt_format}}{{sampling}}-{domain}"
             unfinished = results.run_folder("responses", "{backbone}", job)
-            places = {"output": results.responses_folder(*CELL), "run_folder": unfinished}
-            files = [results.responses_file(*CELL, name) for name in names]
-            if self.study.features.source == "engine":
-                places["output_kept"] = results.kept_folder(*CELL, domain)
-                files.append(places["output_kept"])
             yield Rule(
                 name=f"{begin}responses",
                 make=partial(self._responses, domain),
-                places=places,
-                files=files,
+                places={"output": results.responses_folder(*CELL), "run_folder": unfinished},
+                files=[results.responses_file(*CELL, name) for name in names],
                 shown=True,
                 **self._sampling,
             )
@@ -166,13 +147,10 @@ class ResponseRules(Rules):
         self, domain: str, backbone: str, algorithm: str, step: str, prompt_format: str, sampling: str, **made: str
     ) -> Job:
         study, judged = self.study, domain == "factual"
-        cell, read = (backbone, algorithm, int(step), prompt_format), {}
         generation = study.generation
         if sampling and study.second_sampling:
             generation = generation.model_copy(update=dict(study.second_sampling))
-        planned = plan.response_plan(study, *cell, self._sets[domain])
-        if study.features.source == "engine" and plan.reads_states(study, *cell):
-            read = {"features": plan.feature_settings(study, algorithm, int(step), domain), **self._read_parts(*cell)}
+        planned = plan.response_plan(study, backbone, algorithm, int(step), prompt_format, self._sets[domain])
         texts = self._texts(*planned.formats(prompt_format), domain=domain)
         return self._job(
             Responses,
@@ -191,6 +169,5 @@ class ResponseRules(Rules):
             questions=results.QUESTIONS,
             texts=f"{texts} {self._judge_texts}" if judged else texts,
             beside=[results.JUDGE] if judged and self.judge_from_hub else [],
-            **read,
             **made,
         )

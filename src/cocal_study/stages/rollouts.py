@@ -1,12 +1,10 @@
 """Rollouts that no training here makes: those that another engine dumped, and PostCal's."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
 from cocal.answers.settings import VerifierSettings
-from cocal.engines.states import Reading
 from cocal.runtime.machine import fix_threads
 from cocal.settings.base import Algorithm, Count, Positive
 from cocal.store import digest, read_frame, write_text
@@ -16,8 +14,7 @@ from cocal_study.config.engine import EngineChoice, gpus_of
 from cocal_study.config.evaluation import PostCalSettings
 from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
-from cocal_study.planning import plan, results
-from cocal_study.policy.objectives import OBJECTIVES
+from cocal_study.planning import results
 from cocal_study.provenance.lineage import Source, identities, inherited
 from cocal_study.questions.prompts import Prompts
 from cocal_study.stages.base import Out, OutFolder, PromptSet, ReadByCheckpoints, Stage, Unfinished
@@ -38,12 +35,8 @@ class ImportRollouts(ReadByCheckpoints):
     questions: Path
     policy: Path
     """checkpoint of the tokenizer and vocabulary"""
-    correctness: Literal["verifier", "reward"] = "verifier"
-    """what decides which responses are correct: our verifier, or the reward of the dumps"""
     reward_key: str = "reward"
     """name of the reward where dumps have several"""
-    tokenise: str | None = None
-    """prompt set for tokenising dumps that have only text; the ids may differ from those that were sampled"""
     features: FeatureSettings = FeatureSettings()
     """JSON: batch_tokens, for log-probabilities that dumps lack"""
     run_folder: Unfinished
@@ -67,16 +60,13 @@ class ImportRollouts(ReadByCheckpoints):
 
         fix_threads()
         questions = read_frame(self.questions, QUESTIONS)
-        prompts = Prompts(self.tokenise) if self.tokenise else None
         dumps = dump_files(self.format, self.dumps, self.settings.steps)
         checkpoints = StepCheckpoints(self.checkpoints, self.exact) if self.readers else None
         depends_on = {
             "policy": self.settings,
             "verifier": self.verifier,
             "format": self.format,
-            "correctness": self.correctness,
             "reward_key": self.reward_key,
-            "tokenised_text": prompts and prompts.identity(OBJECTIVES[self.algorithm].prompt_format),
             "missing_logprobs": "computed" if checkpoints else "refused",
         }
         inputs = {
@@ -85,7 +75,7 @@ class ImportRollouts(ReadByCheckpoints):
         } | questions_digests(questions)
         facts = inherited(self.policy, "backbone") | {"algorithm": self.algorithm, "experience": "rollouts"}
         attributes = self.attributes(self.output, depends_on, **facts)
-        with Verifier(self.verifier) if self.correctness == "verifier" else nullcontext() as judge:
+        with Verifier(self.verifier) as judge:
             tables = StepTables(
                 self.settings,
                 self.algorithm,
@@ -93,7 +83,6 @@ class ImportRollouts(ReadByCheckpoints):
                 vocabulary=read_vocabulary(self.policy),
                 judge=judge,
                 scorer=checkpoints and rescorer(checkpoints, self.features.batch_tokens),
-                prompts=prompts,
             )
             run_folder = RunFolder(self.run_folder, digest(depends_on | inputs | {"parents": identities(attributes)}))
             outputs = Outputs({}, self.output, attributes=attributes)
@@ -145,8 +134,7 @@ class Resample(Stage):
 
     def run(self) -> None:
         from cocal.answers.equivalence import Verifier
-        from cocal.features.forward import RESPONSE_POOLINGS, resolve_layers
-        from cocal.models.loading import load_policy, load_tokenizer, read_config, text_config
+        from cocal.models.loading import load_policy
         from cocal.store.contracts import RESPONSES
         from cocal_study.generation.engines import open_engine
         from cocal_study.generation.responses import Sampler
@@ -171,23 +159,16 @@ class Resample(Stage):
         facts = {"backbone": self.backbone, "algorithm": "grpo", "step": training.steps, "experience": "resampled"}
         attributes = self.attributes(self.rollouts, depends_on, **facts)
         inputs["parents"] = identities(attributes)
-        config, reading, loaded = text_config(read_config(self.checkpoint)), None, None
-        if features.source == "engine":
-            reading = Reading(resolve_layers(features.layers, config.num_hidden_layers), RESPONSE_POOLINGS)
-            tokenizer = load_tokenizer(self.checkpoint)
-        else:
-            loaded = load_policy(self.checkpoint)
-            tokenizer = loaded.tokenizer
-        opened = open_engine(engine_settings, self.checkpoint, loaded, reading)
+        policy = load_policy(self.checkpoint)
+        opened = open_engine(engine_settings, self.checkpoint, policy)
         with Verifier(self.verifier) as verifier, opened as engine:
             inputs["decoder"] = engine.label
             made = {**attributes, "engine": engine.label}
             resample(
                 settings,
                 training,
-                policy=loaded,
-                config=config,
-                sampler=Sampler(engine, tokenizer, prompts),
+                policy=policy,
+                sampler=Sampler(engine, policy.tokenizer, prompts),
                 identity=f"{self.backbone}/postcal",
                 questions=questions,
                 schedule=schedule,
@@ -233,15 +214,12 @@ class RolloutRules(Rules):
             settings=study.policy.rollout_settings("grpo"),
             algorithm="grpo",
             verifier=study.verifier,
-            features=plan.pass_features(study),
+            features=study.features,
             format=dumps.format,
             dumps=dumps.path,
-            correctness=dumps.correctness,
             reward_key=dumps.reward_key,
-            tokenise=study.prompts if dumps.tokenise else None,
             policy=results.policy_folder(backbone, "base", 0),
             questions=self._training_set,
-            texts=self._texts(OBJECTIVES["grpo"].prompt_format) if dumps.tokenise else "",
             **self._readers(backbone),
             **made,
         )

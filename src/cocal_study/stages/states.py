@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from cocal.runtime.machine import fix_threads
 from cocal.store import digest, read_frame
@@ -17,15 +17,13 @@ from cocal_study.stages.jobs import CELL, DOMAINS, Job, Rule, Rules
 
 
 class Features(Stage):
-    """Reads the states of responses, or takes those that vLLM kept."""
+    """Reads the states of responses."""
 
     settings: FeatureSettings = FeatureSettings()
     samples: EvaluationSets
     responses: Path
     """folder that holds {set}.parquet"""
     checkpoint: Path
-    kept: Path | None = None
-    """states that vLLM kept of these responses; no pass is made"""
     prompt: bool = False
     """also store the state of the last prompt token"""
     task_response: bool = False
@@ -34,20 +32,20 @@ class Features(Stage):
     """folder for {set}.zarr"""
 
     def reads(self):
-        tables = [self.responses / f"{name}.parquet" for name in self.samples.root]
-        return [self.checkpoint, *tables, *([self.kept] if self.kept else [])]
+        return [self.checkpoint, *(self.responses / f"{name}.parquet" for name in self.samples.root)]
 
     def writes(self):
         return [self.output / f"{name}.zarr" for name in self.samples.root]
 
     def run(self) -> None:
-        from cocal.models.loading import load_policy, load_tokenizer
+        from cocal.features.forward import PROMPT, RESPONSE_POOLINGS
+        from cocal.models.loading import load_policy
         from cocal.store.contracts import RESPONSES
-        from cocal_study.generation.evaluated import copy_features, extract_features, poolings_of, task_responses
+        from cocal_study.generation.evaluated import extract_features, task_responses
 
         fix_threads()
-        settings = self.settings
-        policy = None if self.kept else load_policy(self.checkpoint)
+        settings, policy = self.settings, load_policy(self.checkpoint)
+        poolings = (*RESPONSE_POOLINGS, PROMPT) if self.prompt else RESPONSE_POOLINGS
         columns = ["dataset", "question_id", "response_id", "sample", "prompt_ids", "response_ids", "length"]
         for name, samples in self.samples.root.items():
             table, output = self.responses / f"{name}.parquet", self.output / f"{name}.zarr"
@@ -56,14 +54,9 @@ class Features(Stage):
             facts = {"task_response": self.task_response}
             facts |= inherited(table, "backbone", "algorithm", "step", "prompt_format", "dataset")
             if self.task_response:
-                frame = task_responses(frame, load_tokenizer(self.checkpoint))
-            sources = [Source(table), Source(self.checkpoint)]
-            attributes = descent(output, self.command, settings, sources, **facts)
-            if self.kept:
-                copy_features(self.kept / f"{name}.zarr", frame, output=output, attributes=attributes)
-            else:
-                made = {"output": output, "attributes": attributes, "poolings": poolings_of(self.prompt)}
-                extract_features(cast(Any, policy), frame, settings, **made)
+                frame = task_responses(frame, policy.tokenizer)
+            attributes = descent(output, self.command, settings, [Source(table), Source(self.checkpoint)], **facts)
+            extract_features(policy, frame, settings, output=output, attributes=attributes, poolings=poolings)
 
 
 class _OfRollouts(ReadByCheckpoints):
@@ -163,27 +156,30 @@ class StateRules(Rules):
 
         study, cell = self.study, (backbone, algorithm, int(step), prompt_format)
         place = (*cell[:-1], prompt_format + sampling)
-        kept = {"kept": results.kept_folder(*place, domain)} if study.features.source == "engine" else {}
         settings = plan.feature_settings(study, algorithm, int(step), domain)
+        read: dict[str, Any] = {}
+        if prompt_format == "rlcr":
+            read["task_response"] = True
+        elif prompt_format == "answer" and "prompts" in plan.experiences_of(plan.methods_of(study, *cell[:-1])):
+            read["prompt"] = True
         return self._job(
             Features,
             settings=settings.model_copy(update={"layers": "final"}) if sampling else settings,
             samples=samples_of(study, [domain]),
             responses=results.responses_folder(*place),
             checkpoint=results.policy_folder(backbone, algorithm, step),
-            **kept,
-            **self._read_parts(*cell),
+            **read,
             **made,
         )
 
     def _replay(self, backbone: str, **made: str) -> Job:
         """The states of rollouts whose training kept none are read afterwards: by the policies that sampled them where
         these were kept, otherwise by the checkpoint of the stage that followed (appendix F.4)."""
-        return self._read_rollouts(Replay, plan.pass_features(self.study), backbone, made)
+        return self._read_rollouts(Replay, self.study.features, backbone, made)
 
     def _prompt_features(self, backbone: str, **made: str) -> Job:
         """The prompts of the rollouts are read by the checkpoint of the stage that followed (appendix F.4)."""
-        settings = plan.pass_features(self.study).model_copy(update={"layers": "final"})
+        settings = self.study.features.model_copy(update={"layers": "final"})
         return self._read_rollouts(Prompts, settings, backbone, made)
 
     def _read_rollouts(self, stage: type[Stage], settings: FeatureSettings, backbone: str, made: dict[str, str]) -> Job:

@@ -10,7 +10,7 @@ from cocal.settings.base import Algorithm
 from cocal.store import digest, read_frame
 from cocal_study.config.features import FeatureSettings
 from cocal_study.config.policy import PolicySettings
-from cocal_study.planning import plan, results
+from cocal_study.planning import results
 from cocal_study.policy.launch import train_command
 from cocal_study.policy.objectives import OBJECTIVES
 from cocal_study.provenance.lineage import Source, identities, inherited
@@ -108,7 +108,7 @@ class TrainingRules(Rules):
         given: dict[str, Any] = {}
         if algorithm == "grpo":  # training has its own batch size
             own = {"batch_tokens": FeatureSettings().batch_tokens}
-            given["features"] = plan.pass_features(self.study).model_copy(update=own)
+            given["features"] = self.study.features.model_copy(update=own)
         return self._job(
             Train,
             algorithm=algorithm,

@@ -31,8 +31,12 @@ def check_beside(path: str | Path) -> None:
     """Compare a file with the digest that lies beside it (`seal_beside`). A file without one is let through. Raises
     ContractError if a byte has changed since the file was written."""
     path = Path(path)
-    stated = _stated_beside(path)
-    if stated is not None and stated != file_digest(path):
+    try:
+        lines = _beside(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    stated = [digest for digest, _, name in (line.partition("  ") for line in lines) if name == path.name]
+    if stated and stated[0] != file_digest(path):
         raise ContractError(
             f"{path}: the file has changed since it was written (its content does not match the digest beside it); "
             f"{remedy(path)}"
@@ -41,14 +45,6 @@ def check_beside(path: str | Path) -> None:
 
 def _beside(path: Path) -> Path:
     return path.with_name(f".{path.stem}{BESIDE}")
-
-
-def _stated_beside(path: Path) -> str | None:
-    try:
-        lines = _beside(path).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    return next((line.partition("  ")[0] for line in lines if line.partition("  ")[2] == path.name), None)
 
 
 def read_numbers(path: str | Path, columns: Iterable[str] = (), **options: Any) -> "pd.DataFrame":

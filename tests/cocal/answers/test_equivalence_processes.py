@@ -29,17 +29,10 @@ from verified import HANGING, equivalent
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def verifier():
-    """A verifier with one process and a short time-out."""
-    with Verifier(VerifierSettings(timeout=2.0)) as verifier:
-        yield verifier
-
-
-def test_hanging_comparison_is_killed_and_neighbours_are_judged(verifier, caplog):
+def test_hanging_comparison_is_killed_and_neighbours_are_judged(caplog):
     neighbours = [(f"{n}/2", str(n / 2)) for n in range(1, 21)]
     pairs = [*neighbours[:7], ("5", HANGING), *neighbours[7:], ("5", HANGING)]
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.WARNING), Verifier(VerifierSettings(timeout=2.0)) as verifier:
         verdicts = equivalent(verifier, pairs)
     assert verdicts.tolist() == [True] * 7 + [False] + [True] * 13 + [False]
     (told,) = [text for text in caplog.messages if "undecided" in text]

@@ -26,7 +26,7 @@ def cases(name: str) -> list[dict]:
 
 @pytest.mark.slow
 def test_mathematical_answers():
-    rows = cases("answers.jsonl")
+    rows = cases("answers.jsonl") + cases("answers-bracket-kinds.jsonl")
     with Verifier(VerifierSettings()) as verifier:
         verdicts = equivalent(verifier, [(row["gold"], row["answer"]) for row in rows])
     wrong = [row for row, verdict in zip(rows, verdicts, strict=True) if verdict != row["right"]]

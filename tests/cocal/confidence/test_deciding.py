@@ -157,8 +157,10 @@ def test_files_that_certify_nothing_are_refused(decide, capsys, many):
             [one | {"confidence_learnt": True} for one in old],
             "800 of its 800 prompts are among those that the companion",
         ),
+        ([one | {"confidence_by": "12ab group"} for one in old], "its confidences are by another companion, target or"),
         (old[1::2], "up to 1 responses to a question, but up to 2 in"),
     ):
+        new = [one | {"confidence_by": "12ab"} for one in new]
         assert decide("abstain", new, "--calibration", lines(calibration, *given)) == (2, None)
         assert f"{calibration}: {message}" in capsys.readouterr().err
     assert decide("vote", [{"question_id": "a", "response": "nothing boxed", "confidence": 0.5}])[0] == 2

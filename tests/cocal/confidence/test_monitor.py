@@ -18,6 +18,12 @@ FAIR = ["--max-ece", "1", "--min-auroc", "0", "--max-brier", "1"]
 
 
 @pytest.fixture
+def source(tmp_path, own):
+    """The rollouts as those of later steps, with the same prompts."""
+    return write_lines(tmp_path / "later.jsonl", own.rollouts.assign(step=own.rollouts["step"] + 7), own.texts)
+
+
+@pytest.fixture
 def monitor(tmp_path, own):
     """`cocal monitor` with few resamples; returns its status."""
 
@@ -40,7 +46,10 @@ def test_the_numbers_are_those_of_scoring_and_measuring(tmp_path, own, source, m
     found = pd.read_csv(tmp_path / "monitor.csv")
     assert found["checkpoint"].tolist() == [str(own.checkpoint), str(later)]
     assert found["holds"].all()
-    assert found["step"].tolist() == [0, own.rollouts["step"].max()]  # told by the checkpoint, or else by the rollouts
+    assert found["step"].tolist() == [
+        0,
+        own.rollouts["step"].max() + 7,
+    ]  # told by the checkpoint, or else by the rollouts
     rows, companion = own.rollouts, Companion.from_pretrained(own.companion)
     given = (rows[name].map(list).tolist() for name in ("prompt_ids", "response_ids"))
     confidence = companion.score(*own.policy, *given)
@@ -90,7 +99,8 @@ def test_a_label_of_another_name_than_at_the_fit_is_read(tmp_path, own, monitor)
     rows = read_lines(write_lines(tmp_path / "a.jsonl", own.rollouts, own.texts))
     named = lines(tmp_path / "named.jsonl", *({**row, "right": row["correct"], "correct": None} for row in rows))
     assert own.fit(named, tmp_path / "companion", "--field", "correct=right") == 0
-    other = lines(tmp_path / "other.jsonl", *({**row, "reward": float(row.pop("correct"))} for row in rows[1:]))
+    later = ({**row, "step": 90, "reward": float(row.pop("correct"))} for row in rows[1:])
+    other = lines(tmp_path / "other.jsonl", *later)
     words = "--companion", tmp_path / "companion", "--field", "reward=reward"
     assert monitor(other, *FAIR, *words) == 0
 
@@ -108,12 +118,15 @@ def test_the_bounds_are_those_of_the_card_where_none_is_given(tmp_path, own, sou
 
 def test_what_cannot_be_monitored_is_refused_in_one_sentence(tmp_path, own, source, monitor, capsys):
     few = tmp_path / "few.jsonl"
-    lines = source.read_text().splitlines()
-    few.write_text("\n".join(line for line in lines if json.loads(line)["question_id"] in own.texts.index[:9]) + "\n")
+    rows = source.read_text().splitlines()
+    few.write_text("\n".join(line for line in rows if json.loads(line)["question_id"] in own.texts.index[:9]) + "\n")
     assert monitor(few) == 2
     assert "give no interval; it takes at least 10" in capsys.readouterr().err
     assert monitor(own.verl, *FAIR) == 2
     assert f"{own.verl}: the companion has learnt from these rollouts" in capsys.readouterr().err
+    part = lines(tmp_path / "part.jsonl", *read_lines(write_lines(tmp_path / "all.jsonl", own.rollouts, own.texts))[3:])
+    assert monitor(part, *FAIR) == 2
+    assert f"{part}: the companion has learnt from these rollouts" in capsys.readouterr().err
     (tmp_path / "monitor.csv").write_text("my,own,table\n1,2,3\n")
     assert monitor(source, *FAIR) == 2
     assert "monitor.csv: exists, and does not say that `cocal monitor` has made it" in capsys.readouterr().err

@@ -70,15 +70,6 @@ def test_a_folder_without_a_tokenizer_says_so(model, file):
     assert said.startswith(f"{model}: its tokenizer cannot be read (there is no file of one); put tokenizer.json")
 
 
-def test_a_tokenizer_of_mistral_common_alone_is_told_so(model):
-    (model / "tokenizer.json").unlink()
-    (model / "tekken.json").write_text('{"config": {"pattern": ".", "num_vocab_tokens": 300}, "vocab": []}')
-    said = refusal(load_policy, model)
-    assert "its tokenizer cannot be read (" in said
-    assert "put tokenizer.json and tokenizer_config.json into the folder" in said
-    assert "quantised" not in said
-
-
 def test_a_tokenizer_that_its_class_cannot_read_is_no_damaged_model(model):
     settings(model, tokenizer_class="GemmaTokenizerFast")
     assert refusal(load_tokenizer, model).startswith(f"{model}: its tokenizer cannot be read (Unk token `<unk>` not")

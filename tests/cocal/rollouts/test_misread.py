@@ -209,6 +209,8 @@ RENDERED = "<|im_start|>user\nWhat is 1 + 3?<|im_end|>\n<|im_start|>assistant\n"
         ),
         ({"prompt": "User: 1 + 3?\nAssistant:", "response": "4"}, "markers", r"not one that this template writes"),
         ({"prompt": "User: 1 + 3? Assistant: <think>", "response": "4"}, "markers", r"not one that this template"),
+        ({"prompt": "1 + 3?", "response": r"First.\nThen 4."}, "markers", r"the response has \\n, as a text has that"),
+        ({"prompt": "1 + 3?", "response": "&lt;b&gt;\n4"}, "markers", "the response has &lt;, as a text has that"),
     ],
 )
 def test_rows_that_are_mostly_put_together_wrongly_are_refused(reading, row, ignored, said):
@@ -216,6 +218,13 @@ def test_rows_that_are_mostly_put_together_wrongly_are_refused(reading, row, ign
     with pytest.raises(ContractError, match=rf"line 1: .*{said}.* 4 of 4 rows; .*--ignore {ignored}"):
         reading(SWITCH, *rows)
     assert len(reading(SWITCH, *rows, ignored=(ignored,))[1].rows) == 4
+
+
+def test_latex_and_code_are_no_escaped_texts(reading, caplog):
+    texts = [r"$\nu \neq 4$", "print('a\\n')\n4", "a &lt; b, or a < b"]
+    rows = [{"prompt": "1 + 3?", "response": one, "step": 3, "correct": len(one) > 15} for one in texts]
+    assert len(reading(SWITCH, *rows)[1].rows) == 3
+    assert "once too often" not in caplog.text
 
 
 def test_prompts_that_the_policy_read_as_texts_may_end_like_those(reading):

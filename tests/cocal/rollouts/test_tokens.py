@@ -41,7 +41,7 @@ def spoken(micro_checkpoint, tmp_path):
         tokenizer = load_policy(folder).tokenizer
         eos, bos, written, _ = TEMPLATES[name]
         tokenizer.chat_template = template or written
-        tokens = sorted({*NAMES.findall(written), "<|user|>", "<|assistant|>", "<think>", "</think>"})
+        tokens = sorted({*NAMES.findall(written), "<|user|>", "<|assistant|>", "<|vision_pad|>", "<think>", "</think>"})
         tokenizer.add_special_tokens({"additional_special_tokens": [one for one in tokens if "think" not in one]})
         tokenizer.add_tokens(["<think>", "</think>"])
         named = {"eos_token": eos, "pad_token": pad or "<|pad|>"} | ({"bos_token": bos} if bos else {})
@@ -123,7 +123,7 @@ def test_texts_that_carry_their_end_tell_which_were_cut(spoken):
 
 PADDED = [
     # prompt and response as they are given, whether it was cut, and what the policy read and wrote; B begins, P pads,
-    # E ends, T ends a turn
+    # E ends, T ends a turn, V pads by its name alone
     ("PPBxy", "zwT", None, "Bxy", "zwT"),
     ("Bxy", "zwTPPP", None, "Bxy", "zwT"),
     ("PBxyP", "PzwT", None, "Bxy", "zwT"),
@@ -136,13 +136,14 @@ PADDED = [
     ("nnnBxy", "zwT", None, "Bxy", "zwT"),
     ("BTxBy", "zTwT", None, "BTxBy", "zTwT"),
     ("BxPy", "zPw", None, "BxPy", "zPw"),
+    ("VVBxy", "zwVV", None, "Bxy", "zw"),
 ]
 
 
 @pytest.mark.parametrize(("prompt", "response", "cut", "read", "wrote"), PADDED)
 def test_padding_is_taken_from_ids_by_its_pattern(spoken, prompt, response, cut, read, wrote):
     vocabulary = spoken("Qwen")
-    names = {"B": "<|im_start|>", "P": "<|pad|>", "E": "<|endoftext|>", "T": "<|im_end|>"}
+    names = {"B": "<|im_start|>", "P": "<|pad|>", "E": "<|endoftext|>", "T": "<|im_end|>", "V": "<|vision_pad|>"}
     ids = {one: vocabulary.tokenizer.convert_tokens_to_ids(token) for one, token in names.items()}
     ids |= {one: 40 + place for place, one in enumerate("xyzwn")}
     given = {"prompt_ids": [ids[one] for one in prompt], "response_ids": [ids[one] for one in response]}
@@ -289,18 +290,6 @@ def test_markers_that_are_no_special_tokens_show_a_template_s_text(spoken):
     assert asked.origin == "chat"
 
 
-def test_thoughts_in_a_mode_without_them_are_told(spoken, caplog):
-    thought = {"prompt": "2?", "response": "<think>\nWell.\n</think>\n\n2"}
-    vocabulary = spoken("Qwen")
-    encoded(vocabulary, thought, thinking=True)
-    encoded(vocabulary, {"prompt": "2?", "response": "2"})
-    encoded(spoken("Gemma"), thought)  # knows no modes
-    assert caplog.text == ""
-    encoded(vocabulary, {"prompt": "2?", "response": "2"}, thought)
-    assert "row 1: the response thinks, but the prompt is rendered without thinking" in caplog.text
-    assert "give --thinking when the companion is fitted" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -359,12 +348,12 @@ def test_a_response_that_repeats_the_end_of_the_prompt_is_warned_of(spoken, capl
     encoded(vocabulary, {"prompt": "4 + 9?", "response": "It is <think>\n 13."})
     assert "begins with" not in caplog.text
     encoded(vocabulary, {"prompt": "4 + 9?", "response": f"{opening}hm</think>It is 13."})
-    assert f"row 0: the response begins with {opening!r}, which ends the prompt already" in caplog.text
-
-
-def test_short_prompts_are_told_where_most_responses_repeat_them(encoder, caplog):
-    encoder.encode(rows(*({"prompt": f"{k}?", "response": f"{k}? It is {k}."} for k in range(3))))
-    assert "row 0: the whole prompt stands again in the response, as in 3 of 3 rows" in caplog.text
+    said = f"the response begins with {opening!r}, which ends the prompt already"
+    assert f"row 0: {said}" in caplog.text
+    caplog.clear()
+    ids = vocabulary.tokenizer(f"{opening}hm</think>It is 13.")["input_ids"]
+    encoded(vocabulary, {"prompt": "4 + 9?", "response_ids": ids})
+    assert said in caplog.text
 
 
 def test_padding_in_the_text_of_a_prompt_is_no_part_of_it(spoken):

@@ -104,22 +104,17 @@ def recorded(make, tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def of_study(tmp_path_factory, micro_checkpoint, rewarded) -> Path:
-    """The recording of our own trainer where TRL samples."""
-    folder = tmp_path_factory.mktemp("study")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(RecordingGRPOTrainer, "_own_engine", property(lambda self: False))
-        train(folder, SETTINGS, micro_checkpoint, rewarded, states=True)
-    return folder
-
-
-def test_the_rollouts_of_the_first_step_are_those_of_our_own_trainer(recorded, of_study):
-    """Afterwards the policies differ in their last digits, since the advantages are computed in other orders."""
-    mine, study = (read_frame(f / "rollouts/step-00001.parquet", RESPONSES) for f in (recorded / "recording", of_study))
+def test_the_rollouts_of_the_first_step_are_those_of_our_own_trainer(
+    recorded, micro_checkpoint, rewarded, tmp_path, monkeypatch
+):
+    """Where TRL samples. Afterwards the policies differ in their last digits, since the advantages are computed in
+    other orders."""
+    monkeypatch.setattr(RecordingGRPOTrainer, "_own_engine", property(lambda self: False))
+    train(tmp_path, SETTINGS, micro_checkpoint, rewarded, states=True)
+    mine, study = (read_frame(f / "rollouts/step-00001.parquet", RESPONSES) for f in (recorded / "recording", tmp_path))
     pd.testing.assert_frame_equal(mine, study)
     assert 0 < mine["correct"].mean() < 1
-    stores = [open_features(f / "features.zarr") for f in (recorded / "recording", of_study)]
+    stores = [open_features(f / "features.zarr") for f in (recorded / "recording", tmp_path)]
     np.testing.assert_array_equal(*(store.read(0, len(mine), layer=1) for store in stores))
     assert [len(store) for store in stores] == [STEPS * len(mine)] * 2
     assert stores[0].question_id.tolist() == stores[1].question_id.tolist()

@@ -4,7 +4,6 @@ import pytest
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
-from cocal.errors import ContractError
 from cocal.features.store import open_features
 from cocal.models.loading import load_policy
 from cocal.models.text import chat_ids
@@ -141,10 +140,3 @@ def test_completions_of_evaluations_are_no_rollouts(make, tmp_path, saved):
     assert [len(asks) for asks in _asks(found).values()] == [QUESTIONS]
     tables = 3 if saved == "no" else 2
     assert notes == [f"{tables * GROUP * QUESTIONS} rows left out: TRL wrote their table after an evaluation"]
-
-
-def test_a_folder_of_evaluations_alone_is_refused_with_the_reason(make, tmp_path):
-    options = {"logging_strategy": "no", "eval_strategy": "steps", "eval_steps": 2, "eval_on_start": True}
-    make(**LOGGED, **options, eval_dataset=asked(range(100, 100 + QUESTIONS))).train()
-    with pytest.raises(ContractError, match=r"no response to learn from .36 rows left out: TRL wrote their table"):
-        noted(tmp_path / "output/completions")

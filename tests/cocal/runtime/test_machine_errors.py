@@ -3,9 +3,8 @@
 import errno
 import json
 import re
-import resource
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -22,20 +21,12 @@ from cocal import cli
 from cocal.runtime.machine_errors import explain
 from cocal.store.damage import unreadable
 from cocal_study.store.datasets import write_dataset
+from full_disk import full_disk
 from micro import MICRO_SETS
 
 NUMBERS = np.random.default_rng(0).random(100_000)
 """800 kB that cannot be compressed."""
 AGAIN = "run the same command again"
-
-
-@pytest.fixture
-def limited() -> Iterator[None]:
-    """This process may write files of 4 KB at most."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def _questions(output: Path) -> int:
@@ -55,8 +46,8 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
-def test_a_file_that_cannot_be_written_whole_is_told_whatever_library_writes(tmp_path, limited, write):
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - each library has an error of its own
+def test_a_file_that_cannot_be_written_whole_is_told_whatever_library_writes(tmp_path, write):
+    with full_disk(4000), pytest.raises(Exception) as caught:  # noqa: PT011 - each library has an error of its own
         write(tmp_path / "file")
     sentence = explain(caught.value, [tmp_path / "file"])
     assert sentence.startswith(f"{tmp_path / 'file'}")
@@ -81,15 +72,15 @@ def test_the_system_s_own_words_are_told_with_place_and_remedy(error, told):
     assert re.match(told, explain(error, [Path("a"), Path("b")]))
 
 
-def test_a_command_that_cannot_write_ends_with_one_sentence(tmp_path, limited, monkeypatch, capsys):
+def test_a_command_that_cannot_write_ends_with_one_sentence(tmp_path, monkeypatch, capsys):
     """The variable shows where the error came from. Nothing is left, and another try succeeds."""
     monkeypatch.setenv("COCAL_TRACEBACK", "1")
-    assert _questions(tmp_path / "out") == 2
+    with full_disk(4000):
+        assert _questions(tmp_path / "out") == 2
     traceback, sentence = capsys.readouterr().err.split("cocal questions: error: ")
     assert traceback.startswith("Traceback")
     assert sentence.startswith(f"{tmp_path / 'out'}/micro-eval.parquet: could not be written (File too large); free")
     assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
     assert _questions(tmp_path / "out") == 0
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import started
-from cocal.runtime.progress import INTERVAL, Progress, in_words, job_name, progress_line, through, warnings_again
+from cocal.runtime.progress import INTERVAL, Progress, in_words, job_name, through, warnings_again
 from micro import MICRO_SETS
 
 
@@ -48,10 +48,6 @@ def test_batches_are_passed_on_and_their_items_counted(caplog, clock):
             clock.now += 12
     assert seen == [1, 2, 3, 4, 5, 6]
     assert caplog.messages == ["response 3/6, 12 s left", "response 4/6, 12 s left"]
-
-
-def test_without_a_unit_the_line_says_a_percentage():
-    assert progress_line("", 3, 8, 61, "2 steps: pass 1 of 4") == "38 %, 2 steps: pass 1 of 4, 1 min 1 s left"
 
 
 @pytest.mark.parametrize(

@@ -119,13 +119,6 @@ def test_stopping_is_no_failure(folder, end, words):
     assert "Exception" not in said
 
 
-def test_a_dry_run_says_every_job_with_its_reason_and_the_table(folder):
-    done = _snakemake(folder, "--dry-run")
-    assert re.search(r"^work a +Missing output files: results/a.txt$", done.stdout, re.MULTILINE)
-    assert done.stdout.count("Job stats:") == 1
-    assert re.search(r"^work +2$", done.stdout, re.MULTILINE)
-
-
 @pytest.mark.parametrize(
     ("addition", "target", "words"),
     [

@@ -39,18 +39,6 @@ def test_a_choice_below_the_threshold_is_withheld_or_marked():
     assert (withheld[0]["logprobs"], "token_ids" in withheld[0]) == ({"content": None, "confidence": None}, False)
 
 
-def test_what_the_card_does_not_speak_of_is_marked_and_withheld():
-    def answered(shown):
-        choices = [{"index": 0, "message": {"content": "text"}, "finish_reason": "stop"}]
-        return whole({"choices": choices}, recorded(Verdict(0.9, STOPPED)), shown)["choices"][0]
-
-    assert answered(Shown())["message"] == {"content": "text", "confidence": 0.9}
-    assert answered(Shown())["confidence_reason"] == STOPPED
-    withheld = answered(Shown(abstain_below=0.1))
-    assert (withheld["abstained"], withheld["message"]["content"]) == (True, None)
-    assert withheld["message"]["refusal"] == "Withheld: the confidence is not at least 0.1, or not a usual one."
-
-
 def test_a_withheld_answer_is_the_same_however_it_ended():
     """What stands beside the text, also at the top, is left out; nothing differs, not the confidence either."""
 

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from own_rollouts import write_lines
@@ -226,15 +225,6 @@ def test_no_field_brings_out_what_is_withheld(own, server, path, field):
         assert found == [withheld(path, k, "delta", body) for k in range(count)]
 
 
-def test_log_probabilities_of_the_prompt_are_refused(own, server):
-    """An assistant's beginning and one more character, repeated, would spell out what is withheld."""
-    for path in (CHAT, COMPLETION):
-        for more in ({"prompt_logprobs": 0}, {"echo": True}):
-            status, answer = server.ask(path, {**bodies(own.texts.iloc[1])[path], **more})
-            assert status == 400
-            assert "gives no prompt_logprobs" in answer["error"]["message"]
-
-
 def test_every_route_that_answers_asks_for_the_key(own, server):
     """Without abstention, too: see `test_routes_are_guarded_where_nothing_is_withheld`."""
     given = server.headers.pop("Authorization")
@@ -265,11 +255,3 @@ def test_routes_are_guarded_where_nothing_is_withheld(monkeypatch):
     client = TestClient(app)
     assert [client.post(path).status_code for path in ("/invocations", "/new", "/ping")] == [401, 401, 200]
     assert client.post("/invocations", headers={"Authorization": f"Bearer {KEY}"}).json() == "an answer"
-
-
-def test_answers_that_are_shown_carry_no_confidences_of_members(own, server):
-    """Those of the engine are the server's own, whether or not an answer is withheld."""
-    status, answer = server.ask(CHAT, {**bodies(own.texts.iloc[0])[CHAT], "n": 8})
-    assert status == 200
-    assert "cocal" not in json.dumps(answer)
-    assert np.isfinite([one["confidence"] for one in answer["choices"] if one["confidence"] is not None]).all()

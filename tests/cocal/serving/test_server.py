@@ -101,25 +101,6 @@ def test_under_load_every_confidence_is_that_of_cocal_score(own, companion, serv
     assert server.metric("vllm:prefix_cache_hits_total") > 0
 
 
-def test_the_last_chunk_of_each_choice_of_a_stream_has_its_confidence(own, companion, server):
-    body = chat(own, 3, n=2, max_tokens=60, top_p=1e-6, confidence_members=True)  # the likeliest tokens
-    status, answer = server.ask(CHAT, body)
-    assert status == 200, answer
-    events = server.stream(CHAT, body)
-    chunks = [event["choices"][0] for event in events if event["choices"]]
-    last = {one["index"]: one for one in chunks if one["finish_reason"]}
-    assert all("confidence" not in one for one in chunks if not one["finish_reason"])
-    for choice in answer["choices"]:
-        found = last[choice["index"]]
-        text = "".join(one["delta"].get("content") or "" for one in chunks if one["index"] == choice["index"])
-        assert text == choice["message"]["content"]
-        assert found["confidence"] == pytest.approx(choice["confidence"], abs=TOLERANCE)
-        if found["confidence"] is not None:
-            assert found["confidence_members"].keys() == {"binary-42"}  # a probe has one
-            assert np.mean([*found["confidence_members"].values()]) == pytest.approx(found["confidence"])
-    check(own, companion, [(answer["prompt_token_ids"], choice) for choice in answer["choices"]])
-
-
 def test_completions_have_confidences_for_every_prompt(own, companion, server):
     """Of ids, with several choices to each prompt."""
     prompts = [list(map(int, ids)) for ids in own.rollouts["prompt_ids"][:8:4]]

@@ -212,18 +212,6 @@ def test_the_reason_of_a_call_is_that_of_all_its_confidences():
     assert [recorder.verdict(k).reason for k in range(3)] == [OTHER_MODE, CUT, STOPPED]
 
 
-def test_every_choice_is_a_request_of_its_own_and_has_its_own_place():
-    found = []
-    recorder = SimpleNamespace(asking={"x": 1}, every=0, places=lambda count: 5)
-    recorder.follow = lambda asked, place: found.append((place, *asked))
-    engine = SimpleNamespace(generate=lambda _, own, name: (own.n, own.seed, own.extra_args, name))
-    sampling = SimpleNamespace(n=3, seed=7, extra_args=None, output_kind=SimpleNamespace(name="DELTA"))
-    token = RECORDER.set(recorder)
-    FollowedEngine(engine).generate("1 + 1", sampling, "r")
-    RECORDER.reset(token)
-    assert found == [(5 + k, 1, 7 + k, {"x": 1}, f"{k}_r") for k in range(3)]
-
-
 @pytest.mark.parametrize(
     ("given", "other"), [({"effort": "high"}, False), ({"effort": "low"}, True), ({"thinking": True}, True), ({}, True)]
 )

@@ -11,8 +11,11 @@ import yaml
 
 from cocal.cli import main
 from cocal.models.loading import load_policy
-from cocal_study.config.backbone import BackboneChoice
+from cocal_study.backbones.pretraining import CorpusWriter, pretrain
+from cocal_study.config.backbone import BackboneChoice, PretrainingSettings
 from cocal_study.config.parse import parse_settings
+from cocal_study.questions.prompts import Prompts
+from cocal_study.questions.synthetic import World
 from micro import own_copy
 
 MODEL = b"GGUF and then nothing that can be read"
@@ -99,6 +102,39 @@ def test_pre_training_goes_on_with_a_checkpoint(micro_checkpoint, tmp_path, caps
     both_given = settings | {"from": start, "architecture": {"layers": 4}}
     assert main([*words, json.dumps(both_given)]) == 2
     assert "architecture is the shape of a policy that starts from random weights" in capsys.readouterr().err
+
+
+class _Stopped(CorpusWriter):
+    """Writes documents until the job is killed."""
+
+    def __init__(self, *given, left):
+        super().__init__(*given)
+        self.left = left
+
+    def document(self):
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+        return super().document()
+
+
+def test_pre_training_that_is_killed_goes_on_to_the_same_weights(micro_checkpoint, tmp_path, caplog):
+    shape = json.loads((micro_checkpoint / "config.json").read_text())
+    start = {"source": "checkpoint", "label": "Micro", "path": str(micro_checkpoint)}
+    start |= {"depth": shape["num_hidden_layers"], "width": shape["hidden_size"]}
+    given = {"source": "pretraining", "label": "On", "steps": 6, "batch_size": 4, "learning_rate": 1e-3, "from": start}
+    settings = PretrainingSettings.model_validate(given)
+    unfinished, every = tmp_path / "training.pt", 0
+    writing = settings.corpus, Prompts("tiny"), World(30, 1.1, 3), (), 5
+    killed = _Stopped(*writing, left=4 * 4 + 2)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(settings, killed, tmp_path / "one", {}, micro_checkpoint, unfinished, every)
+    caplog.set_level("INFO")
+    pretrain(settings, CorpusWriter(*writing), tmp_path / "one", {}, micro_checkpoint, unfinished, every)
+    assert "going on after step 4 of a run that was stopped" in caplog.text
+    pretrain(settings, CorpusWriter(*writing), tmp_path / "whole", {}, micro_checkpoint)
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "whole")]
+    assert weights[0] == weights[1] != (micro_checkpoint / "model.safetensors").read_bytes()
 
 
 def test_the_example_of_the_documentation_is_a_backbone(repository):

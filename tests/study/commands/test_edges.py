@@ -1,29 +1,16 @@
 """Edges of commands: a disk that is full half-way, names that no page can hold, values that no one checked."""
 
-import json
 import os
-import resource
 import shutil
-from contextlib import contextmanager
 
 import pytest
 
 from cocal.cli import main
+from full_disk import full_disk
 from hand_rows import lines
-from own_rollouts import run, write_lines
+from own_rollouts import run
 
 SCORED = [{"question_id": k // 2, "confidence": k / 40, "correct": k % 3 > 0} for k in range(40)]
-
-
-@contextmanager
-def full(count):
-    """Bounds the size of files, as a full disk would; gone at the end of the block."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (count, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["new", "beside notes"])
@@ -36,7 +23,7 @@ def test_a_report_is_written_whole_or_not_at_all(tmp_path, capsys, count, beside
         (output / "thesis.tex").write_text("years")
     words = ["evaluate", lines(tmp_path / "scored.jsonl", *SCORED), "--output", output, "--resamples", "20"]
     words += ["--overwrite"] * beside
-    with full(count):
+    with full_disk(count):
         assert run(*words) == 2
     error = capsys.readouterr().err
     assert "could not be written (File too large)" in error
@@ -46,15 +33,6 @@ def test_a_report_is_written_whole_or_not_at_all(tmp_path, capsys, count, beside
     assert run(*words) == 0
     names = {"numbers.csv", "reliability.csv", "quality.pdf", "quality.png", "index.html"}
     assert {path.name for path in output.iterdir()} == names | ({"thesis.tex"} if beside else set())
-
-
-def test_advice_to_run_a_command_again_is_not_refused_afterwards(tmp_path, capsys, repository):
-    """The file does not fit; nothing of it is left, so that no --overwrite is needed."""
-    words = ["replicate", "--study", repository / "config/smoke.yaml", "--number", "2", "--output", tmp_path / "2.yaml"]
-    with full(200):
-        assert run(*words) == 2
-    assert "--overwrite" not in capsys.readouterr().err
-    assert run(*words) == 0
 
 
 NAME = os.fsdecode(b"sc\xffored.jsonl")
@@ -77,22 +55,6 @@ def test_names_that_are_not_utf8_are_refused_in_a_sentence(tmp_path, own, capsys
         assert "\\xff" in error
     shutil.rmtree(tmp_path / "mod\udcffel")
     assert sorted(tmp_path.iterdir()) == before
-
-
-@pytest.mark.parametrize("layer", [99, -1, 2])
-def test_a_companion_of_a_block_that_its_model_lacks_is_refused(tmp_path, own, capsys, layer):
-    """The model has two."""
-    companion = shutil.copytree(own.companion, tmp_path / "companion")
-    about = json.loads((companion / "config.json").read_text())
-    del about["provenance"]
-    about["spec"]["layer"] = layer
-    (companion / "config.json").write_text(json.dumps(about))
-    source = write_lines(tmp_path / "in.jsonl", own.rollouts[:5], own.texts)
-    assert own.score(source, tmp_path / "out.jsonl", companion=companion) == 2
-    error = capsys.readouterr().err
-    assert "companion" in error
-    assert error.count("\n") == 1
-    assert not (tmp_path / "out.jsonl").exists()
 
 
 @pytest.mark.parametrize(

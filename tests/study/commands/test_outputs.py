@@ -148,21 +148,6 @@ def test_an_output_that_links_to_a_file_is_written_there(place):
     assert run("decide", "best-of-n", place / "scored.jsonl", "--output", place / "link") == 2
 
 
-def test_files_are_replaced_where_it_is_asked_for(place, capsys):
-    (place / "out.jsonl").write_text("old")
-    assert run("decide", "best-of-n", place / "scored.jsonl", "--output", place / "out.jsonl") == 2
-    assert (place / "out.jsonl").read_text() == "old"
-    assert run("decide", "best-of-n", place / "scored.jsonl", "--output", place / "out.jsonl", "--overwrite") == 0
-    assert len(read_lines(place / "out.jsonl")) == len(
-        {line["question_id"] for line in read_lines(place / "scored.jsonl")}
-    )
-    evaluate = ["evaluate", place / "scored.jsonl", "--resamples", "20", "--output", place / "notes"]
-    assert run(*evaluate) == 2
-    assert run(*evaluate, "--overwrite") == 0
-    assert (place / "notes/thesis.tex").read_text() == "years of work"
-    assert (place / "notes/index.html").exists()
-
-
 def test_outputs_of_the_same_command_are_replaced(place, own, micro_questions):
     """A companion, question sets beside others, a folder made by Snakemake, an empty folder and an empty file."""
     (place / "empty").touch()

@@ -78,7 +78,7 @@ def words(tmp_path, micro_checkpoint, micro_questions):
         }[name]
         own += {
             "resample": ["--output-features=f", "--prompts=tiny"],
-            "import-rollouts": ["--algorithm=grpo", "--tokenise=tiny", f"--settings={policy}", "--output=o"],
+            "import-rollouts": ["--algorithm=grpo", f"--settings={policy}", "--output=o"],
             "responses": ["--output=o", "--judgements=j", "--prompts=tiny"],
         }.get(name, [])
         given = questions if name == "responses" else questions / "micro-train.parquet"
@@ -134,7 +134,8 @@ def test_whatever_a_run_depends_on_is_in_its_digest(
     wording("verbal")
     assert opened(*words(command)) == first, "a text that this run does not use"
     wording("answer")
-    found.append(opened(*words(command)))
+    if command != "import-rollouts":  # which asks nothing
+        found.append(opened(*words(command)))
     assert len({first, *found}) == len(found) + 1
 
 

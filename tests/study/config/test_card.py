@@ -9,7 +9,8 @@ from cocal.store.provenance import canonical
 from cocal_study.backbones.importing import import_checkpoint
 from cocal_study.config.backbone import DecoderSettings
 from cocal_study.config.parse import validate
-from cocal_study.config.study import Study, configured_study, load_study
+from cocal_study.config.study import Study, configured_study
+from planned_jobs import study_of
 
 
 @pytest.mark.parametrize(("card", "micro_batch", "moments"), [("24gb", 1, "host"), ("80gb", 8, "device")])
@@ -35,8 +36,8 @@ def test_a_card_that_is_none_and_a_key_that_is_given_twice_are_refused(repositor
         configured_study([path], wrong)
 
 
-def test_a_study_that_is_written_out_is_read_again(repository):
-    study = load_study(repository / "config/single-gpu.yaml")
+def test_a_study_that_is_written_out_is_read_again():
+    study = study_of("single-gpu")
     assert validate(Study, json.loads(canonical(study)), "again") == study
 
 

@@ -1,6 +1,5 @@
 """The registry of methods: a method is one module, of this package or of another one."""
 
-import subprocess
 import sys
 
 import pytest
@@ -87,16 +86,6 @@ def install(tmp_path, monkeypatch):
 @pytest.fixture
 def coin(install):
     return install(coin=COIN, heads=HEADS)
-
-
-def test_the_registry_loads_nothing_heavy():
-    """Hundreds of short processes import it. A module that declares a method may be imported first, too."""
-    script = (
-        "import sys, cocal_study.methods.rlcr; from cocal_study.config.methods import METHODS; print(len(METHODS),"
-        "*{'sklearn', 'torch'} & {*sys.modules})"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [str(len(METHODS))]
 
 
 def test_another_packages_method_is_predicted_and_shown(coin, tmp_path):

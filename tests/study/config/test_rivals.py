@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from cocal_study.config.study import load_study
+from planned_jobs import study_of
 
 COLUMNS = ("algorithm", "key", "authors", "where", "here", "why")
 SAME_MEANING = {"bnpo": "dapo", "token-mean": "dapo"}
@@ -26,8 +26,8 @@ def value(cell: str):
 
 
 @pytest.fixture(scope="module")
-def paper(repository):
-    return load_study(repository / "config/paper.yaml").policy
+def paper():
+    return study_of("paper").policy
 
 
 def test_here_is_what_the_paper_study_trains_with(rows, paper):

@@ -9,7 +9,7 @@ from cocal.metrics.scores import ALL
 from cocal.metrics.settings import MetricSettings
 from cocal_study.config.evaluation import QualitySettings
 from cocal_study.cubes.cells import RATES, RESTS_ON, policy_cell, read_cell, read_cells, shortfalls
-from sample_predictions import doubtful_predictions, metric_cube, sample_predictions
+from sample_predictions import metric_cube, sample_predictions
 
 CUBE = metric_cube(sample_predictions("math500", methods=("verbal", "cocal-binary")), MetricSettings(resamples=9))
 CELL = {"backbone": "tiny-a", "algorithm": "grpo", "step": 60, "dataset": "math500", "method": "cocal-binary"}
@@ -52,23 +52,6 @@ def test_cells_are_stacked_under_the_parts_of_their_keys():
 def test_what_a_cube_lacks_is_said(changes, metrics, message):
     with pytest.raises(ContractError, match=message):
         read_cell(CUBE, CELL | changes, metrics)
-
-
-def test_shares_of_a_cell_and_of_the_macro_average():
-    frame = doubtful_predictions().assign(truncated=lambda f: f["response_id"] % 5 < 2)
-    cube = metric_cube(frame, MetricSettings(resamples=0), {"macro-mathematics": ["amc23", "amc24"]})
-    at = {"backbone": "tiny-a", "algorithm": "grpo", "step": 60, "seed": "mean"}
-    verbal, asked_true, companion = (cube.sel({**at, "method": m}) for m in ("verbal", "p-true", "cocal-binary"))
-    assert float(verbal["valid_rate"].sel(dataset="amc23")) == 0.75
-    assert float(companion["valid_rate"].sel(dataset="amc23")) == 1.0
-    for one in (verbal, asked_true, companion):
-        answered = one["answered_rate"].sel(dataset=["amc23", "amc24", "macro-mathematics"])
-        assert answered.values.tolist() == [0.8, 1, 0.9]
-        assert float(one["decided_rate"].sel(dataset="amc23")) == 0.975
-        assert float(one["truncation_rate"].sel(dataset="amc23")) == 0.4
-        assert np.isnan(one["exact_match_accuracy"]).all()
-    np.testing.assert_allclose(asked_true["p_true_mass"].sel(dataset=["amc23", "macro-mathematics"]), [0.2, 0.55])
-    assert np.isnan(verbal["p_true_mass"]).all()
 
 
 def test_shortfalls_name_what_is_known_and_too_little():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from claims_study import Told
+from claims_study import BY_ID, LEDGER, NUMBERS, OF_PAPER, Told
 from cocal.errors import ConfigError
 from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.estimates import Estimate
@@ -16,9 +16,7 @@ from cocal_study.evidence.predicates import OBSERVED, UNOBSERVED, Quantity
 from cocal_study.evidence.published import read_published
 from cocal_study.evidence.sources import PublishedSource
 from cocal_study.evidence.verdicts import NOT_ASSESSABLE, UNDER_SPECIFIED, cases_of, judge
-from paper_numbers import NUMBERS
 
-LEDGER = read_claims(NUMBERS / "claims.yaml")
 PAPER_SAYS_NO = {"declining-accuracy", "cocal-stable"}
 """The claims that the paper's own numbers contradict."""
 IN_FIGURES = {
@@ -129,7 +127,6 @@ def test_a_planted_wrong_number_changes_a_verdict(tmp_path, file, old, new, clai
 
 
 def test_margins_are_those_of_the_tables():
-    reader, by_id = PublishedSource(read_published(NUMBERS)), {claim.id: claim for claim in LEDGER}
     expected = {
         "coupled-trail-in-accuracy": 0.638 - 0.588,
         "both-scales": 0.090 - 0.082,
@@ -143,4 +140,4 @@ def test_margins_are_those_of_the_tables():
         "pre-generation-informative": 0.65 - 0.5,
     }
     for name, value in expected.items():
-        assert judge(by_id[name], reader)[0].value == pytest.approx(value), name
+        assert judge(BY_ID[name], OF_PAPER)[0].value == pytest.approx(value), name

@@ -6,12 +6,12 @@ import pytest
 
 from cocal.errors import ContractError
 from cocal_study.commands.gather import reanalyse
-from cocal_study.config.study import load_study
 from cocal_study.evidence.kept import NUMBERS, _coded, _decoded, _metrics, keep, recomputed
 from cocal_study.planning.replicates import Gathered
+from planned_jobs import study_of
 from smoke_study import ROOT
 
-STUDY = load_study(ROOT / "config/smoke.yaml")
+STUDY = study_of("smoke")
 
 
 def test_every_metric_of_what_is_kept_is_that_of_the_confidences():

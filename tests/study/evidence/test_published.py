@@ -10,13 +10,13 @@ import pytest
 import xarray as xr
 import yaml
 
+from claims_study import NUMBERS
 from cocal.errors import ConfigError, ContractError
-from cocal_study.config.study import load_study
 from cocal_study.cubes.cells import RATES
 from cocal_study.evidence.published import read_published
 from cocal_study.exhibits.main import grid
 from exhibits_by_name import exhibits_by_name
-from paper_numbers import NUMBERS, ROOT
+from planned_jobs import study_of
 
 PUBLISHED = read_published(NUMBERS)
 CELLS = PUBLISHED.cells
@@ -58,7 +58,7 @@ def published_numbers(table: str) -> pd.DataFrame:
 
 
 def test_our_tables_print_and_mark_the_published_numbers_as_published():
-    shown = exhibits_by_name(load_study(ROOT / "config/paper.yaml"))
+    shown = exhibits_by_name(study_of("paper"))
     five_seeds = xr.Dataset(coords={"seed": ["mean", *"12345"]})
     astray, cells = set(), 0
     for table in QUALITY["table"].unique():

@@ -13,8 +13,8 @@ from cocal.companion.spec import read_spec
 from cocal.errors import ContractError
 from cocal_study.evidence.regimes import COLUMNS, margins, over_points, together
 from golden import assert_golden
+from started import ROOT
 
-ROOT = Path(__file__).parents[3]
 LEVELS = {("Data", "little"): 0.00, ("Data", "own"): 0.03, ("Rate", "own"): 0.03, ("Rate", "twice"): -0.05}
 
 

@@ -8,14 +8,13 @@ import pytest
 
 from claims_study import SCOPE as SMALL
 from claims_study import study_files, study_frame
-from cocal_study.config.study import load_study
 from cocal_study.cubes.resamples import Key
 from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity
 from cocal_study.evidence.sources import StudyScope, StudySource
 from cocal_study.exhibits.base.ledger import claims_layout
-from cocal_study.planning.costs import Cost, Latency
+from cocal_study.planning.costs import Cost
 from coded_inputs import coded_resamples, coded_specs
-from paper_numbers import ROOT
+from planned_jobs import study_of
 from sample_tables import latency
 
 SCOPE = StudyScope(
@@ -54,15 +53,13 @@ def files() -> dict:
         resamples.append(of(name, "ablations", states=states))
     first = study_frame().assign(backbone="tiny-a")
     second = first.assign(backbone="tiny-b", confidence=first["confidence"] ** 3)
-    times = {"time_to_confidence": [{"dataset": "sums", "pre_ms": 7, "post_s": 3}]}
-    timed = Latency.model_validate(latency().model_dump() | times)
     return {
         "resamples": resamples,
         "companions": coded_specs(SCOPE.budgets, last=60),
         "predictions": [first, second],
         "sampling": Cost(seconds=9, items=1, device="d"),
         "fit": Cost(seconds=3, items=1, device="d"),
-        "latency": timed,
+        "latency": latency(time_to_confidence=[{"dataset": "sums", "pre_ms": 7, "post_s": 3}]),
     }
 
 
@@ -117,7 +114,7 @@ def test_early_and_late_layers_are_those_of_the_depth_of_a_backbone(files):
 
 
 def test_the_paper_study_stands_for_the_paper_step_by_step():
-    study = load_study(ROOT / "config/paper.yaml")
+    study = study_of("paper")
     scope = claims_layout(study).scope
     assert (scope.backbones, scope.stages) == (("qwen3-8b", "qwen3-14b"), (40, 80, 120))
     assert (scope.early_steps, scope.budgets) == ((5, 10, 20, 30, 40), (1, 2, 5, 10, 20, 40, 80, 120))

@@ -6,12 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from claims_study import SCOPE, Told, study_files, study_frame
-from cocal_study.evidence.claims import read_claims
+from claims_study import BY_ID, OF_PAPER, SCOPE, Told, study_files, study_frame
 from cocal_study.evidence.estimates import Estimate
 from cocal_study.evidence.predicates import FAILS, HOLDS, OBSERVED, OPEN
-from cocal_study.evidence.published import read_published
-from cocal_study.evidence.sources import PublishedSource, StudySource
+from cocal_study.evidence.sources import StudySource
 from cocal_study.evidence.verdicts import (
     COST,
     NOT_GATHERED,
@@ -23,15 +21,6 @@ from cocal_study.evidence.verdicts import (
     judge_all,
     of_claims,
 )
-from paper_numbers import NUMBERS
-
-BY_ID = {claim.id: claim for claim in read_claims(NUMBERS / "claims.yaml")}
-OF_PAPER = PublishedSource(read_published(NUMBERS))
-
-
-@pytest.fixture(scope="module")
-def files() -> dict:
-    return study_files(study_frame())
 
 
 def gathered(rows: list[tuple]) -> pd.DataFrame:
@@ -114,7 +103,7 @@ def test_further_replicates_count_for_rows_all_of_which_they_have():
     np.testing.assert_array_equal(found["replicate_1"], [np.nan, np.nan, 0.5])
 
 
-def test_claims_that_replicates_do_not_have_say_so(files):
+def test_claims_that_replicates_do_not_have_say_so():
     wanted = [BY_ID[name] for name in ("group-conservative", "transfers-to-facts")]
     values = (0.04, 0.05, 0.05, 0.06)
     frame = gathered([("group-conservative", 1, "a", values, (HOLDS,) * 4)])
@@ -125,7 +114,7 @@ def test_claims_that_replicates_do_not_have_say_so(files):
     timed = judge_all(
         [BY_ID["selfconsis-costs-more"]],
         OF_PAPER,
-        StudySource(SCOPE, **files),
+        StudySource(SCOPE, **study_files(study_frame())),
         gathered([("selfconsis-costs-more", 0, "", (np.nan,) * 4, (OBSERVED,) * 4)]),
     ).set_index("source")
     assert timed.loc[REPLICATES, "reason"] == "measured times are not gathered"

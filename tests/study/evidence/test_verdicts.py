@@ -1,6 +1,5 @@
 """Verdicts on the claims by the paper, a study and its replicates, and where readers see them."""
 
-import importlib.util
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,12 +8,11 @@ import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from claims_study import SCOPE, study_files, study_frame
+from claims_study import BY_ID, LEDGER, NUMBERS, OF_PAPER, SCOPE, study_files, study_frame
 from cocal.drawing.style import paper_style
-from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.predicates import FAILS, FAVOUR, HOLDS, OBSERVED, OPEN
 from cocal_study.evidence.published import read_published
-from cocal_study.evidence.sources import PublishedSource, StudySource
+from cocal_study.evidence.sources import StudySource
 from cocal_study.evidence.verdicts import (
     AGREES,
     CONTRADICTS,
@@ -37,11 +35,7 @@ from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import latex
 from cocal_study.exhibits.typesetting.wording import SMOLLM2
 from golden import assert_golden
-from paper_numbers import NUMBERS, ROOT
-
-LEDGER = read_claims(NUMBERS / "claims.yaml")
-BY_ID = {claim.id: claim for claim in LEDGER}
-OF_PAPER = PublishedSource(read_published(NUMBERS))
+from started import ROOT, script
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +124,7 @@ def test_the_verdicts_of_a_language_model_stand_beside_those_of_the_study(layout
     )
     made = claims.grid(numbers, layout, source="", **arguments(files))
     assert made.blocks[0].heads[0][-1] == SMOLLM2
-    heads = gallery().what_holds(numbers).split("| claim |")[1].splitlines()[0]
+    heads = script("docs/gallery.py").what_holds(numbers).split("| claim |")[1].splitlines()[0]
     assert heads == " replicates together | embedded study | SmolLM2-135M, one run |"
 
 
@@ -163,18 +157,11 @@ def test_the_figure_draws_each_unit_in_its_panel_with_every_replicate(layout, fi
         assert points.loc[points["margin"] == unit, "value"].abs().max() < ax.get_xlim()[1] == -ax.get_xlim()[0]
 
 
-def gallery():
-    found = importlib.util.spec_from_file_location("gallery", ROOT / "docs/gallery.py")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
 def test_the_documentation_tells_the_verdicts_in_plain_words(judged):
     page = (ROOT / "docs/what-holds.md").read_text(encoding="utf-8")
     contradicted = ("declining-accuracy", "cocal-stable")
     said = "contradict: " + "; ".join(f'"{BY_ID[name].title}"' for name in contradicted)
-    pages = gallery()
+    pages = script("docs/gallery.py")
     made = pages.with_section(page, "ledger", pages.what_holds(judged))
     assert said in " ".join(page.split())
     assert said in " ".join(made.split())
@@ -182,7 +169,7 @@ def test_the_documentation_tells_the_verdicts_in_plain_words(judged):
 
 
 def test_the_pages_have_the_numbers_of_the_studies():
-    made = list(gallery().of_studies(ROOT))
+    made = list(script("docs/gallery.py").of_studies(ROOT))
     assert {file for file, _, _ in made} == {
         "README.md",
         "docs/fitting.md",
@@ -201,7 +188,7 @@ def test_what_holds_leads_with_the_joint_verdicts_of_the_replicates(judged):
     rows = replicated[(replicated["claim"] == "auroc-above-coupled") & (replicated["case"] > 0)]
     together = {"claim": "beats-postcal", "source": REPLICATES, "positive": 0, "replicates": 2, "detectable": 0.02}
     replicated = pd.concat([replicated, rows.assign(**together)])
-    table = gallery().what_holds(replicated)
+    table = script("docs/gallery.py").what_holds(replicated)
     count = len(of_families(judged))
     assert f"Verdicts on the {count} families of claims" in table
     assert "\n|verdict|replicates together|embedded study alone|\n|--:|--:|--:|\n" in table

@@ -11,7 +11,7 @@ from cocal_study.exhibits.main import Layout, grid, prepare
 from cocal_study.exhibits.typesetting.grid import marks
 from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import latex
-from sample_predictions import STAGES, doubtful_predictions, metric_cube, sample_predictions
+from sample_predictions import doubtful_predictions, metric_cube, sample_predictions
 from sample_tables import accuracy_layout as layout
 
 DATASETS = ("math500", "aime24", "aime25", "amc23", "amc24")
@@ -24,11 +24,6 @@ def cube():
 
 def grid_of(cube, chosen: Layout):
     return grid(prepare(chosen, cube), chosen, metrics=cube)
-
-
-def tex(frame, chosen: Layout) -> str:
-    groups = {chosen.macro: [one.name for one in chosen.datasets]}
-    return latex(grid_of(metric_cube(frame, MetricSettings(resamples=0), groups), chosen))
 
 
 def test_ties_are_decided_on_the_rounded_values_and_undefined_ones_are_never_ranked():
@@ -51,13 +46,6 @@ def test_print_has_two_blocks_with_the_macro_average_last_and_the_page_begins_wi
     heads = re.findall(r'<th colspan="4">(.+?)</th>', page(shown))
     assert heads == ["Macro Average", *sets] * 2, "values, then shares"
     assert r"Tiny policies of 0.4 M parameters \& synthetic questions." in text
-
-
-def test_an_earlier_stage_says_its_own_step_and_nothing_of_the_prerl_model():
-    frame = sample_predictions("math500", methods=STAGES, step=20)
-    text = tex(frame, layout("math500", methods=STAGES, step=20))
-    assert "using Tiny A after 20 training steps." in text
-    assert "pre-RL" not in text
 
 
 def doubted(**floors: float):

@@ -2,38 +2,36 @@
 
 import inspect
 import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 from docutils.core import publish_parts
 
+import started
 from cocal.cli import main
-from cocal_study.config.study import load_study
 from cocal_study.exhibits.base.exhibit import CHAPTERS, GATHERED, FigureExhibit, TableExhibit, needed
 from cocal_study.exhibits.base.registry import MODULES, exhibit_parameters, exhibits_of, module_of, report_entry
+from planned_jobs import study_of
 from sample_tables import curves_layout
-from smoke_study import ROOT
 
 STUDIES = ("config", "smoke", "paper", "rehearsal")
 
 
 @pytest.fixture(scope="module", params=STUDIES)
-def shown(repository, request):
+def shown(request):
     """The exhibits of a study."""
-    return exhibits_of(load_study(repository / f"config/{request.param}.yaml"), {})
+    return exhibits_of(study_of(request.param), {})
 
 
-def test_every_module_is_shown_by_the_paper_study_or_by_one_with_regimes(repository):
-    shown = {one.module for one in exhibits_of(load_study(repository / "config/paper.yaml"), {})}
+def test_every_module_is_shown_by_the_paper_study_or_by_one_with_regimes():
+    shown = {one.module for one in exhibits_of(study_of("paper"), {})}
     assert shown == {*MODULES} - {"regimes", "regimes_forest", "experience", "fits", "prefixes", "sampling"}, (
         "they have tests of their own"
     )
 
 
-def test_what_was_gathered_elsewhere_is_shown_where_it_lies(repository, tmp_path):
-    study = load_study(repository / "config/config.yaml")
+def test_what_was_gathered_elsewhere_is_shown_where_it_lies(tmp_path):
+    study = study_of("config")
     modules = [module for module in map(module_of, MODULES) if {*needed(module)} & {*GATHERED}]
     gathered = [one for module in modules for one in module.of_study(study, {})]
 
@@ -82,18 +80,18 @@ def test_a_caption_is_of_whole_sentences_and_without_markup(shown):
 
 @pytest.mark.slow
 def test_declaring_loads_no_drawing_and_no_tensors():
-    """The workflow declares all exhibits before every plan."""
-    script = (
-        "import sys; from cocal_study.config.study import load_study\n"
+    """The workflow declares all exhibits before every plan; a module that declares a method may be imported first."""
+    code = (
+        "import sys, cocal_study.methods.rlcr; from cocal_study.config.study import load_study\n"
         "from cocal_study.exhibits.base.registry import exhibits_of\n"
-        "print(len(exhibits_of(load_study('config/paper.yaml'), {})), *{'matplotlib', 'torch'} & {*sys.modules})"
+        "print(len(exhibits_of(load_study('config/paper.yaml'), {})))\n"
+        "print(*{'matplotlib', 'sklearn', 'torch'} & {*sys.modules})"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.split() == [str(len(exhibits_of(load_study(ROOT / "config/paper.yaml"), {})))]
+    assert started.python(code).stdout.split() == [str(len(exhibits_of(study_of("paper"), {})))]
 
 
-def test_entries_are_numbered_so_that_more_than_nine_sort_too(repository):
-    study = load_study(repository / "config/config.yaml")
+def test_entries_are_numbered_so_that_more_than_nine_sort_too():
+    study = study_of("config")
     stages = (10, 20, 30, 40, 50, 60)
     changes = {"policy": {"stages": stages}, "reports": {"early_steps": (2, 5, 10)}}
     study = study.model_copy(update={key: getattr(study, key).model_copy(update=one) for key, one in changes.items()})

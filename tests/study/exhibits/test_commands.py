@@ -8,13 +8,13 @@ import pytest
 
 from cocal.cli import main
 from cocal.store import write_text
-from cocal_study.config.study import load_study
 from cocal_study.exhibits.typesetting.latex import latex
 from cocal_study.planning.costs import write_cost
 from cocal_study.provenance.lineage import Product
 from cocal_study.store.datasets import write_dataset
 from exhibits_by_name import exhibit_of, made_twice, make
 from meant_words import made
+from planned_jobs import study_of
 from sample_predictions import sweep_cube
 from sample_tables import aggregation_cubes, aggregation_layout, costs, times_layout
 from tex import PACKAGES, assert_compiles, needs_tex
@@ -45,10 +45,10 @@ def test_a_table_is_written_as_print_page_and_numbers_with_the_digests_of_its_cu
     assert set(Product(table.with_suffix(".csv")).parents.values()) == {*digests}
 
 
-def test_a_figure_is_written_as_pdf_png_and_numbers(repository, tmp_path):
+def test_a_figure_is_written_as_pdf_png_and_numbers(tmp_path):
     cube = sweep_cube("amc23", "amc24", methods=("cocal-group", "cocal-binary"), source_steps=(2, 5), step=20)
     write_dataset(tmp_path / "m.nc", cube, {})
-    layout = exhibit_of(load_study(repository / "config/smoke.yaml"), "early_steps").layout
+    layout = exhibit_of(study_of("smoke"), "early_steps").layout
     layout = layout.model_copy(update={"backbone": "tiny-a", "steps": (2, 5), "step": 20})
     pdf, png, csv = made_twice("early_steps", tmp_path, layout, metrics=tmp_path / "m.nc")
     assert pdf.startswith(b"%PDF")
@@ -72,8 +72,8 @@ def test_a_record_of_another_kind_is_refused(tmp_path, capsys):
     assert not output.exists()
 
 
-def test_a_layout_is_read_from_a_file(repository, tmp_path):
-    study = load_study(repository / "config/smoke.yaml")
+def test_a_layout_is_read_from_a_file(tmp_path):
+    study = study_of("smoke")
     (tmp_path / "layout.json").write_text(exhibit_of(study, "hyperparameters").layout.model_dump_json())
     options = ["--layout", f"{tmp_path}/layout.json", "--output", f"{tmp_path}/x.tex"]
     assert main(["exhibit", "hyperparameters", *options]) == 0
@@ -117,10 +117,10 @@ def test_the_document_compiles_and_nothing_is_too_wide_or_too_high(tables):
 
 
 @needs_tex
-def test_the_hyperparameters_of_every_study_fit_a_page(repository, tmp_path):
+def test_the_hyperparameters_of_every_study_fit_a_page(tmp_path):
     for study in ("config", "paper", "rehearsal", "smoke"):
         wrong = {"aime25": 1, "amc24": 8} if study == "paper" else {}
-        shown = exhibit_of(load_study(repository / f"config/{study}.yaml"), "hyperparameters", wrong)
+        shown = exhibit_of(study_of(study), "hyperparameters", wrong)
         assert make("hyperparameters", tmp_path / study / "x.tex", shown.layout) == 0
         assert document(tmp_path / study, tmp_path / study / "all.tex", "x") == 0
         assert_compiles(tmp_path / study)

@@ -15,7 +15,15 @@ from cocal.metrics.settings import MetricSettings
 from cocal.store import write_frame, write_text
 from cocal_study.cubes.cube import evaluate_cells
 from cocal_study.cubes.resamples import MAIN, Resamples, read_resamples, resamples_of
-from cocal_study.evidence.comparisons import compare, final_key, holm, pairs_in_table, separable_from_best, with_holm
+from cocal_study.evidence.comparisons import (
+    compare,
+    estimate,
+    final_key,
+    holm,
+    pairs_in_table,
+    separable_from_best,
+    with_holm,
+)
 from cocal_study.evidence.estimates import Estimate
 from cocal_study.exhibits import comparisons
 from cocal_study.exhibits import main as main_table
@@ -23,6 +31,7 @@ from cocal_study.exhibits.typesetting.html import page
 from cocal_study.exhibits.typesetting.latex import latex
 from cocal_study.store.contracts import PREDICTIONS
 from sample_predictions import METHODS, SEEDS, sample_predictions
+from sample_tables import BACKBONE
 
 QUESTIONS, EACH, RESAMPLES = 100, 3, 199
 SETTINGS = MetricSettings(resamples=999)
@@ -152,13 +161,6 @@ def test_differences_are_those_of_the_cube_and_its_resamples(evaluated, resample
         assert by_seed.to_series().to_dict() == {str(seed): ours[str(seed)] for seed in SEEDS}
 
 
-def test_resamples_are_shared_between_methods_and_files(frame, resamples):
-    alone = Resamples.of(resamples_of(evaluate_cells(frame[frame["method"] == "rlcr"], SETTINGS)), "alone")
-    key = final_key("rlcr", 60, "math500")
-    assert (compare(resamples, [(key, key)], alone)["p"] == 1).all()
-    assert (compare(resamples, [(key, key)], alone)["upper"] == 0).all()
-
-
 def test_seeds_with_seeds_are_paired_seed_by_seed(resamples, evaluated):
     pair = [final_key(name, 60, "math500") for name in ("cocal-binary", "cocal-group")]
     values = evaluated.cube()["value"].sel({"dataset": "math500", "metric": "ece", "algorithm": "grpo", "step": 60})
@@ -173,7 +175,7 @@ def test_other_questions_are_no_pair(frame, resamples):
     other = Resamples.of(resamples_of(evaluate_cells(fewer, SETTINGS)), "fewer")
     key = final_key("rlcr", 60, "math500")
     with pytest.raises(ContractError, match="the same questions"):
-        compare(resamples, [(key, key)], other)
+        estimate(resamples, key, "ece") - estimate(other, key, "ece")
     with pytest.raises(ContractError, match=r"here: there is nothing for method p-true.*run its predictions"):
         compare(resamples, [(final_key("p-true", 60, "math500"), key)])
 
@@ -211,16 +213,15 @@ def test_the_page_says_where_this_run_lies_among_replicates(evaluated):
     assert "this run above" not in latex(main_table.grid(numbers, layout, **shown))
 
 
-STATED = {"study": "s", "caption": "Made up.", "backbone": "tiny-a", "backbone_label": "Tiny A", "step": 60}
 SETS = [{"name": "math500", "label": "MATH500"}, {"name": "aime24", "label": "AIME24"}]
 
 
 def main_layout() -> main_table.Layout:
-    return main_table.Layout(**STATED, methods=(*METHODS, "rlcr"), datasets=SETS)
+    return main_table.Layout(**BACKBONE, methods=(*METHODS, "rlcr"), datasets=SETS)
 
 
 def test_the_table_marks_what_is_separable(resamples):
-    layout = comparisons.Layout(**STATED, methods=(*METHODS, "rlcr"), domains={"macro-mathematics": SETS})
+    layout = comparisons.Layout(**BACKBONE, methods=(*METHODS, "rlcr"), domains={"macro-mathematics": SETS})
     assert ("cocal-binary", "cocal-group") in pairs_in_table(layout.methods)
     assert ("cocal-group", "cocal-binary") not in pairs_in_table(layout.methods)
     assert len(pairs_in_table(layout.methods)) == 6 + 5
@@ -236,9 +237,8 @@ def test_the_table_marks_what_is_separable(resamples):
     assert "Verbal & " in text
 
 
-def test_the_command_compares_methods_and_tables(frame, tmp_path, capsys):
-    for name, rows in (("grpo", frame), ("rlcr", frame[frame["method"] == "rlcr"])):
-        write_frame(tmp_path / f"{name}.parquet", rows, PREDICTIONS, {})
+def test_the_command_compares_methods(frame, tmp_path, capsys):
+    write_frame(tmp_path / "grpo.parquet", frame, PREDICTIONS, {})
     settings, groups = json.dumps({"resamples": 50}), json.dumps({"macro-mathematics": ["math500", "aime24"]})
     made = ["metrics", "--settings", settings, "--groups", groups, "--predictions", str(tmp_path / "grpo.parquet")]
     made += ["--output", str(tmp_path / "tiny-a.nc"), "--resamples", str(tmp_path / "results/resamples/tiny-a.nc")]
@@ -251,16 +251,6 @@ def test_the_command_compares_methods_and_tables(frame, tmp_path, capsys):
     assert "A: cocal-binary   B: rlcr, tiny-a, step 60" in shown
     found = pd.read_csv(tmp_path / "found.csv")
     assert found.groupby("metric").size().to_dict() == {"accuracy": 3, "auroc": 3, "ece": 3}
-    tables = [str(tmp_path / "grpo.parquet"), str(tmp_path / "rlcr.parquet")]
-    assert main(["compare", *tables, "--settings", settings, "--output", str(tmp_path / "same.csv")]) == 0
-    assert (pd.read_csv(tmp_path / "same.csv")["p"] == 1).all()
-    assert {*pd.read_csv(tmp_path / "same.csv")["dataset"]} == {"math500", "aime24"}
-    averaged = [*tables, "--settings", settings, "--output", str(tmp_path / "macro.csv"), "--groups"]
-    assert main(["compare", *averaged, groups]) == 0
-    assert {*pd.read_csv(tmp_path / "macro.csv")["dataset"]} == {"math500", "aime24", "macro-mathematics"}
-    capsys.readouterr()
-    assert main(["compare", *averaged, groups.replace("aime24", "aime25"), "--overwrite"]) == 2
-    assert f"--groups: {tables[0]} has no predictions on 'aime25'" in capsys.readouterr().err
 
 
 def test_the_command_compares_what_learns_with_a_method(frame, tmp_path, capsys):
@@ -325,8 +315,7 @@ def test_the_command_compares_over_replicates(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["cocal-binary", "x.parquet"], "not one of each"),
-        (["x.parquet", "y.parquet", "z.parquet"], "or two tables of predictions"),
+        (["cocal-binary", "x.parquet"], "'x.parquet' is no method"),
         (["cocal-binary", "length", "--results", "nowhere"], "run the study first"),
         (["cocal-binary", "length", "--replicates", "nowhere"], "gather some with `cocal spread`"),
         (["cocal-binary", "nonsense"], "'nonsense' is no method"),

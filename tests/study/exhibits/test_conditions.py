@@ -7,12 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cocal.companion.settings import CompanionSettings
 from cocal.errors import ContractError
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import csv_text
 from cocal.store import write_text
-from cocal_study.config.study import load_study
 from cocal_study.cubes.cells import policy_cell
 from cocal_study.evidence.published import read_published
 from cocal_study.exhibits import conditions
@@ -21,9 +19,10 @@ from cocal_study.planning.replicates import refusals
 from coded_inputs import coded_questions, coded_rollouts, coded_specs
 from exhibits_by_name import exhibits_by_name
 from golden import assert_golden
+from planned_jobs import study_of
 from sample_predictions import metric_cube, sample_predictions
+from started import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 METHODS = ("base-verbal", "token-probability", "rlcr", "dcpo", "self-consistency", "p-true", "verbal")
 
 
@@ -35,7 +34,7 @@ def published():
 @pytest.fixture(scope="module")
 def layout():
     """That of the paper study, with the names of the sample, and no number that is the paper's."""
-    found = exhibits_by_name(load_study(ROOT / "config/paper.yaml"))["conditions"].layout
+    found = exhibits_by_name(study_of("paper"))["conditions"].layout
     sampling = {name: 0.95 * value for name, value in found.sampling.items()}
     return found.model_copy(update={"backbone": "tiny-a", "step": 110, "sampling": sampling})
 
@@ -78,20 +77,6 @@ def test_numbers_and_bounds_are_those_that_were_counted(layout, inputs):
     assert_golden(Path(__file__).parent / "golden/conditions_counted.txt", lines)
 
 
-def test_what_companions_learn_from_and_how_much_is_evaluated(layout, inputs, cube):
-    """By hand: 300 responses in batches of 256 are two updates a pass, and the paper's 152,065 are 595."""
-    fitted = {"settings": CompanionSettings(passes=7), "training_responses": 300}
-    small = inputs | {"replayed": inputs["replayed"].model_copy(update=fitted)}
-    found = conditions.prepare(layout, **small).set_index(["condition", "of"])
-    one, every = (found.loc[("Gradient updates of a companion", f"CoCal, {of}")] for of in ("one pass", "all passes"))
-    assert (one["value"], one["paper"], every["value"]) == (2, 595, 14)
-    assert np.isnan(every["paper"])
-    sizes = found.loc["Responses to each evaluation set"]
-    assert sizes["paper"].to_dict() == {"MATH500": 500, "AIME24": 300, "AIME25": 300, "AMC23": 400, "AMC24": 450}
-    cell = {"backbone": "tiny-a", "algorithm": "grpo", "step": layout.step, "method": "token-probability"}
-    assert sizes.loc["AIME24", "value"] == cube["n"].sel({**cell, "dataset": "aime24", "seed": "mean"}).item() > 0
-
-
 def test_a_wrong_answer_with_an_unlikely_token_is_counted(layout, inputs):
     sure, doubtful, edge = (np.log([0.9, one]) for one in (0.8, 0.04, 0.051))
     one = pd.DataFrame({"correct": [False, False, True, False], "logprobs": [sure, doubtful, doubtful, edge]})
@@ -115,7 +100,7 @@ def test_a_replicate_is_judged_by_the_table_as_it_is_written(layout, inputs, tmp
 
 
 def test_a_study_without_postcal_or_with_imported_policies_shows_what_it_has(layout, inputs):
-    study = load_study(ROOT / "config/paper.yaml")
+    study = study_of("paper")
     fewer = study.estimators.model_copy(update={"methods": METHODS})
     imported = {"imported": {name: SimpleNamespace(stages={}) for name in ("grpo", "rlcr")}}
     main = study.backbones["qwen3-8b"].model_copy(update=imported)
@@ -152,7 +137,7 @@ def test_every_mirror_is_a_column_of_the_paper(published):
     titles["popqa"] = "PopQA"
     assert {f"{title}: Acc." for title in titles.values()} <= {*published.cells["column"]}
     for name in ("config", "laptop", "card", "paper", "single-gpu"):
-        study = load_study(ROOT / f"config/{name}.yaml")
+        study = study_of(name)
         sets = {one for domain in ("mathematics", "factual") for one in study.evaluation_sets(domain)}
         assert {*study.reports.mirrors} == sets
         assert {one.removeprefix("syn-"): title for one, title in study.reports.mirrors.items()} == titles

@@ -16,18 +16,9 @@ DATASETS = ("amc23", "amc24")
 MACRO = "macro-mathematics"
 
 
-@pytest.fixture(scope="module")
-def stages():
+def test_variants_of_equal_accuracy_stand_beside_each_other():
     frame = pd.concat([sample_predictions(*DATASETS, methods=STAGES, step=step) for step in (20, 60)])
-    return metric_cube(frame, MetricSettings(resamples=20), {MACRO: DATASETS})
-
-
-@pytest.fixture(scope="module")
-def sweep():
-    return coded_cube("tiny-a", ["cocal-binary"], source_step=[20, 60])
-
-
-def test_variants_of_equal_accuracy_stand_beside_each_other(stages):
+    stages = metric_cube(frame, MetricSettings(resamples=20), {MACRO: DATASETS})
     panel = training_dynamics.prepare(curves_layout(STAGES, (20, 60)), stages).query("metric == 'accuracy'")
     figure = Figure(dpi=72)
     ax = figure.subplots()
@@ -62,9 +53,10 @@ def test_an_undefined_value_is_a_gap_and_a_panel_without_any_value_says_so():
     assert not len(none.get_yticks())
 
 
-def test_a_curve_over_replicates_is_their_mean_and_without_all_of_them_the_seeds_are_shown(sweep):
+def test_a_curve_over_replicates_is_their_mean_and_without_all_of_them_the_seeds_are_shown():
     """By hand: of 0.2, 0.3 and 0.4 the mean is 0.3 and the standard deviation 0.1."""
     layout = curves_layout(("cocal-binary",), (20, 60), step=60)
+    sweep = coded_cube("tiny-a", ["cocal-binary"], source_step=[20, 60])
     own = read_curves(layout, sweep, CONFIDENCE_QUALITY)
     gathered = own[["source_step", "method", "metric"]].assign(mean=0.3, sd=0.1, replicate_1=0.2, replicate_2=0.4)
     numbers = budgets.prepare(layout, sweep, gathered.assign(replicate_3=0.3))

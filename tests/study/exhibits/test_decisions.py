@@ -6,12 +6,11 @@ import pytest
 
 from cocal.errors import ContractError
 from cocal_study.config.evaluation import DecisionSettings
-from cocal_study.config.study import load_study
 from cocal_study.exhibits import decisions
 from decided import LAYOUT, pool, predictions
 from exhibits_by_name import exhibits_by_name
 from golden import assert_golden
-from smoke_study import CONFIG, ROOT
+from planned_jobs import study_of
 
 
 @pytest.fixture(scope="module")
@@ -24,17 +23,12 @@ def responses():
     return [pool("amc"), pool("aime")]
 
 
-@pytest.fixture(scope="module")
-def numbers(frame, responses):
-    return decisions.prepare(LAYOUT, frame, responses)
-
-
-def test_choices_abstentions_and_routes_are_those_of_plain_counting(numbers, frame, responses):
+def test_choices_abstentions_and_routes_are_those_of_plain_counting(frame, responses):
     """The file was compared with loops over questions and responses, with thresholds that are certified on one half of
     the questions and tried on the other, and with the most confident questions, ties by their share."""
     rare = LAYOUT.model_copy(update={"decisions": DecisionSettings(splits=5, max_risk=0.001)})
-    for name, table in (("counted", numbers), ("rare", decisions.prepare(rare, frame, responses))):
-        lines = table.to_csv(index=False, float_format="%.6g").splitlines()
+    for name, layout in (("counted", LAYOUT), ("rare", rare)):
+        lines = decisions.prepare(layout, frame, responses).to_csv(index=False, float_format="%.6g").splitlines()
         assert_golden(Path(__file__).parent / f"golden/decisions_{name}.txt", lines)
 
 
@@ -44,13 +38,13 @@ def test_a_method_without_predictions_is_named(frame, responses):
 
 
 def test_studies_have_the_table_where_there_is_a_choice():
-    paper = exhibits_by_name(load_study(ROOT / "config/paper.yaml"))["decisions"]
+    paper = exhibits_by_name(study_of("paper"))["decisions"]
     assert {one.name: one.samples for one in paper.layout.sets} == dict.fromkeys(
         ["aime24", "aime25", "amc23", "amc24"], 10
     )
     assert "self-consistency" not in paper.layout.methods
     assert {"p-true", "token-probability", "cocal-group", "cocal-pre-generation"} <= {*paper.layout.methods}
-    smoke = load_study(CONFIG)
+    smoke = study_of("smoke")
     assert [one.name for one in exhibits_by_name(smoke)["decisions"].layout.sets] == ["smoke-small"]
     single = {name: one.model_copy(update={"samples": 1}) for name, one in smoke.datasets.items()}
     assert "decisions" not in exhibits_by_name(smoke.model_copy(update={"datasets": single}))

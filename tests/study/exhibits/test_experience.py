@@ -8,7 +8,6 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from cocal.drawing.style import paper_style
-from cocal_study.config.study import load_study
 from cocal_study.evidence.published import read_published
 from cocal_study.evidence.regimes import BESIDE, COLUMNS, PAIRS, RECALIBRATED
 from cocal_study.exhibits import experience
@@ -16,10 +15,11 @@ from cocal_study.exhibits.regimes import layout_of
 from cocal_study.planning.regimes import BASE, studies_of
 from drawn_texts import assert_texts_apart
 from golden import assert_golden, drawn
+from planned_jobs import study_of
+from started import ROOT
 
-ROOT = Path(__file__).parents[3]
 GOLDEN = Path(__file__).parent / "golden"
-STUDY = load_study(ROOT / "config/config.yaml")
+STUDY = study_of("config")
 LEVELS = {2: 900, 6: 3_400, 24: 13_700, 96: 54_900}
 METHODS = (*PAIRS["binary"], *PAIRS["group"], *BESIDE, *RECALIBRATED)
 

@@ -2,15 +2,12 @@
 and the table."""
 
 import importlib
-import runpy
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from cocal_study.config.study import load_study
 from cocal_study.exhibits import fits as table
 from cocal_study.exhibits.fits import (
     BOTH,
@@ -27,9 +24,10 @@ from cocal_study.exhibits.fits import (
 )
 from cocal_study.exhibits.regimes import layout_of
 from cocal_study.exhibits.typesetting.latex import latex
+from planned_jobs import study_of
+from started import ROOT, script
 
-ROOT = Path(__file__).parents[3]
-STUDY = load_study(ROOT / "config/config.yaml")
+STUDY = study_of("config")
 FITS = (MEMBER, TOGETHER, UPDATED, SCALED, PROBE, TOKENS, BOTH)
 COLUMNS = ["study", "backbone", "replicate", "sampling", "learner", "fit", "seeds", *SCORES]
 
@@ -39,11 +37,6 @@ def fits(monkeypatch):
     """The script, which imports others of its folder."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     return importlib.import_module("fits")
-
-
-@pytest.fixture(scope="module")
-def explanations():
-    return runpy.run_path(str(ROOT / "docs/gallery.py"))["explanations"]
 
 
 def rows(cocal=(0.6, 0.61, 0.7, 0.72), probe=0.75, own=0.8, study="embedded", replicate=0):
@@ -74,8 +67,9 @@ def rows(cocal=(0.6, 0.61, 0.7, 0.72), probe=0.75, own=0.8, study="embedded", re
         ({"cocal": (0.6, 0.739, 0.741, 0.73)}, "no yes no yes"),
     ],
 )
-def test_the_explanation_follows_from_the_rule(explanations, given, said):
-    assert [line.rpartition(": ")[2] for line in explanations(rows(**given))] == said.split()
+def test_the_explanation_follows_from_the_rule(given, said):
+    lines = script("docs/gallery.py").explanations(rows(**given))
+    assert [line.rpartition(": ")[2] for line in lines] == said.split()
 
 
 def test_the_table_has_every_fit_in_its_place():

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from cocal.companion.model import CompanionMLP
-from cocal_study.config.study import load_study
 from cocal_study.exhibits.hyperparameters import parameters, prepare
 from cocal_study.questions.registry import known_wrong, registry_of
 from exhibits_by_name import NOTHING, exhibit_of, exhibits_by_name
@@ -85,7 +84,7 @@ def test_every_row_follows_the_study_and_what_it_does_not_do_has_none():
 
 
 def test_rows_known_to_be_wrong_are_counted_by_what_became_of_them(repository):
-    study = load_study(repository / "config/paper.yaml")
+    study = study_of("paper")
     registry = registry_of(study.question_sets.registered, repository / "config/datasets.yaml")
     wrong = known_wrong(study.question_sets.registered, registry)
     assert wrong == {"aime25": 1, "amc24": 8}
@@ -108,17 +107,3 @@ def test_rows_known_to_be_wrong_are_counted_by_what_became_of_them(repository):
             assert shown[name].layout.remark.endswith(remark)
         assert "known to be wrong" not in shown["ood"].layout.remark
     assert exhibit_of(study, "main").layout.remark == ""
-
-
-def test_the_largest_group_of_sets_is_not_named():
-    """Three sets are named, and seven are the others."""
-    study = study_of("paper")
-    longer = {name: one for name, one in study.datasets.items() if one.max_response_length == 16_384}
-    changed = next(iter(longer))
-    datasets = {**study.datasets, changed: longer[changed].model_copy(update={"max_response_length": 4096})}
-    layout = exhibit_of(study.model_copy(update={"datasets": datasets}), "hyperparameters").layout
-    found = [row for row in prepare(layout)["setting"] if row.startswith("Maximum response length (") and "AMC" in row]
-    others = [row for row in prepare(layout)["setting"] if row == "Maximum response length (other sets)"]
-    assert len(found) == len(others) == 1
-    assert longer[changed].label not in found[0]
-    assert found[0].count(" / ") == len(longer) - 2

@@ -8,13 +8,13 @@ import pytest
 
 from cocal.cli import main
 from cocal.metrics.shown import csv_text
-from cocal_study.config.study import load_study
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of
 from cocal_study.exhibits.typesetting.verdict import answer, headlines, lines
 from golden import assert_golden
 from headline_numbers import headline_numbers
+from planned_jobs import study_of
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def test_differences_are_said_in_words_with_their_direction_and_their_source():
     assert_golden(Path(__file__).parent / "golden/landing.txt", said)
 
 
-def test_the_page_shows_the_verdict_all_figures_and_a_link_to_each_table(tmp_path, repository):
-    shown = exhibits_of(load_study(repository / "config/smoke.yaml"), {})
-    landing = landing_of(load_study(repository / "config/smoke.yaml"), shown)
+def test_the_page_shows_the_verdict_all_figures_and_a_link_to_each_table(tmp_path):
+    shown = exhibits_of(study_of("smoke"), {})
+    landing = landing_of(study_of("smoke"), shown)
     pictures = [tmp_path / f"{one.name}.png" for one in landing.figures]
     for number, picture in enumerate(pictures):
         picture.write_bytes(bytes([number]) * 16 + (1650 // (1 + number % 2)).to_bytes(4) + b"...")

@@ -7,9 +7,9 @@ import pytest
 import xarray as xr
 
 from cocal.errors import ContractError
-from cocal_study.config.study import load_study
 from cocal_study.exhibits import layers
 from coded_inputs import coded_cube
+from planned_jobs import study_of
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPTHS = {"tiny-a": 3, "tiny-b": 5}
@@ -73,7 +73,7 @@ def test_absent_backbones_and_layers_are_named(cubes, places, chosen, message):
 
 def test_a_backbone_of_two_layers_is_left_out():
     """Of the smoke study's two backbones the second has three; the embedded study has none."""
-    (one,) = layers.of_study(load_study(ROOT / "config/smoke.yaml"), {})
+    (one,) = layers.of_study(study_of("smoke"), {})
     assert [(backbone.name, backbone.layers) for backbone in one.layout.backbones] == [("smoke-deep", (0, 1, 2))]
     assert one.inputs == {"metrics": ["results/metrics/smoke-deep-ablations.nc"]}
-    assert [*layers.of_study(load_study(ROOT / "config/config.yaml"), {})] == []
+    assert [*layers.of_study(study_of("config"), {})] == []

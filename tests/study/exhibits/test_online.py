@@ -3,21 +3,20 @@
 import numpy as np
 import pytest
 
-from cocal_study.config.study import load_study
 from cocal_study.exhibits import online
 from cocal_study.planning.variants import replayed_folders, windows
 from coded_inputs import coded_scores
-from smoke_study import CONFIG
+from planned_jobs import study_of
 
 
 @pytest.fixture(scope="module")
 def layout():
-    (exhibit,) = online.of_study(load_study(CONFIG), {})
+    (exhibit,) = online.of_study(study_of("smoke"), {})
     return exhibit.layout
 
 
 def test_a_study_has_windows_of_one_step_and_of_its_passes():
-    study = load_study(CONFIG)
+    study = study_of("smoke")
     assert windows(study) == (1, 2)
     wider = study.reports.model_copy(update={"online_window": 5})
     assert windows(study.model_copy(update={"reports": wider})) == (1, 5)

@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,15 +9,15 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from cocal.drawing.style import paper_style
-from cocal_study.config.study import load_study
 from cocal_study.exhibits import prefixes
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.prefixes import AUROC, COLUMNS, SAVED
 from cocal_study.exhibits.regimes import layout_of
 from drawn_texts import assert_texts_apart
+from planned_jobs import study_of
+from started import ROOT
 
-ROOT = Path(__file__).parents[3]
-STUDY = load_study(ROOT / "config/config.yaml")
+STUDY = study_of("config")
 
 
 @pytest.fixture

@@ -10,21 +10,14 @@ from cocal_study.exhibits import proper_scores, risk_coverage
 from cocal_study.exhibits.typesetting.latex import latex
 from drawn_texts import assert_texts_apart
 from sample_predictions import METHODS, metric_cube, sample_predictions
+from sample_tables import BACKBONE
 
 MATHEMATICS, FACTUAL = ("math500", "amc24"), ("popqa",)
 GROUPS = {"macro-mathematics": MATHEMATICS, "macro-factual": FACTUAL}
-STATED = {
-    "study": "embedded",
-    "caption": "Tiny policies of 0.4 M parameters & synthetic questions.",
-    "backbone": "tiny-a",
-    "backbone_label": "Tiny A",
-    "step": 60,
-    "methods": METHODS,
-}
 
 
 def test_a_negative_ratio_has_a_minus_and_an_undefined_one_a_dash():
-    layout = proper_scores.Layout(**STATED, domains=GROUPS)
+    layout = proper_scores.Layout(**BACKBONE, methods=METHODS, domains=GROUPS)
     predictions = sample_predictions(*MATHEMATICS, *FACTUAL)
     cube = metric_cube(predictions, MetricSettings(resamples=20), GROUPS, metrics=ALL)
     numbers = proper_scores.prepare(layout, cube)
@@ -47,7 +40,7 @@ def test_a_negative_ratio_has_a_minus_and_an_undefined_one_a_dash():
 )
 def test_risks_have_a_panel_for_each_kind_of_method(methods, panels):
     frame = sample_predictions(*MATHEMATICS, methods=methods)
-    layout = risk_coverage.Layout(**STATED | {"methods": methods}, datasets=MATHEMATICS)
+    layout = risk_coverage.Layout(**BACKBONE, methods=methods, datasets=MATHEMATICS)
     with paper_style():
         figure = risk_coverage.draw(risk_coverage.prepare(layout, [frame]), layout)
         assert_texts_apart(figure)

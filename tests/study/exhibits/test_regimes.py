@@ -5,16 +5,16 @@ from pathlib import Path
 import pandas as pd
 
 from cocal.drawing.style import paper_style
-from cocal_study.config.study import load_study
 from cocal_study.evidence.published import read_published
 from cocal_study.evidence.regimes import COLUMNS
 from cocal_study.exhibits import regimes, regimes_forest
 from drawn_texts import assert_texts_apart
 from golden import assert_golden, drawn, printed
+from planned_jobs import study_of
+from started import ROOT
 
-ROOT = Path(__file__).parents[3]
 GOLDEN = Path(__file__).parent / "golden"
-STUDY = load_study(ROOT / "config/config.yaml")
+STUDY = study_of("config")
 LAYOUT = regimes.layout_of(STUDY)
 AXES = {"Sampling": ("as rollouts", "the paper's"), "Rate": ("none", "as rollouts", "twice")}
 MARGINS = {("Sampling", "the paper's"): -0.06, ("Rate", "none"): -0.005, ("Rate", "twice"): 0.03}

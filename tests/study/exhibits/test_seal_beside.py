@@ -5,13 +5,13 @@ import pytest
 from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.metrics.shown import csv_text
-from cocal_study.config.study import load_study
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.exhibits.typesetting.landing import landing_of
 from cocal_study.store.datasets import write_dataset
 from cocal_study.store.numbers import check_beside, read_numbers, seal_beside
 from exhibits_by_name import make
 from headline_numbers import headline_numbers
+from planned_jobs import study_of
 from sample_tables import aggregation_cubes, aggregation_layout
 
 
@@ -24,9 +24,9 @@ def results(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def landing(results, repository):
+def landing(results):
     """`cocal landing` of a study with its table of headline claims and its figures; its status."""
-    layout = landing_of(study := load_study(repository / "config/smoke.yaml"), exhibits_of(study, {}))
+    layout = landing_of(study := study_of("smoke"), exhibits_of(study, {}))
     (results / "tables/verdict.csv").write_text(csv_text(headline_numbers()))
     seal_beside(results / "tables/verdict.csv")
     figures = [results / f"figures/{one.name}.png" for one in layout.figures]

@@ -3,10 +3,7 @@
 import pandas as pd
 import pytest
 
-from cocal_study.config.study import load_study
 from cocal_study.exhibits import strata
-from exhibits_by_name import exhibits_by_name
-from smoke_study import CONFIG, ROOT
 
 LAYOUT = strata.Layout(
     study="seven",
@@ -85,12 +82,3 @@ def test_the_page_says_where_training_cuts(numbers):
     heads = [list(dict.fromkeys(block.heads[0])) for block in grid.blocks]
     assert heads == [["Level 1 (2)", "Level 3 (4)"], ["Up to 20 tokens (4)", "Longer (3)"]]
     assert "cuts responses after 20 tokens" in grid.caption
-
-
-def test_studies_with_cocal_have_the_table():
-    paper = exhibits_by_name(load_study(ROOT / "config/paper.yaml"))["strata"]
-    assert paper.layout.limit == 3000
-    assert [one.name for one in paper.layout.sets] == ["math500", "aime24", "aime25", "amc23", "amc24"]
-    smoke = load_study(CONFIG)
-    few = smoke.estimators.model_copy(update={"methods": ("token-probability", "postcal-binary")})
-    assert "strata" not in exhibits_by_name(smoke.model_copy(update={"estimators": few}))

@@ -1,27 +1,23 @@
 """Tables of ECE and AUROC: recalibrated rivals, pooled states, and before against after the response."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from cocal.metrics.calibration import METRICS
 from cocal.metrics.scores import WITHIN
-from cocal_study.config.study import load_study
-from cocal_study.exhibits import pre_generation, recalibrated, token_aggregation
+from cocal_study.exhibits import recalibrated
 from cocal_study.exhibits.typesetting.latex import latex
 from cocal_study.planning import rivals
 from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, named
 from coded_inputs import DOMAINS, coded_cube, coded_fits
 from exhibits_by_name import exhibits_by_name
-from sample_tables import aggregation_cubes, aggregation_layout, pre_generation_layout
-
-ROOT = Path(__file__).resolve().parents[3]
+from planned_jobs import study_of
 
 
 @pytest.fixture(scope="module")
 def study():
-    return load_study(ROOT / "config/config.yaml")
+    return study_of("config")
 
 
 @pytest.fixture(scope="module")
@@ -88,21 +84,3 @@ def test_a_study_has_the_rivals_of_its_methods(study):
     assert set(rivals.reader_folders(without(*postcal), "grpo")) == {"rollouts", "one-layer"}
     nothing = without(*(rival.method for rival in RIVALS.values()))
     assert "recalibrated" not in exhibits_by_name(nothing)
-
-
-def test_undefined_values_of_an_aggregation_are_explained():
-    layout, cubes = aggregation_layout(), aggregation_cubes()
-    numbers = token_aggregation.prepare(layout, cubes)
-    numbers.loc[[0, 1, 2, 3, 4, 5], "value"] = [0.1, float("nan"), 0.3, 0.2, 0.2, 0.4]  # of the first backbone
-    text = latex(token_aggregation.grid(numbers, layout, metrics=cubes))
-    assert r"Last token & \textbf{0.100} & -- &" in text
-    assert r"Last + mean & 0.200 & \textbf{0.400} &" in text
-    assert "-- marks an undefined value" in text
-
-
-def test_one_domain_alone_before_and_after_generation():
-    layout = pre_generation_layout(domains=["macro-factual"])
-    cube = coded_cube("tiny-a", ["cocal-group", "cocal-pre-generation"])
-    text = latex(pre_generation.grid(pre_generation.prepare(layout, cube), layout, metrics=cube))
-    assert text.count(r"\multicolumn{2}{c}") == 1
-    assert "and the evaluation sets of Factual QA." in text

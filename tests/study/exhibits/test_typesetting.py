@@ -41,12 +41,6 @@ def test_the_whole_latex_of_grids_and_the_whole_bodies_of_their_pages():
         assert "http" not in head + rest  # nothing is fetched
 
 
-def test_a_page_may_have_another_order_than_print():
-    both = grid(BLOCK, page_blocks=(BROKEN, BLOCK))
-    assert page(both) == page(grid(BROKEN, BLOCK))
-    assert latex(both) == latex(grid(BLOCK))
-
-
 def test_escape():
     assert escape(r"50% of a_b & {c} #1 $x$ ~^\ ") == (
         r"50\% of a\_b \& \{c\} \#1 \$x\$ \textasciitilde{}\textasciicircum{}\textbackslash{} "

@@ -14,8 +14,6 @@ from transformers import AutoModelForCausalLM, DynamicCache
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
-from cocal.engines.states import Reading
-from cocal.errors import ConfigError
 from cocal.models import attention
 from cocal.models.text import chat_ids
 from cocal.store import read_frame
@@ -62,12 +60,6 @@ def test_every_end_of_the_generation_settings_ends_a_response(kind, micro_checkp
         stopped = completion.token_ids[-1] in (tokenizer.eos_token_id, end)
         assert completion.finish_reason == ("stop" if stopped else "length")
     assert groups[0][0].token_ids == before.token_ids[: before.token_ids.index(end) + 1]
-
-
-def test_states_are_kept_by_vllm_alone(micro_checkpoint):
-    opened = open_engine(TransformersSettings(), micro_checkpoint, reading=Reading((0,), ("last",)))
-    with pytest.raises(ConfigError, match="only vLLM keeps states while it samples; set source to 'pass'"), opened:
-        pass
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -190,7 +182,7 @@ def responses(engine, micro_policy, micro_questions):
     with Verifier(VerifierSettings()) as verifier:
         frames = {}
         for prompt_format, length in (("answer", 6), ("verbal", 30)):  # a box of one digit fits into six tokens
-            sampled, _ = sample_responses(
+            sampled = sample_responses(
                 questions,
                 prompt_format,
                 SetPlan(samples=2, sampled=3, max_response_length=length, p_true=prompt_format == "answer"),

@@ -21,6 +21,7 @@ from cocal_study.generation.labels import check_features, read_prompts
 from cocal_study.generation.replay import StepCheckpoints, rescorer, step_tables
 from cocal_study.store.contracts import QUESTIONS
 from companion_run import GROUP, GROUPS, SETTINGS, Run, small_run
+from own_rollouts import killed_at
 
 ROWS = dumps.GROUP * dumps.SETTINGS.questions_per_step
 SINGLE = '{"dtype": "float32"}'
@@ -98,15 +99,7 @@ def test_exact_weights_are_those_that_sampled_the_step(run, policies, rollouts, 
 
 
 def test_a_killed_run_goes_on_with_the_next_step(run, policies, rollouts, tmp_path, monkeypatch):
-    real, passes = replay.pooled_states, []
-
-    def dying(*given):
-        passes.append(given)
-        if len(passes) == 2:
-            raise KeyboardInterrupt
-        return real(*given)
-
-    monkeypatch.setattr(replay, "pooled_states", dying)
+    passes = killed_at(monkeypatch, replay, "pooled_states", 2, 2)
     flags = ("--checkpoints", policies[2], policies[3])
     with pytest.raises(KeyboardInterrupt):
         run(*flags)

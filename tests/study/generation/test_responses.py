@@ -7,15 +7,12 @@ import pandas as pd
 import pytest
 
 from cocal.engines.engine import Completion
-from cocal.errors import ContractError
-from cocal.features.store import open_features
 from cocal.models.text import chat_ids, plain_texts
 from cocal.rewards import stated_confidences
 from cocal.rollouts.recorded import sampled_rows
 from cocal_study.backbones.pretraining import CHAT_TEMPLATE, train_tokenizer
 from cocal_study.config.evaluation import GenerationSettings
 from cocal_study.generation.engines import Sampling
-from cocal_study.generation.evaluated import copy_features, write_features
 from cocal_study.generation.responses import Sampler, sample_responses, sampling_seeds
 from cocal_study.generation.sampling import Evaluated
 from cocal_study.planning.plan import ResponsePlan, SetPlan
@@ -52,7 +49,7 @@ def test_questions_share_no_noise_and_are_asked_in_the_words_of_their_domain(tok
     questions["domain"] = ["mathematics", "factual", "factual"] * 3
     plan = SetPlan(samples=samples, sampled=sampled, max_response_length=9, pool=True)
     given = Sampler(engine, tokenizer, prompts), GenerationSettings()
-    found, _ = sample_responses(questions, "answer", plan, *given, identity="a/grpo/4", step=4)
+    found = sample_responses(questions, "answer", plan, *given, identity="a/grpo/4", step=4)
     assert len(found) == len(engine.noise) == len({*engine.noise}) == count * sampled
     words = [prompts.message("answer", "Why?", domain=domain) for domain in questions["domain"]]
     assert found["prompt_ids"].tolist()[::sampled] == chat_ids(tokenizer, words)
@@ -96,27 +93,6 @@ def test_the_answer_format_states_no_confidence():
     assert stated_confidences([text], "verbal").tolist() == [0.5]
 
 
-def test_rows_of_completions():
-    completions = [Completion([5, 2], np.log([0.5, 0.125]).astype(np.float32), "stop")] * 3
-    completions += [Completion([5, 6], np.zeros(2, dtype=np.float32), "length")]
-    frame = sampled_rows(
-        completions,
-        ["\\boxed{1}"] * 4,
-        "answer",
-        dataset="d",
-        question_ids=["p", "p", "q", "q"],
-        prompt_ids=[[1]] * 4,
-        group_size=2,
-        step=3,
-        first=8,
-    )
-    assert frame["sample"].tolist() == [0, 1, 0, 1]
-    assert frame["response_id"].tolist() == [8, 9, 10, 11]
-    assert frame["truncated"].tolist() == [False] * 3 + [True]
-    assert frame["mean_logprob"].tolist() == pytest.approx([np.log(0.25)] * 3 + [0.0])
-    assert "best_logprobs" not in frame
-
-
 def test_the_entropy_counts_all_but_the_best_tokens_as_one():
     best = np.log([[0.5, 0.25], [0.75, 0.25], [1.0, 1e-30]]).astype(np.float32)
     one = Completion([5, 6, 2], best[:, 0], "stop", best=best)
@@ -127,17 +103,3 @@ def test_the_entropy_counts_all_but_the_best_tokens_as_one():
     np.testing.assert_allclose(
         entropy, [0.5 * np.log(2) + 2 * of_quarter, 0.75 * np.log(4 / 3) + of_quarter, 0], atol=1e-6
     )
-
-
-def test_kept_states_are_those_of_their_responses(tmp_path):
-    """Of every layer and pooling; those of other responses, or of these in another order, are not taken."""
-    states = np.random.default_rng(0).random((3, 2, 2, 4), dtype=np.float32)  # responses, layers, poolings, width
-    rows = pd.DataFrame({"response_id": [3, 5, 8], "question_id": list("abc"), "length": [7, 2, 4]})
-    poolings, kept, output = ("last", "mean"), tmp_path / "kept.zarr", tmp_path / "features.zarr"
-    write_features(kept, rows, [*states], layers=(0, 3), poolings=poolings, dtype="float32")
-    copy_features(kept, rows, output=output, attributes={})
-    for place, layer in enumerate((0, 3)):
-        np.testing.assert_array_equal(open_features(output).read(0, 3, layer), states[:, place].reshape(3, -1))
-    for other in (rows.assign(response_id=[3, 8, 5]), rows[:2]):
-        with pytest.raises(ContractError, match="holds the states of other responses"):
-            copy_features(kept, other, output=output, attributes={})

@@ -6,28 +6,25 @@ import sys
 import time
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import psutil
 import pytest
 import torch
 
 from cocal import cli
-from cocal.engines.states import Reading
 from cocal.errors import ConfigError, ContractError, EngineError
 from cocal.features.forward import score
-from cocal.features.store import open_features
 from cocal.models.loading import read_vocabulary
 from cocal.runtime.gpus import SECOND_RUNNER
-from cocal.store import read_frame, read_provenance, write_frame
+from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.config.engine import VllmSettings
-from cocal_study.config.study import load_study
 from cocal_study.generation.engines import Sampling, open_engine
 from micro import own_copy
+from planned_jobs import study_of
+from reading_engine import open_reading, read, sampled
 from rounding import INVARIANT, REPEATS, ROUNDING, same_states
 
 SAMPLING = Sampling(temperature=1.0, top_k=0, top_p=1.0, presence_penalty=0.0, max_tokens=40, samples=8)
@@ -206,7 +203,7 @@ def test_an_incomplete_checkpoint_is_named_before_an_environment_without_vllm(mo
 def test_the_cache_holds_what_is_decoded_together():
     """Keys and values of Qwen3-14B in bfloat16 (40 layers, 8 heads of 128) on a B200 of 180 GB: otherwise vLLM stops
     responses in the middle and computes their beginnings again."""
-    study = load_study(Path(__file__).parents[3] / "config/paper.yaml")
+    study = study_of("paper")
     memory, weights, activations = 180e9, 29.5e9, 4e9
     prompt, rollout, factual = 150, 900, 250  # mean numbers of tokens
     token = 40 * 2 * 8 * 128 * 2
@@ -272,64 +269,26 @@ def test_states_that_vllm_keeps_are_those_of_a_pass(own_checkpoint, micro_policy
     """Every block's output, the final one before the last norm, over prompt, response and EOS: two implementations.
     Keeping them changes no response; some are cut, and some prompts and responses fill several blocks of the cache."""
     model, tokenizer = micro_policy
-    reading = Reading((0, 1), ("last", "mean", "prompt"))
+    layers, poolings = [0, 1], ("last", "mean", "prompt")
     prompts = [prompt + [20] * (17 * k % 50) for k, prompt in enumerate(PROMPTS)]
     settings = VllmSettings(kind="vllm", max_length=128, batch_invariant=INVARIANT)
     sampling = replace(SAMPLING, top_k=50)
     with open_engine(settings, own_checkpoint) as engine:
         plain = engine.generate(prompts, sampling, SEEDS)
         words = engine.next_token_logprobs(prompts, [31, 33, 32])
-    with open_engine(settings, own_checkpoint, reading=reading) as engine:
-        kept = engine.generate(prompts, sampling, SEEDS, read=3)
-        shorter = engine.read(prompts, [group[0].token_ids[:1] for group in kept])
+    with open_reading(settings, own_checkpoint, layers, poolings) as engine:
+        kept = sampled(engine, prompts, sampling, SEEDS)
+        begun = [ids[:1] for _, ids, _ in kept[:: sampling.samples]]
+        shorter = read(engine, prompts, begun)
         np.testing.assert_allclose(engine.next_token_logprobs(prompts, [31, 33, 32]), words, atol=ROUNDING)
-        with pytest.raises(ConfigError, match="a prompt of 4 tokens and a response of 124 do not fit into 127 tokens"):
-            engine.generate(PROMPTS, replace(SAMPLING, max_tokens=124), SEEDS)
-    for group, other in zip(kept, plain, strict=True):
-        if REPEATS:
-            assert [one.token_ids for one in group] == [one.token_ids for one in other]
-            assert [one.logprobs.tolist() for one in group] == [one.logprobs.tolist() for one in other]
-        assert [one.states is None for one in group] == [False] * 3 + [True] * 5
-    rows = [(p, c.token_ids, c.states) for p, group in zip(prompts, kept, strict=True) for c in group[:3]]
-    rows += [(p, g[0].token_ids[:1], states) for p, g, states in zip(prompts, kept, shorter, strict=True)]
-    asked, responses, states = zip(*rows, strict=True)
-    options = {"layers": [0, 1], "pad": tokenizer.pad_token_id, "poolings": reading.poolings}
-    expected = score(model, asked, responses, [np.arange(len(rows))], **options).features
-    assert {ids[-1] == tokenizer.eos_token_id for ids in responses[:60]} == {True, False}
+    if REPEATS:
+        assert [ids for _, ids, _ in kept] == [one.token_ids for group in plain for one in group]
+    asked, responses, states = zip(*kept, *zip(prompts, begun, shorter, strict=True), strict=True)
+    options = {"layers": layers, "pad": tokenizer.pad_token_id, "poolings": poolings}
+    expected = score(model, asked, responses, [np.arange(len(asked))], **options).features
+    assert {ids[-1] == tokenizer.eos_token_id for ids in responses[: len(kept)]} == {True, False}
     assert np.ptp(expected, axis=0).min() > 0.01  # states of other rows, layers or places would show
     same_states(np.stack(states), expected)
-
-
-@pytest.mark.vllm
-@pytest.mark.parametrize("part", [["--prompt"], ["--task-response"]])
-def test_features_that_vllm_kept_are_those_of_a_pass(own_checkpoint, micro_questions, tmp_path, part):
-    """With P(True) asked in the same engine, and of responses up to their confidence statement alone."""
-    plan = {"sets": {"micro-eval": {"samples": 2, "sampled": 3, "max_response_length": 24, "p_true": True}}}
-    flags = [f"--plan={json.dumps(plan)}", f"--settings={json.dumps({'engine': ENGINE})}", "--prompt-format=answer"]
-    flags += [f"--questions={micro_questions}", "--prompts=tiny", "--backbone=micro", "--algorithm=base", "--step=0"]
-    of, states = f"--checkpoint={own_checkpoint}", '{"layers": "all", "dtype": "float32"}'
-    tables = {}
-    for name, more in (("plain", []), ("kept", [f"--features={states}", f"--output-kept={tmp_path}/states", *part])):
-        places = [f"--run-folder={tmp_path}/run", f"--output={tmp_path / name}"]
-        assert cli.main(["responses", *flags, of, *places, *more]) == 0
-        tables[name] = read_frame(tmp_path / name / "micro-eval.parquet", RESPONSES)
-    if REPEATS:
-        pd.testing.assert_frame_equal(tables["kept"], tables["plain"])
-    found = {}
-    for name, more in (("pass", []), ("engine", [f"--kept={tmp_path}/states"])):
-        flags = [f"--settings={states}", '--samples={"micro-eval": 2}', f"--responses={tmp_path}/kept"]
-        assert cli.main(["features", *flags, of, f"--output={tmp_path / name}", *part, *more]) == 0
-        found[name] = open_features(tmp_path / name / "micro-eval.zarr")
-    read, kept = found["pass"], found["engine"]
-    assert (kept.layers, kept.poolings, kept.attributes) == (read.layers, read.poolings, read.attributes)
-    assert (kept.length.tolist(), kept.response_id.tolist()) == (read.length.tolist(), read.response_id.tolist())
-    for layer in read.layers:
-        one, other = (store.read(0, len(read), layer, read.poolings) for store in (kept, read))
-        same_states(one, other)
-    store = tmp_path / "kept/micro-eval.parquet"
-    write_frame(store, tables["kept"].iloc[::-1], RESPONSES, read_provenance(store))
-    flags += [of, f"--output={tmp_path / 'other'}", f"--kept={tmp_path}/states", *part]
-    assert cli.main(["features", *flags]) == 2
 
 
 @pytest.mark.vllm
@@ -339,17 +298,8 @@ def test_resample_command(own_checkpoint, micro_questions, tmp_path):
     flags = [f"--policy={json.dumps(policy)}", f"--engine={json.dumps(ENGINE)}", f"--checkpoint={own_checkpoint}"]
     flags += [f"--questions={micro_questions / 'micro-train.parquet'}", "--prompts=tiny", "--backbone=micro"]
     flags += [f"--run-folder={tmp_path / 'run'}"]
-    frames, states = {}, {}
-    for source in ("pass", "engine"):
-        places = [f"--rollouts={tmp_path / source}", f"--output-features={tmp_path / source}.zarr"]
-        features = f'--features={{"source": "{source}", "dtype": "float32"}}'
-        assert cli.main(["resample", *flags, *places, features]) == 0
-        frames[source] = read_frame(tmp_path / source, RESPONSES)
-        store = open_features(tmp_path / f"{source}.zarr")
-        states[source] = store.read(0, 48)
-    frame = frames["pass"]
+    places = [f"--rollouts={tmp_path / 'rollouts'}", f"--output-features={tmp_path / 'states.zarr'}"]
+    assert cli.main(["resample", *flags, *places]) == 0
+    frame = read_frame(tmp_path / "rollouts", RESPONSES)
     assert frame["step"].tolist() == [1] * 24 + [2] * 24
     assert frame.groupby(["step", "question_id"])["text"].nunique().max() > 1
-    if REPEATS:
-        pd.testing.assert_frame_equal(frames["engine"], frame)
-        same_states(states["engine"], states["pass"])

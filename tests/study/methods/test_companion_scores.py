@@ -1,16 +1,13 @@
 """Confidences of companions, and the command that estimates all confidences."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
+import started
 from cocal.cli import main
 from cocal.companion.companions import load_companions
 from cocal.errors import ConfigError, ContractError
 from cocal.store import read_frame
-from cocal_study.methods.base.companion_scores import load_experiences
 from cocal_study.planning.results import ORDERS
 from cocal_study.store.contracts import PREDICTIONS
 from evaluated_study import (
@@ -22,6 +19,7 @@ from evaluated_study import (
     STEP,
     EvaluatedStudy,
     command,
+    load_experiences,
     write_companions,
     write_features,
     write_responses,
@@ -119,15 +117,6 @@ def test_transfer_to_dcpo_keeps_the_whole_response(study, tmp_path):
     assert study.run("cocal-on-dcpo", features={"dcpo": whole}, companions=companions)["valid"].all()
 
 
-def test_companions_of_another_experience_or_twice_the_same_are_refused(tmp_path):
-    own = write_companions(tmp_path / "own")
-    other = write_companions(tmp_path / "other", experience="resampled")
-    with pytest.raises(ContractError, match="other: fitted in shuffled order, but companions on rollouts are fitted"):
-        load_experiences({"rollouts": [own, other]})
-    with pytest.raises(ConfigError, match=r"two companions on rollouts learnt from 60 steps and read last\+mean of"):
-        load_experiences({"rollouts": [own, own]})
-
-
 @pytest.mark.parametrize(
     ("column", "value"), [("length", 9), ("length", 1), ("question_id", "q9"), ("response_id", 999), (None, None)]
 )
@@ -193,5 +182,4 @@ def test_torch_is_loaded_for_companions_alone(study, tmp_path):
     write_responses(tmp_path / "answer", study.frame)
     arguments = command(tmp_path, tmp_path / "x.parquet", "--methods=self-consistency,token-probability,p-true")
     code = f"import sys; from cocal.cli import main; assert main({arguments}) == 0; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert started.python(code).stdout.strip() == "False"

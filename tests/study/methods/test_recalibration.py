@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 import pandas as pd
@@ -19,8 +20,8 @@ from cocal.store import read_document, read_frame, read_provenance
 from cocal.store.origin import PARENTS
 from cocal_study.config.evaluation import EstimatorSettings
 from cocal_study.config.method import Rival
-from cocal_study.methods.base.responses import Estimator, LabelledStates, function
-from cocal_study.methods.linear_probe import PENALTIES, LinearProbe
+from cocal_study.methods.base.responses import Estimator, LabelledStates
+from cocal_study.methods.linear_probe import PENALTIES, learn, penalised
 from cocal_study.methods.recalibration.calibrators import Isotonic, Platt, fit_rivals
 from cocal_study.methods.recalibration.confidences import learn_scores, read_experience, with_classes
 from cocal_study.planning.rivals import RIVALS
@@ -35,7 +36,7 @@ OURS, POSTCAL = ("cocal-group", "cocal-binary"), ("postcal-group", "postcal-bina
 
 
 def score(rival, table, **settings):
-    return function(RIVALS[rival].score)(table, EstimatorSettings(**settings))
+    return resolve_name(RIVALS[rival].score)(table, EstimatorSettings(**settings))
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +132,7 @@ def test_the_linear_probe_finds_what_the_states_say():
     states = (draw.normal(size=(600, 5)) * [1, 10, 0.1, 1, 0] + [0, 50, 0, 0, 3]).astype(np.float32)
     correct = draw.random(600) < 1 / (1 + np.exp(-(states[:, 1] - 50) / 4))
     given = [LabelledStates(states[rows], correct[rows], correct[rows] / 2) for rows in (slice(400), slice(400, 500))]
-    probe = LinearProbe.fit("binary", *given)
+    probe = learn("binary", *given)
     told = probe.apply(states[500:])
     assert told[correct[500:]].mean() - told[~correct[500:]].mean() > 0.3
     assert probe.weights[1] == pytest.approx(0.25, rel=0.4)
@@ -143,7 +144,7 @@ def test_the_penalty_is_chosen_on_held_out_rows(done, rollouts):
     features = open_features(done.run.folder / "features.zarr")
     training, held_out = (np.flatnonzero(rollouts["part"] == part) for part in ("training", "held out"))
     states, correct = final_features(done.run), rollouts["correct"].to_numpy()
-    probes = [LinearProbe._of("binary", one, states[training], correct[training].astype(float)) for one in PENALTIES]
+    probes = [penalised(one, states[training], correct[training].astype(float)) for one in PENALTIES]
     errors = [np.mean((one.apply(states[training]) - correct[training]) ** 2) for one in probes]
     assert min(PENALTIES) < PENALTIES[int(np.argmin(errors))] < max(PENALTIES)
     freest = probes[-1].apply(states[held_out]) > 0.5
@@ -151,20 +152,19 @@ def test_the_penalty_is_chosen_on_held_out_rows(done, rollouts):
         changed = correct.copy()
         changed[held_out] = labels
         probe = learn_scores(["linear-binary"], rollouts.assign(correct=changed), features)["linear-binary"]
-        assert probe.penalty == penalty
         assert probe == probes[PENALTIES.index(penalty)]
 
 
 def test_the_group_target_weighs_both_outcomes():
     states = np.array([[0.0], [0.0], [1.0], [1.0]], dtype=np.float32)
     correct, accuracy = np.array([True, False, True, True]), np.array([0.5, 0.5, 0.75, 0.75])
-    probe = LinearProbe._of("group", 1e-6, states, np.array([0.5, 0, 0.75, 0.75]))
+    probe = penalised(1e-6, states, np.array([0.5, 0, 0.75, 0.75]))
     np.testing.assert_allclose(probe.apply(states), [0.25, 0.25, 0.75, 0.75], atol=0.01)
     nothing = np.zeros(4, dtype=bool)
-    constant = LinearProbe.fit("binary", *[LabelledStates(states, nothing, accuracy)] * 2)
+    constant = learn("binary", *[LabelledStates(states, nothing, accuracy)] * 2)
     np.testing.assert_allclose(constant.apply(states), 1 / 6)
-    fitted = LinearProbe.fit("group", *[LabelledStates(states, correct, accuracy)] * 2)
-    assert fitted == LinearProbe._of("group", min(PENALTIES), states, np.array([0.5, 0, 0.75, 0.75]))
+    fitted = learn("group", *[LabelledStates(states, correct, accuracy)] * 2)
+    assert fitted == penalised(min(PENALTIES), states, np.array([0.5, 0, 0.75, 0.75]))
 
 
 # What fits may learn from
@@ -356,7 +356,6 @@ def test_both_files_name_their_sources_and_are_the_same_bytes_again(done):
         (["--rivals", "luck"], "there is no 'luck'"),
         (["--rivals", "token-probability"], "--companions: these rivals need one folder of each of no kind"),
         (["--companions", "rollouts=x"], "need one folder of each of one-layer, rollouts"),
-        (["--split", SETTINGS.model_copy(update={"split_seed": 1}).model_dump_json()], "split_seed 42"),
         (["--pool", "4"], "self-consistency needs a pool of 4"),
         (["--previous-stage", "3"], "--previous-stage 3: must lie before the step 3"),
     ],

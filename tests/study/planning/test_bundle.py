@@ -17,9 +17,9 @@ from cocal.companion.companions import load_companions
 from cocal.errors import ContractError
 from cocal.store import label_folder, provenance, read_document, write_document
 from cocal.store.provenance import file_digest
-from cocal_study.config.study import load_study
 from cocal_study.planning.bundle import check_parents, open_bundle
 from cocal_study.store.datasets import read_dataset, write_dataset
+from planned_jobs import study_of
 from smoke_study import CONFIG, ROOT
 
 
@@ -52,7 +52,7 @@ def finished(smoke, tmp_path) -> Path:
 
 
 def test_the_main_companion_is_published_with_its_measured_quality_and_rollouts_to_try(smoke, tmp_path, capsys):
-    folder, results, study = tmp_path / "companion", smoke / "results", load_study(CONFIG)
+    folder, results, study = tmp_path / "companion", smoke / "results", study_of("smoke")
     assert main([*_words(results, folder, CONFIG), "--companion"]) == 0
     evaluated, rollouts = pd.read_parquet(folder / "evaluation.parquet"), folder / "rollouts.jsonl"
     step = study.policy.steps

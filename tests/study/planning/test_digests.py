@@ -57,15 +57,10 @@ def test_missing_outputs_and_other_studies_are_refused():
         verdict(THERE.model_copy(update={"study": "mine"}), THERE, "d.json")
 
 
-@pytest.fixture
-def results(smoke, tmp_path):
-    """A copy of the smoke study's results without its heaviest and its unneeded parts."""
-    ignored = shutil.ignore_patterns("runs", "benchmarks", "*.pdf", "*.png")
-    return shutil.copytree(smoke / "results", tmp_path / "results", ignore=ignored)
-
-
 @pytest.mark.slow
-def test_a_study_is_compared_with_itself_and_a_planted_difference_is_named(results, tmp_path, capsys):
+def test_a_study_is_compared_with_itself_and_a_planted_difference_is_named(smoke, tmp_path, capsys):
+    unneeded = shutil.ignore_patterns("runs", "benchmarks", "*.pdf", "*.png")
+    results = shutil.copytree(smoke / "results", tmp_path / "results", ignore=unneeded)
     file = tmp_path / "digests.json"
     listed = {str(path.relative_to(results)): stage for stage, path in main_outputs(results)}
     assert [*dict.fromkeys(listed.values())] == list(STAGES)

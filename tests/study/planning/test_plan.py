@@ -2,14 +2,14 @@
 
 import pytest
 
-from cocal_study.config.study import load_study
 from cocal_study.planning import plan
 from exhibits_by_name import exhibit_of, exhibits_by_name
+from planned_jobs import study_of
 
 
 @pytest.fixture(scope="module")
-def study(repository):
-    return load_study(repository / "config/config.yaml")
+def study():
+    return study_of("config")
 
 
 def test_what_a_policy_states_is_evaluated_wherever_it_is_drawn_beside_a_companion(study):
@@ -23,10 +23,10 @@ def test_what_a_policy_states_is_evaluated_wherever_it_is_drawn_beside_a_compani
 
 
 @pytest.mark.parametrize("name", ["config", "smoke", "paper", "single-gpu", "laptop", "card", "rehearsal"])
-def test_budgets_have_counterparts_and_their_validation_is_that_of_the_paper(repository, name):
+def test_budgets_have_counterparts_and_their_validation_is_that_of_the_paper(name):
     """A companion is validated on its own prefix or on all steps (appendices A.1, C.2 and E.1); PostCal's are budgets,
     each of which CoCal has, too."""
-    study = load_study(repository / f"config/{name}.yaml")
+    study = study_of(name)
     for backbone in study.backbones:
         ours, theirs = (plan.companion_prefixes(study, backbone, one) for one in ("rollouts", "resampled"))
         assert set(theirs) <= set(ours)

@@ -5,14 +5,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cocal import cli
 from cocal.errors import ConfigError
-from cocal_study.config.study import load_study
 from cocal_study.planning.regimes import BASE, read_regimes, studies_of
 from flat_keys import flat
 from golden import assert_golden
-
-ROOT = Path(__file__).parents[3]
+from planned_jobs import study_of
+from started import ROOT
 
 
 def test_every_point_changes_its_own_condition_alone():
@@ -27,7 +25,7 @@ def test_every_point_changes_its_own_condition_alone():
 
 
 def test_the_unchanged_point_is_a_replicate_of_the_embedded_studys_main_policy():
-    base, embedded = studies_of(ROOT / "config/regimes.yaml", 2)[BASE], load_study(ROOT / "config/config.yaml")
+    base, embedded = studies_of(ROOT / "config/regimes.yaml", 2)[BASE], study_of("config")
     assert list(base.backbones) == [embedded.main_backbone]
     seeds = {"seed": embedded.seed + 2, "policy": embedded.policy.seed + 2, "generation": embedded.generation.seed + 2}
     assert seeds == {"seed": base.seed, "policy": base.policy.seed, "generation": base.generation.seed}
@@ -45,16 +43,9 @@ def test_the_unchanged_point_is_a_replicate_of_the_embedded_studys_main_policy()
 
 def test_the_paper_study_samples_as_the_level_of_its_name():
     sampled = studies_of(ROOT / "config/regimes.yaml", 1)["sampling-of-the-evaluation-the-paper-s"].generation
-    paper = load_study(ROOT / "config/paper.yaml").generation
+    paper = study_of("paper").generation
     names = ("temperature", "top_p", "top_k", "presence_penalty")
     assert [getattr(sampled, name) for name in names] == [getattr(paper, name) for name in names]
-
-
-def test_the_command_writes_a_study_for_every_point(tmp_path):
-    words = ["regimes", "--regimes", ROOT / "config/regimes.yaml", "--number", 3, "--output", tmp_path / "3"]
-    assert cli.main([*map(str, words)]) == 0
-    written = {file.stem: load_study(file) for file in (tmp_path / "3").glob("*.yaml")}
-    assert written == studies_of(ROOT / "config/regimes.yaml", 3)
 
 
 def regimes(tmp_path, levels, keys=None):

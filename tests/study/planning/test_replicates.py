@@ -15,6 +15,7 @@ from cocal_study.planning.digests import commit
 from cocal_study.planning.replicates import refusals, replicate, spread
 from cocal_study.provenance.owner import claim
 from flat_keys import flat
+from planned_jobs import study_of
 
 FIGURE = ("figures/replications.pdf", "figures/replications.png")
 SEEDS = ("seed", "policy.seed", "generation.seed", "postcal.seed", "backbones.tiny.seed", "backbones.small.seed")
@@ -22,7 +23,7 @@ SEEDS = ("seed", "policy.seed", "generation.seed", "postcal.seed", "backbones.ti
 
 
 def test_a_replicate_differs_in_the_seeds_of_the_policies_alone(repository, tmp_path):
-    study = load_study(repository / "config/config.yaml")
+    study = study_of("config")
     file = tmp_path / "study.yaml"
     words = ["--study", repository / "config/config.yaml", "--number", 3, "--output", file]
     assert cli.main(["replicate", *map(str, words)]) == 0
@@ -39,7 +40,7 @@ def test_a_replicate_differs_in_the_seeds_of_the_policies_alone(repository, tmp_
 
 def test_a_replicate_of_the_central_comparison_has_the_policies_of_the_whole_one(repository, tmp_path):
     """It lacks methods and stages; questions, corpus, training and sampling are the same."""
-    whole = replicate(load_study(repository / "config/config.yaml"), 3)
+    whole = replicate(study_of("config"), 3)
     words = ["replicate", "--number", 3, "--study", repository / "config/central.yaml"]
     words += ["--output", tmp_path / "study.yaml"]
     assert cli.main([*map(str, words)]) == 0
@@ -55,8 +56,8 @@ def test_a_replicate_of_the_central_comparison_has_the_policies_of_the_whole_one
     assert wanted < set(central.estimators.methods)
 
 
-def test_checkpoints_that_exist_have_no_seed(repository):
-    study = load_study(repository / "config/paper.yaml")
+def test_checkpoints_that_exist_have_no_seed():
+    study = study_of("paper")
     assert replicate(study, 1).backbones == study.backbones
 
 

@@ -9,7 +9,8 @@ from pydantic import BaseModel
 
 from cocal_study.config.parse import validate
 from cocal_study.config.study import Study, load_study
-from planned_jobs import FIXED, FIXED_RIVALS, ROOT, jobs_of
+from planned_jobs import FIXED_RIVALS, ROOT, jobs_of
+from sample_predictions import OURS
 
 CONFIG = ROOT / "config/smoke.yaml"
 FILE = Path(__file__).with_name("reruns.txt")
@@ -34,7 +35,7 @@ def _content() -> dict:
     """The study with a micro_batch that divides the rollouts of a step, whatever key of it changes alone."""
     content = yaml.safe_load(CONFIG.read_text())
     content["policy"]["micro_batch"] = 4
-    content["estimators"] = content.get("estimators", {}) | {"methods": list(FIXED)}
+    content["estimators"] = content.get("estimators", {}) | {"methods": list(OURS)}
     content["reports"] |= {"rivals": list(FIXED_RIVALS)}
     return content
 

@@ -86,14 +86,6 @@ def test_every_job_reads_makes_and_is_told_what_somebody_has_read(name):
     assert_golden(GOLDEN / f"{name}.txt", chain(*planned(fixed_study(name))))
 
 
-def test_states_that_vllm_keeps_are_those_that_a_pass_would_read():
-    """With features.source = engine, the jobs that sample get the layers and flags of the features' jobs, where a
-    method reads states, and PostCal's are kept, too; those of training and prompts still come from a pass."""
-    kept = fixed_study("smoke", features={"source": "engine"}, generation={"engine": {"kind": "vllm"}})
-    plain = planned(fixed_study("smoke"))
-    assert_golden(GOLDEN / "smoke_kept.txt", chain(*(job for job in planned(kept) if job not in plain)))
-
-
 @pytest.mark.parametrize("name", STUDIES)
 def test_an_error_advises_to_delete_what_the_workflow_makes_again(name, tmp_path, monkeypatch):
     """It would not notice that a single file of a folder is gone."""

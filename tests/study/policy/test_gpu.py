@@ -14,11 +14,10 @@ from cocal.companion.companions import build_model
 from cocal.companion.model import Dropout, Training, matmul_precision
 from cocal.features.forward import score
 from cocal.models.loading import load_policy
-from cocal_study.config.policy import PolicySettings
 from cocal_study.generation.latency import SingleMember
 from cocal_study.policy.update import HostAdamW
 from companion_run import SETTINGS, Run, final_features, small_run
-from micro_trainer import micro_trainer
+from micro_trainer import micro_trainer, small_settings
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -130,9 +129,8 @@ def test_moments_in_the_host_update_as_those_beside_the_weights():
 
 def test_the_fused_head_of_trl_gives_our_log_probabilities(tmp_path, micro_checkpoint):
     """On a GPU, training takes TRL's own method, within its bfloat16 passes; elsewhere ours."""
-    settings = {"steps": 1, "stages": (1,), "questions_per_step": 3, "responses_per_question": 4, "micro_batch": 4}
-    settings |= {"max_response_length": {"grpo": 9}, "temperature": 0.7}
-    trainer = micro_trainer(tmp_path, micro_checkpoint, PolicySettings(dataset="d", **settings))
+    settings = small_settings(max_response_length={"grpo": 9}, temperature=0.7)
+    trainer = micro_trainer(tmp_path, micro_checkpoint, settings)
     assert trainer.accelerator.device.type == "cuda"
     draw = torch.Generator().manual_seed(0)
     ids = torch.randint(3, 300, (12, 16), generator=draw)

@@ -1,7 +1,6 @@
 """A study that starts from imported checkpoints and dumps: no training job, the same files."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 import yaml
 
 import dumps
-import started
 from cocal.cli import main
 from cocal.errors import ConfigError
 from cocal.features.store import open_features
@@ -21,6 +19,7 @@ from cocal_study.generation.labels import check_features, read_rollouts
 from cocal_study.policy.schedule import question_schedule
 from cocal_study.store.contracts import QUESTIONS
 from exhibits_by_name import exhibits_by_name
+from smoke_study import planned, snakemake
 
 STAGES = dumps.SETTINGS.stages
 
@@ -80,33 +79,25 @@ def folder(tmp_path_factory, study, elsewhere, micro_checkpoint, micro_policy) -
     return folder
 
 
-def snakemake(repository, folder, *targets, dry=False):
-    command = ["--snakefile", str(repository / "Snakefile"), "--directory", str(folder), "--cores", "2"]
-    command += ["--workflow-profile", str(repository / "profiles/default"), "--configfile", str(folder / "study.yaml")]
-    command += ["--dry-run"] if dry else []
-    return started.snakemake([*command, "--", *targets], repository, dict(os.environ))
-
-
 @pytest.fixture(scope="module")
-def results(repository, folder) -> Path:
+def results(folder) -> Path:
     """The files that companions learn from, made by true jobs."""
     names = ("features/micro/grpo/rollouts.zarr", "features/micro/grpo/prompts.zarr", "costs/micro/train-grpo.json")
     targets = [f"results/{name}" for name in (*names, "rollouts/micro/postcal")]
-    done = snakemake(repository, folder, *targets)
+    done = snakemake(folder, "--", *targets, config=folder / "study.yaml")
     assert done.returncode == 0, done.stderr[-3000:]
     return folder / "results"
 
 
-def test_only_what_is_not_imported_is_trained(repository, folder):
-    done = snakemake(repository, folder, dry=True)
+def test_only_what_is_not_imported_is_trained(folder):
+    done = snakemake(folder, "--dry-run", config=folder / "study.yaml")
     assert done.returncode == 0, done.stderr
-    text = done.stdout + done.stderr
-    jobs = dict(line.split() for line in text.split("Job stats:\n")[1].split("\n\n")[0].splitlines()[2:])
+    jobs = planned(done.stdout + done.stderr)
     assert "train_grpo" not in jobs
     assert "backbone" not in jobs
     expected = {"existing_backbone", "import_grpo", "import_rollouts", "replay", "prompt_features"}
-    assert {name: jobs[name] for name in expected} == dict.fromkeys(expected, "1")
-    assert jobs["train_dcpo"] == "1"  # DCPO
+    assert {name: jobs[name] for name in expected} == dict.fromkeys(expected, 1)
+    assert jobs["train_dcpo"] == 1  # DCPO
 
 
 def test_the_rules_give_what_companions_learn_from(results):
@@ -131,10 +122,10 @@ def test_postcal_answers_the_questions_that_the_rollouts_answered(results):
     assert resampled["question_id"].tolist() != ids.iloc[own.ravel().repeat(dumps.GROUP)].tolist()
 
 
-def test_what_is_missing_elsewhere_stops_before_any_job(repository, folder, tmp_path):
+def test_what_is_missing_elsewhere_stops_before_any_job(folder, tmp_path):
     moved = (folder / "study.yaml").read_text().replace("/elsewhere/hf/", "/elsewhere/gone/")
     (tmp_path / "study.yaml").write_text(moved)
-    done = snakemake(repository, tmp_path, "results/rollouts/micro/grpo")
+    done = snakemake(tmp_path, "--", "results/rollouts/micro/grpo", config=tmp_path / "study.yaml")
     assert done.returncode != 0
     assert "elsewhere/gone/2" in done.stdout + done.stderr
     assert not (tmp_path / "results/policies").exists()

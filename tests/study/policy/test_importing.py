@@ -13,21 +13,12 @@ import dumps
 from cocal.cli import main
 from cocal.errors import ContractError
 from cocal.rollouts.formats import slime
-from cocal.rollouts.sample import MASKED, Sample
+from cocal.rollouts.sample import Sample
 from cocal.store import read_frame, read_provenance, write_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.policy import importing
 from cocal_study.policy.importing import QuestionIndex
-from cocal_study.questions.prompts import Prompts
 from cocal_study.store.contracts import QUESTIONS
-
-
-@pytest.fixture(scope="module")
-def questions_file(tmp_path_factory, own):
-    """The training set, with golds that the micro policy sometimes gives."""
-    path = tmp_path_factory.mktemp("questions") / "micro-train.parquet"
-    write_frame(path, own.questions, QUESTIONS, {})
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +40,14 @@ def edited(file: Path, edit) -> None:
 
 
 @pytest.fixture
-def run(tmp_path, questions_file, micro_checkpoint):
-    """`cocal import-rollouts`; returns the exit code."""
+def run(tmp_path, own, micro_checkpoint):
+    """`cocal import-rollouts` with golds that the micro policy sometimes gives; returns the exit code."""
+    questions = tmp_path / "micro-train.parquet"
+    write_frame(questions, own.questions, QUESTIONS, {})
 
     def start(name, folder, *more):
         command = ["import-rollouts", "--settings", dumps.SETTINGS.model_dump_json(), "--algorithm", "grpo"]
-        command += ["--format", name, "--dumps", folder, "--questions", questions_file, "--policy", micro_checkpoint]
+        command += ["--format", name, "--dumps", folder, "--questions", questions, "--policy", micro_checkpoint]
         command += ["--run-folder", tmp_path / "run", "--output", tmp_path / "rollouts", *more]
         return main([str(word) for word in command])
 
@@ -82,19 +75,13 @@ def test_a_dump_gives_the_rows_that_our_own_engine_records(name, tmp_path, run, 
     same(found, rollouts)
     assert not (tmp_path / "run").exists()
     made = json.loads(read_provenance(tmp_path / "rollouts/step-00001.parquet")["settings"])
-    assert (made["format"], made["correctness"], made["tokenised_text"]) == (name, "verifier", None)
+    assert made["format"] == name
 
 
-def test_verdicts_are_ours_unless_those_of_the_dump_are_asked_for(tmp_path, run, rollouts, micro_policy):
-    wrong = rollouts.assign(correct=~rollouts["correct"])
-    folder = dumps.write_slime(tmp_path / "dumps", wrong, micro_policy[1])
+def test_verdicts_are_ours(tmp_path, run, rollouts, micro_policy):
+    folder = dumps.write_slime(tmp_path / "dumps", rollouts.assign(correct=~rollouts["correct"]), micro_policy[1])
     assert run("slime", folder, "--reward-key", "acc") == 0
     same(read_frame(tmp_path / "rollouts", RESPONSES), rollouts)
-    assert run("slime", folder, "--reward-key", "acc", "--correctness", "reward") == 0
-    found = read_frame(tmp_path / "rollouts", RESPONSES)
-    assert (found["correct"] == wrong["correct"]).all()
-    groups = wrong["correct"].to_numpy().reshape(-1, dumps.GROUP).mean(axis=1)
-    np.testing.assert_array_equal(found["group_accuracy"], groups.repeat(dumps.GROUP))
 
 
 def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollouts, slime_dumps):
@@ -113,17 +100,12 @@ def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollout
         ({"tokens": None}, "sample 3: field 'tokens' is missing"),
         ({"status": "aborted"}, "sample 3: its status is 'aborted'; group accuracies need a response in its place"),
         ({"status": "lost"}, "sample 3: field 'status' is 'lost': input should be 'completed', "),
-        ({"response_length": 0}, "sample 3: its response is empty; group accuracies need a response"),
         (
             {"tokens": [1, 2, 999_999, 2], "response_length": 2, "loss_mask": None, "rollout_log_probs": None},
             "response token 0 is 999999, outside the model's vocabulary",
         ),
         ({"rollout_log_probs": [0.0]}, "sample 3: field 'rollout_log_probs' has 1 values"),
         ({"loss_mask": [0, 1, 1] * 9}, "sample 3: field 'loss_mask' has 27 values for"),
-        (
-            {"loss_mask": [1, 0], "response_length": 2, "rollout_log_probs": None},
-            f"sample 3: {MASKED}; group accuracies need",
-        ),
         (
             {"reward": {"score": 1.0, "length": 4}},
             "sample 3: the reward has several parts (score, length); name the one that tells whether a response is "
@@ -224,25 +206,9 @@ def test_missing_log_probabilities_are_computed_by_checkpoints(tmp_path, run, ro
         np.testing.assert_allclose(mine, engines, atol=1e-4)
 
 
-def test_text_alone_is_tokenised_only_on_demand(tmp_path, run, rollouts, own, micro_checkpoint, capsys):
-    folder = dumps.write_completions(tmp_path / "dumps", rollouts, own.questions, spacing=2)
-    assert run("trl", folder) == 2
+def test_text_alone_is_refused(tmp_path, run, rollouts, own, capsys):
+    assert run("trl", dumps.write_completions(tmp_path / "dumps", rollouts, own.questions, spacing=2)) == 2
     assert "row 0: holds text without token ids" in capsys.readouterr().err
-    (tmp_path / "step-3").symlink_to(micro_checkpoint)
-    assert run("trl", folder, "--tokenise", "tiny", "--checkpoints", tmp_path / "step-3") == 0
-    found = read_frame(tmp_path / "rollouts", RESPONSES)
-    for column in ("question_id", "step", "sample"):
-        assert found[column].tolist() == rollouts[column].tolist()
-    for mine, theirs in zip(found["prompt_ids"], rollouts["prompt_ids"], strict=True):
-        np.testing.assert_array_equal(mine, theirs)
-    complete = ~found["truncated"]
-    assert (found["text"] == rollouts["text"])[complete].all()
-    assert json.loads(read_provenance(tmp_path / "rollouts/step-00001.parquet")["settings"])[
-        "tokenised_text"
-    ] == Prompts("tiny").identity("answer")
-    (folder / "completions_00004.parquet").unlink()
-    assert run("trl", folder, "--tokenise", "tiny") == 2
-    assert "one is missing" in capsys.readouterr().err
 
 
 def test_questions_are_found_in_prompts():

@@ -1,41 +1,8 @@
-"""Rewards and advantages against the equations of section 3 and appendix B.2."""
+"""Where the confidence part of a response begins, to whose tokens DCPO gives the calibration advantage."""
 
-import numpy as np
 import pytest
 
-from cocal.rewards import confidence_start, group_advantages
-from cocal_study.config.policy import PolicySettings
-from cocal_study.policy.objectives import step_advantages, step_rewards
-
-CORRECT = np.array([True, False, True, True, False, False, False, False])
-CONFIDENCE = np.array([0.9, 0.9, np.nan, 0.2, 0.0, 1.0, np.nan, 0.5])
-ERROR = np.where(np.isnan(CONFIDENCE), 1.0, CONFIDENCE - CORRECT)
-
-
-@pytest.mark.parametrize("algorithm", ["rlcr", "dcpo"])
-def test_leaving_the_confidence_out_never_pays(algorithm):
-    grid, settings = np.linspace(0, 1, 11), PolicySettings(dataset="train", responses_per_question=11)
-    for right in (False, True):
-        none, some = (
-            step_rewards(settings, algorithm, np.full(11, right), stated).calibration
-            for stated in (np.full(11, np.nan), grid)
-        )
-        assert (none <= some).all()
-
-
-def test_advantages_may_stay_undivided():
-    """As those of RLCR's authors, so that a group of almost equal rewards moves the policy little."""
-    own = {"rlcr": {"advantage_scale": "none"}}
-    policy = PolicySettings(dataset="train", responses_per_question=4, algorithms=("grpo", "rlcr", "dcpo"), own=own)
-    rewards = step_rewards(policy, "rlcr", CORRECT, CONFIDENCE)
-    sums = (CORRECT - ERROR**2).reshape(2, 4)
-    expected = (sums - sums.mean(axis=1, keepdims=True)).ravel()
-    found = step_advantages(policy.for_training("rlcr"), "rlcr", rewards, np.zeros(8), length=6)
-    np.testing.assert_allclose(found, expected)
-    divided = step_advantages(policy.for_training("grpo"), "grpo", rewards, np.zeros(8), length=6)
-    np.testing.assert_allclose(divided, group_advantages(CORRECT, 4))
-    assert not np.allclose(found, group_advantages(CORRECT - ERROR**2, 4))
-
+from cocal.rewards import confidence_start
 
 SOLUTION = "2+3=5\n\\boxed{5}"
 

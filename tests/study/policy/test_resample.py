@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ import zarr
 from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
 from cocal.errors import ContractError
-from cocal.features.extract import pooled_states
 from cocal.features.store import open_features
 from cocal.runtime import lock
 from cocal.store import read_frame
@@ -49,14 +47,13 @@ def questions(micro_questions) -> pd.DataFrame:
     return read_frame(micro_questions / "micro-train.parquet", QUESTIONS)
 
 
-def _resample(folder, micro_policy, questions, engine=None, passes=True):
+def _resample(folder, micro_policy, questions, engine=None):
     engine = engine or TransformersEngine.of(micro_policy, 32)
     with Verifier(VerifierSettings()) as verifier:
         resample(
             PostCalSettings(),
             POLICY,
-            policy=micro_policy if passes else None,
-            config=micro_policy.config,
+            policy=micro_policy,
             sampler=Sampler(engine, micro_policy.tokenizer, Prompts("tiny")),
             identity="micro/postcal",
             questions=questions,
@@ -91,22 +88,6 @@ def test_budget_and_questions_are_those_of_the_rollouts(resampled, questions):
     assert frame["response_id"].tolist() == list(range(120))
     groups = frame["correct"].to_numpy().reshape(-1, 4).mean(axis=1)
     np.testing.assert_array_equal(frame["group_accuracy"], groups.repeat(4))
-
-
-def test_states_that_the_engine_keeps_need_no_pass(tmp_path, micro_policy, questions, monkeypatch, resampled):
-    class Keeping(TransformersEngine):
-        def generate(self, prompts, sampling, seeds, read):
-            assert read == sampling.samples == POLICY.responses_per_question
-            groups = super().generate(prompts, sampling, seeds)
-            rows = [(prompt, one) for prompt, group in zip(prompts, groups, strict=True) for one in group]
-            ids = [prompt for prompt, _ in rows], [one.token_ids for _, one in rows]
-            states = iter(pooled_states(micro_policy, resampled[1], *ids, FeatureSettings().batch_tokens))
-            return [[replace(one, states=next(states)) for one in group] for group in groups]
-
-    frame, kept = _resample(tmp_path, micro_policy, questions, Keeping.of(micro_policy, 32), passes=False)
-    pd.testing.assert_frame_equal(frame, resampled[0])
-    np.testing.assert_array_equal(kept.read(0, len(kept)), resampled[1].read(0, len(frame)))
-    assert read_cost(tmp_path / "cost.json", Cost).states_seconds is None
 
 
 def test_questions_are_read_from_rollouts(resampled, questions):

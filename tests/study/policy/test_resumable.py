@@ -15,22 +15,13 @@ from trl import GRPOTrainer
 from cocal.store.folders import label_folder
 from cocal.store.origin import PROVENANCE
 from cocal.store.run_folder import WriteBehind
-from cocal_study.config.policy import PolicySettings
 from cocal_study.policy import steps
 from cocal_study.policy.resumable import last_resumable
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from kills import killed_at_each_operation
-from micro_trainer import micro_trainer
+from micro_trainer import micro_trainer, small_settings
 
-SETTINGS = PolicySettings(
-    dataset="micro-train",
-    steps=3,
-    stages=(3,),
-    questions_per_step=3,
-    responses_per_question=4,
-    micro_batch=4,
-    max_response_length={"grpo": 16},
-)
+SETTINGS = small_settings(steps=3, stages=(3,))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import os
 from importlib.util import find_spec
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,11 +14,11 @@ from trl.generation import vllm_generation
 from cocal import cli
 from cocal.errors import ConfigError
 from cocal_study.config.policy import OwnSettings, PolicySettings, TrlSettings
-from cocal_study.config.study import load_study
 from cocal_study.policy.launch import train_command
 from cocal_study.policy.schedule import question_schedule
 from cocal_study.policy.train import opening_vllm, set_precision, trl_arguments
 from micro_trainer import train_words
+from planned_jobs import study_of
 
 SHARDED = {"shard": True, "vllm": True}
 
@@ -59,7 +58,7 @@ def test_every_setting_reaches_trl_under_its_own_name(tmp_path):
 
 def test_an_algorithm_trains_with_its_own_settings(tmp_path):
     """The original settings of RLCR and DCPO are those of the paper study."""
-    study = load_study(Path(__file__).parents[3] / "config/paper.yaml").policy
+    study = study_of("paper").policy
     for algorithm, rate, updates in (("grpo", 1e-6, 1), ("rlcr", 5e-6, 1), ("dcpo", 2e-6, 4)):
         arguments = trl_arguments(study.for_training(algorithm), algorithm, tmp_path)
         assert (arguments.learning_rate, arguments.max_steps) == (rate, 120 * updates)

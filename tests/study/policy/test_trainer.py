@@ -21,15 +21,9 @@ from cocal_study.policy.agreement import Agreement
 from cocal_study.policy.recorder import StepSeconds
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from micro import in_bfloat16
-from micro_trainer import micro_trainer, train
+from micro_trainer import micro_trainer, small_settings, train
 
 ROWS, PROMPT, RESPONSE = 12, 7, 9
-
-
-def _settings(**changes) -> PolicySettings:
-    settings = {"steps": 1, "stages": (1,), "questions_per_step": 3, "responses_per_question": 4, "micro_batch": 4}
-    length = {"max_response_length": {"grpo": 16}}
-    return PolicySettings(dataset="micro-train", **settings | length | changes)
 
 
 @pytest.fixture
@@ -67,7 +61,7 @@ def rows() -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("loss", ["grpo", "dapo"])
 def test_the_loss_is_the_clipped_one(trainer, rows, loss):
     """Equation 1: -min(ratio A, clip(ratio, 1 - low, 1 + high) A), averaged within responses or over all tokens."""
-    one = trainer(_settings(loss=loss, temperature=0.7, clip_low=0.3, clip_high=0.5, micro_batch=12))
+    one = trainer(small_settings(loss=loss, temperature=0.7, clip_low=0.3, clip_high=0.5, micro_batch=12))
     rows["advantages"] = rows["advantages"][:, None] * torch.linspace(-1, 1, RESPONSE)
     total, tokens = 0.0, 0
     with torch.no_grad():
@@ -92,7 +86,7 @@ def test_the_loss_is_the_clipped_one(trainer, rows, loss):
 @pytest.mark.skipif(torch.cuda.is_available() or not computes_bfloat16(), reason="no products of bfloat16 numbers here")
 def test_a_copy_of_the_latest_policy_samples_in_bfloat16(trainer, monkeypatch):
     """The updates keep their float32 weights, and frequencies of positions are as exact as in a loaded policy."""
-    made = trainer(_settings())
+    made = trainer(small_settings())
     for name in PORTABLE:
         monkeypatch.delenv(name, raising=False)
     for name, value in environment("bfloat16").items():
@@ -120,7 +114,9 @@ def test_an_answer_without_a_verdict_earns_nothing_and_is_recorded(tmp_path, mic
             place = np.arange(len(answers))
             return Verdicts((place % 2 == 0) & (place % 3 > 0), place % 3 > 0)
 
-    rollouts = train(tmp_path, _settings(), micro_checkpoint, micro_questions, verifier=Hesitant(VerifierSettings()))
+    rollouts = train(
+        tmp_path, small_settings(), micro_checkpoint, micro_questions, verifier=Hesitant(VerifierSettings())
+    )
     place = np.arange(len(rollouts))
     assert rollouts["decided"].tolist() == (place % 3 > 0).tolist()
     assert rollouts["correct"].tolist() == ((place % 2 == 0) & (place % 3 > 0)).tolist()
@@ -136,7 +132,7 @@ def test_stages_keep_the_number_format_of_the_base(tmp_path, micro_checkpoint, m
     model.config.tie_word_embeddings = tied
     model.tie_weights()
     model.save_pretrained(base)
-    train(tmp_path, _settings(), base, micro_questions)
+    train(tmp_path, small_settings(), base, micro_questions)
     before, after = (load_file(folder / "model.safetensors") for folder in (base, tmp_path / "step-1"))
     assert ("lm_head.weight" in before) == (not tied)
     assert before.keys() == after.keys()
@@ -147,7 +143,7 @@ def test_stages_keep_the_number_format_of_the_base(tmp_path, micro_checkpoint, m
 
 def test_rows_stay_in_their_update(trainer, rows, monkeypatch):
     """Two updates a step: sorting by length must not carry a row from one to the other."""
-    one = trainer(_settings(updates_per_step=1, micro_batch=2))
+    one = trainer(small_settings(updates_per_step=1, micro_batch=2))
     one.args.gradient_accumulation_steps, one.args.steps_per_generation = 3, 6
     batches = [{key: value[2 * k : 2 * k + 2] for key, value in rows.items() if value.dim()} for k in range(6)]
     for k, batch in enumerate(batches):
@@ -187,7 +183,7 @@ def test_seconds_of_a_step_are_those_of_all_its_updates(monkeypatch, tmp_path):
 
 def test_states_are_read_in_the_precision_of_the_update(trainer, monkeypatch):
     """Whether or not the pass runs through what accelerate wraps."""
-    one, precise = trainer(_settings()), []
+    one, precise = trainer(small_settings()), []
     one._layers = (0,)
     monkeypatch.setattr(one.accelerator, "autocast", lambda: torch.autocast("cpu", dtype=torch.bfloat16))
     one.model.model.layers[0].register_forward_hook(lambda *_: precise.append(torch.is_autocast_enabled("cpu")))

@@ -5,12 +5,11 @@ from functools import partial
 import pytest
 import torch
 
-from cocal_study.config.policy import PolicySettings, TrlSettings
+from cocal_study.config.policy import TrlSettings
 from cocal_study.policy.update import HostAdamW, in_trimmed_batches
-from micro_trainer import micro_trainer
+from micro_trainer import micro_trainer, small_settings
 
 UPDATES = 5
-SMALL = {"steps": 1, "stages": (1,), "questions_per_step": 3, "responses_per_question": 4, "micro_batch": 4}
 
 
 def _trained(kind: type, saved: bool, fused: bool) -> list[torch.Tensor]:
@@ -41,7 +40,7 @@ def test_updates_are_adams_to_the_bit(saved, fused):
 
 def test_a_training_takes_the_optimiser_of_its_settings(tmp_path, micro_checkpoint):
     for where, kind in (("host", HostAdamW), ("device", torch.optim.AdamW)):
-        settings = PolicySettings(dataset="d", trl={"moments": where}, **SMALL)
+        settings = small_settings(trl={"moments": where})
         made = micro_trainer(tmp_path, micro_checkpoint, settings).create_optimizer()
         assert type(made) is kind
         assert made.defaults["lr"] == settings.learning_rate

@@ -92,6 +92,12 @@ def test_a_file_in_the_place_of_another_is_refused_whatever_it_is(family):
             with pytest.raises(ContractError, match=f"^{file}: was made as .*, and lies in the place of another; del"):
                 look()
         Path(file).write_bytes(content)
+    shutil.copy(left, right)
+    with pytest.raises(ContractError, match=f"^{right}: was made as"):  # and not that the child is outdated
+        list(trace(child))
+    shutil.copy(*swaps[-1][:2])
+    with pytest.raises(ContractError, match=r"^results/rollouts/tiny/rlcr/step-2\.parquet: was made as"):
+        read_table(rollouts / "rlcr", Path("results/questions/a.parquet"))
 
 
 def test_a_changed_ancestor_is_named_with_what_was_made_from_it(family):
@@ -162,21 +168,3 @@ def test_a_link_to_a_result_has_the_ancestors_of_the_result(family, tmp_path, ca
     for link in ("elsewhere/link.json", "folder/child.json", "results/link.json"):
         assert main(["trace", link]) == 0
         assert capsys.readouterr().out == direct
-
-
-def test_a_table_in_the_place_of_another_is_named_before_what_was_made_of_it(tmp_path, monkeypatch):
-    """A step of the training's rollouts lies among PostCal's responses: the companions are not to blame."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("grpo", "postcal"):
-        for step in (1, 2):
-            path = tmp_path / f"results/rollouts/tiny/{name}/step-{step:05d}.parquet"
-            made = provenance("train", {}) | placed(path.parent)
-            write_frame(path, REPLIES.assign(reply=f"{name} {step}"), JUDGEMENTS, made)
-    companions = _child("results/companions.json", "results/rollouts/tiny/postcal")
-    assert len(list(trace(companions))) == 2
-    shutil.copy("results/rollouts/tiny/grpo/step-00002.parquet", "results/rollouts/tiny/postcal/step-00002.parquet")
-    said = r"^results/rollouts/tiny/postcal/step-00002\.parquet: was made as results/rollouts/tiny/grpo, and lies in"
-    with pytest.raises(ContractError, match=said):
-        list(trace(companions))
-    with pytest.raises(ContractError, match=said):
-        read_table(Path("results/rollouts/tiny/postcal"), Path("results/questions/a.parquet"))

@@ -71,9 +71,6 @@ def test_json_lines_json_and_parquet_are_read(tmp_path, mine):
         (_lines([RECORDS[0] | {"aliases": ["4", True]}]), r"line 1: field 'aliases\.1' is True, neither a text nor"),
         (_lines([RECORDS[0] | {"answer": float("nan")}]), "line 1: field 'answer' is nan, neither a text nor a number"),
         (_lines([RECORDS[0], RECORDS[0]]), "line 3: question_id 'a' is also in line 1; ids must differ"),
-        ('{"question": "?"', r"mine\.jsonl: line 1: not JSON"),
-        ("4\n", "line 1: not a JSON object"),
-        ("\n", r"mine\.jsonl: the file is empty"),
     ],
 )
 def test_errors_name_file_line_and_field(mine, text, message):

@@ -16,7 +16,7 @@ NVIDIA GeForce RTX 4090, 24564, 8.9, 580.65.06
 NVIDIA H100 80GB HBM3, 81559, 9.0, 580.65.06
 """
 RTX, H100 = parse_gpus(LISTING, None)[0]
-GOOD = Machine((RTX,), "580.65.06", obstacle=None, toolkit=False)
+GOOD = Machine((RTX,), "580.65.06", obstacle=None)
 RUN = Run({"train": 1, "responses": 1, "features": 1}, allowed=1, conda=False)
 SITE = Site("cpu", "gpu", "b200", 8, 1440, "")
 
@@ -78,20 +78,6 @@ def test_the_arithmetic_is_done_before_anything_is_loaded(study):
     assert on_workstation(crowded, trained, GOOD) == [], "what is trained already counts no more"
     found = on_workstation(crowded, RUN, GOOD)
     assert found[0].startswith("NVIDIA GeForce RTX 4090: qwen3-1.7b, update: at least 31.5 GiB, and the GPU has 24.0")
-
-
-@pytest.mark.parametrize(
-    ("backend", "capability", "needed"), [(None, 9.0, False), (None, 10.0, True), ("FLASHINFER", 8.9, True)]
-)
-def test_a_toolkit_is_needed_where_kernels_are_compiled(study, backend, capability, needed):
-    engine = {"engine": {"attention_backend": backend}}
-    machine = GOOD._replace(gpus=(RTX._replace(capability=capability),))
-    found = on_workstation(study(generation=engine), RUN, machine)
-    assert [("install the CUDA toolkit, or set" in one, "FLASH_ATTN" in one) for one in found] == [
-        (True, True)
-    ] * needed
-    assert on_workstation(study(generation=engine), RUN, machine._replace(toolkit=True)) == []
-    assert on_workstation(study(generation=engine), Run({"features": 1}, 1, False), machine) == [], "nobody samples"
 
 
 def test_runs_without_gpus_are_left_alone(study):

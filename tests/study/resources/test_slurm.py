@@ -44,30 +44,23 @@ def _dry_run(repository: Path, folder: Path, *flags: str, **site: str) -> subpro
     return started.snakemake(command, repository, environment)
 
 
-def _requests(output: str) -> dict[str, set[str]]:
+def _requests(repository: Path, folder: Path, *flags: str, **site: str) -> dict[str, set[str]]:
     """The resources that the jobs of each rule ask for, from a dry-run."""
-    found = {}
-    for rule, block in re.findall(r"^rule (\w+):\n((?: {4}.*\n)*)", output, re.MULTILINE):
+    done, found = _dry_run(repository, folder, *flags, **site), {}
+    assert done.returncode == 0, done.stderr
+    for rule, block in re.findall(r"^rule (\w+):\n((?: {4}.*\n)*)", done.stdout + done.stderr, re.MULTILINE):
         resources = re.search(r"^    resources: (.*)$", block, re.MULTILINE)
         found.setdefault(rule, set()).update(resources[1].split(", ") if resources else ())
     return found
 
 
-@pytest.fixture(scope="module")
-def requests(repository, tmp_path_factory) -> dict[str, set[str]]:
-    """The resources that the rules of the studies for clusters ask for."""
-    found = {}
-    for flags in ((), ("--configfile", "config/rehearsal.yaml")):  # without flags the profile runs the paper study
-        done = _dry_run(repository, tmp_path_factory.mktemp("run"), *flags)
-        assert done.returncode == 0, done.stderr
-        for rule, resources in _requests(done.stdout + done.stderr).items():
-            found.setdefault(rule, set()).update(resources)
-    return found
-
-
-def test_every_rule_asks_for_what_somebody_has_read(requests):
-    """All but those that are made where Snakemake runs."""
-    asked = {rule: sorted(one for one in found if one.startswith(ASKED)) for rule, found in sorted(requests.items())}
+def test_every_rule_asks_for_what_somebody_has_read(repository, tmp_path):
+    """All but those that are made where Snakemake runs; without flags the profile runs the paper study."""
+    paper, rehearsal = (
+        _requests(repository, tmp_path, *words) for words in ((), ("--configfile", "config/rehearsal.yaml"))
+    )
+    asked = {rule: paper.get(rule, set()) | rehearsal.get(rule, set()) for rule in sorted(paper | rehearsal)}
+    asked = {rule: sorted(one for one in found if one.startswith(ASKED)) for rule, found in asked.items()}
     lines = (f"{rule}: {', '.join(one)}" for rule, one in asked.items() if rule in SUBMITTED)
     assert_golden(Path(__file__).with_name("slurm_jobs.txt"), lines)
 
@@ -101,9 +94,7 @@ def test_another_study_replaces_the_papers_and_the_environment_names_the_site(re
         "COCAL_SLURM_NODE_MEMORY": "150000",
         "COCAL_SLURM_MAX_MINUTES": "240",
     }
-    done = _dry_run(repository, tmp_path, "--configfile", "config/smoke.yaml", **site)
-    assert done.returncode == 0, done.stderr
-    requests = _requests(done.stdout + done.stderr)
+    requests = _requests(repository, tmp_path, "--configfile", "config/smoke.yaml", **site)
     assert {"slurm_partition=dgx", "gres=gpu:h200:4", "runtime=240", "slurm_account=nlp"} <= requests["train_grpo"]
     assert {"cpus_per_task=16", "mem_mb=150000"} <= requests["train_grpo"], "half of a node of eight, and all memory"
     assert not any(resource.startswith("nodes=") for resource in requests["train_grpo"]), "SLURM's own default is one"
@@ -115,9 +106,7 @@ def test_a_training_may_take_several_nodes(repository, tmp_path):
     """Two of four GPUs: the study says so, and the profile asks for them."""
     flags = ["--config", "card=80gb", "policy={trl: {nodes: 2, devices: 4}}"]
     site = {"COCAL_SLURM_NODE_GPUS": "4", "COCAL_SLURM_NODES": "2", "COCAL_SLURM_GPU_TYPE": "a100"}
-    done = _dry_run(repository, tmp_path, *flags, **site)
-    assert done.returncode == 0, done.stderr
-    requests = _requests(done.stdout + done.stderr)
+    requests = _requests(repository, tmp_path, *flags, **site)
     for rule in ("train_grpo", "train_rlcr", "train_dcpo"):
         assert {"nodes=2", "gres=gpu:a100:4", "cpus_per_task=16", "mem_mb=200000"} <= requests[rule]
     assert not any(resource.startswith("nodes=") for resource in requests["responses"])
@@ -186,34 +175,29 @@ def test_what_slurm_refuses_is_told_in_its_own_words(queue, tmp_path):
 
 @pytest.fixture
 def queue(tmp_path, monkeypatch) -> Path:
-    """A squeue that prints a file, and a scancel that empties it a second later."""
+    """A squeue that prints a file."""
     folder = tmp_path / "bin"
     folder.mkdir()
     listing = tmp_path / "queue.txt"
     listing.write_text("")
-    programs = {"squeue": f"cat {listing}", "scancel": f'echo "$@" > {tmp_path}/cancelled; (sleep 1; : > {listing}) &'}
-    for name, script in programs.items():
-        path = folder / name
-        path.write_text(f"#!/bin/sh\n{script} 2>/dev/null\n")
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    path = folder / "squeue"
+    path.write_text(f"#!/bin/sh\ncat {listing} 2>/dev/null\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
     return listing
 
 
-@pytest.mark.slow
-def test_cancelling_waits_until_the_jobs_have_ended(queue, tmp_path, capfd):
+def test_jobs_of_an_earlier_run_are_named_with_the_command_that_ends_them(queue, tmp_path, capfd):
     queue.write_text(SQUEUE.replace("/home/a/cocal", str(tmp_path)))
     assert cli.main(["slurm"]) == 2
     told = rf"""{tmp_path}: an earlier run is still at work.*
   job 16 RUNNING rule_train_grpo_wildcards_qwen3-8b
   job 17 PENDING rule_questions | mine
-wait .*, or end it: cocal slurm --cancel --directory {tmp_path}
+wait .*, or end it: scancel 16 17
 """
     assert re.search(told, capfd.readouterr().err), "jobs of this folder, without that in which Snakemake itself runs"
-    assert cli.main(["slurm", "--cancel"]) == 0
-    assert (tmp_path / "cancelled").read_text() == "16 17\n"
-    assert queue.read_text() == ""
+    queue.write_text("")
     assert cli.main(["slurm"]) == 0
 
 

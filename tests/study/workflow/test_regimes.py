@@ -1,15 +1,13 @@
 """All points of a replicate of regimes, run by the script that `make regimes` calls."""
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 import yaml
 
 import started
 from cocal import cli
+from started import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 KEYS = {
     "study": "small-regimes",
     "datasets": {"smoke-facts": None},

@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 from html import escape
 
 import pandas as pd
@@ -13,7 +12,6 @@ import pytest
 
 import started
 from cocal.store import read_frame
-from cocal_study.config.study import load_study
 from cocal_study.exhibits.base.exhibit import TableExhibit
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.planning import results
@@ -21,15 +19,15 @@ from cocal_study.provenance.owner import claim
 from cocal_study.store.contracts import PREDICTIONS
 from planned_jobs import jobs_of, study_of
 from smoke_study import planned, snakemake
-from tex import missing_of_tex
+from tex import assert_compiles, needs_tex
 
 STUDIES = ["smoke", "rehearsal", "paper", "single-gpu"]
 
 
 @pytest.fixture(scope="module")
-def shown(repository):
+def shown():
     """The tables and figures of the smoke study."""
-    return exhibits_of(load_study(repository / "config/smoke.yaml"), {})
+    return exhibits_of(study_of("smoke"), {})
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -97,16 +95,9 @@ def test_smoke_study_gives_the_tables_and_figures(smoke, shown):
     assert not list(smoke.rglob("*.partial"))
 
 
-@pytest.mark.slow
+@needs_tex
 def test_all_tables_compile_in_one_document(smoke, tmp_path):
-    if missing := missing_of_tex():
-        pytest.skip(missing)
-    shutil.copytree(smoke / "results/tables", tmp_path / "tables")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path / "tables")
-    assert done.returncode == 0, done.stdout[-3000:]
-    for complaint in ("Overfull", "Float too large"):
-        assert complaint not in done.stdout
+    assert_compiles(shutil.copytree(smoke / "results/tables", tmp_path / "tables"))
 
 
 @pytest.mark.slow

@@ -25,7 +25,6 @@ _ADDRESS = flags.checked(
 _POINTS = Kind(folder=True, entries="*.yaml")
 _RESULTS = flag("--results", "results of the study (default: results)", type=Path, default=Path("results"))
 _SLURM = (
-    flag("--cancel", "cancel jobs of the folder and wait until they have ended", action="store_true"),
     flag(
         "--directory FOLDER",
         "folder of the study's results/ and logs/, as for `snakemake --directory` (default: this folder)",
@@ -34,14 +33,12 @@ _SLURM = (
     ),
 )
 _COMPARE = (
-    flag("first A", "method or rival, such as cocal-binary or length+platt-all, or a table of predictions (.parquet)"),
-    flag("second B", "its rivals, of the same kind; differences are A minus B", nargs="+"),
+    flag("first A", "method or rival, such as cocal-binary or length+platt-all"),
+    flag("second B", "its rivals; differences are A minus B", nargs="+"),
     _RESULTS,
     flag("--backbone", "backbone of the methods, where the study has several"),
     flag("--step", "step of the policies (default: the last)", type=flags.INDEX),
     flag("--replicates", "folder of gathered replicates (`cocal spread`), which are compared instead", type=Path),
-    flag("--settings", "of two tables: metric settings, JSON text or a YAML or JSON file"),
-    flag("--groups", 'of two tables: JSON of macro averages, {"macro-mathematics": ["math500", ...]}'),
     output("--output FILE.csv", "file for all numbers"),
     flags.OVERWRITE,
 )
@@ -144,12 +141,12 @@ _GATHER = (
 
 STUDY = {
     "slurm": Command(
-        "refuse a run that this SLURM cluster cannot take now, or cancel a run's jobs",
+        "refuse a run that this SLURM cluster cannot take now",
         _SLURM,
         description="Refuse a run while jobs of an earlier run of the folder are in the queue, or if the cluster lacks "
         "the partition, GPU or account that COCAL_SLURM_* name. Snakemake calls this command before the first job.",
     ),
-    "compare": Command("test the differences between methods or rivals, or two tables of predictions", _COMPARE),
+    "compare": Command("test the differences between methods or rivals", _COMPARE),
     "try": Command("let rivals that learn do so from random rollouts, in seconds", _TRY),
     "trace": Command("show what a table, figure or other result was made from, back to the questions", _TRACE),
     "publish": Command(

@@ -1,46 +1,23 @@
 """Confidences of CoCal and PostCal, whose companions score hidden states of responses (section 4.3, appendix B.2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from cocal.companion.batches import Batches
-from cocal.companion.companions import Companions, load_companions
+from cocal.companion.companions import Companions
 from cocal.errors import ConfigError, ContractError
 from cocal.features.store import FeatureReader, open_features
 from cocal.runtime.machine import best_device
-from cocal_study.config.method import Experience, Method
+from cocal_study.config.method import Method
 from cocal_study.methods.base.responses import Estimator, Inputs, Responses
-from cocal_study.planning.results import ORDERS
 
 TASK_RESPONSES = ("rlcr",)
 """Prompt formats whose features end before the uncertainty reasoning and the confidence (appendix D)."""
 _ROWS = 4096
 """Number of responses whose features are on the device at a time."""
-
-
-def load_experiences(folders: Mapping[Experience, Sequence[Path]]) -> dict[Experience, list[Companions]]:
-    """Load the companions of each experience from folders of `cocal companions`. Raises ConfigError if two of one
-    experience agree in their steps of training and validation and in their states, and ContractError if a file is
-    invalid, or its companions were fitted in an order that does not suit their experience."""
-    loaded: dict[Experience, list[Companions]] = {}
-    for experience, paths in folders.items():
-        companions = loaded[experience] = [load_companions(path) for path in paths]
-        for path, one in zip(paths, companions, strict=True):
-            if one.spec.order != ORDERS[experience]:
-                raise ContractError(
-                    f"{path}: fitted in {one.spec.order} order, but companions on {experience} are fitted in "
-                    f"{ORDERS[experience]} order; give them as another experience, or fit them anew"
-                )
-        kinds = [(one.spec.prefix, one.spec.layer, one.spec.pooling) for one in companions]
-        if len(set(kinds)) != len(kinds):
-            prefix, layer, pooling = next(kind for kind in kinds if kinds.count(kind) > 1)
-            raise ConfigError(
-                f"two companions on {experience} learnt from {prefix} steps and read {pooling} of layer {layer}"
-            )
-    return loaded
 
 
 def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) -> dict[Estimator, np.ndarray]:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from cocal.runtime.progress import Progress
 from cocal_study.config.evaluation import EvaluationSets
 from cocal_study.config.method import Method
 from cocal_study.config.methods import METHODS
-from cocal_study.methods.base.responses import FACTS, Estimator, Inputs, Responses, function, read_responses
+from cocal_study.methods.base.responses import FACTS, Estimator, Inputs, Responses, read_responses
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +111,7 @@ def _estimated(
             responses = read_responses(folders[prompt_format], dataset, samples, step, columns)
             estimates: dict[Estimator, np.ndarray] = {}
             for name, together in _grouped(of_format, "estimate").items():
-                estimates |= function(name)(together, responses, inputs)
+                estimates |= resolve_name(name)(together, responses, inputs)
             order = [method.name for method in of_format]
             for estimator in sorted(estimates, key=lambda one: order.index(one.method)):
                 yield responses, estimator, estimates[estimator]

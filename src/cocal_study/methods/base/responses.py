@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -113,12 +112,6 @@ It takes all methods that name it, of one prompt format and in the order of the 
 set, and all other inputs. For each estimator it returns float64 (n,), a value in [0, 1] for each evaluated response, in
 their order; NaN if there is no valid confidence. It raises ContractError if a file lacks what the methods need.
 """
-
-
-def function(name: str) -> Any:
-    """Import the function "module:function" that a method declares, now, since only companions need torch."""
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module), attribute)
 
 
 def read_responses(folder: Path, dataset: str, samples: int, step: int, columns: Sequence[str]) -> Responses:

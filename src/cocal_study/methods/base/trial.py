@@ -1,5 +1,7 @@
 """A trial of rivals that learn, on random rollouts: what fails does so in seconds, and not after the policies."""
 
+from pkgutil import resolve_name
+
 import numpy as np
 import pandas as pd
 
@@ -9,7 +11,7 @@ from cocal.rewards import group_accuracy
 from cocal.rollouts.recorded import sampled_rows
 from cocal_study.config.method import Rival
 from cocal_study.config.methods import METHODS
-from cocal_study.methods.base.responses import LabelledStates, function
+from cocal_study.methods.base.responses import LabelledStates
 
 
 def try_rival(rival: Rival, width: int) -> None:
@@ -18,7 +20,7 @@ def try_rival(rival: Rival, width: int) -> None:
     draw = np.random.default_rng(0)
     training, validation, scored = (_labelled(draw, rival, width, count) for count in (480, 160, 80))
     try:
-        learnt = function(rival.learn)(METHODS[rival.method].target, training, validation)
+        learnt = resolve_name(rival.learn)(METHODS[rival.method].target, training, validation)
         scores = np.asarray(learnt.apply(scored.states, *([scored.table] if rival.columns else [])), dtype=np.float64)
     except Exception as error:  # the code of a rival may raise anything
         raise ConfigError(f"{rival.name}: fails on random rollouts: {error!r} (COCAL_TRACEBACK=1 has more)") from error

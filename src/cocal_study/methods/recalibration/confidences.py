@@ -6,6 +6,7 @@ Calibrators learn from the rows of the companions, and never from an evaluation 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,12 +29,10 @@ from cocal_study.methods.base.responses import (
     LabelledStates,
     LearntScore,
     Responses,
-    function,
     read_responses,
 )
 from cocal_study.methods.recalibration.calibrators import Fits
 from cocal_study.methods.self_consistency import check_pool
-from cocal_study.planning.results import ORDERS
 from cocal_study.planning.rivals import RIVALS, Basis, calibrations_of, learns_from, named
 from cocal_study.questions.overlap import fingerprint
 
@@ -128,7 +127,7 @@ class Scorer:
         """Scores of the rivals that read no hidden states (`Score`), float64 (n,) each, of the rows of all tables."""
         plain = [RIVALS[name] for name in self.rivals if RIVALS[name].score]
         found = [
-            [function(one.score)(_declared(one, table, "pool"), self.settings) for one in plain] for table in tables
+            [resolve_name(one.score)(_declared(one, table, "pool"), self.settings) for one in plain] for table in tables
         ]
         return {Estimator(one.name): np.concatenate(scores) for one, *scores in zip(plain, *found, strict=True)}
 
@@ -202,24 +201,9 @@ def learn_scores(
         parts.append(
             {name: LabelledStates(states[name], *labels, table=_declared(RIVALS[name], of_part)) for name in learning}
         )
-    return {name: function(RIVALS[name].learn)(_target(name), *(given[name] for given in parts)) for name in learning}
-
-
-def check_companions(
-    companions: "Mapping[Reader, Companions]", split: CompanionSettings, steps: int, folders: Mapping[Reader, Path]
-) -> None:
-    """Check that companions learnt from the same steps and left out the same questions as the calibrators will assume.
-    Raises ContractError if they did not, so that a calibrator might learn from a companion's own training responses."""
-    for kind, one in companions.items():
-        theirs = (one.spec.steps, one.spec.settings.split_seed, one.spec.settings.validation_share)
-        ours = (steps, split.split_seed, split.validation_share)
-        order = "chronological" if kind == "one-layer" else ORDERS[kind]
-        if theirs != ours or one.spec.order != order:
-            raise ContractError(
-                f"{folders[kind]}: learnt from {theirs[0]} steps in {one.spec.order} order with split_seed {theirs[1]} "
-                f"and validation_share {theirs[2]:g}, but the rivals are recalibrated on {ours[0]} steps in "
-                f"{order} order with {ours[1]} and {ours[2]:g}; give the companions of this study"
-            )
+    return {
+        name: resolve_name(RIVALS[name].learn)(_target(name), *(given[name] for given in parts)) for name in learning
+    }
 
 
 def scores_to_learn_from(
