@@ -90,7 +90,7 @@ def check(wanted: Wanted, about: About) -> Checked:
                 f"{where}: there is a field {taken[0]!r} already; give the confidences another name (--name), and "
                 "score the original file rather than a scored one"
             )
-        unread.update(filter(None, [_without_response(fields.sample(entry, where, learning=True))]))
+        unread.update(filter(None, [_without_response(fields.sample(entry, where))]))
         count += 1
     if count == unread.total():
         raise ContractError(f"{wanted.source}: there is no response to score ({', '.join(unread)})")
@@ -122,9 +122,7 @@ def score_file(
     member = [str(one) for one in (wanted.target, wanted.seed) if one is not None]
     by = {wanted.name + BY: " ".join([companion.identity()[:12], *member])}
     origins, lengths, cut, known, asked = Counter(), [], [], True, companion.about.prompts
-    lines = (
-        (text, checked.fields.sample(entry, where, learning=True)) for where, text, entry in entries(wanted.source)
-    )
+    lines = ((text, checked.fields.sample(entry, where)) for where, text, entry in entries(wanted.source))
     with path.open("ab") as output, marks.open("ab") as digests:
         while block := list(islice(lines, ROWS)):
             rows = encoder.encode([sample for _, sample in block if not _without_response(sample)], strict=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cocal.errors import ContractError, first_line
 from cocal.models.text import of_its_file, template_fault, turn_end
 from cocal.models.weights import check_files, check_finite, check_read, kind_of, stored
+from cocal.runtime.machine_errors import of_memory
 from cocal.runtime.numerics import half_precision
 from cocal.store import check_folder, read_document
 from cocal.store.damage import remedy
@@ -264,7 +265,7 @@ def _complete(path: str | Path, part: str = "weights") -> Iterator[None]:
     except ContractError:
         raise
     except Exception as error:  # tokenizers raise plain Exceptions about files that they cannot read
-        if isinstance(error, MemoryError) or "memory" in str(error).lower():
+        if of_memory(error):
             raise  # the machine is too small, the checkpoint may be whole
         if "trust_remote_code" in str(error):
             raise ContractError(
@@ -345,9 +346,16 @@ def end_tokens(
     tokenizer: "PreTrainedTokenizerBase", settings: "GenerationConfig", config: "PretrainedConfig"
 ) -> frozenset[int]:
     """Token ids that end a response: those of the generation settings, whose file gets lost in some engines, of the
-    model's settings and of the tokenizer, and the one that ends a turn in the chat template. Qwen3 has two."""
+    model's settings and of the tokenizer, and the one that ends a turn in the chat template. Qwen3 has two. A
+    ContractError refuses a tokenizer that has lost one of them, and reads its name as words."""
     given = (getattr(named, "eos_token_id", None) for named in (settings, config, text_config(config), tokenizer))
     ends = {end for named in given for end in (named if isinstance(named, list) else [named]) if end is not None}
+    for name in map(tokenizer.decode, sorted(ends)):
+        if len(tokenizer(name, add_special_tokens=False)["input_ids"]) > 1:
+            raise ContractError(
+                f"{tokenizer.name_or_path}: the tokenizer reads the end token {name} as words; put the tokenizer.json "
+                "and tokenizer_config.json into the folder with which the training began"
+            )
     return frozenset({*ends, turn_end(tokenizer, ends)} - {None})
 
 

@@ -111,6 +111,21 @@ def turn_end(
     return tokenizer.eos_token_id
 
 
+def passed_over(
+    tokenizer: "PreTrainedTokenizerBase", roles: Collection[str], template: str | None = None
+) -> str | None:
+    """The first of some roles whose words a chat template does not write, as some write parts of messages alone, and no
+    texts; None if there is none, or the template refuses it. Replies and words of tools may be written in part."""
+    for role in sorted({*roles} - {"assistant", "tool"}):
+        chat = [{"role": one, "content": f"{one} words"} for one in dict.fromkeys((role, "user"))]
+        try:
+            if f"{role} words" not in render(tokenizer, chat, template=template):
+                return role
+        except Exception:  # templates are programs, and the chat itself tells why
+            continue
+    return None
+
+
 def misread(tokenizer: "PreTrainedTokenizerBase", text: str) -> str | None:
     """What a tokenizer makes of a text, where its ids do not give a `comparable` one again; None where they do."""
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]

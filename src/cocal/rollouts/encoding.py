@@ -13,7 +13,7 @@ import numpy as np
 
 from cocal.errors import ConfigError, ContractError, first_line
 from cocal.models.loading import Policy, Vocabulary
-from cocal.models.text import check_tokens, render, template_fault, template_fields, turn_end
+from cocal.models.text import check_tokens, passed_over, render, template_fault, template_fields, turn_end
 from cocal.rollouts.format import Reading
 from cocal.rollouts.padding import Padding
 from cocal.rollouts.replies import MARKERS, Replies, check, judge
@@ -74,9 +74,8 @@ class Encoder:
     anew and given the token that ends a turn in the template, unless it has one; where texts have, others were cut.
 
     A prompt's text is taken for one of four things: a template's text with its markers (`<|im_start|>` and the like),
-    such a text without them (as verl and older versions of TRL write it), which is rendered again and compared, the
-    whole text that the policy saw, or the message of a user. Rows that are hardly meant so are warned of. Raises a
-    ContractError if there is no chat template, or the one that is given is broken.
+    such a text without them (as verl writes it), which is rendered again and compared, the whole text that the policy
+    saw, or the message of a user. A template that is missing or broken is a ContractError; odd rows are warned of.
 
     Attributes:
         policy: The language model, with its tokenizer, or what of it needs no weights.
@@ -238,6 +237,7 @@ class Encoder:
         return self._chat(sample, _messages(["user"], [prompt])), "chat"
 
     def _chat(self, sample: Sample, messages: Sequence[Mapping[str, Any]]) -> str:
+        roles = {message["role"] for message in messages} - {*self.reading.ignored}
         if self._untemplated:
             wrong = (
                 "the prompt is a chat, but there is no chat template; give prompts that are texts, or a template when "
@@ -248,6 +248,8 @@ class Encoder:
                 "the chat ends with the assistant's reply; give the messages before it as the prompt, and the reply as "
                 "the response"
             )
+        elif role := passed_over(self._tokenizer, roles, self.reading.template):
+            wrong = f"the template leaves out what the {role} says; give exact ids (prompt_ids), or --ignore {role}"
         else:
             try:
                 return self._rendered(messages, self.reading.thinking, sample.tools, sample.template_fields)

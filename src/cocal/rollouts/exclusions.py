@@ -11,7 +11,11 @@ LISTS = list, tuple, np.ndarray
 """What holds messages or ids."""
 MEDIA = "it has images or other media"
 """Why a companion of texts learns nothing from it."""
-MEDIA_FIELDS = ("image", "images", "video", "videos", "audio", "audios", "multi_modal_data", "multi_modal_inputs")
+_SAID = re.compile("text|think|reason")
+"""Types of parts of a message that are no media."""
+_FORMS = "", "s", "_url", "_urls", "_path", "_paths"
+_MEDIA = "image", "video", "audio"
+MEDIA_FIELDS = *(one + form for one in _MEDIA for form in _FORMS), "multi_modal_data", "multi_modal_inputs"
 _TURNS = re.compile(
     r"<tool_response>|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|(?:user|observation)\|>"
     r"|\[TOOL_RESULTS\]|<｜(?:User|tool▁outputs▁begin)｜>|<\|start\|>(?:user|functions)"
@@ -21,13 +25,14 @@ _ROLE = re.compile(r"(?:user|tool|ipython|observation)\n")
 _LINE = re.compile(r"^(?:user|tool|ipython|observation)\n", re.MULTILINE)
 """The same in texts without special tokens, which may stand behind other words, and as a line of its own."""
 EVALUATION = re.compile(
-    r"(?:^|[._ -]|(?-i:(?<=[a-z])(?=[A-Z])))(?:eval(?:uation)?s?|val(?:id(?:at(?:e|ion))?)?|tests?|dev|held[_-]?out)"
-    r"(?:[_-]?set)?\d*(?:$|[._ -]|(?-i:[A-Z]))",
+    r"(?:^|[._ -]|(?-i:(?<=[a-z])(?=[A-Z])))(?:eval(?:uation)?s?|val(?:id(?:at(?:e|ions?))?)?|test(?:s|ing)?|dev|"
+    r"benchmarks?|h[eo]ld[_-]?out)(?:[_-]?set)?\d*(?:$|[._ -]|(?-i:[A-Z]))",
     re.IGNORECASE,
 )
 """A word in the name of a file, a folder or a split that is no part of a training."""
-_SPLITS = "split", "subset", "mode", "phase", "is_eval", "is_validation", "is_test"
-"""Fields that may say so of a row."""
+_SPLIT = re.compile(r"(?:\w+_)?(?:split|subset|mode|phase)")
+_FLAGS = "is_eval", "is_validation", "is_test", "validate"
+"""Fields that may say so of a row: by a word, or by being true."""
 SEVERAL_VERSIONS = "the response was written by several versions of the policy's weights"
 
 
@@ -40,8 +45,9 @@ def several_versions(entry: Mapping[str, Any]) -> bool:
 
 def evaluated(entry: Mapping[str, Any], ignored: Collection[str]) -> str | None:
     """Why a row is none of the training, if its `split` or the like is that of an evaluation."""
-    for name, value in ((name, entry[name]) for name in _SPLITS if name in entry and name not in ignored):
-        if EVALUATION.search(value) if isinstance(value, str) else value is True and name.startswith("is_"):
+    for name, value in entry.items():
+        told = isinstance(value, str) and _SPLIT.fullmatch(name) and EVALUATION.search(value)
+        if (told or (value is True and name in _FLAGS)) and name not in ignored:
             return f"its {name} is {value!r} (--ignore {name}, if it was trained on)"
     return None
 
@@ -51,7 +57,7 @@ def has_media(said: Any) -> bool:
     messages = said if isinstance(said, LISTS) else ()
     contents = (message.get("content") for message in messages if isinstance(message, Mapping))
     parts = (part for content in contents if isinstance(content, (list, tuple)) for part in content)
-    return any(isinstance(part, Mapping) and part.get("type", "text") != "text" for part in parts)
+    return any(isinstance(part, Mapping) and not _SAID.search(str(part.get("type", "text"))) for part in parts)
 
 
 def media_beside(entry: Mapping[str, Any]) -> bool:

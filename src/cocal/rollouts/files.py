@@ -144,6 +144,8 @@ def _within(folder: Path, depth: int = 0) -> list[Path]:
     if not found and not depth:
         within = {file.parent for ending in ENDINGS for file in folder.glob(f"*/*{ending}")}
         hint = f"; there are some in {', '.join(path.name for path in _in_order(sorted(within))[:3])}" if within else ""
+        if packed := [path.name for path in entries if _DATA.search(path.name)]:
+            hint += f"; unpack or convert {packed[0]}"
         raise ContractError(f"{folder}: the folder holds no rollouts (*.jsonl, *.parquet, *.pt){hint}")
     return found
 

@@ -61,9 +61,13 @@ _PARTS = {
         r"(?:_(?:prompt|messages?|msg|text|instructions?|examples?))*|reasoning_effort|enable_thinking",
         re.IGNORECASE,
     ),
-    "response": re.compile(r"(?:\w*_)?(?:reasoning|think(?:ing)?|thoughts?)(?:_(?:content|text))?", re.IGNORECASE),
+    "response": re.compile(
+        r"(?:\w*_)?(?:reasoning|think(?:ing)?|thoughts?|cot|scratchpad)(?:_(?:content|text|process|traces?|steps))?",
+        re.IGNORECASE,
+    ),
+    "stop": re.compile("stop(?:_(?:strings?|sequences|words?))?"),
 }
-"""Names of fields that may be a part of the prompt, or of the response, which is read without them."""
+"""Names of fields that may be a part of the prompt, or of the response or its end, which are read without them."""
 
 
 @dataclass(frozen=True)
@@ -177,15 +181,15 @@ class Fields:
                     return found.model_copy(update={"doubt": doubt})
         return found
 
-    def sample(self, entry: Mapping[str, Any], where: str, learning: bool = False) -> Sample:
-        """The response of a line; for learning, it may be one that is left out, and lack all else. A ContractError says
-        that a field has the wrong form, or that prompt or response is missing or empty."""
+    def sample(self, entry: Mapping[str, Any], where: str) -> Sample:
+        """The response of a line, which may be one that is left out, and lack all else. A ContractError says that a
+        field has the wrong form, or that prompt or response is missing or empty."""
+        if exclusions.media_beside(entry):
+            return Sample.read(where, left_out=exclusions.MEDIA)
         found = self.part(entry, where, *self.names)
         self._check_whole(entry, found)
-        if found.left_out is not None and found.response is None and found.response_ids is None:  # nothing was read
-            if learning:
-                return found
-            raise ContractError(f"{where}: {found.left_out}; correct or delete the row")
+        if found.left_out is not None and found.response is None and found.response_ids is None:
+            return found  # nothing was read
         for what, given in (("prompt", found.prompt), ("response", found.response)):
             if not given and getattr(found, f"{what}_ids") is None:
                 names = listed(name for meaning, name in self.taken.items() if meaning in NEEDED[what])
@@ -196,7 +200,9 @@ class Fields:
 
     def _check_whole(self, entry: Mapping[str, Any], found: Sample) -> None:
         """Refuse a line with a field that may be a part of prompt or response, and is neither read nor in its text."""
-        given = {"asked": found.prompt_ids, "response": found.response_ids}
+        stop = self.taken.get("stop", found.stop)  # where the engine tells which of several it was
+        given: dict[str, Any] = {"asked": found.prompt_ids, "response": found.response_ids}
+        given["stop"] = found.response_ids if stop is None else stop
         for name, value in entry.items() if found.left_out is None else ():
             part = _part_of(name)
             if part is None or given[part] is not None or name in (*self.ignored, *self.taken.values()):
@@ -205,7 +211,8 @@ class Fields:
             if comparable(said) not in comparable(getattr(found, part) or ""):
                 raise ContractError(
                     f"{found.where}: the field {name!r} ({said[:40]!r}) may be a part of prompt or response, and is "
-                    f"not read; put it there, such as into messages, or give --ignore {name} if it is none"
+                    "not read; put it there, such as into messages or chat_template_kwargs, or give --ignore "
+                    f"{name} if it is none"
                 )
 
     def asked(self, entry: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
@@ -232,9 +239,8 @@ def samples(
             fields = Fields.of(entry, reading.fields, where, *how)
         if not entry.keys() <= seen.keys():
             seen |= entry
-        media = exclusions.MEDIA if exclusions.media_beside(entry) else None
-        useless = why or media or exclusions.evaluated(entry, reading.ignored)
-        found = Sample.read(where, left_out=useless) if useless else fields.sample(entry, where, learning=True)
+        useless = why or exclusions.evaluated(entry, reading.ignored)
+        found = Sample.read(where, left_out=useless) if useless else fields.sample(entry, where)
         labels = {name for meaning in NEEDED["label"] for name in fields.names.get(meaning, ())}
         if found.left_out is None and found.label is None and labels & entry.keys():
             found = found.model_copy(update={"left_out": "its reward is None"})

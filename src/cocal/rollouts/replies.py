@@ -188,8 +188,8 @@ def check(
     judge(
         ended,
         "the prompt lets the policy think, and the response never ends its thought ({} is missing)",
-        "give whole responses with their thoughts, or exact ids; or say which were cut (--max-response-length), or "
-        f"that the policy writes no more (--ignore {MARKERS})",
+        "give whole responses with their thoughts, or exact ids; or say which were cut (--max-response-length), what "
+        f"else the template was given (--template-field), or that the policy writes no more (--ignore {MARKERS})",
     )
     judge(
         lacking,

@@ -160,6 +160,9 @@ def test_a_row_without_a_response_gets_none_and_says_why(tmp_path, own, score, s
     lines(source, *(row | {"response_ids": []} for row in rows[:2]))
     assert score(source) == 2
     assert f"{source}: there is no response to score (its response is empty)" in capsys.readouterr().err
+    lines(source, rows[0], rows[1] | {"images": ["one.png"]})
+    assert score(source, "--overwrite") == 0
+    assert read_lines(tmp_path / "scored.jsonl")[1]["confidence_reason"] == "it has images or other media"
 
 
 def test_other_weights_are_warned_of_and_another_vocabulary_is_refused(

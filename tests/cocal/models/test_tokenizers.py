@@ -1,6 +1,8 @@
 """Tokenizers that are not the one of their file, that change texts or are not there, and weights that are no numbers:
 refused before anything is read with them."""
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -68,6 +70,21 @@ def test_a_folder_without_a_tokenizer_says_so(model, file):
         (model / name).unlink()
     said = refusal(load_policy, model)
     assert said.startswith(f"{model}: its tokenizer cannot be read (there is no file of one); put tokenizer.json")
+
+
+def test_a_tokenizer_that_has_lost_its_end_token_is_refused(model):
+    """Where vocab.json and merges.txt lie alone, no token is special."""
+    settings(model, split_special_tokens=True)
+    assert "the tokenizer reads the end token <|im_end|> as words; put" in refusal(lambda: load_policy(model).ends)
+    words = json.loads((model / "tokenizer.json").read_text())["model"]
+    (model / "vocab.json").write_text(json.dumps(words["vocab"]))
+    settings(model, split_special_tokens=False, tokenizer_class="GPT2Tokenizer")
+    (model / "tokenizer.json").unlink()
+    assert "its tokenizer cannot be read (`vocab` and `merges` must" in refusal(load_policy, model)
+    (model / "merges.txt").write_text("\n".join(["#version: 0.2", *map(" ".join, words["merges"])]))
+    assert load_policy(model).ends
+    (model / "tokenizer_config.json").unlink()
+    assert "the tokenizer reads the end token <|im_end|> as words; put" in refusal(lambda: load_policy(model).ends)
 
 
 def test_a_tokenizer_that_its_class_cannot_read_is_no_damaged_model(model):

@@ -101,11 +101,24 @@ def test_a_folder_without_rollouts_names_those_within(tmp_path):
     (tmp_path / "run/dump").mkdir(parents=True)
     with pytest.raises(ContractError, match=r"the folder holds no rollouts \(\*.jsonl, \*.parquet, \*.pt\)$"):
         find([tmp_path / "run"])
+    (tmp_path / "run/1.jsonl.gz").touch()
+    with pytest.raises(ContractError, match=r"unpack or convert 1.jsonl.gz$"):
+        find([tmp_path / "run"])
     (tmp_path / "run/dump/1.jsonl").write_text("{}")
     with pytest.raises(ContractError, match="there are some in dump"):
         find([tmp_path / "run"])
     with pytest.raises(ContractError, match="there is no such file or folder of rollouts"):
         find([tmp_path / "nowhere"])
+
+
+@pytest.mark.parametrize(
+    "names", [("prompt_ids", "response_ids", "correct"), ("data_source", "prompt", "reward_model")]
+)
+def test_a_table_of_another_kind_is_told_so(tmp_path, names):
+    """Of one's own, and the questions of a training with verl."""
+    pq.write_table(pa.table({name: [[5]] for name in names}), tmp_path / "train.parquet")
+    with pytest.raises(ContractError, match=r"no format has this ending and these columns; .*as JSON lines \(pandas"):
+        find([tmp_path])
 
 
 def test_slime_s_samples_that_are_no_responses_are_left_out_and_counted(tmp_path):

@@ -21,6 +21,8 @@ SWITCH = HEAD + BEGIN + "{% if not enable_thinking %}<think>\n\n</think>\n\n{% e
 CHANNEL = HEAD + BEGIN + "{% if not enable_thinking %}<|channel>thought\n<channel|>{% endif %}{% endif %}"
 COMMAND = HEAD + BEGIN + "{% if not reasoning %}<|START_THINKING|><|END_THINKING|>{% endif %}{% endif %}"
 COMMANDED = "<|START_THINKING|>I add.<|END_THINKING|>"
+PARTS = HEAD.replace("{{ m.content }}", "{% for part in m.content %}{{ part.text }}{% endfor %}")
+USERS = HEAD.replace("{% for m in messages %}", "{% for m in messages if m.role in ('user', 'assistant') %}")
 OPENED = HEAD + BEGIN + "{% if thinking is defined and thinking %}<think>{% endif %}{% endif %}"
 
 
@@ -79,6 +81,19 @@ def test_where_a_template_has_no_switch_ids_are_the_remedy(reading):
     template = HEAD.replace("{{ m.content }}", "{{ m.content.split('</think>')[-1] }}") + BEGIN + "{% endif %}"
     with pytest.raises(ContractError, match=r"it has </think>\), .*give exact ids \(prompt_ids\) when"):
         reading(template, *answers("I add.</think>"))
+
+
+@pytest.mark.parametrize(("template", "role"), [(PARTS, "user"), (USERS, "system"), (USERS, "developer")])
+def test_words_that_the_template_leaves_out_are_told(reading, template, role):
+    """As templates with images do where messages are texts, and those that know no developer."""
+    chat = [{"role": role, "content": "Be strict."}, {"role": "user", "content": "1 + 3?"}]
+    rows = [{"messages": chat, "response": str(k), "correct": k == 4} for k in range(6)]
+    template += BEGIN + "{% endif %}"
+    with pytest.raises(
+        ContractError, match=rf"line 1: the template leaves out what the {role} says; .*--ignore {role}"
+    ):
+        reading(template, *rows)
+    assert len(reading(template, *rows, ignored=(role,))[1].rows) == 6
 
 
 def test_a_mode_that_the_template_does_not_know_is_refused(reading):
@@ -145,7 +160,9 @@ def test_ids_are_compared_with_the_texts_of_their_own_file(reading, right, tmp_p
 NAMES = ["system", "sys_prompt", "developer_message", "instruction", "chat_history", "few_shot_examples", "question"]
 
 
-@pytest.mark.parametrize("name", [*NAMES, "reasoning_content", "thinking_text", "functions", "prompt_suffix"])
+@pytest.mark.parametrize(
+    "name", [*NAMES, "reasoning_content", "thinking_text", "cot", "functions", "prompt_suffix", "stop"]
+)
 def test_a_field_of_the_prompt_or_the_response_is_not_dropped(reading, name):
     rows = answers(**{name: "Be strict."})
     with pytest.raises(ContractError, match=rf"line 1: the field '{name}' \('Be strict.'\) may be a part of"):
@@ -173,6 +190,7 @@ def test_rows_of_two_policies_are_refused_or_counted(reading):
     "end",
     [
         {"finish_reason": "stop", "stop_reason": "</a>"},
+        {"finish_reason": "stop", "stop_reason": ["</a>"], "stop": ["</a>", "</b>"]},
         {"finish_reason": {"type": "stop", "matched": "</a>"}},
         {"meta_info": {"finish_reason": {"type": "stop", "matched": "</a>"}}},
         {"stop_reason": "stop_sequence", "stop_sequence": "</a>"},
@@ -181,6 +199,22 @@ def test_rows_of_two_policies_are_refused_or_counted(reading):
 def test_a_stop_string_ends_a_response_in_place_of_an_end_token(reading, end):
     tokenizer, found = reading(SWITCH, *answers(**end))
     assert tokenizer.decode(found.rows["response_ids"][1]) == "It is 4.</a>"
+
+
+def test_one_of_several_stop_strings_ended_a_response(reading):
+    with pytest.raises(ContractError, match=r"field 'stop_reason' has several strings, and not the one that ended"):
+        reading(SWITCH, *answers(finish_reason="stop", stop_reason=["</a>", "</b>"]))
+
+
+def test_parts_of_texts_and_thoughts_are_no_media(reading):
+    asked = [{"role": "user", "content": [{"type": "input_text", "text": "1 + 3?"}]}]
+    tokenizer, found = reading(SWITCH, *answers(prompt=asked))
+    assert "user\n1 + 3?<|im_end|>" in tokenizer.decode(found.rows["prompt_ids"][1])
+    said = [{"type": "thinking", "thinking": "I add."}, {"type": "text", "text": "4"}]
+    with pytest.raises(ContractError, match=r"field 'response' has a message without a text"):
+        reading(SWITCH, *answers(response=[{"role": "assistant", "content": said}]))
+    with pytest.raises(ContractError, match=r"6 rows left out: it has images or other media"):
+        reading(SWITCH, *answers(image_url="https://there/one.png"))
 
 
 RENDERED = "<|im_start|>user\nWhat is 1 + 3?<|im_end|>\n<|im_start|>assistant\n"
@@ -296,7 +330,7 @@ def test_evaluations_are_left_out_and_steps_are_those_of_folders(tmp_path):
 
 
 def test_names_of_evaluations_are_told_from_others(tmp_path):
-    evaluations = ["eval0", "testset", "rolloutsEval", "tests", "val_2", "validate"]
+    evaluations = ["eval0", "testset", "rolloutsEval", "tests", "val_2", "validate", "hold_out", "benchmark"]
     for name in (*evaluations, "contest", "latest", "interval_5", "validated"):
         lines(tmp_path / f"{name}.jsonl", *answers(name))
     found = find([tmp_path])
@@ -330,9 +364,11 @@ def test_no_evaluation_is_taken_for_the_training_beside_it(tmp_path, caplog):
 SPLITS = [("split", value) for value in ("test", "eval", "val", "MATH-test", "validation")]
 
 
-@pytest.mark.parametrize(("name", "split"), [*SPLITS, ("mode", "eval"), ("is_eval", True)])
+@pytest.mark.parametrize(
+    ("name", "split"), [*SPLITS, ("mode", "eval"), ("is_eval", True), ("data_split", "test"), ("validate", True)]
+)
 def test_rows_of_an_evaluation_are_left_out_and_said(reading, name, split):
-    train = "train" if name != "is_eval" else False
+    train = "train" if isinstance(split, str) else False
     rows = [row | {name: train if k < 4 else split} for k, row in enumerate(answers())]
     found = reading(SWITCH, *rows)[1]
     assert len(found.rows) == 4

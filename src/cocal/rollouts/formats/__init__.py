@@ -34,8 +34,8 @@ def format_of(path: Path) -> Format:
     if found := next((one for one in formats() if one.recognises(path, fields)), None):
         return found
     raise ContractError(
-        f"{path}: no format is known by this ending; there are .jsonl, .parquet (TRL) and .pt (slime): write a table "
-        "or a list as JSON lines (pandas: frame.to_json(path, orient='records', lines=True))"
+        f"{path}: no format has this ending and these columns; there are .jsonl, .parquet (TRL), .pt (slime): unpack "
+        "it, or write a table or a list as JSON lines (pandas: frame.to_json(path, orient='records', lines=True))"
     )
 
 
