@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cocal.errors import ConfigError, ContractError, first_line
-from cocal.models.weights import ADAPTER
+from cocal.models.weights import ADAPTER, check_finite
 from cocal.store.provenance import file_digest
+from cocal.store.rows import fetched
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -16,11 +17,11 @@ _WEIGHTS = "adapter_model.safetensors"
 
 
 def adapter_files(adapter: Path) -> list[Path]:
-    """The settings and the weights of an adapter, or a ContractError if one file is missing."""
+    """The settings and the weights of an adapter, or a ContractError if one is missing, or a pointer of git-lfs."""
     for file in (adapter / ADAPTER, adapter / _WEIGHTS):
         if not file.is_file():
             raise ContractError(f"{file}: there is no such file of an adapter; give a folder that PEFT has saved")
-    return [adapter / ADAPTER, adapter / _WEIGHTS]
+    return [fetched(adapter / ADAPTER), fetched(adapter / _WEIGHTS)]
 
 
 def check_base(adapter: Path, name: str, folder: Path) -> None:
@@ -70,7 +71,7 @@ def merged(model: "PreTrainedModel", adapter: Path) -> "PreTrainedModel":
         settings = PeftConfig.from_pretrained(str(adapter))
         wrapped = PeftModel(model, settings)
         read = wrapped.load_adapter(str(adapter), "default")
-        found = wrapped.merge_and_unload(safe_merge=True)
+        found = wrapped.merge_and_unload()
     except Exception as error:  # PEFT raises errors of many kinds about adapters that do not fit
         raise ContractError(
             f"{adapter}: the adapter cannot be merged into this model ({first_line(error)}); give the model that it "
@@ -81,6 +82,7 @@ def merged(model: "PreTrainedModel", adapter: Path) -> "PreTrainedModel":
             f"{adapter}: {len(lost):,} weights of the adapter and of this model do not go together, such as {lost[0]}; "
             "give the model that it was trained on"
         )
+    check_finite(adapter, found.named_parameters())
     if _sums(found) == before:
         raise ContractError(
             f"{weights}: merging the adapter changes no weight of the model, as if it had never been trained (a lora_B "

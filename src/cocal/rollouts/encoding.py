@@ -394,7 +394,6 @@ def _holds(found: Encoded) -> bool:
 
 def _repeats(sample: Sample, found: Encoded) -> bool:
     """True if a response has its whole prompt near the beginning, which the policy would hardly have written."""
-    asked = sample.prompt if isinstance(sample.prompt, str | None) else sample.prompt[-1]["content"]
-    if sample.response and asked:
+    if sample.response and (asked := sample.question):
         return len(asked) >= _SENTENCE and asked in sample.response[: len(asked) + _BEFORE]
     return _begins(sample, found)

@@ -58,14 +58,14 @@ _PARTS = {
     "asked": re.compile(
         r"(?:\w*_)?(?:sys(?:tem)?|developer|instruct(?:ions?)?|context|history|conversation|few_?shots?|examples?|"
         r"demo(?:nstration)?s?|documents?|passages?|functions|prefix|suffix|prefill|preamble|persona|question|problem|query)"
-        r"(?:_(?:prompt|messages?|msg|text|instructions?|examples?))*|reasoning_effort|enable_thinking",
+        r"(?:_(?:prompt|messages?|msg|text|instructions?|examples?))*|reasoning_effort|enable_thinking|prompt",
         re.IGNORECASE,
     ),
     "response": re.compile(
         r"(?:\w*_)?(?:reasoning|think(?:ing)?|thoughts?|cot|scratchpad)(?:_(?:content|text|process|traces?|steps))?",
         re.IGNORECASE,
     ),
-    "stop": re.compile("stop(?:_(?:strings?|sequences|words?))?"),
+    "stop": re.compile("stop(?:_(?:str(?:ing)?s?|sequences|words?))?"),
 }
 """Names of fields that may be a part of the prompt, or of the response or its end, which are read without them."""
 
@@ -203,12 +203,16 @@ class Fields:
         stop = self.taken.get("stop", found.stop)  # where the engine tells which of several it was
         given: dict[str, Any] = {"asked": found.prompt_ids, "response": found.response_ids}
         given["stop"] = found.response_ids if stop is None else stop
+        aside = self.taken.get("prompt") if {"messages", "input"} & {*self.taken} else None
         for name, value in entry.items() if found.left_out is None else ():
             part = _part_of(name)
-            if part is None or given[part] is not None or name in (*self.ignored, *self.taken.values()):
+            read = name in self.taken.values() and name != aside
+            if part is None or given[part] is not None or name in self.ignored or read:
                 continue
             said = " ".join(map(_said, value if isinstance(value, list) else [value]))
-            if comparable(said) not in comparable(getattr(found, part) or ""):
+            chat = None if isinstance(found.prompt, str) else found.question  # its text may be beside it, as rendered
+            rendered = name == aside and chat and comparable(chat) in comparable(said)
+            if not rendered and comparable(said) not in comparable(getattr(found, part) or ""):
                 raise ContractError(
                     f"{found.where}: the field {name!r} ({said[:40]!r}) may be a part of prompt or response, and is "
                     "not read; put it there, such as into messages or chat_template_kwargs, or give --ignore "

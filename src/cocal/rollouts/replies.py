@@ -151,8 +151,8 @@ def check(
     for what in sorted({"prompt", "response"} - {*ignored}):
         files: dict[str, list] = {}
         for sample, row in zip(samples, found, strict=True):
-            asked = sample.prompt if isinstance(sample.prompt, str | None) else sample.prompt[-1]["content"]
-            beside = sample.response_beside if what == "response" else asked if row.origin == "ids" else None
+            asked = sample.question if row.origin == "ids" else None
+            beside = sample.response_beside if what == "response" else asked
             compared = files.setdefault(sample.where.rpartition(": ")[0], [])
             if beside and len(compared) < _ROWS_OF_FILE:
                 compared.append((sample, _other(tokenizer, getattr(row, what), beside)))

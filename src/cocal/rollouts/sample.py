@@ -184,6 +184,11 @@ class Sample(BaseModel):
         """The prompt as a text, of a chat the texts of its messages; None where the dump has only ids."""
         return None if self.prompt is None else values.joined(self.prompt)
 
+    @property
+    def question(self) -> str | None:
+        """The prompt as a text, of a chat its last message."""
+        return self.prompt if isinstance(self.prompt, str | None) else self.prompt[-1]["content"]
+
 
 def doubtful(doubts: Counter[str], read: int) -> list[str]:
     """Sentences about contradictions within rows (`Sample.doubt`), of which so many were read."""

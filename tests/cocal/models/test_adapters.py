@@ -130,6 +130,18 @@ def test_the_base_of_an_adapter_is_checked(own, trained, tmp_path, caplog):
             check_base(folder, str(name), other)
 
 
+def test_an_adapter_that_is_no_number_or_not_there_is_named(own, trained):
+    folder, _ = trained(LoraConfig(**KINDS["LoRA"]))
+    weights = load_file(folder / "adapter_model.safetensors")
+    next(iter(weights.values()))[0, 0] = float("nan")
+    save_file(weights, folder / "adapter_model.safetensors")
+    with pytest.raises(ContractError, match=rf"{folder}: the weight .* holds NaN or infinity"):
+        merged(load_policy(own.checkpoint).model, folder)
+    (folder / "adapter_model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:ab\n")
+    with pytest.raises(ContractError, match=r"adapter_model.safetensors: is a pointer of git-lfs"):
+        merged(load_policy(own.checkpoint).model, folder)
+
+
 def test_fit_and_score_read_the_states_of_the_merged_model(own, trained, fit, tmp_path, capsys, caplog):
     folder, model = trained(LoraConfig(task_type="CAUSAL_LM", **KINDS["LoRA"]))
     base, output = tmp_path / "base", tmp_path / "companion"

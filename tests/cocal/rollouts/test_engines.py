@@ -111,7 +111,7 @@ def test_a_chat_may_be_the_text_of_its_json(tmp_path):
 
 def test_the_field_that_gives_way_is_named(tmp_path):
     notes: Counter = Counter()
-    list(find([lines(tmp_path / "1.jsonl", row(input="2+3"))]).samples(Reading(), notes))
+    list(find([lines(tmp_path / "1.jsonl", row(input="user\nWhat is 2 + 3?\nassistant\n"))]).samples(Reading(), notes))
     assert "fields: input, response, correct, step; only where these are missing: prompt" in notes
 
 

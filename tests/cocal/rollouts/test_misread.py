@@ -178,6 +178,19 @@ def test_fields_that_are_no_part_of_the_prompt_stay_unread(reading):
     assert len(reading(SWITCH, *rows)[1].rows) == 6
 
 
+@pytest.mark.parametrize("name", ["prompt", "question"])
+def test_a_prompt_beside_the_chat_that_is_read_is_a_part_of_it(reading, name):
+    chat = [{"role": "system", "content": "Be strict."}, {"role": "user", "content": "1 + 3?"}]
+    rows = [{"messages": chat, "response": str(k), "correct": k == 4} for k in range(6)]
+    for same in ("1 + 3?", RENDERED.replace("What is 1", "1")):
+        assert len(reading(SWITCH, *(row | {name: same} for row in rows))[1].rows) == 6
+    with pytest.raises(ContractError, match=rf"line 1: the field '{name}' \('Solve.'\) may be a part of prompt"):
+        reading(SWITCH, *(row | {name: "Solve."} for row in rows))
+    other = [{name: "Solve.", "input": "1 + 3?", "output": row["response"], "score": row["correct"]} for row in rows]
+    with pytest.raises(ContractError, match=rf"the field '{name}' \('Solve.'\) may be a part of prompt"):
+        reading(SWITCH, *other)
+
+
 def test_rows_of_two_policies_are_refused_or_counted(reading):
     rows = answers(model_name="first")[:4] + answers(model_name="second")[4:]
     said = r"4 of first, 2 of second"
