@@ -353,8 +353,8 @@ def end_tokens(
     for name in map(tokenizer.decode, sorted(ends)):
         if len(tokenizer(name, add_special_tokens=False)["input_ids"]) > 1:
             raise ContractError(
-                f"{tokenizer.name_or_path}: the tokenizer reads the end token {name} as words; put the tokenizer.json "
-                "and tokenizer_config.json into the folder with which the training began"
+                f"{tokenizer.name_or_path}: the tokenizer reads the end token {name} as words; put tokenizer.json and "
+                "tokenizer_config.json into the folder, as the model has them that the training began with"
             )
     return frozenset({*ends, turn_end(tokenizer, ends)} - {None})
 

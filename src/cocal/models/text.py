@@ -111,19 +111,14 @@ def turn_end(
     return tokenizer.eos_token_id
 
 
-def passed_over(
-    tokenizer: "PreTrainedTokenizerBase", roles: Collection[str], template: str | None = None
-) -> str | None:
-    """The first of some roles whose words a chat template does not write, as some write parts of messages alone, and no
-    texts; None if there is none, or the template refuses it. Replies and words of tools may be written in part."""
-    for role in sorted({*roles} - {"assistant", "tool"}):
-        chat = [{"role": one, "content": f"{one} words"} for one in dict.fromkeys((role, "user"))]
-        try:
-            if f"{role} words" not in render(tokenizer, chat, template=template):
-                return role
-        except Exception:  # templates are programs, and the chat itself tells why
-            continue
-    return None
+def writes(tokenizer: "PreTrainedTokenizerBase", role: str, template: str | None = None) -> bool:
+    """Whether a chat template writes the words of a role, as some write parts of messages alone, and no texts; true of
+    a role that it refuses, and of replies and the words of tools, which may be written in part."""
+    chat = [{"role": one, "content": f"{one} words"} for one in dict.fromkeys((role, "user"))]
+    try:
+        return role in ("assistant", "tool") or f"{role} words" in render(tokenizer, chat, template=template)
+    except Exception:  # templates are programs, and the chat itself tells why
+        return True
 
 
 def misread(tokenizer: "PreTrainedTokenizerBase", text: str) -> str | None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from cocal.errors import ConfigError, ContractError, first_line
 from cocal.models.loading import Policy, Vocabulary
-from cocal.models.text import check_tokens, passed_over, render, template_fault, template_fields, turn_end
+from cocal.models.text import check_tokens, render, template_fault, template_fields, turn_end, writes
 from cocal.rollouts.format import Reading
 from cocal.rollouts.padding import Padding
 from cocal.rollouts.replies import MARKERS, Replies, check, judge
@@ -248,8 +248,8 @@ class Encoder:
                 "the chat ends with the assistant's reply; give the messages before it as the prompt, and the reply as "
                 "the response"
             )
-        elif role := passed_over(self._tokenizer, roles, self.reading.template):
-            wrong = f"the template leaves out what the {role} says; give exact ids (prompt_ids), or --ignore {role}"
+        elif left := [one for one in sorted(roles) if not writes(self._tokenizer, one, self.reading.template)]:
+            wrong = f"the template leaves out what the {left[0]} says; give prompt_ids, or --ignore {left[0]}"
         else:
             try:
                 return self._rendered(messages, self.reading.thinking, sample.tools, sample.template_fields)

@@ -11,8 +11,6 @@ LISTS = list, tuple, np.ndarray
 """What holds messages or ids."""
 MEDIA = "it has images or other media"
 """Why a companion of texts learns nothing from it."""
-_SAID = re.compile("text|think|reason")
-"""Types of parts of a message that are no media."""
 _FORMS = "", "s", "_url", "_urls", "_path", "_paths"
 _MEDIA = "image", "video", "audio"
 MEDIA_FIELDS = *(one + form for one in _MEDIA for form in _FORMS), "multi_modal_data", "multi_modal_inputs"
@@ -57,7 +55,8 @@ def has_media(said: Any) -> bool:
     messages = said if isinstance(said, LISTS) else ()
     contents = (message.get("content") for message in messages if isinstance(message, Mapping))
     parts = (part for content in contents if isinstance(content, (list, tuple)) for part in content)
-    return any(isinstance(part, Mapping) and not _SAID.search(str(part.get("type", "text"))) for part in parts)
+    kinds = (str(part.get("type", "text")) for part in parts if isinstance(part, Mapping))
+    return any(not re.search("text|think|reason", kind) for kind in kinds)
 
 
 def media_beside(entry: Mapping[str, Any]) -> bool:

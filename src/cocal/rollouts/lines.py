@@ -61,10 +61,7 @@ _PARTS = {
         r"(?:_(?:prompt|messages?|msg|text|instructions?|examples?))*|reasoning_effort|enable_thinking|prompt",
         re.IGNORECASE,
     ),
-    "response": re.compile(
-        r"(?:\w*_)?(?:reasoning|think(?:ing)?|thoughts?|cot|scratchpad)(?:_(?:content|text|process|traces?|steps))?",
-        re.IGNORECASE,
-    ),
+    "response": re.compile(r"(?i)(?:\w*_)?(?:reasoning|think(?:ing)?|thoughts?|cot)(?:_(?:content|text|process))?"),
     "stop": re.compile("stop(?:_(?:str(?:ing)?s?|sequences|words?))?"),
 }
 """Names of fields that may be a part of the prompt, or of the response or its end, which are read without them."""
@@ -215,8 +212,7 @@ class Fields:
             if not rendered and comparable(said) not in comparable(getattr(found, part) or ""):
                 raise ContractError(
                     f"{found.where}: the field {name!r} ({said[:40]!r}) may be a part of prompt or response, and is "
-                    "not read; put it there, such as into messages or chat_template_kwargs, or give --ignore "
-                    f"{name} if it is none"
+                    f"not read; put it there (messages, chat_template_kwargs), or give --ignore {name} if it is none"
                 )
 
     def asked(self, entry: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:

@@ -257,10 +257,9 @@ def _finish_reason(value: Any) -> str | None:
 
 def _stop(value: Any) -> int | str | None:
     """A matched string, or the id of a matched token; None where an engine says neither."""
-    if isinstance(value, list) and value:
-        if len(value) > 1:
-            raise ValueError("has several strings, and not the one that ended the response")
-        value = value[0]
+    if isinstance(value, list) and len(value) > 1:
+        raise ValueError("has several strings, and not the one that ended the response")
+    value = value[0] if isinstance(value, list) and value else value
     return value if isinstance(value, (int, str)) and not isinstance(value, bool) and value != "" else None
 
 
