@@ -232,7 +232,8 @@ def test_the_command_writes_the_course_beside_the_confidence(own, companion, min
         assert (course["every"], course["tokens"]) == (STRIDE, length)
         np.testing.assert_allclose(course["values"], values, atol=1e-5)
         assert line.pop("sure") == before.pop("confidence")
-        assert line.pop("sure_learnt") == before.pop("confidence_learnt")
+        for name in ("learnt", "by"):
+            assert line.pop(f"sure_{name}") == before.pop(f"confidence_{name}")
         assert line == before
 
 

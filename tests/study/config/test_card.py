@@ -6,8 +6,8 @@ import pytest
 
 from cocal.errors import ConfigError, ContractError
 from cocal.store.provenance import canonical
-from cocal_study.backbones.importing import import_checkpoint
-from cocal_study.config.backbone import DecoderSettings
+from cocal_study.backbones.importing import existing
+from cocal_study.config.backbone import CheckpointSettings
 from cocal_study.config.parse import validate
 from cocal_study.config.study import Study, configured_study
 from planned_jobs import study_of
@@ -42,7 +42,7 @@ def test_a_study_that_is_written_out_is_read_again():
 
 
 @pytest.mark.parametrize(("key", "name"), [("tied", "tie_word_embeddings"), ("heads", "num_attention_heads")])
-def test_a_checkpoint_of_another_shape_is_refused(tmp_path, micro_checkpoint, key, name):
+def test_a_checkpoint_of_another_shape_is_refused(micro_checkpoint, key, name):
     config = json.loads((micro_checkpoint / "config.json").read_text())
     shape = {
         "heads": config["num_attention_heads"],
@@ -52,8 +52,13 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path, micro_checkpoint, ke
         "vocabulary": config["vocab_size"],
         "tied": config["tie_word_embeddings"],
     }
-    size = {"depth": config["num_hidden_layers"], "width": config["hidden_size"], "attributes": {}}
-    import_checkpoint(micro_checkpoint, tmp_path / "right", architecture=DecoderSettings(**shape), **size)
-    wrong = DecoderSettings(**{**shape, key: not shape[key] if key == "tied" else shape[key] + 1})
-    with pytest.raises(ContractError, match=rf"{name} is {shape[key]}, the backbone's architecture\.{key} is "):
-        import_checkpoint(micro_checkpoint, tmp_path / "wrong", architecture=wrong, **size)
+    given = {"source": "checkpoint", "label": "Micro", "path": str(micro_checkpoint)}
+    given |= {"depth": config["num_hidden_layers"], "width": config["hidden_size"]}
+    with existing(CheckpointSettings.model_validate(given | {"architecture": shape})) as folder:
+        assert folder == micro_checkpoint
+    wrong = shape | {key: not shape[key] if key == "tied" else shape[key] + 1}
+    with (
+        pytest.raises(ContractError, match=rf"{name} is {shape[key]}, the backbone's architecture\.{key} is "),
+        existing(CheckpointSettings.model_validate(given | {"architecture": wrong})),
+    ):
+        pass

@@ -21,9 +21,9 @@ from cocal.runtime.gpus import SECOND_RUNNER
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.config.engine import VllmSettings
+from cocal_study.config.study import load_study
 from cocal_study.generation.engines import Sampling, open_engine
 from micro import own_copy
-from planned_jobs import study_of
 from reading_engine import open_reading, read, sampled
 from rounding import INVARIANT, REPEATS, ROUNDING, same_states
 
@@ -200,10 +200,10 @@ def test_an_incomplete_checkpoint_is_named_before_an_environment_without_vllm(mo
             pass
 
 
-def test_the_cache_holds_what_is_decoded_together():
+def test_the_cache_holds_what_is_decoded_together(repository):
     """Keys and values of Qwen3-14B in bfloat16 (40 layers, 8 heads of 128) on a B200 of 180 GB: otherwise vLLM stops
     responses in the middle and computes their beginnings again."""
-    study = study_of("paper")
+    study = load_study(repository / "config/paper.yaml")
     memory, weights, activations = 180e9, 29.5e9, 4e9
     prompt, rollout, factual = 150, 900, 250  # mean numbers of tokens
     token = 40 * 2 * 8 * 128 * 2
