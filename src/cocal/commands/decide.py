@@ -23,6 +23,9 @@ _TITLES = {
     "first": "first response",
 }
 
+_RARE = 0.01
+"""Probability below which so many wrong answers are more than the certified risk makes likely."""
+
 
 def run_decide(options: argparse.Namespace) -> None:
     """Decide, write the decisions, and say what was decided and how good it is."""
@@ -116,9 +119,14 @@ def _abstain(options: argparse.Namespace, reading: Reading) -> None:
         print(f"  Later files need no labels: cocal decide abstain FILE {words}")
     print(f"{options.output}: {answered.sum():,} of {len(rows):,} questions are answered, the others abstain")
     if pools.correct is not None and answered.any():
-        right = pools.correct[rows]
-        among, of_all = 100 * (~right[answered]).mean(), 100 * (~right).mean()
+        wrong = ~pools.correct[rows]
+        among, of_all = 100 * wrong[answered].mean(), 100 * wrong.mean()
         print(f"  wrong among the answered: {among:.1f} %; among all: {of_all:.1f} %")
+        from scipy.stats import binom
+
+        chance = binom.sf(wrong[answered].sum() - 1, answered.sum(), max_risk)
+        if options.calibration and chance < _RARE:
+            print(f"  That is more than {risk}, by more than chance: these questions are hardly from the same source.")
 
 
 def _stop(options: argparse.Namespace, reading: Reading) -> None:

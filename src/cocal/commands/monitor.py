@@ -90,7 +90,8 @@ def _new(options: argparse.Namespace, companion: Companion, policy: Policy) -> t
     about, given, place = companion.about, field_mapping(options.field), options.rollouts[0]
     labelled = {*given} & {*NEEDED["label"]}  # by another field than at the fit
     kept = {meaning: name for meaning, name in about.fields.items() if not (labelled and meaning in NEEDED["label"])}
-    other = {"fields": {**kept, **given}, "correct_above": options.correct_above}
+    other = {"fields": {**kept, **given}, "max_response_length": options.max_response_length}
+    other["correct_above"] = options.correct_above
     companion = companion.reading(options.ignore, **other)
     experience = read(options.rollouts, Encoder(policy, companion.about))
     rows = experience.rows

@@ -8,6 +8,7 @@ from cocal.commands.job import claim
 from cocal.confidence.companion import Companion
 from cocal.confidence.scoring import UNFINISHED, Wanted, check, score_file
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
+from cocal.store.rows import entries
 
 
 def run_score(options: argparse.Namespace) -> None:
@@ -24,7 +25,7 @@ def run_score(options: argparse.Namespace) -> None:
     parts = {"wanted": repr(wanted), "companion": companion.identity()}
     checkpoint, run_folder = claim(options, [options.input], companion.about, **parts)
     policy = checkpoint.load(options.precision)
-    origins, responses = score_file(companion, policy, wanted, checked, run_folder)
+    origins, responses, longer = score_file(companion, policy, wanted, checked, run_folder)
     run_folder.publish({UNFINISHED: options.output})
     print(f"\n{options.output}: {checked.rows:,} responses with `{options.name}`")
     print(f"  fields: {checked.fields}")
@@ -34,7 +35,13 @@ def run_score(options: argparse.Namespace) -> None:
         print(f"  {count:,} prompts are {origin}")
     print("  Where `confidence_ids` is `tokenised`, the ids were made anew from texts, and may not be those sampled.")
     if limit := companion.about.max_response_length:
-        print(f"  responses of {limit:,} tokens or more count as cut, where they do not say so (--max-response-length)")
+        more = f"; {longer:,} are longer: if these were sampled with a larger limit, give that" if longer else ""
+        said = f"responses of {limit:,} tokens or more count as cut, where they do not say so (--max-response-length)"
+        print(f"  {said}{more}")
+    found = [entry[options.name] for _, _, entry in entries(options.output) if entry[options.name] is not None]
+    metrics = companion.about.held_out.metrics if companion.about.held_out else ()
+    card = "".join(f", {one.value:.3f} on the card" for one in metrics if one.metric == "mean_confidence")
+    print(f"  mean confidence {sum(found) / len(found):.3f}{card}")
     learnt = companion.about.rollouts
     if learnt and (difference := learnt.difference(responses)):
         print(f"  {difference}")

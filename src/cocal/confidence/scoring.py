@@ -104,10 +104,10 @@ def _without_response(sample: Sample) -> str | None:
 
 def score_file(
     companion: Companion, policy: Policy, wanted: Wanted, checked: Checked, run: RunFolder
-) -> tuple[Counter, ResponseStatistics]:
+) -> tuple[Counter, ResponseStatistics, int]:
     """Write every line of a file with its confidence into the run folder, in the order of the file, and return the
     number of responses by what their prompts' ids come from, and of those to prompts that the companion learnt from, in
-    words, and facts of all responses.
+    words, facts of all responses, and how many count as cut and are longer than the limit.
 
     Only one block of responses is in memory at a time. Each line keeps its text, to which the confidence is added.
     Blocks that an earlier run has finished are kept, up to the first that has changed since, or whose input has.
@@ -122,6 +122,7 @@ def score_file(
     member = [str(one) for one in (wanted.target, wanted.seed) if one is not None]
     by = {wanted.name + BY: " ".join([companion.identity()[:12], *member])}
     origins, lengths, cut, known, asked = Counter(), [], [], True, companion.about.prompts
+    limit, longer = companion.about.max_response_length or np.inf, 0
     lines = ((text, checked.fields.sample(entry, where)) for where, text, entry in entries(wanted.source))
     with path.open("ab") as output, marks.open("ab") as digests:
         while block := list(islice(lines, ROWS)):
@@ -132,6 +133,7 @@ def score_file(
             lengths.append(np.array([len(row.response) for row in rows], dtype=np.int32))
             cut.append(np.array([row.truncated for row in rows], dtype=bool))
             known = known and all(row.told for row in rows)
+            longer += sum(row.truncated and not row.told and len(row.response) > limit for row in rows)
             if done:
                 done -= len(block)
                 continue
@@ -156,7 +158,7 @@ def score_file(
                 os.fsync(stream.fileno())
             progress.add(len(block), detail=f"mean confidence {found.mean():.3f}" if rows else "")
     known = known or encoder.reading.max_response_length is not None
-    return origins, ResponseStatistics.of(np.concatenate(lengths), np.concatenate(cut) if known else None)
+    return origins, ResponseStatistics.of(np.concatenate(lengths), np.concatenate(cut) if known else None), longer
 
 
 def _digest(texts: Iterable[str], written: Iterable[bytes]) -> bytes:

@@ -104,8 +104,8 @@ def _limits(rows: pd.DataFrame, limit: int | None) -> list[str]:
         if 2 * (over := (cut[unknown] & (lengths > limit)).sum()) > count:
             raise ContractError(
                 f"{rows['where'].iloc[0]}: {over:,} of {count:,} responses that would count as cut are longer than "
-                f"--max-response-length {limit:,} (up to {longest:,}); give the limit of the training (verl's "
-                "data.max_response_length, TRL's max_completion_length)"
+                f"--max-response-length {limit:,} (up to {longest:,}); give the limit with which they were "
+                "sampled (verl's data.max_response_length, TRL's max_completion_length)"
             )
         said = f"those without an end within {limit:,} tokens are, {count:,}; the longest response has {longest:,}"
         if most < limit and alike > max(count, len(lengths) / 100):

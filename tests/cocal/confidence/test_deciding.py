@@ -102,6 +102,11 @@ def test_a_certified_threshold_decides_who_is_answered(tmp_path, decide, capsys,
     wrong = np.mean([not one["correct"] for one in expected if one["decision"] == "answer"])
     assert f"wrong among the answered: {100 * wrong:.1f} %" in printed
 
+    assert "by more than chance" not in printed
+    spoilt = [one | {"correct": one["correct"] and place % 3 > 0} for place, one in enumerate(new)]
+    assert decide("abstain", spoilt, "--calibration", calibration)[0] == 0
+    assert "That is more than 10 %, by more than chance: these questions are hardly" in capsys.readouterr().out
+
     unlabelled = [{k: v for k, v in one.items() if k != "correct"} for one in new]
     _, later = decide("abstain", unlabelled, "--threshold", repr(threshold))
     assert [one["decision"] for one in later] == [one["decision"] for one in expected]

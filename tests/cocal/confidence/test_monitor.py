@@ -85,6 +85,14 @@ def test_a_bound_is_left_where_the_whole_interval_is_worse(tmp_path, own, source
     assert lines["holds"].tolist() == [True, *[False, True] * 3]
 
 
+def test_answers_may_have_another_limit_than_the_rollouts(tmp_path, own, monitor, capsys):
+    rows = (row | {"step": 11} for path in sorted(own.verl.glob("*.jsonl")) for row in read_lines(path))
+    later = lines(tmp_path / "texts.jsonl", *rows)
+    assert monitor(later, *FAIR, "--max-response-length", "2") == 2
+    assert "longer than --max-response-length 2 (up to " in capsys.readouterr().err
+    assert monitor(later, *FAIR, "--max-response-length", "500") == 0
+
+
 def test_a_value_beyond_its_bound_within_its_interval_is_told(tmp_path, source, monitor, capsys):
     assert monitor(source, *FAIR) == 0
     one = pd.read_csv(tmp_path / "monitor.csv").iloc[0]

@@ -1,6 +1,7 @@
 """`cocal fit` and `cocal score` as the owner of a policy types them: from verl's lines to confidences."""
 
 import json
+import re
 import shlex
 import tracemalloc
 
@@ -45,6 +46,16 @@ def test_verl_s_lines_become_a_companion_and_get_confidences(tmp_path, own, scor
     scored = read_lines(tmp_path / "scored.jsonl")
     assert {line["confidence_ids"] for line in scored} == {"tokenised"}
     assert all(0 < line["confidence"] < 1 for line in scored)
+
+
+def test_responses_beyond_the_limit_and_the_mean_confidence_are_told(tmp_path, own, score, capsys):
+    assert score(own.verl / "2.jsonl", "--max-response-length", "3") == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"3 tokens or more count as cut, .*; [1-9]\d* are longer: if these were sampled with", printed)
+    mean = np.mean([line["confidence"] for line in read_lines(tmp_path / "scored.jsonl")])
+    metrics = Companion.from_pretrained(own.companion).about.held_out.metrics
+    (card,) = (one.value for one in metrics if one.metric == "mean_confidence")
+    assert f"  mean confidence {mean:.3f}, {card:.3f} on the card\n" in printed
 
 
 def test_given_ids_are_scored_exactly_and_labels_are_optional(tmp_path, score, source, own):

@@ -31,6 +31,11 @@ _ADAPTER = flag(
     type=Path,
 )
 _CORRECT_ABOVE = flag("--correct-above X", "a reward above X is a correct response", type=flags.FINITE)
+_LIMIT = flag(
+    "--max-response-length TOKENS",
+    "responses of so many tokens count as cut, where they do not say so (default: as in `cocal fit`)",
+    type=flags.COUNT,
+)
 _SCORED = (
     fields("such as correct=acc, reward=score or question_id=id"),
     flag("--name FIELD", "field of the confidence", default="confidence"),
@@ -209,11 +214,7 @@ _SCORE = (
         "also writes the confidences after every so many tokens, as a field `confidence_course`",
         type=flags.COUNT,
     ),
-    flag(
-        "--max-response-length TOKENS",
-        "responses of so many tokens count as cut, where they do not say so (default: as in `cocal fit`)",
-        type=flags.COUNT,
-    ),
+    _LIMIT,
     *_PASSES,
 )
 _SERVE = (
@@ -243,6 +244,7 @@ _MONITOR = (
     fields("such as response=text or correct=acc; by default as in `cocal fit`"),
     flags.IGNORED,
     _CORRECT_ABOVE,
+    _LIMIT,
     flag("--max-ece X", "bound (default: the worse end of the interval on the card)", type=flags.SHARE),
     flag("--min-auroc X", "likewise", type=flags.SHARE),
     flag("--max-brier X", "likewise", type=flags.SHARE),
