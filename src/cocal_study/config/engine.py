@@ -36,7 +36,7 @@ class VllmSettings(Model):
     """Number of GPUs that share the weights."""
     memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.85
     """Share of the GPU's memory for weights and cache. The measurement of latency holds the policy on the same GPU as
-    well, and so does resampling with `features.source: pass`. On a processor, the cache takes 1 GiB."""
+    well, and so does resampling. On a processor, the cache takes 1 GiB."""
     max_length: Count | None = None
     """Longest sequence (prompt and response) in tokens; by default the model's own limit."""
     max_sequences: Count = 256
