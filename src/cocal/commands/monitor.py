@@ -100,9 +100,12 @@ def _new(options: argparse.Namespace, companion: Companion, policy: Policy) -> t
     known = about.prompts
     learnt = sum(prompt_digest(ids) in known for ids in rows["prompt_ids"])
     dated = experience.has_steps and about.has_steps and rows["step"].max() <= about.spec.steps
-    if digest_of(rows) == about.learnt or (dated and learnt == len(rows)):  # all of them, or a part
+    if digest_of(rows) == about.learnt:
         said = "the companion has learnt from these rollouts, so that its quality on them says nothing"
         raise ContractError(f"{place}: {said}; give new ones of the later checkpoint")
+    if dated and learnt == len(rows):
+        said = "the companion has learnt from rollouts of these prompts and steps, and these seem to be a part of them"
+        raise ContractError(f"{place}: {said}; give new ones, which without steps are not taken for those")
     print("\n".join(f"  {note}" for note in experience.notes))
     if learnt:
         print(f"  {learnt:,} of {len(rows):,} prompts are {LEARNT}")

@@ -16,8 +16,9 @@ def run_score(options: argparse.Namespace) -> None:
     fix_threads(alone=True)
     given = {name: getattr(options, name) for name in ("name", "target", "seed", "every")}
     given["batch_tokens"] = options.batch_tokens or usual_batch_tokens()
-    wanted = Wanted(options.input, field_mapping(options.field), **given)
     companion = Companion.from_pretrained(options.companion)
+    # of the companion as it is, whatever of this file is read otherwise
+    wanted = Wanted(options.input, field_mapping(options.field), **given, by=companion.identity()[:12])
     companion = companion.reading(ignored=options.ignore, max_response_length=options.max_response_length)
     if options.every:
         companion.about.check_prefixes()

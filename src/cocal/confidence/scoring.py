@@ -43,6 +43,7 @@ class Wanted:
         fields: Names of fields by their meaning (`cocal.rollouts.lines.FIELDS`).
         name: Field for the confidences.
         target, seed, batch_tokens, every: See `Companion.score`.
+        by: What names the companion in each line, with `target` and `seed`; empty for nothing.
     """
 
     source: Path
@@ -52,6 +53,7 @@ class Wanted:
     seed: int | None = None
     batch_tokens: int = 16384
     every: int | None = None
+    by: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def score_file(
     progress = Progress("response", checked.rows, done=done)
     chosen = {"target": wanted.target, "seed": wanted.seed, "every": wanted.every, "batch_tokens": wanted.batch_tokens}
     member = [str(one) for one in (wanted.target, wanted.seed) if one is not None]
-    by = {wanted.name + BY: " ".join([companion.identity()[:12], *member])}
+    by = {wanted.name + BY: " ".join([wanted.by, *member])} if wanted.by else {}
     origins, lengths, cut, known, asked = Counter(), [], [], True, companion.about.prompts
     limit, longer = companion.about.max_response_length or np.inf, 0
     lines = ((text, checked.fields.sample(entry, where)) for where, text, entry in entries(wanted.source))

@@ -350,8 +350,10 @@ def end_tokens(
     ContractError refuses a tokenizer that has lost one of them, and reads its name as words."""
     given = (getattr(named, "eos_token_id", None) for named in (settings, config, text_config(config), tokenizer))
     ends = {end for named in given for end in (named if isinstance(named, list) else [named]) if end is not None}
-    for name in map(tokenizer.decode, sorted(ends)):
-        if len(tokenizer(name, add_special_tokens=False)["input_ids"]) > 1:
+    for end in sorted(ends):
+        name = tokenizer.decode(end)  # of a byte it is no name
+        named = name == tokenizer.convert_ids_to_tokens(end)
+        if named and len(tokenizer(name, add_special_tokens=False)["input_ids"]) > 1:
             raise ContractError(
                 f"{tokenizer.name_or_path}: the tokenizer reads the end token {name} as words; put tokenizer.json and "
                 "tokenizer_config.json into the folder, as the model has them that the training began with"

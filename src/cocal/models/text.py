@@ -7,6 +7,7 @@ import signal
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +112,8 @@ def turn_end(
     return tokenizer.eos_token_id
 
 
-def writes(tokenizer: "PreTrainedTokenizerBase", role: str, template: str | None = None) -> bool:
+@lru_cache(maxsize=64)
+def writes(tokenizer: "PreTrainedTokenizerBase", role: str, template: str) -> bool:
     """Whether a chat template writes the words of a role, as some write parts of messages alone, and no texts; true of
     a role that it refuses, and of replies and the words of tools, which may be written in part."""
     chat = [{"role": one, "content": f"{one} words"} for one in dict.fromkeys((role, "user"))]

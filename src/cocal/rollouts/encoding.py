@@ -248,7 +248,7 @@ class Encoder:
                 "the chat ends with the assistant's reply; give the messages before it as the prompt, and the reply as "
                 "the response"
             )
-        elif left := [one for one in sorted(roles) if not writes(self._tokenizer, one, self.reading.template)]:
+        elif left := [one for one in sorted(roles) if not writes(self._tokenizer, one, self._written)]:
             wrong = f"the template leaves out what the {left[0]} says; give prompt_ids, or --ignore {left[0]}"
         else:
             try:

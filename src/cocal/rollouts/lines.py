@@ -210,9 +210,12 @@ class Fields:
             chat = None if isinstance(found.prompt, str) else found.question  # its text may be beside it, as rendered
             rendered = name == aside and chat and comparable(chat) in comparable(said)
             if not rendered and comparable(said) not in comparable(getattr(found, part) or ""):
+                where, what = "put it there (messages, chat_template_kwargs)", "be a part of prompt or response"
+                if part == "stop":
+                    where, what = "say which string did (matched_stop), or give exact ids", "have ended the response"
                 raise ContractError(
-                    f"{found.where}: the field {name!r} ({said[:40]!r}) may be a part of prompt or response, and is "
-                    f"not read; put it there (messages, chat_template_kwargs), or give --ignore {name} if it is none"
+                    f"{found.where}: the field {name!r} ({said[:40]!r}) may {what}, and is not read; {where}, or give "
+                    f"--ignore {name} if it is none"
                 )
 
     def asked(self, entry: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:

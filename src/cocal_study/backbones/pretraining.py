@@ -12,12 +12,14 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
+from cocal.errors import ContractError
 from cocal.models.attention import GROUPED
 from cocal.models.loading import load_policy, text_config
 from cocal.models.text import Tokens, batches_of_tokens, chat_ids
 from cocal.runtime.numerics import half_precision
 from cocal.runtime.progress import Progress
 from cocal.store import atomic_path, label_folder
+from cocal.store.damage import unreadable
 from cocal.store.rows import normalised
 from cocal_study.config.backbone import ArchitectureSettings, CorpusSettings, PretrainingSettings, WordingSettings
 from cocal_study.config.data import Family
@@ -337,9 +339,12 @@ class _Kept:
         """Take up the states, and return the step after which they were written; 0 without a file."""
         if not self._file or not self._file.exists():
             return 0
-        found = torch.load(self._file, weights_only=True, map_location="cpu")
-        for part, state in zip(self._parts, found["parts"], strict=True):
-            part.load_state_dict(state)
+        try:
+            found = torch.load(self._file, weights_only=True, map_location="cpu")
+            for part, state in zip(self._parts, found["parts"], strict=True):
+                part.load_state_dict(state)
+        except Exception as error:  # torch has no class of its own for them
+            raise ContractError(unreadable(self._file, "state of a training", error)) from error
         logging.info("going on after step %d of a run that was stopped", found["step"])
         return found["step"]
 
@@ -354,8 +359,7 @@ class _Kept:
 def _muon_and_adamw(model: "PreTrainedModel", settings: PretrainingSettings) -> tuple[torch.optim.Optimizer, ...]:
     """Muon for the matrices of the blocks, AdamW for embeddings, head and norms."""
     matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
-    chosen = {id(p) for p in matrices}
-    others = [p for p in model.parameters() if id(p) not in chosen]
+    others = [p for p in model.parameters() if not any(p is one for one in matrices)]
     return (
         torch.optim.Muon(matrices, lr=settings.matrix_learning_rate, weight_decay=0.0),
         torch.optim.AdamW(others, lr=settings.learning_rate, weight_decay=0.0),

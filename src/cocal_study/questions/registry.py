@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from cocal.errors import ConfigError
 from cocal.settings.base import Count, Model, Name
@@ -29,6 +29,13 @@ class File(Model):
     """Path in the repository."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     """Checksum. If it is unknown, the checksum of the first download is recorded and required from then on."""
+
+    @field_validator("path")
+    @classmethod
+    def _inside(cls, path: str) -> str:
+        if {".", ".."} & set(path.split("/")):
+            raise ValueError("the path must not leave the repository")
+        return path
 
 
 class Source(Model):
@@ -96,6 +103,14 @@ class Entry(Model):
     """Number of questions after merging and without records that have no answer; None if they are not counted yet."""
     note: str = ""
     corrections: tuple[Correction, ...] = ()
+
+    @field_validator("corrections")
+    @classmethod
+    def _once(cls, corrections: tuple[Correction, ...]) -> tuple[Correction, ...]:
+        cells = [(c.id, c.field) for c in corrections]
+        if len(set(cells)) != len(cells):
+            raise ValueError("a field of a row is corrected twice")
+        return corrections
 
 
 class Registry(Model):

@@ -38,6 +38,7 @@ class Backbone(Stage):
     seed: Seed = 42
     output: OutFolder
     run_folder: Unfinished | None = None
+    """working folder of a pre-training; a killed run resumes from it"""
 
     def run(self) -> None:
         from cocal_study.backbones.importing import existing, import_checkpoint

@@ -134,7 +134,7 @@ def test_what_cannot_be_monitored_is_refused_in_one_sentence(tmp_path, own, sour
     assert f"{own.verl}: the companion has learnt from these rollouts" in capsys.readouterr().err
     part = lines(tmp_path / "part.jsonl", *read_lines(write_lines(tmp_path / "all.jsonl", own.rollouts, own.texts))[3:])
     assert monitor(part, *FAIR) == 2
-    assert f"{part}: the companion has learnt from these rollouts" in capsys.readouterr().err
+    assert f"{part}: the companion has learnt from rollouts of these prompts and steps" in capsys.readouterr().err
     (tmp_path / "monitor.csv").write_text("my,own,table\n1,2,3\n")
     assert monitor(source, *FAIR) == 2
     assert "monitor.csv: exists, and does not say that `cocal monitor` has made it" in capsys.readouterr().err
