@@ -105,7 +105,7 @@ def _new(options: argparse.Namespace, companion: Companion, policy: Policy) -> t
         raise ContractError(f"{place}: {said}; give new ones of the later checkpoint")
     if dated and learnt == len(rows):
         said = "the companion has learnt from rollouts of these prompts and steps, and these seem to be a part of them"
-        raise ContractError(f"{place}: {said}; give new ones, which without steps are not taken for those")
+        raise ContractError(f"{place}: {said}; give new ones, or leave their steps out if these are new")
     print("\n".join(f"  {note}" for note in experience.notes))
     if learnt:
         print(f"  {learnt:,} of {len(rows):,} prompts are {LEARNT}")
