@@ -20,6 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.preprocessing import StandardScaler
 
+from cocal.answers.extraction import extract_answer
 from cocal.companion.settings import CompanionSettings
 from cocal.fitting import fit as fitting
 from cocal.fitting.baselines import FLAG, GROUP, TOKENS, agreement
@@ -93,7 +94,7 @@ def splits(policy: Policy, rollouts: Path, count: int | None):
     rows = experience.rows if count is None else experience.rows.iloc[-count:].reset_index(drop=True)
     rows = rows.assign(response_id=np.arange(len(rows)))
     texts = policy.tokenizer.batch_decode(rows["response_ids"].tolist(), skip_special_tokens=True)
-    agreed = agreement([*zip(rows["step"], rows["group"], strict=True)], texts)
+    agreed = agreement([*zip(rows["step"], rows["group"], strict=True)], [*map(extract_answer, texts)])
     agreed = np.zeros(len(rows)) if agreed is None else agreed
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "states.zarr"

@@ -166,3 +166,14 @@ def killed_at(monkeypatch, owner, name: str, number: int, size: int) -> list[int
 
     monkeypatch.setattr(owner, name, killed)
     return seen
+
+
+def tables(text: str) -> list[dict[str, dict[str, str]]]:
+    """The tables of a text: cells by the heads of their columns, and by the first cell of their rows."""
+    found = []
+    for part in text.split("\n\n"):
+        lines = [line for line in part.splitlines() if line.startswith("|")]
+        heads, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines] or [[], []]
+        if heads:
+            found.append({head: {row[0]: row[place] for row in rows} for place, head in enumerate(heads)})
+    return found

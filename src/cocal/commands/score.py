@@ -52,7 +52,7 @@ def run_score(options: argparse.Namespace) -> None:
     report, chosen = (
         shlex.join(["cocal", *words, "--output", output, *flags])
         for words, output in (
-            (["evaluate", str(options.output)], "report"),
+            (["evaluate", str(options.output), "--companion", str(options.companion)], "report"),
             (["decide", "vote", str(options.output)], "chosen.jsonl"),
         )
     )

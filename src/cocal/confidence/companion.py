@@ -147,7 +147,7 @@ class Companion:
             encoder = Encoder(policy, self.about)
             for start in range(0, len(samples), ROWS):
                 rows, chosen = encoder.encode(samples[start : start + ROWS]), {"target": target, "seed": seed}
-                whole, grown = self.score_encoded(policy, rows, batch_tokens=batch_tokens, every=every, **chosen)
+                whole, grown, _ = self.score_encoded(policy, rows, batch_tokens=batch_tokens, every=every, **chosen)
                 found.append(whole)
                 courses += grown
         return (np.concatenate(found), courses) if every else np.concatenate(found)
@@ -160,8 +160,9 @@ class Companion:
         batch_tokens: int = 16384,
         every: int | None = None,
         **member: Any,
-    ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Score at most `ROWS` responses whose ids are known: float64 (n,), and courses with `every`; see `score`."""
+    ) -> tuple[np.ndarray, list[np.ndarray], np.ndarray | None]:
+        """Score at most `ROWS` responses whose ids are known: float64 (n,), courses with `every` (see `score`), and the
+        mean probability of each one's tokens, float32 (n,), if the companion reads it."""
         about, spec, courses = self.about, self.about.spec, [np.empty(0)] * len(rows) if every else []
         if every:
             about.check_prefixes()
@@ -177,7 +178,8 @@ class Companion:
             inputs.append(inputs_of(policy, layout, *ids, batch_tokens, about.token_probability, every, take))
         read = np.concatenate(inputs)
         about.warn_of_unlikely(read)
-        return self.score_states(read, **member), courses
+        tokens = read[:, about.states_width] if about.token_probability else None
+        return self.score_states(read, **member), courses, tokens
 
     def score_states(self, states: np.ndarray, *, target: Target | None = None, seed: int | None = None) -> np.ndarray:
         """Score hidden states that were computed elsewhere, float64 (n,) in [0, 1]; see `score` about target and seed.
@@ -251,7 +253,8 @@ class Companion:
 
     def __repr__(self) -> str:
         about = self.about
-        return f"Companion of {about.base_model.name} ({about.architecture})\n\n{self.summary()}"
+        read = "".join(f"\n  {note}" for note in about.notes)
+        return f"Companion of {about.base_model.name} ({about.architecture}){read}\n\n{self.summary()}"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the card's numbers on held-out questions, and a reliability diagram."""

@@ -13,13 +13,15 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from cocal.confidence.scored import Scored, read_scored
+from cocal.confidence.scored import BOXED, Scored, read_scored
 from cocal.drawing.bins import legend_entries, plot_reliability
 from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_style, save_figure
 from cocal.errors import ContractError
 from cocal.fitting.about import About
-from cocal.fitting.held_out import LEAST_QUESTIONS
-from cocal.fitting.quality import compared, measured
+from cocal.fitting.baselines import agreement, baselines, recalibrated
+from cocal.fitting.held_out import LEAST_QUESTIONS, HeldOut
+from cocal.fitting.quality import measured, quality_of
+from cocal.fitting.recipes import LEAST_FOLDS, folds_of
 from cocal.metrics.calibration import reliability_bins
 from cocal.metrics.ordered import Ordered
 from cocal.metrics.settings import MetricSettings
@@ -47,47 +49,63 @@ NAMES = {
 """The metrics of the page, with their titles and what they mean."""
 COVERAGES = np.arange(5, 101) / 100
 """Coverages that are drawn; smaller ones rest on a few responses."""
+OWN = "confidence, recalibrated"
+"""Name of the confidence itself where it is fitted to the labels as the baselines are."""
 _COLOUR = "#2c6fad"
 
 
 def read(source: Path, reading: Reading, name: str = "confidence") -> Scored:
     """Read confidences and labels. A ContractError names file and row where a label is missing or a confidence is not
     from 0 to 1, and the file where no row has a confidence."""
-    scored = read_scored(source, reading, ["label"], name=name)
+    scored = read_scored(source, reading, ["label"], name=name, answers=True, answer=BOXED)
     if np.isnan(scored.confidence).all():
         raise ContractError(f"{source}: no response has a valid confidence in {name!r}; there is nothing to evaluate")
-    notes = [*scored.notes, _cheapest(scored)]
     if len(scored.names) < LEAST_QUESTIONS:
-        notes.append(f"fewer than {LEAST_QUESTIONS} questions give no interval")
-    return replace(scored, notes=tuple(notes))
+        scored = replace(scored, notes=(*scored.notes, f"fewer than {LEAST_QUESTIONS} questions give no interval"))
+    return scored
 
 
-def _cheapest(scored: Scored) -> str:
-    """What the same responses give without any confidence, in words."""
-    said = f"the accuracy as a constant confidence has a Brier score of {metric_text('brier', scored.correct.var())}"
-    lengths = scored.characters
-    shorter = None if lengths is None else compared(1 / (1 + lengths), scored.correct)["auroc"]
-    if shorter is None:
-        return said
-    return f"{said}, and the length of the responses, shorter being surer, an AUROC of {metric_text('auroc', shorter)}"
+def beside(scored: Scored, card: HeldOut | None, settings: MetricSettings) -> list[str]:
+    """The lines of a table of the confidences, of those on the companion's card, and of `baselines` that are fitted to
+    the same labels, out of fold, and a sentence about which is better. Responses without a confidence have no part."""
+    valid = ~np.isnan(scored.confidence)
+    questions, correct = np.array(scored.names, dtype=object)[scored.question][valid], scored.correct[valid]
+    length, cut, probability = (
+        None if one is None else one[valid] for one in (scored.length, scored.cut, scored.token_probability)
+    )
+    others = {}
+    if length is not None and len({*questions}) >= LEAST_FOLDS and 0 < correct.mean() < 1:
+        agreed = agreement(questions.tolist(), [one for one, known in zip(scored.answers, valid, strict=True) if known])
+        tokens = None if probability is None else probability[:, None]
+        fold, kept = folds_of(questions.tolist(), settings.seed), np.clip(scored.confidence[valid], 1e-6, 1 - 1e-6)
+        others = {OWN: recalibrated(np.log(kept / (1 - kept))[:, None], correct, fold)}
+        others |= baselines(correct, fold, cut, length + 1, tokens, agreed)
+    found = quality_of(questions, scored.confidence[valid], correct, others, settings)
+    lines = found.table({"on the companion's card": card}, own="confidence")[2:]
+    if standing := found.standing("confidence"):
+        lines += ["", f"{standing[:1].upper()}{standing[1:]}."]
+    return lines
 
 
-def report(scored: Scored, output: Path, settings: MetricSettings | None = None) -> pd.DataFrame:
+def report(
+    scored: Scored, output: Path, settings: MetricSettings | None = None, card: HeldOut | None = None
+) -> tuple[pd.DataFrame, list[str]]:
     """Write `numbers.csv`, `reliability.csv`, `quality.pdf` and `.png`, and `index.html`, which needs no other file,
-    all or none of them, and return the numbers (`measured`)."""
+    all or none of them, and return the numbers (`measured`) and the lines of what stands `beside` them."""
     settings = settings or MetricSettings()
     questions = np.array(scored.names, dtype=object)[scored.question]
     numbers = measured(questions, scored.confidence, scored.correct, settings)
     valid = ~np.isnan(scored.confidence)
     bins = reliability_bins(scored.confidence[valid], scored.correct[valid], settings.bins)
+    lines = beside(scored, card, settings)
     with together(output) as folder:
         write_text(folder / "numbers.csv", csv_text(numbers))
         write_text(folder / "reliability.csv", csv_text(bins))
         with paper_style():
             save_figure(draw(scored, numbers, bins), folder / "quality.pdf", {"source": str(scored.source)})
         picture = _inline((folder / "quality.png").read_bytes())
-        write_text(folder / "index.html", _page(scored, numbers, picture, settings.level))
-    return numbers
+        write_text(folder / "index.html", _page(scored, numbers, lines, picture, settings.level))
+    return numbers, lines
 
 
 def draw(scored: Scored, numbers: pd.DataFrame, bins: pd.DataFrame) -> Figure:
@@ -128,7 +146,7 @@ def draw(scored: Scored, numbers: pd.DataFrame, bins: pd.DataFrame) -> Figure:
     return figure
 
 
-def _page(scored: Scored, numbers: pd.DataFrame, picture: str, level: float) -> str:
+def _page(scored: Scored, numbers: pd.DataFrame, beside: list[str], picture: str, level: float) -> str:
     rows = numbers.set_index("metric")
     lines = []
     for metric, (title, meaning) in NAMES.items():
@@ -147,6 +165,7 @@ def _page(scored: Scored, numbers: pd.DataFrame, picture: str, level: float) -> 
         invalid=without,
         level=f"{100 * level:g}",
         rows="\n".join(lines),
+        beside=escape("\n".join(beside)),
         picture=picture,
         notes=escape(". ".join(note[:1].upper() + note[1:] for note in scored.notes)),
     )

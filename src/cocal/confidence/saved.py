@@ -17,7 +17,7 @@ from cocal.fitting.about import About
 from cocal.models.hub import download, may_be_on_hub
 from cocal.runtime.places import plain
 from cocal.store.atomic import atomic_path, together, usual_mode, write_text
-from cocal.store.damage import remedy, unreadable
+from cocal.store.damage import unreadable
 from cocal.store.files import read_document, write_document
 from cocal.store.origin import read_provenance
 from cocal.store.provenance import file_digest
@@ -79,7 +79,8 @@ def read(folder: Path) -> tuple[Companions, About]:
 
 
 def _changed(file: Path, why: str) -> ContractError:
-    return ContractError(f"{file}: the file has changed since it was saved ({why}); {remedy(file)}")
+    again = "copy the companion again from where it was saved, or fit it again (cocal fit)"
+    return ContractError(f"{file}: the file has changed since it was saved ({why}); {again}")
 
 
 def write(folder: Path, companions: Companions, about: About, alone: tuple[Companions, About] | None = None) -> None:

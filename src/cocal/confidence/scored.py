@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -14,13 +14,13 @@ from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
 from cocal.answers.judge import ExactMatch
 from cocal.answers.settings import VerifierSettings
-from cocal.confidence import BY, COURSE, LEARNT, LEARNT_FROM
+from cocal.confidence import BY, COURSE, LEARNT, LEARNT_FROM, RESPONSE
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
 from cocal.metrics.choices import best_of_n, candidates, certified, first, vote
 from cocal.metrics.settings import MetricSettings
 from cocal.rollouts.format import Reading
-from cocal.rollouts.labels import NO_LABEL, check_bound, correctness
+from cocal.rollouts.labels import check_bound, correctness
 from cocal.rollouts.lines import FIELDS, NEEDED, Fields
 from cocal.rollouts.questions import contradictions, same_question
 from cocal.rollouts.sample import doubtful
@@ -28,6 +28,7 @@ from cocal.settings.base import Count, Model, Share
 from cocal.store import atomic_path
 from cocal.store.rows import entries, extended, listed, normalised
 
+_Parsed = TypeVar("_Parsed", bound=Model)
 ANSWER, BOXED = "answer", "boxed"
 """Field of the answer, where lines have it; otherwise the answer is the content of the response's last box."""
 _UNCERTAIN = "the lines name no question, so each counts as one; intervals are too narrow if questions repeat"
@@ -43,7 +44,9 @@ class Scored:
         question: int64 (n,), question of each response, an index into `names`.
         confidence: float64 (n,), NaN where there is none.
         correct: bool (n,), or None where the file has no labels.
-        characters: int64 (n,), length of each response; None where the file has no texts.
+        length: int64 (n,), tokens of each response where `cocal score` wrote them (`confidence_response`), or else its
+            characters; None where the file has neither.
+        cut, token_probability: bool and float64 (n,), as it wrote them; None where it knew them not of all.
         answers: Answer of each response; None for a response without one.
         learnt: Number of responses to prompts that the companion has learnt from.
         companions: What the lines say of the companions that gave the confidences.
@@ -57,7 +60,9 @@ class Scored:
     question: np.ndarray
     confidence: np.ndarray
     correct: np.ndarray | Any
-    characters: np.ndarray | None
+    length: np.ndarray | None
+    cut: np.ndarray | None
+    token_probability: np.ndarray | None
     answers: list[str | None]
     learnt: int
     companions: frozenset[str]
@@ -99,7 +104,7 @@ def read_scored(
         answer: Field of the answer, or `BOXED`; by default `ANSWER`, or `BOXED` where there is no such field.
     """
     fields: Fields
-    wheres, questions, lengths, rows = [], [], [], []
+    wheres, questions, beside, rows, unlabelled = [], [], [], [], []
     for where, _, entry in entries(source):
         if not wheres:
             names = [*reading.fields, *(meaning for meaning in NEEDED["label"] if {*FIELDS[meaning]} & {*entry})]
@@ -122,15 +127,15 @@ def read_scored(
             )
         found = fields.part(entry, where, *read)
         if labelled and found.label is None:
-            raise ContractError(f"{where}: {NO_LABEL}")
+            unlabelled.append(where)
         check_bound(found, reading.correct_above)
         wheres.append(where)
         questions.append(question)
-        text = entry.get(fields.taken.get("response", ""))
-        lengths.append(len(text) if isinstance(text, str) else None)
+        beside.append(_response(entry, fields, where, name + RESPONSE))
         given = found.answer if named else extract_answer(found.response or "")
         learnt = entry.get(name + LEARNT_FROM) is True
         rows.append((found.confidence, found.label, given, learnt, entry.get(name + BY), found.doubt))
+    _check_labels(unlabelled, len(rows))
     confidence, labels, found, learnt, by, doubts = zip(*rows, strict=True)
     notes, correct, unanswered = [f"fields: {fields}"], None, None
     from_where = f"the field {answer!r}" if answer != BOXED else "the last box of each response"
@@ -160,13 +165,52 @@ def read_scored(
         question,
         confidence,
         correct,
-        characters=None if None in lengths else np.array(lengths),
+        length=_column(beside, "tokens"),
+        cut=_column(beside, "cut"),
+        token_probability=_column(beside, "token_probability"),
         answers=[*found],
         learnt=sum(learnt),
         companions=frozenset(map(str, filter(None, by))),
         without_answers=unanswered,
         notes=tuple(notes),
     )
+
+
+def _check_labels(unlabelled: Sequence[str], rows: int) -> None:
+    """Refuse rows without a label, which are counted."""
+    if unlabelled:
+        count = f"{len(unlabelled):,} of {rows:,} responses have no label"
+        raise ContractError(f"{unlabelled[0]}: {count}; give `correct` or a reward, or delete these rows")
+
+
+class _Response(Model):
+    """What `cocal score` writes of a response beside its confidence."""
+
+    tokens: Count | None
+    cut: bool | None = None
+    token_probability: Share | None = None
+
+
+def _response(entry: Mapping[str, Any], fields: Fields, where: str, name: str) -> _Response:
+    """What the line says of its response; the number of its characters where it has no such field."""
+    text = entry.get(fields.taken.get("response", ""))
+    known = entry.get(name, {"tokens": len(text) if isinstance(text, str) else None})
+    return _parsed(_Response, known, where, name)
+
+
+def _parsed(kind: type[_Parsed], value: Any, where: str, name: str) -> _Parsed:
+    """The value of a field of `cocal score`; a ContractError says that it has another form."""
+    try:
+        return kind.model_validate(value, strict=True)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        raise ContractError(f"{where}: field {name!r} is not as `cocal score` writes it ({reason})") from None
+
+
+def _column(beside: Sequence[_Response], name: str) -> np.ndarray | None:
+    """The values of a field of all responses; None where one lacks it."""
+    values = [getattr(one, name) for one in beside]
+    return None if None in values else np.array(values)
 
 
 def _named(numbers: list[int], titles: list, lines: list[str]) -> tuple[list[str], dict[str, int]]:
@@ -298,11 +342,7 @@ def read_courses(source: Path, reading: Reading, added: Sequence[str] = (), name
     for where, _, entry in entries(source):
         if name not in entry:
             raise ContractError(f"{where}: there is no field {name!r}; add it by `cocal score --every 16`")
-        try:
-            found.append(_Course.model_validate(entry[name], strict=True))
-        except ValidationError as error:
-            reason = error.errors()[0]["msg"]
-            raise ContractError(f"{where}: field {name!r} is no course of `cocal score --every` ({reason})") from None
+        found.append(_parsed(_Course, entry[name], where, name))
         if found[-1].every * len(found[-1].values) > found[-1].tokens:
             raise ContractError(
                 f"{where}: field {name!r} is no course of `cocal score --every`: it outlasts its tokens"

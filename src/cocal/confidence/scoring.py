@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from cocal.companion.settings import Target
-from cocal.confidence import BY, COURSE, LEARNT, LEARNT_FROM
+from cocal.confidence import BY, COURSE, LEARNT, LEARNT_FROM, RESPONSE
 from cocal.confidence.companion import Companion
 from cocal.errors import ContractError
 from cocal.fitting.about import About, prompt_digest
@@ -86,7 +86,7 @@ def check(wanted: Wanted, about: About) -> Checked:
             fields = Fields.of(entry, read, where, ("prompt", "response"), about.ignored)
             mapping = {meaning: name for meaning, name in mapping.items() if name in entry}
             rewarded = not {*entry} & {mapping.get("correct"), *FIELDS["correct"]}
-        beside = (wanted.name + ending for ending in ("", BY, COURSE, REASON, LEARNT_FROM))
+        beside = (wanted.name + ending for ending in ("", BY, COURSE, REASON, LEARNT_FROM, RESPONSE))
         if taken := [name for name in (*beside, IDS) if name in entry]:
             raise ContractError(
                 f"{where}: there is a field {taken[0]!r} already; give the confidences another name (--name), and "
@@ -139,15 +139,18 @@ def score_file(
             if done:
                 done -= len(block)
                 continue
-            found, courses = companion.score_encoded(policy, rows, **chosen)
+            found, courses, tokens = companion.score_encoded(policy, rows, **chosen)
             courses = courses or [np.empty(0)] * len(rows)  # where none are wanted
-            scored, written = iter(zip(rows, found.tolist(), courses, learnt, strict=True)), []
+            tokens = [None] * len(rows) if tokens is None else tokens.tolist()
+            scored, written = iter(zip(rows, found.tolist(), courses, learnt, tokens, strict=True)), []
             for text, sample in block:
                 if why := _without_response(sample):
                     written.append(extended(text, {wanted.name: None, wanted.name + REASON: why}).encode())
                     continue
-                row, confidence, course, known_prompt = next(scored)
+                row, confidence, course, known_prompt, probability = next(scored)
                 added = {wanted.name: confidence, IDS: "given" if row.exact else "tokenised", **by}
+                said = {"tokens": len(row.response), "cut": row.truncated if row.told or limit < np.inf else None}
+                added[wanted.name + RESPONSE] = said | {"token_probability": probability}
                 added |= {wanted.name + LEARNT_FROM: True} if known_prompt else {}
                 if wanted.every:
                     values = {"every": wanted.every, "tokens": len(row.response), "values": course.tolist()}

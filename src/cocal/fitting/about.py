@@ -212,7 +212,7 @@ class About(Reading):
         lines = []
         others = alone._stages() if alone else {}
         for title, found in self._stages().items():
-            basis, *table = found.table(others.get(title))
+            basis, *table = found.table({"states alone": others.get(title)})
             lines += [f"{title}: {basis}", *table, ""]
         return "\n".join([*lines, *self._judged()]).rstrip()
 
@@ -228,20 +228,16 @@ class About(Reading):
         return {title: one for title, one in found.items() if one}
 
     def _judged(self) -> list[str]:
-        """Sentences where the companion predicts the held-out responses best, others do, or a constant does as well."""
+        """Sentences that compare the companion with the others and with a constant, beyond chance."""
         parts = {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
-        last = self.held_out if self.held_out_all_steps else None
-        parts |= {"the last stage": last} if last and last.has_interval else {}
-        known = {name: one for name, one in parts.items() if one}
-        best = [name for name, one in known.items() if one.others and not one.beaten() and not one.like_a_constant]
-        said = [f"The companion has the best Brier score on {' and '.join(best)}."] if best else []
-        said += [
-            f"Better than the companion on {name}: {', '.join(o)}."
-            for name, one in known.items()
-            if (o := one.beaten())
-        ]
-        alike = [name for name, one in known.items() if one.like_a_constant]
-        said += [f"No better than a constant on {' and '.join(alike)}: more rollouts are needed."] if alike else []
+        parts |= {"the last stage": self.held_out if self.held_out_all_steps else None}
+        known = {name: one for name, one in parts.items() if one and one.has_interval}
+        if not known:
+            return ["So few questions do not tell which of these is better."]
+        said = [f"On {name} {standing}." for name, one in known.items() if (standing := one.standing())]
+        if alike := [name for name, one in known.items() if one.like_a_constant]:
+            why = "more rollouts are needed, or the responses do not tell their labels"
+            said.append(f"No better than a constant on {' and '.join(alike)}: {why}.")
         return [" ".join(said)] if said else []
 
     def card(self) -> str:

@@ -32,7 +32,7 @@ def baselines_of(
     rows, agreed = experience.rows, None
     if rows["sample"].max() > 0:
         texts = tokenizer.batch_decode(rows["response_ids"].tolist(), skip_special_tokens=True)
-        agreed = agreement([*zip(rows["step"], rows["group"], strict=True)], texts)
+        agreed = agreement([*zip(rows["step"], rows["group"], strict=True)], [*map(extract_answer, texts)])
     cut = rows["truncated"].to_numpy() if experience.tells_cut else None
     return baselines(rows["correct"].to_numpy(), fold, cut, rows["length"].to_numpy(), tokens, agreed)
 
@@ -90,10 +90,9 @@ def recalibrated(numbers: np.ndarray, correct: np.ndarray, fold: np.ndarray) -> 
     return found
 
 
-def agreement(groups: Sequence[Hashable], texts: Sequence[str]) -> np.ndarray | None:
-    """Share of the other responses of each one's group whose last box has the same answer, float64 (n,); 0 for one
-    without an answer or without others. None if no two responses are of a group, or no response has a box."""
-    answers = [extract_answer(text) for text in texts]
+def agreement(groups: Sequence[Hashable], answers: Sequence[str | None]) -> np.ndarray | None:
+    """Share of the other responses of each one's group that have the same answer, float64 (n,); 0 for one without an
+    answer or without others. None if no two responses are of a group, or no response has an answer."""
     forms = [None if one is None else canonical_integer(plain_answer(one)) or plain_answer(one) for one in answers]
     table = pd.DataFrame({"group": groups, "answer": forms})
     same = table.groupby(["group", "answer"])["group"].transform("size").fillna(1.0) - 1

@@ -138,7 +138,8 @@ def fit(
         facts: dict[str, Any] = {
             **reading.model_dump() | {"raw": reading.raw or experience.raw},
             **{"states": number_format, "license": license, "base_model": base, "recipe": recipe, "cut": cut},
-            **{"prefixes": prefixes or None, "notes": (*experience.notes, *_doubts(tokens, base.vocabulary))},
+            **{"prefixes": prefixes or None},
+            "notes": (*experience.notes, *_doubts(tokens, base, int(rows["step"].max()) * experience.has_steps)),
             "unlikely": _unlikely(tokens),
             **{"learnt": digest_of(rows), "asked": "".join(sorted({*map(prompt_digest, rows["prompt_ids"])}))},
         }
@@ -302,17 +303,23 @@ def _unlikely(tokens: np.ndarray | None) -> float | None:
     return None if tokens is None else float(np.quantile(tokens[:, 1], 0.05))
 
 
-def _doubts(tokens: np.ndarray | None, vocabulary: int) -> list[str]:
-    """A sentence, which is also logged, if the model is hardly the one that sampled the responses."""
-    mean = np.inf if tokens is None else float(tokens[:, 1].mean())
-    if mean >= -log(vocabulary):
-        return []
-    said = (
-        f"the model finds these responses less likely than random tokens (a mean log-probability of {mean:.1f}): is it "
-        "the policy that sampled them, with its own tokenizer and template?"
-    )
-    logging.warning(said)
-    return [said]
+def _doubts(tokens: np.ndarray | None, base: BaseModelFacts, last: int) -> list[str]:
+    """Sentences, which are also logged, if the model is hardly the one that sampled the responses, or of a step before
+    their last one."""
+    said, mean = [], np.inf if tokens is None else float(tokens[:, 1].mean())
+    if mean < -log(base.vocabulary):
+        said.append(
+            f"the model finds these responses less likely than random tokens (a mean log-probability of {mean:.1f}): "
+            "is it the policy that sampled them, with its own tokenizer and template, and which field is the response?"
+        )
+    if base.step is not None and base.step < last:
+        said.append(
+            f"the checkpoint is of step {base.step}, but the rollouts end at step {last}: give that of the policy "
+            "whose answers are to be scored, and rollouts up to it"
+        )
+    for one in said:
+        logging.warning(one)
+    return said
 
 
 def _check_wishes(recipe: Recipe, settings: CompanionSettings, beside: bool, given: bool) -> None:

@@ -1,12 +1,13 @@
 """The quality of confidences as a companion's files state it, and statistics of the responses behind it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cocal.metrics.shown import metric_text
 from cocal.settings.base import Count, Model, Share
+from cocal.store.rows import listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,16 +49,17 @@ class HeldOut(Model):
     """Whether these questions chose the best pass of the paper's recipe."""
     cut: Share | None = None
     """Share of responses that were cut at the length limit; None where the rollouts do not say."""
-    seeds: tuple[int, ...]
+    seeds: tuple[int, ...] = ()
     """The seeds whose mean confidence was measured."""
-    target: str
+    target: str = "binary"
     metrics: tuple[Metric, ...]
     bins: tuple[Bin, ...] = ()
     """The reliability diagram."""
     constant: float | None = None
     """Brier score of the accuracy as a constant confidence; no other constant has a lower one on these responses."""
     others: dict[str, dict[str, float | None]] = {}
-    """The metrics of other confidences in the same responses (`cocal.fitting.baselines`), by their names."""
+    """The metrics of other confidences in the same responses (`cocal.fitting.baselines`), by their names, and the 95 %
+    interval of their Brier score less the companion's (`lower`, `upper`), if there are questions enough."""
 
     @classmethod
     def of(cls, found: "pd.DataFrame", **facts: Any) -> "HeldOut":
@@ -65,13 +67,13 @@ class HeldOut(Model):
         rows = found.astype(object).where(found.notna(), None).to_dict("records")
         return cls(metrics=tuple(Metric(**row) for row in rows), **facts)
 
-    def table(self, alone: "HeldOut | None" = None) -> list[str]:
-        """What it rests on, and a table of the companion's metrics beside those of others, such as states `alone`."""
-        rows, found = {"companion": [_text(name, self._value(name)) for name in _SHOWN]}, self._named
+    def table(self, more: Mapping[str, "HeldOut | None"] = {}, own: str = "companion") -> list[str]:
+        """What it rests on, and a table of its own metrics beside those of `more`, such as states alone, and others."""
+        rows, found = {own: [_text(name, self._value(name)) for name in _SHOWN]}, self._named
         if self.has_interval:
             ends = ((name, found[name].lower, found[name].upper) for name in _SHOWN)
             rows["its 95 % interval"] = [f"{_text(name, lower)} to {_text(name, upper)}" for name, lower, upper in ends]
-        others = {"states alone": {name: one.value for name, one in alone._named.items()}} if alone else {}
+        others = {title: {name: one.value for name, one in held._named.items()} for title, held in more.items() if held}
         for title, values in (others | self.others).items():
             rows[title] = [_text(name, values.get(name)) for name in _SHOWN]
         if self.constant is not None:
@@ -79,11 +81,19 @@ class HeldOut(Model):
         heads = ["confidence", *_SHOWN.values()]
         return [f"{self._basis}{self._doubt}.", "", *table_of([heads, *([name, *row] for name, row in rows.items())])]
 
-    def beaten(self) -> list[str]:
-        """Phrases that name each of the others whose Brier score is lower than the companion's."""
-        own, others = self._value("brier"), {name: values.get("brier") for name, values in self.others.items()}
-        lower = {name: b for name, b in others.items() if own is not None and b is not None and b < own}
-        return [f"{name} ({_text('brier', other)} against {_text('brier', own)})" for name, other in lower.items()]
+    def standing(self, own: str = "companion") -> str:
+        """Which of the others have a higher or a lower Brier score beyond chance, in words; empty without any."""
+        ranks = {"lower than that of": [], "not told from that of": [], "higher than that of": []}
+        worse, unsure, better = ranks.values()
+        for name, values in self.others.items():
+            lower, upper = values.get("lower"), values.get("upper")
+            if lower is not None and upper is not None:
+                one = f"{name.removesuffix(', recalibrated')} ({_text('brier', values['brier'])})"
+                (worse if lower > 0 else better if upper < 0 else unsure).append(one)
+        if worse and not unsure and not better:
+            worse[:] = ["all others"]
+        said = "; ".join(f"{rank} {listed(names)}" for rank, names in ranks.items() if names)
+        return said and f"the {own}'s Brier score ({_text('brier', self._value('brier'))}) is {said}"
 
     @property
     def like_a_constant(self) -> bool:

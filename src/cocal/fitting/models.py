@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,9 @@ from cocal.store import digest, read_provenance
 from cocal.store.folders import check_folder
 from cocal.store.origin import PROVENANCE
 from cocal.store.provenance import file_digest
+
+_STEP = re.compile(r"(?:checkpoint|global_?step|step|iter)[_-]?(\d{1,9})", re.IGNORECASE)
+"""Names that trainers give to the folder of a checkpoint, with its step."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +108,9 @@ class Checkpoint:
 
     @property
     def step(self) -> int | None:
-        """Rollout step of the policy's training, if the folder says it, as those of a study do."""
-        file = self.folder / PROVENANCE
-        found = read_provenance(file).get("step") if file.exists() else None
+        """Rollout step of the policy's training, if the folder says it, as those of a study do, or by its name."""
+        file, named = self.folder / PROVENANCE, _STEP.fullmatch((self.adapter or self.folder).absolute().name)
+        found = read_provenance(file).get("step") if file.exists() else named and named[1]
         return None if found is None else int(found)
 
     def check_fit(self, about: About) -> None:

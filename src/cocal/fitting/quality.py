@@ -1,14 +1,15 @@
 """The quality of confidences that are held against correctness, also as the fields of `About` state it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from cocal.fitting.about import About
 from cocal.fitting.held_out import LEAST_QUESTIONS, HeldOut, ResponseStatistics
-from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_metrics
+from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means, resampled_metrics
 from cocal.metrics.calibration import evaluate, reliability_bins
 from cocal.metrics.scores import ALL, LEAST, MOST, Sample, scores
 from cocal.metrics.settings import MetricSettings
@@ -63,6 +64,50 @@ def measured(
     return pd.DataFrame({"metric": ALL, "value": values, "lower": lower, "upper": upper})
 
 
+def quality_of(
+    questions: Sequence[str] | np.ndarray,
+    confidence: np.ndarray,
+    correct: np.ndarray,
+    others: Mapping[str, np.ndarray],
+    settings: MetricSettings | None = None,
+    **facts: Any,
+) -> HeldOut:
+    """The quality of a confidence beside that of others, by their names, on the same responses; see `measured`. The
+    `facts` are further fields of `HeldOut`."""
+    settings = settings or MetricSettings()
+    ends = _differences(questions, confidence, [*others.values()], correct, settings)
+    each = zip(others.items(), ends, strict=True)
+    return HeldOut.of(
+        measured(questions, confidence, correct, settings),
+        bins=reliability_bins(confidence, correct, settings.bins).query("count > 0").to_dict("records"),
+        responses=len(correct),
+        questions=len({*questions}),
+        constant=float(correct.var()),
+        others={name: compared(one, correct) | interval for (name, one), interval in each},
+        **facts,
+    )
+
+
+def _differences(
+    questions: Sequence[str] | np.ndarray,
+    confidence: np.ndarray,
+    others: Sequence[np.ndarray],
+    correct: np.ndarray,
+    settings: MetricSettings,
+) -> list[dict[str, float]]:
+    """The interval (`lower`, `upper`) of each other confidence's Brier score less that of the confidence, over
+    resampled questions; empty where there are fewer than `LEAST_QUESTIONS`."""
+    names, place = np.unique(np.asarray(questions, dtype=object).astype(str), return_inverse=True)
+    if len(names) < LEAST_QUESTIONS:
+        return [{} for _ in others]
+    excess = [(one - correct) ** 2 - (confidence - correct) ** 2 for one in others]
+    sums = np.stack([np.bincount(place, one) for one in [*excess, np.ones(len(place))]])
+    drawn = resampled_means(sums, settings.resamples, generator_for(settings.seed, "differences"))
+    value = sums[:-1].sum(axis=1) / len(place)
+    bounds = centred_interval(value, drawn[:-1] / drawn[-1], settings.level, -1)
+    return [{"lower": lower, "upper": upper} for lower, upper in np.transpose(bounds).tolist()]
+
+
 def last_stage(experience: Experience, held_out: np.ndarray) -> np.ndarray:
     """The responses of the last steps with held-out ones, bool (n,); without steps, those from the last of these on."""
     moment = experience.rows["step" if experience.has_steps else "response_id"].to_numpy()
@@ -79,19 +124,16 @@ def measured_fields(
     last, cut = last_stage(experience, held_out), rows["truncated"].to_numpy()
 
     def quality(chosen: np.ndarray) -> HeldOut:
-        held, correct = rows[chosen], rows["correct"].to_numpy()[chosen]
-        bins = reliability_bins(confidence[chosen], correct, MetricSettings().bins).query("count > 0")
-        return HeldOut.of(
-            measured(held["question"], confidence[chosen], correct),
-            bins=bins.to_dict("records"),
+        held = rows[chosen]
+        return quality_of(
+            held["question"],
+            confidence[chosen],
+            held["correct"].to_numpy(),
+            {name: one[chosen] for name, one in others.items()},
             steps=(int(held["step"].min()), int(held["step"].max())) if experience.has_steps else None,
-            responses=len(held),
-            questions=held["question"].nunique(),
             cut=float(held["truncated"].mean()) if experience.tells_cut else None,
             seeds=settings.seeds,
             target=about.spec.usual_target,
-            constant=float(correct.var()),
-            others={name: compared(one[chosen], correct) for name, one in others.items()},
         )
 
     stage, apart = rows[last], experience.tells_cut and 0 < cut[held_out].mean() < 1

@@ -10,9 +10,12 @@ import pandas as pd
 
 from cocal.errors import ContractError
 from cocal.rollouts.encoding import ORIGINS, Encoder
-from cocal.rollouts.labels import NO_LABEL, check_bound, correctness
+from cocal.rollouts.labels import check_bound, correctness
 from cocal.rollouts.questions import contradictions, same_question
 from cocal.rollouts.sample import Sample
+
+_COPIED = 10
+"""Number of rows from which on a repetition in the same order is no accident."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +46,14 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
 
     Token ids are held in memory, four bytes each; texts are not. Responses to one prompt (`cocal.rollouts.questions`)
     in one step are a group, wherever they lie in it; groups that samples name divide them further. A ContractError says
-    that there are none, that a label is missing or unclear, that only some have a step, or that all are right or wrong.
+    that there are none or all of them twice, that a label is unclear, that only some have a step, or that all are right
+    or wrong.
     """
     notes = Counter() if notes is None else notes
     correct_above, limit = encoder.reading.correct_above, encoder.reading.max_response_length
     gathered, origins = [], Counter()
     while part := list(islice(samples, 2048)):  # they are tokenised together
         for sample, encoded in zip(part, encoder.encode(part, strict=True), strict=True):
-            if sample.label is None:
-                raise ContractError(f"{sample.where}: {NO_LABEL}")
             check_bound(sample, correct_above)
             origins[encoded.origin, encoded.exact] += 1
             row = {name: getattr(sample, name) for name in ("where", "file", "step", "question_id", "group", "label")}
@@ -61,6 +63,7 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
     if not gathered:
         raise ContractError("there are no rollouts to learn from; give files with responses in them")
     rows = pd.DataFrame(gathered)
+    copies = _copies(rows)
     rows["correct"] = _correct(rows, correct_above, notes)
     has_steps = bool(rows["step"].notna().any())
     rows["step"] = _steps(rows, notes)
@@ -80,13 +83,26 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
         )
     said += _limits(rows, limit)
     said.append(_sizes(groups.size()))
-    same = rows.assign(**{name: rows[name].map(np.ndarray.tobytes) for name in ("prompt_ids", "response_ids")})
-    if count := int(same.duplicated(["step", "prompt_ids", "response_ids", "correct"]).sum()):
-        said.append(f"{count:,} rows repeat step, prompt, response and label of another; delete those that are copies")
+    said += copies
     learnt = rows.drop(columns=["where", "file", "tells_cut", "label"])
     raw = {origin for origin, _ in origins} == {"text"}
     told = limit is not None or bool(rows["tells_cut"].all())
     return Experience(learnt, (*notes, *said), as_given, has_steps, told, raw)
+
+
+def _copies(rows: pd.DataFrame) -> list[str]:
+    """A sentence about rows that repeat others; a ContractError refuses a second half that is the first one again."""
+    ids = (rows[name].map(np.ndarray.tobytes) for name in ("prompt_ids", "response_ids"))
+    each = pd.Series([*zip(rows["step"].fillna(0), rows["label"], *ids, strict=True)]).map(hash)
+    half = len(each) // 2
+    if half >= _COPIED and (each[:half].to_numpy() == each[half : 2 * half].to_numpy()).all():
+        raise ContractError(
+            f"{rows['where'].iloc[half]}: from here on the rows repeat those before it, in the same order; delete one "
+            "of both halves, since copies make what is learnt look surer than it is"
+        )
+    if count := int(each.duplicated().sum()):
+        return [f"{count:,} rows repeat step, prompt, response and label of another; delete those that are copies"]
+    return []
 
 
 def _limits(rows: pd.DataFrame, limit: int | None) -> list[str]:
@@ -115,8 +131,8 @@ def _limits(rows: pd.DataFrame, limit: int | None) -> list[str]:
     if not unknown.all():
         said = f"{unknown.sum():,} rows do not say whether they were cut at the limit, and count as complete"
         said += f"; {cut.sum():,} others were"
-    said += f"; {alike:,} have {most:,} tokens, the longest has {longest:,}: if that was the limit"
-    return [f"{said}, give --max-response-length {most}"]
+    said += f"; give the limit of the training (--max-response-length); the longest response has {longest:,} tokens"
+    return [said + (f", and {alike:,} have {most:,}" if alike > max(2, len(lengths) / 100) else "")]
 
 
 def _ask(rows: pd.DataFrame) -> list[str]:

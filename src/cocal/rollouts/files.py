@@ -11,6 +11,7 @@ from cocal.errors import ContractError
 from cocal.rollouts.exclusions import EVALUATION
 from cocal.rollouts.format import Format, Reading
 from cocal.rollouts.formats import ENDINGS, format_of
+from cocal.rollouts.labels import NO_LABEL
 from cocal.rollouts.sample import Sample, doubtful
 from cocal.store.provenance import file_digest
 from cocal.store.rows import is_file, listed
@@ -68,8 +69,8 @@ def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, sourc
     there is none, or they are of several policies, a ContractError names the source."""
     read, left_out, doubts, models = 0, Counter(), Counter(), Counter()
     for sample in samples:
-        if sample.left_out is not None:
-            left_out[sample.left_out] += 1
+        if why := sample.left_out or (NO_LABEL if sample.label is None else None):
+            left_out[why] += 1
             continue
         read += 1
         doubts.update(filter(None, [sample.doubt]))
@@ -87,7 +88,8 @@ def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, sourc
     said = [f"{count:,} row{'s' if count > 1 else ''} left out: {why}" for why, count in left_out.items()]
     notes.update([*said, *doubtful(doubts, read)])
     if said and not read:
-        raise ContractError(f"{source}: there is no response to learn from ({'; '.join(said)})")
+        remedy = "if others are its responses or labels, name their fields (--field response=FIELD, correct=FIELD)"
+        raise ContractError(f"{source}: there is no response to learn from ({'; '.join(said)}); {remedy}")
 
 
 def find(places: Sequence[Path]) -> Found:

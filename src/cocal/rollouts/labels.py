@@ -7,7 +7,8 @@ import numpy as np
 from cocal.errors import ContractError
 from cocal.rollouts.sample import Sample
 
-NO_LABEL = "the response has no label; give `correct` or a reward, or delete the row"
+NO_LABEL = "it has no label"
+"""Why nothing is learnt from a response."""
 
 
 def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float | None = None) -> tuple[np.ndarray, str]:

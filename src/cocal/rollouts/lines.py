@@ -244,10 +244,7 @@ def samples(
             seen |= entry
         useless = why or exclusions.evaluated(entry, reading.ignored)
         found = Sample.read(where, left_out=useless) if useless else fields.sample(entry, where)
-        labels = {name for meaning in NEEDED["label"] for name in fields.names.get(meaning, ())}
-        if found.left_out is None and found.label is None and labels & entry.keys():
-            found = found.model_copy(update={"left_out": "its reward is None"})
-        elif exclusions.several_versions(entry) and not found.doubt:
+        if exclusions.several_versions(entry) and not found.doubt:
             found = found.model_copy(update={"doubt": exclusions.SEVERAL_VERSIONS})
         yield found
     if seen:

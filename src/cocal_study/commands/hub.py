@@ -13,9 +13,8 @@ from cocal.errors import ContractError
 from cocal.fitting.about import About, BaseModelFacts
 from cocal.fitting.baselines import baselines
 from cocal.fitting.held_out import HeldOut
-from cocal.fitting.quality import compared, measured
+from cocal.fitting.quality import quality_of
 from cocal.fitting.recipes import folds_of
-from cocal.metrics.calibration import reliability_bins
 from cocal.store import atomic_path, label_folder, provenance, read_frame, write_text
 from cocal.store.contracts import RESPONSES
 from cocal.store.damage import absent
@@ -120,19 +119,9 @@ def _quality(
     probability and self-consistency; the last two may be of other responses."""
     confidence, correct = answered["confidence"].to_numpy(np.float64), answered["correct"].to_numpy(bool)
     questions = answered["dataset"] + "/" + answered["question_id"]
-    found, cut = measured(questions, confidence, correct), answered["truncated"].to_numpy(bool)
+    cut = answered["truncated"].to_numpy(bool)
     tokens, agreed = (one.fillna(0.0).to_numpy(np.float64) if len(one) == len(correct) else None for one in others)
     tokens = None if tokens is None else tokens[:, None]
     beside = baselines(correct, folds_of(questions, 42), cut, lengths.to_numpy(), tokens, agreed)
-    return HeldOut.of(
-        found,
-        bins=reliability_bins(confidence, correct, 10).query("count > 0").to_dict("records"),
-        responses=len(answered),
-        questions=questions.nunique(),
-        chose=False,
-        cut=float(answered["truncated"].mean()),
-        seeds=seeds,
-        target=target,
-        constant=float(correct.var()),
-        others={name: compared(one, correct) for name, one in beside.items()},
-    )
+    facts = {"chose": False, "cut": float(cut.mean()), "seeds": seeds, "target": target}
+    return quality_of(questions, confidence, correct, beside, **facts)

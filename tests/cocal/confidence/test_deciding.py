@@ -263,10 +263,10 @@ def test_short_and_sure_responses_are_never_stopped(tmp_path, stop):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"confidence_course": None}, "is no course of `cocal score --every`"),
-        ({"confidence_course": {"every": 4, "tokens": 9, "values": [0.1, 1.5]}}, "is no course"),
-        ({"confidence_course": {"every": 4, "tokens": 9, "values": [0.1, True]}}, "is no course"),
-        ({"confidence_course": {"every": 0, "tokens": 9, "values": [0.1]}}, "is no course"),
+        ({"confidence_course": None}, "field 'confidence_course' is not as `cocal score` writes it"),
+        ({"confidence_course": {"every": 4, "tokens": 9, "values": [0.1, 1.5]}}, "is not as"),
+        ({"confidence_course": {"every": 4, "tokens": 9, "values": [0.1, True]}}, "is not as"),
+        ({"confidence_course": {"every": 0, "tokens": 9, "values": [0.1]}}, "is not as"),
         ({"confidence_course": {"every": 4, "tokens": 7, "values": [0.5, 0.4]}}, "it outlasts its tokens"),
         ({"confidence_course": {"every": 8, "tokens": 9, "values": [0.1]}}, "after every 8 tokens, but after every 4"),
         ({"stopped_at": 1}, "there is a field 'stopped_at' already"),

@@ -3,16 +3,18 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import roc_auc_score
 
-from cocal.confidence.evaluation import draw, read
+from cocal import Companion
+from cocal.confidence.evaluation import OWN, draw, read
 from cocal.confidence.evaluation import report as write
-from cocal.fitting.quality import measured
+from cocal.fitting.baselines import agreement, baselines, recalibrated
+from cocal.fitting.quality import compared, measured
+from cocal.fitting.recipes import folds_of
 from cocal.metrics.calibration import evaluate
 from cocal.metrics.settings import MetricSettings
 from cocal.rollouts.format import Reading
 from hand_rows import lines
-from own_rollouts import run
+from own_rollouts import run, tables
 
 
 @pytest.fixture
@@ -67,20 +69,49 @@ def test_intervals_resample_questions():
     np.testing.assert_array_equal(grouped["value"], single["value"])
 
 
-def test_a_report_says_what_a_constant_and_the_length_reach(capsys, report):
-    """The length only where every line has a text; a second computation of its AUROC by scikit-learn."""
+def test_a_report_shows_what_others_reach_by_the_same_labels(tmp_path, capsys, report, own):
+    """What the lines do not say of every response is left out; a second computation by `baselines` themselves."""
     draw = np.random.default_rng(6)
-    correct = draw.random(60) < 0.7
-    lengths = draw.integers(1, 30, 60) + 9 * ~correct
-    rows = [{"prompt": f"{k // 3}?", "confidence": 0.4, "acc": bool(y)} for k, y in enumerate(correct)]
-    texts = [{**row, "response": "a" * size} for row, size in zip(rows, lengths.tolist(), strict=True)]
-    constant = f"the accuracy as a constant confidence has a brier score of {correct.var():.3f}"
-    length = f"shorter being surer, an auroc of {roc_auc_score(correct, -lengths):.3f}"
-    for given, said in ((rows, False), (texts, True), ([*texts[:-1], rows[-1]], False)):
-        assert report(*given) == 0
-        printed = capsys.readouterr().out.lower()
-        assert constant in printed
-        assert (length in printed) == said == ("shorter being surer" in printed)
+    correct, fold = draw.random(60) < 0.7, folds_of([f"{k // 3}?" for k in range(60)], 42)
+    length, confidence = draw.integers(1, 30, 60) + 9 * ~correct, 0.2 + 0.6 * draw.random(60)
+    cut, tokens = draw.random(60) < 0.3, draw.random(60)
+    answers = [str(one) for one in draw.integers(0, 3, 60)]
+    agreed = agreement([k // 3 for k in range(60)], answers)
+    rows = [
+        {"prompt": f"{k // 3}?", "confidence": float(c), "acc": bool(y)}
+        for k, (c, y) in enumerate(zip(confidence, correct, strict=True))
+    ]
+    texts = [
+        row | {"response": f"\\boxed{{{one}}}".ljust(size + 9)}
+        for row, one, size in zip(rows, answers, length.tolist(), strict=True)
+    ]
+    scored = [
+        row | {"confidence_response": {"tokens": size, "cut": bool(c), "token_probability": float(one)}}
+        for row, size, c, one in zip(texts, length.tolist(), cut, tokens, strict=True)
+    ]
+    card = {one.metric: one.value for one in Companion.from_pretrained(own.companion).about.held_out.metrics}
+    capsys.readouterr()  # what the fit has said
+    for given, known, size in (
+        (rows, None, None),
+        (texts, (None, None), length + 9),
+        (scored, (cut, tokens[:, None]), length),
+        ([*scored[:-1], texts[-1]], (None, None), np.append(length[:-1], length[-1] + 9)),
+    ):
+        assert report(*given, flags=["--companion", own.companion]) == 0
+        (table,) = tables(capsys.readouterr().out)
+        expected = {"confidence": compared(confidence, correct)["brier"], "constant": correct.var()}
+        expected["on the companion's card"] = card["brier"]
+        others = {}
+        if known is not None:
+            logit = np.log(confidence / (1 - confidence))[:, None]
+            others = {OWN: recalibrated(logit, correct, fold)}
+            others |= baselines(correct, fold, known[0], size + 1, known[1], agreed)
+        expected |= {name: compared(one, correct)["brier"] for name, one in others.items()}
+        assert {name: value for name, value in table["Brier score"].items() if name != "its 95 % interval"} == {
+            name: f"{value:.3f}" for name, value in expected.items()
+        }
+        page = (tmp_path / "report/index.html").read_text(encoding="utf-8")
+        assert all(f"| {name}" in page.replace("&#x27;", "'") for name in expected)
 
 
 def test_labels_that_contradict_each_other_are_counted(capsys, report):
@@ -94,7 +125,7 @@ def test_labels_that_contradict_each_other_are_counted(capsys, report):
     [
         ({"correct": True}, "there is no field 'confidence'; add it by `cocal score`"),
         ({"confidence": 1.2, "correct": True}, "field 'confidence' is 1.2, not a confidence from 0 to 1"),
-        ({"confidence": 0.2}, "the response has no label; give `correct` or a reward"),
+        ({"confidence": 0.2}, "1 of 2 responses have no label; give `correct` or a reward"),
         ({"confidence": "high", "correct": True}, "field 'confidence' is not a finite number: 'high'"),
     ],
 )
@@ -127,7 +158,7 @@ def test_the_small_print_of_a_report_counts_what_is_drawn(tmp_path):
     for row in rows[:6] + rows[9:10]:
         row["confidence"] = None
     scored = read(lines(tmp_path / "in.jsonl", *rows), Reading())
-    numbers = write(scored, tmp_path / "report")
+    numbers, _ = write(scored, tmp_path / "report")
     figure = draw(scored, numbers, pd.read_csv(tmp_path / "report/reliability.csv"))
     said = [text.get_text() for text in figure.texts]
     assert said == ["in.jsonl: 41 responses to 14 questions"]

@@ -19,6 +19,7 @@ from cocal.fitting.models import Checkpoint
 from cocal.models.loading import load_tokenizer
 from cocal.rollouts.format import Reading
 from cocal.runtime.numerics import PORTABLE, computes_bfloat16
+from cocal.store.origin import PROVENANCE
 from hand_rows import lines
 from micro import in_bfloat16, own_copy, scale_weights
 from own_rollouts import CHANGES, read_lines, run, write_lines
@@ -124,7 +125,7 @@ def test_prompts_that_were_learnt_from_are_counted(own, source, score, capsys):
 def test_scoring_takes_the_same_memory_however_many_responses_there_are(tmp_path, own, monkeypatch):
     """With ten times the responses, the most that Python holds stays the same."""
     monkeypatch.setattr(scoring, "ROWS", 64)
-    monkeypatch.setattr(Companion, "score_encoded", lambda self, policy, rows, **_: (np.zeros(len(rows)), []))
+    monkeypatch.setattr(Companion, "score_encoded", lambda self, policy, rows, **_: (np.zeros(len(rows)), [], None))
     companion, most = Companion.from_pretrained(own.companion), []
     for count in (100, 1000):
         wanted = scoring.Wanted(tmp_path / "in.jsonl", {})
@@ -194,6 +195,15 @@ def test_other_weights_are_warned_of_and_another_vocabulary_is_refused(
     capsys.readouterr()
     assert score(source, **as_fitted, model=mine) == 2
     assert f"{mine}: its tokenizer gives other ids to texts than that of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "told"), [("checkpoint-1", True), ("global_step_2", False), ("mine", False)])
+def test_rollouts_of_steps_after_the_checkpoint_are_told(tmp_path, own, fit, source, caplog, name, told):
+    rows = [row | {"step": min(row["step"], 2)} for row in read_lines(source)]
+    mine = own_copy(own.checkpoint, tmp_path / name)
+    (mine / PROVENANCE).unlink(missing_ok=True)
+    assert fit(lines(source, *rows), "--model", mine) == 0
+    assert ("the checkpoint is of step 1, but the rollouts end at step 2" in caplog.text) == told
 
 
 def test_a_model_that_finds_the_responses_unlikely_is_told(own, table):

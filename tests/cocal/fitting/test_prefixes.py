@@ -232,7 +232,7 @@ def test_the_command_writes_the_course_beside_the_confidence(own, companion, min
         assert (course["every"], course["tokens"]) == (STRIDE, length)
         np.testing.assert_allclose(course["values"], values, atol=1e-5)
         assert line.pop("sure") == before.pop("confidence")
-        for name in ("learnt", "by"):
+        for name in ("learnt", "by", "response"):
             assert line.pop(f"sure_{name}") == before.pop(f"confidence_{name}")
         assert line == before
 

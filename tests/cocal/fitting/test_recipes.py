@@ -17,12 +17,14 @@ from cocal.features.forward import score as passes
 from cocal.fitting import fit as fitting
 from cocal.fitting.baselines import FLAG, GROUP, LENGTH, NUMBERS, TOKENS, agreement, baselines
 from cocal.fitting.held_out import LEAST_QUESTIONS, Metric
+from cocal.fitting.quality import quality_of
 from cocal.fitting.recipes import TrainingSet, choose, folds_of
+from cocal.metrics.bootstrap import generator_for, question_counts
 from cocal.metrics.shown import metric_text
 from cocal.models.loading import Policy
 from cocal.models.text import batches_of_tokens
 from full_disk import full_disk
-from own_rollouts import run, write_lines
+from own_rollouts import run, tables, write_lines
 
 SETTINGS = CompanionSettings(targets=("binary",), seeds=(42, 137), passes=4)
 TEXTS = [f"what is {k} plus {k % 7}?" for k in range(90)]
@@ -145,17 +147,6 @@ def test_token_probabilities_are_those_of_whole_logits(both, own, micro_policy):
     assert np.abs(confidence - loaded.score_states(inputs)).max() > 0.02
 
 
-def tables(text: str) -> list[dict[str, dict[str, str]]]:
-    """The tables of a text: cells by the heads of their columns, and by the first cell of their rows."""
-    found = []
-    for part in text.split("\n\n"):
-        lines = [line for line in part.splitlines() if line.startswith("|")]
-        heads, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines] or [[], []]
-        if heads:
-            found.append({head: {row[0]: row[place] for row in rows} for place, head in enumerate(heads)})
-    return found
-
-
 def test_a_summary_has_a_companion_beside_all_that_is_known_of_the_same_responses(both):
     tokens, states = (Companion.from_pretrained(both / name).about for name in ("tokens", "states"))
     names = {"mean": "mean_confidence", "ECE": "ece", "AUROC": "auroc", "Brier score": "brier"}
@@ -192,25 +183,42 @@ def test_what_is_better_and_a_companion_like_a_constant_are_told(both):
     about = Companion.from_pretrained(both / "states").about
     metrics = [Metric(metric="brier", value=0.2, lower=0.1, upper=0.24)]
     given = about.held_out_all_steps.model_copy(update={"metrics": metrics})
-    names = {TOKENS: 0.19, GROUP: 0.21, FLAG: None}
-    others = {name: {"mean_confidence": None, "ece": 0.2, "auroc": 0.9, "brier": one} for name, one in names.items()}
+    ends = {TOKENS: (0.19, -0.02, -0.01), GROUP: (0.21, 0.004, 0.02), LENGTH: (0.198, -0.01, 0.006), FLAG: (None,) * 3}
+    others = {name: dict(zip(("brier", "lower", "upper"), values, strict=True)) for name, values in ends.items()}
+    told = (
+        "On all of these the companion's Brier score (0.200) is lower than that of agreement of the group (0.210); not "
+        "told from that of length (0.198); higher than that of token probability (0.190)."
+    )
+    best = "On all of these the companion's Brier score (0.200) is lower than that of all others."
+    alike = "No better than a constant on all of these: more rollouts are needed, or the responses do not tell their "
+    alike += "labels."
     for constant, upper, said in ((0.25, 0.24, False), (0.24, 0.24, True), (0.21, None, False), (0.19, None, True)):
-        one = given.model_copy(update={"others": others, "constant": constant})
+        one = given.model_copy(update={"constant": constant, "questions": LEAST_QUESTIONS})
         one.metrics[0] = metrics[0].model_copy(update={"upper": upper})
-        for held in (one.model_copy(update={"others": {}}), one):
-            (found,) = about.model_copy(update={"held_out_all_steps": held, "held_out_uncut": None})._judged() or ("",)
-            better = f"Better than the companion on all of these: {TOKENS} (0.190 against 0.200)."
-            alike = "No better than a constant on all of these: more rollouts are needed."
-            assert found == " ".join([better] * bool(held.others) + [alike] * said)
-    last = about.held_out.model_copy(update={"others": {TOKENS: others[TOKENS]}, "metrics": metrics, "constant": 0.3})
-    for count, said in ((LEAST_QUESTIONS, True), (LEAST_QUESTIONS - 1, False)):
-        held = about.model_copy(update={"held_out": last.model_copy(update={"questions": count})})
-        assert (f"Better than the companion on the last stage: {TOKENS} (0.190" in held._judged()[0]) == said
-    for lower, constant, said in ((0.21, 0.25, True), (0.21, 0.19, False), (0.19, 0.25, False)):
-        beside = {TOKENS: others[GROUP] | {"brier": lower}}
-        held = given.model_copy(update={"others": beside, "constant": constant})
-        found = about.model_copy(update={"held_out_all_steps": held, "held_out_uncut": None})._judged()
-        assert (found == ["The companion has the best Brier score on all of these."]) == said
+        for beside, standing in ((others, [told]), ({GROUP: others[GROUP]}, [best]), ({}, [])):
+            held = one.model_copy(update={"others": beside})
+            parts = {"held_out": held, "held_out_all_steps": None, "held_out_uncut": None}
+            found = about.model_copy(update=parts)._judged()
+            assert " ".join(found) == " ".join([*standing, *[alike] * said])
+    few = about.model_copy(update=parts | {"held_out": held.model_copy(update={"questions": LEAST_QUESTIONS - 1})})
+    assert few._judged() == ["So few questions do not tell which of these is better."]
+
+
+def test_which_confidence_is_better_is_told_by_resampled_questions():
+    """A second computation: the same draws of whole questions, one at a time."""
+    draw = np.random.default_rng(11)
+    questions = draw.integers(0, 40, 300)
+    correct, own, other = draw.random(300) < 0.6, draw.random(300), draw.random(300)
+    found = quality_of(questions, own, correct, {"other": other, "equal": own}).others
+    excess = (other - correct) ** 2 - (own - correct) ** 2
+    names, place = np.unique(questions.astype(str), return_inverse=True)
+    (counts,) = question_counts(len(names), 1000, generator_for(42, "differences"))
+    means = [np.average(excess, weights=one[place]) for one in counts]
+    ends = np.quantile(means, [0.025, 0.975]) - np.mean(means) + excess.mean()
+    assert (found["other"]["lower"], found["other"]["upper"]) == pytest.approx(tuple(ends))
+    assert (found["equal"]["lower"], found["equal"]["upper"]) == (0, 0)
+    few = quality_of(questions % 9, own, correct, {"other": other}).others
+    assert {*few["other"]} == {"mean_confidence", "ece", "auroc", "brier"}
 
 
 def test_baselines_are_logistic_regressions_out_of_fold():
@@ -234,10 +242,10 @@ def test_baselines_are_logistic_regressions_out_of_fold():
 
 
 def test_agreement_is_the_share_of_the_others_with_the_same_answer():
-    texts = [rf"it is \boxed{{{one}}}" for one in ("7", "07", "8", "7")] + ["no answer", r"\boxed{7}", r"\boxed{7}"]
-    assert agreement([1, 1, 1, 1, 1, 2, 1], texts).tolist() == [3 / 5, 3 / 5, 0, 3 / 5, 0, 0, 3 / 5]
-    assert agreement([1, 2, 3], texts[:3]) is None
-    assert agreement([1, 1], ["none", "neither"]) is None
+    answers = ["7", "07", "8", "7", None, "7", "7"]
+    assert agreement([1, 1, 1, 1, 1, 2, 1], answers).tolist() == [3 / 5, 3 / 5, 0, 3 / 5, 0, 0, 3 / 5]
+    assert agreement([1, 2, 3], answers[:3]) is None
+    assert agreement([1, 1], [None, None]) is None
 
 
 def test_the_metrics_of_the_card_are_those_of_the_out_of_fold_confidences(micro_policy, table):

@@ -65,16 +65,15 @@ def test_a_table_of_another_step_than_its_name_says_is_refused(tmp_path, capsys,
     [
         (["response_ids"], "the response (response_ids) is missing, empty or no text"),
         (["prompt", "prompt_ids"], "the prompt (prompt, prompt_ids) is missing, empty or no text; correct or delete"),
-        (["correct"], "the response has no label; give `correct` or a reward"),
         (["step"], "the row has no step, but others have one; add it, or leave out all steps"),
     ],
 )
 def test_a_bad_row_is_named(missing, message, capsys, fit, score, source):
-    """Scoring asks for no label or step."""
+    """Scoring asks for no step."""
     rows = read_lines(source)
     rows[2] = {field: value for field, value in rows[2].items() if field not in missing}
     lines(source, *rows)
-    for command in (fit,) if missing[0] in ("correct", "step") else (fit, score):
+    for command in (fit,) if missing[0] == "step" else (fit, score):
         assert command(source) == 2
         (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
         assert f"{source}: line 3: {message}" in error
@@ -200,7 +199,7 @@ def test_trl_s_rewards_in_words_are_read_and_those_that_are_none_left_out(tmp_pa
     path = tmp_path / "completions_00002.parquet"
     pq.write_table(pa.table({"prompt": ["p"] * 3, "completion": ["a", "b", "c"], "right": ["yes", None, "no"]}), path)
     found, notes = noted(path, reward="right")
-    assert ([sample.label for sample in found], notes) == ([1.0, 0.0], ["1 row left out: its reward is None"])
+    assert ([sample.label for sample in found], notes) == ([1.0, 0.0], ["1 row left out: it has no label"])
     said = [{"role": "assistant", "content": text} for text in ("Let me see.", "11")]
     asked = [{"role": "user", "content": "3 + 8?"}]
     table = {"prompt": [asked] * 2, "completion": [said, said[1:]], "right": [1.0, 0.0]}

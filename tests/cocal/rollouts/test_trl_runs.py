@@ -126,7 +126,7 @@ def test_completions_that_are_logged_twice_are_learnt_once_and_those_without_a_v
     assert len(found) == 2 * (GROUP - 1) * QUESTIONS
     assert sorted({sample.step for sample in found}) == [1, 3]
     twice, none = 2 * GROUP * QUESTIONS, 2 * QUESTIONS
-    assert notes == [f"{none} rows left out: its reward is None", f"{twice} rows left out: TRL logged them twice"]
+    assert notes == [f"{none} rows left out: it has no label", f"{twice} rows left out: TRL logged them twice"]
 
 
 @pytest.mark.parametrize("saved", ["steps", "no"])

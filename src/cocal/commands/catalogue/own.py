@@ -233,6 +233,7 @@ _EVALUATE = (
     flag("input scored.jsonl", "JSON lines with `confidence` and a label", type=Path),
     output("--output FOLDER", "folder of the report", FOLDER, required=True),
     flags.OVERWRITE,
+    flag("--companion COMPANION", "the companion that gave them, whose card is to stand beside the numbers"),
     *_SCORED,
     _RESAMPLES,
 )

@@ -63,8 +63,7 @@ def read(path: Path, reward_key: str) -> list[Sample]:
         why = why or (MEDIA if media_beside(row) else None)
         if why is None and asked != before:
             group, before = group + 1, asked
-        if reward_key in row and (reward is None or (isinstance(reward, float) and math.isnan(reward))):
-            why = why or "its reward is None"
+        reward = None if isinstance(reward, float) and math.isnan(reward) else reward
         values = {"group": group, "prompt": asked, "raw": isinstance(asked, str), "response": said, "reward": reward}
         fields = {"reward": reward_key, "response": "completion"}
         samples.append(Sample.read(f"{path}: row {place}", fields, left_out=why, **values))
