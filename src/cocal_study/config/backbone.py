@@ -74,8 +74,6 @@ class ImportedRolloutSettings(Model):
     path: str
     """Folder of the dumps. The file of step 1 is `0.pt` in slime's format, `step-00001.parquet` in that of CoCal's own
     recorder (trl), and `step-00001.jsonl` as JSON lines."""
-    reward_key: str = "reward"
-    """Name of the reward if the dumps have several."""
     weights: str | None = None
     """Folder with the weights of every step (slime's `--update-weight-disk-dir`), which compute the features of that
     step's rollouts. By default, each stage's checkpoint computes those of the steps up to it (appendix F.4)."""

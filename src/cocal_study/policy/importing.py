@@ -204,11 +204,10 @@ def dump_files(format: str, folder: Path, steps: int) -> dict[int, Path]:
 
 
 def import_rollouts(
-    format: str, dumps: Mapping[int, Path], reward_key: str, tables: StepTables, run: RunFolder, outputs: Outputs
+    format: str, dumps: Mapping[int, Path], tables: StepTables, run: RunFolder, outputs: Outputs
 ) -> None:
-    """Write a table `step-00001.parquet` and so on of the dump of each step, and publish them; `reward_key` names the
-    reward where a sample has several. A killed import resumes. Raises ContractError if a dump is invalid; the message
-    names file and sample."""
+    """Write a table `step-00001.parquet` and so on of the dump of each step, and publish them. A killed import resumes.
+    Raises ContractError if a dump is invalid; the message names file and sample."""
     steps, read = len(dumps), FORMATS[format].read
     recorder = RolloutRecorder(run, steps, outputs.attributes)
     todo = recorder.missing()
@@ -216,7 +215,7 @@ def import_rollouts(
     with recorder:
         for step in todo:
             path = dumps[step]
-            frame = tables.table(step, read(path, reward_key), str(path))
+            frame = tables.table(step, read(path), str(path))
             recorder.write(frame)
             accuracy, truncated = frame["correct"].mean(), frame["truncated"].mean()
             progress.add(detail=f"accuracy {accuracy:.3f}, truncated {100 * truncated:.1f} %")

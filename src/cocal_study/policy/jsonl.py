@@ -7,7 +7,6 @@
 | `group` | equal for the responses to one question of the step |
 | `question_id`, or `question` or `prompt` | id of the question, or its text, or a prompt that holds its text |
 | `logprobs` | optional: raw log-probabilities of the response tokens |
-| `reward` | optional: 1 for a correct response, 0 for a wrong one |
 
 Further fields are ignored.
 """
@@ -27,11 +26,9 @@ def files(folder: Path) -> dict[int, Path]:
     return numbered(folder, r"\D*(\d+)\.jsonl", "step-00001.jsonl")
 
 
-def read(path: Path, reward_key: str) -> list[Sample]:
-    """The samples of a file whose reward has this name. Raises ContractError if a line is invalid; the message names
-    file, line and field."""
-    taken = _FIELDS | {"reward": reward_key}
-    fields = Fields(taken, {meaning: (name,) for meaning, name in taken.items()})
+def read(path: Path) -> list[Sample]:
+    """The samples of a file. Raises ContractError if a line is invalid; the message names file, line and field."""
+    fields = Fields(_FIELDS, {meaning: (name,) for meaning, name in _FIELDS.items()})
     samples = []
     for where, _, entry in entries(path):
         if missing := [name for name in _NEEDED if entry.get(name) is None]:

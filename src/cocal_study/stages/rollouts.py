@@ -35,8 +35,6 @@ class ImportRollouts(ReadByCheckpoints):
     questions: Path
     policy: Path
     """checkpoint of the tokenizer and vocabulary"""
-    reward_key: str = "reward"
-    """name of the reward where dumps have several"""
     features: FeatureSettings = FeatureSettings()
     """JSON: batch_tokens, for log-probabilities that dumps lack"""
     run_folder: Unfinished
@@ -66,7 +64,6 @@ class ImportRollouts(ReadByCheckpoints):
             "policy": self.settings,
             "verifier": self.verifier,
             "format": self.format,
-            "reward_key": self.reward_key,
             "missing_logprobs": "computed" if checkpoints else "refused",
         }
         inputs = {
@@ -86,7 +83,7 @@ class ImportRollouts(ReadByCheckpoints):
             )
             run_folder = RunFolder(self.run_folder, digest(depends_on | inputs | {"parents": identities(attributes)}))
             outputs = Outputs({}, self.output, attributes=attributes)
-            import_rollouts(self.format, dumps, self.reward_key, tables, run_folder, outputs)
+            import_rollouts(self.format, dumps, tables, run_folder, outputs)
 
 
 class ImportCost(Stage):
@@ -217,7 +214,6 @@ class RolloutRules(Rules):
             features=study.features,
             format=dumps.format,
             dumps=dumps.path,
-            reward_key=dumps.reward_key,
             policy=results.policy_folder(backbone, "base", 0),
             questions=self._training_set,
             **self._readers(backbone),

@@ -174,6 +174,10 @@ def test_slime_s_dumps_may_hold_tensors(tmp_path):
     torch.save({"samples": [SLIME | tensors | {"reward": {"acc": torch.tensor(1.0)}}]}, tmp_path / "0.pt")
     (one,), _ = noted(tmp_path, correct="acc")
     assert (one.prompt_ids.tolist(), one.response_ids.tolist(), one.label) == ([3, 4, 5], [6, 7], 1.0)
+    with pytest.raises(
+        ContractError, match=r"sample 0: the reward has several parts \(acc\); name .* --field reward=KEY"
+    ):
+        noted(tmp_path, correct="score")
 
 
 def test_trl_s_rows_without_texts_are_left_out_and_counted(tmp_path):

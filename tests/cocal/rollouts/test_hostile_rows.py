@@ -64,7 +64,7 @@ READERS = {
     "lines of ids": (of_lines("mine.jsonl"), LINE, samples),
     "lines of texts": (of_lines("mine.jsonl"), TEXT, samples),
     "lines to score": (of_lines("in.jsonl"), LINE | TEXT, lambda path: check(Wanted(path, {}), ABOUT)),
-    "lines to import": (of_lines("1.jsonl"), FIXED, lambda path: jsonl.read(path, "reward")),
+    "lines to import": (of_lines("1.jsonl"), FIXED, jsonl.read),
     "scored lines": (of_lines("out.jsonl"), SCORED, lambda path: evaluation.read(path, READ)),
     "lines to decide": (
         of_lines("out.jsonl"),

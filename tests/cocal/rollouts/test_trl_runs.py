@@ -86,7 +86,7 @@ def test_words_of_tools_are_no_response(make, tmp_path, micro_policy, masked):
     make(Recorded, rollout_func=roll, mask_truncated_completions=masked).train()
     rollouts = read_frame(tmp_path / "recording/rollouts", RESPONSES)
     assert rollouts["finish_reason"].tolist() == ["length", "stop", "tool_calls", "tool_calls"] * (4 * QUESTIONS)
-    found = trl.read(tmp_path / "recording/rollouts/step-00002.parquet", "reward")
+    found = trl.read(tmp_path / "recording/rollouts/step-00002.parquet")
     assert [sample.left_out for sample in found[:4]] == [None, None, *["it ended by 'tool_calls'"] * 2]
 
 

@@ -44,7 +44,7 @@ def study(repository, micro_checkpoint, elsewhere) -> dict:
             "imported": {
                 "grpo": {
                     "stages": {step: str(elsewhere / f"hf/{step - 1}") for step in STAGES},
-                    "rollouts": {"format": "slime", "path": str(elsewhere / "dump"), "reward_key": "acc"},
+                    "rollouts": {"format": "slime", "path": str(elsewhere / "dump")},
                     "seconds": 60.0,
                     "device": "8 B200",
                 }

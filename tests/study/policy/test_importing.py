@@ -70,7 +70,7 @@ def test_a_dump_gives_the_rows_that_our_own_engine_records(name, tmp_path, run, 
         folder = tmp_path / "dumps"
         for step, frame in rollouts.groupby("step"):
             write_frame(folder / f"step-{step:05d}.parquet", frame, RESPONSES, {})
-    assert run(name, folder, "--reward-key", "acc") == 0
+    assert run(name, folder) == 0
     found = read_frame(tmp_path / "rollouts", RESPONSES)
     same(found, rollouts)
     assert not (tmp_path / "run").exists()
@@ -80,13 +80,13 @@ def test_a_dump_gives_the_rows_that_our_own_engine_records(name, tmp_path, run, 
 
 def test_verdicts_are_ours(tmp_path, run, rollouts, micro_policy):
     folder = dumps.write_slime(tmp_path / "dumps", rollouts.assign(correct=~rollouts["correct"]), micro_policy[1])
-    assert run("slime", folder, "--reward-key", "acc") == 0
+    assert run("slime", folder) == 0
     same(read_frame(tmp_path / "rollouts", RESPONSES), rollouts)
 
 
 def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollouts, slime_dumps):
     edited(slime_dumps / "1.pt", lambda samples: [samples[0], *samples[:0:-1]])
-    assert run("slime", slime_dumps, "--reward-key", "acc") == 0
+    assert run("slime", slime_dumps) == 0
     found = read_frame(tmp_path / "rollouts", RESPONSES)
     for column in ("question_id", "group_accuracy"):
         groups = found[column].to_numpy().reshape(-1, dumps.GROUP)
@@ -106,11 +106,6 @@ def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollout
         ),
         ({"rollout_log_probs": [0.0]}, "sample 3: field 'rollout_log_probs' has 1 values"),
         ({"loss_mask": [0, 1, 1] * 9}, "sample 3: field 'loss_mask' has 27 values for"),
-        (
-            {"reward": {"score": 1.0, "length": 4}},
-            "sample 3: the reward has several parts (score, length); name the one that tells whether a response is "
-            "correct by --field reward=KEY (of `cocal import-rollouts`: --reward-key KEY)",
-        ),
         ({"group_index": 1}, "sample 0: its group has 3 responses, but policy.responses_per_question is 4"),
         ({"metadata": {"question_id": "nowhere-1"}}, "sample 3: question 'nowhere-1' is not in the question set"),
         ({"prompt": "Say hello."}, "sample 3: its prompt holds no question of the question set: 'Say hello.'"),
@@ -118,7 +113,7 @@ def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollout
 )
 def test_what_a_dump_lacks_is_named(tmp_path, run, slime_dumps, capsys, change, message):
     edited(slime_dumps / "0.pt", lambda samples: samples[3].update(change))
-    assert run("slime", slime_dumps, "--reward-key", "acc") == 2
+    assert run("slime", slime_dumps) == 2
     error = capsys.readouterr().err
     assert str(slime_dumps / "0.pt") in error
     assert message in error
@@ -133,7 +128,7 @@ def test_a_complete_response_needs_its_end(run, slime_dumps, capsys):
         sample["response_length"] -= 1
 
     edited(slime_dumps / "0.pt", shorten)
-    assert run("slime", slime_dumps, "--reward-key", "acc") == 2
+    assert run("slime", slime_dumps) == 2
     assert "a complete response ends with token" in capsys.readouterr().err
 
 
@@ -155,7 +150,7 @@ def test_a_group_with_two_questions_is_refused(run, rollouts, slime_dumps, capsy
     ids = rollouts["question_id"]
     other = {"question_id": ids[ids != ids.iloc[0]].iloc[0]}
     edited(slime_dumps / "0.pt", lambda samples: samples[3].update(metadata=other))
-    assert run("slime", slime_dumps, "--reward-key", "acc") == 2
+    assert run("slime", slime_dumps) == 2
     assert "sample 0: the responses of its group answer different questions" in capsys.readouterr().err
 
 
@@ -179,11 +174,11 @@ def test_a_killed_import_goes_on_with_the_next_step(tmp_path, run, rollouts, mon
     real = importing.FORMATS["jsonl"].read
     second.write_text(whole)
 
-    def interrupted(path, key):
+    def interrupted(path):
         read.append(path.name)
         if len(read) == 2:
             raise KeyboardInterrupt
-        return real(path, key)
+        return real(path)
 
     monkeypatch.setattr(importing.FORMATS["jsonl"], "read", interrupted)
     with pytest.raises(KeyboardInterrupt):

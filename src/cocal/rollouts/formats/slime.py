@@ -47,10 +47,11 @@ def files(folder: Path) -> dict[int, Path]:
     return {number + 1: path for number, path in numbered(folder, _NAME, "0.pt").items()}
 
 
-def read(path: Path, reward_key: str, ignored: Collection[str] = ()) -> list[Sample]:
+def read(path: Path, reward_key: str = "", ignored: Collection[str] = ()) -> list[Sample]:
     """The samples of a dump; those that are no response to learn from say why they are left out.
 
-    Where a reward is a dict, `reward_key` is its key of correctness. The masks are not read if `loss_mask` is ignored.
+    Where a reward is a dict, `reward_key` is its key of correctness; without one none is read. Masks are not read if
+    `loss_mask` is ignored.
     A ContractError names file, sample, field and remedy where the dump or a sample is invalid.
     """
     content = _content(regular(path, "slime's dumps"))
@@ -134,7 +135,7 @@ def _sample(entry: Any, where: str, reward_key: str, ignored: Collection[str], s
         truncated=status == "truncated",
         logprobs=entry.get("rollout_log_probs"),
         mask=None if {"mask", "loss_mask"} & {*ignored} else entry.get("loss_mask"),
-        reward=_reward(entry.get("reward"), where, reward_key),
+        reward=_reward(entry.get("reward"), where, reward_key) if reward_key else None,
         left_out=why,
         doubt=SEVERAL_VERSIONS if several_versions(entry) else None,
     )
@@ -146,7 +147,7 @@ def _reward(reward: Any, where: str, key: str) -> Any:
     if reward.get(key) is None:
         raise ContractError(
             f"{where}: the reward has several parts ({listed(reward)}); name the one that tells whether a response is "
-            "correct by --field reward=KEY (of `cocal import-rollouts`: --reward-key KEY)"
+            "correct by --field reward=KEY"
         )
     found = reward[key]
     return found.tolist() if hasattr(found, "tolist") else found  # tensors

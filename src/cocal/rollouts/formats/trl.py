@@ -42,8 +42,8 @@ def files(folder: Path, gaps: bool = False) -> dict[int, Path]:
     return {number // spacing: path for number, path in found.items() if gaps or number > 0}
 
 
-def read(path: Path, reward_key: str) -> list[Sample]:
-    """The samples of a table, of whose reward TRL's own has a column, or a ContractError by file, row and column."""
+def read(path: Path, reward_key: str = "") -> list[Sample]:
+    """The samples of a table; of TRL's own, their reward in this column. A ContractError names file, row and column."""
     from cocal.store.parquet import columns_of
 
     names = columns_of(path).names
