@@ -4,8 +4,8 @@ Each rollout set is divided into five parts by its questions; each part in turn 
 the other four. All learn and are measured by the verifier's labels, and rivals also read whether a response was cut.
 Printed is the Brier score, the mean of (confidence - label)^2, on all held-out responses and on those that ended: mean
 over splits, and each split. Rivals are fitted by scikit-learn, apart from the code of the recipes.
-With `--rows 1088` only that many responses, the last ones, are used. With `--output FILE` the scores are written, too,
-beside those of other rollout sets that the file has, for `make gallery`.
+With `--rows 1088` only that many responses, the last ones, are used: give such a set a name of its own. With `--output
+FILE` the scores are written, too, beside those of other rollout sets that the file has, for `make gallery`.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from cocal.fitting.prefixes import Rows
 from cocal.fitting.recipes import best, folds_of
 from cocal.models.loading import Policy
 from cocal.rollouts.encoding import Encoder
+from cocal.runtime.progress import Progress
 
 SPLITS, FORMAT = 5, "bfloat16"
 GRID = {"C": np.logspace(-3.5, -0.5, 7)}
@@ -49,8 +50,6 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="the last responses alone")
     parser.add_argument("--output", type=Path, metavar="FILE", help="CSV with the Brier score of every split")
     options = parser.parse_args()
-    if options.output and options.rows:
-        parser.error("--output is for all responses of a set; leave out --rows")
     print(f"| rollouts | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
     whole = []
     for given in options.sets:
@@ -98,7 +97,9 @@ def splits(policy: Policy, rollouts: Path, count: int | None):
     agreed = np.zeros(len(rows)) if agreed is None else agreed
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "states.zarr"
-        store, tokens = fitting._states(policy, rows, policy.blocks - 1, FORMAT, 4096, path, None, True)
+        progress = Progress("", fitting._tokens(rows) * policy.model.num_parameters())
+        how = {"given": None, "with_tokens": True, "grown": None, "progress": progress}
+        store, tokens = fitting._states(policy, rows, policy.blocks - 1, FORMAT, 4096, path, **how)
         states = Rows.of(rows["length"], None).inputs(store, policy.blocks - 1, None)
     for k in range(SPLITS):
         yield rows, agreed, states, tokens, folds_of(rows["question"], 7) == k

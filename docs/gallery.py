@@ -301,6 +301,17 @@ def recipes(numbers: pd.DataFrame) -> str:
     return _of_numbers(["Brier score", *(f"{name}, {part}" for name, part in shown.columns)], rows)
 
 
+def sizes(fewer: pd.DataFrame, whole: pd.DataFrame) -> str:
+    """A table of the Brier scores of `benchmarks/recipes.py --rows` by the number of the last rollouts, on all of them,
+    before those of the whole training."""
+    numbers = pd.concat([fewer, whole[whole["rollouts"] == "tiny, GRPO"]])
+    means = numbers[numbers["part"] == "all"].drop(columns=["rollouts", "part", "split"]).groupby("responses").mean()
+    kinds = ["best", "best, states alone", "logistic regression, four token features"]
+    kinds += ["token probability, recalibrated", "cut or not", "constant"]
+    rows = [[name, *map("{:.3f}".format, means[name])] for name in kinds]
+    return _of_numbers(["Brier score", *(f"{count:,} rollouts" for count in means.index)], rows)
+
+
 def recipes_said(numbers: pd.DataFrame) -> str:
     """A table of the companions of `cocal fit` beside their rivals, on responses that ended; see `recipes`."""
     means = _of_splits(numbers).xs("ended", level="part")
@@ -534,6 +545,7 @@ def of_studies(root: Path) -> Iterator[tuple[str, str, str]]:
     yield "README.md", "bar", to_beat(recalibrated)
     yield "docs/what-holds.md", "one recalibration", after_one_recalibration(recalibrated)
     yield "docs/fitting.md", "recipes", recipes(compared)
+    yield "docs/fitting.md", "sizes", sizes(pd.read_csv(root / "studies/fits/sizes.csv"), compared)
     yield "docs/what-holds.md", "numbers", main_numbers(gathered, printed)
     yield "docs/what-holds.md", "learning curve", learning_curve(curve)
     yield "docs/what-holds.md", "against postcal", against_postcal(points)
