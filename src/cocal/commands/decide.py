@@ -96,7 +96,9 @@ def _abstain(options: argparse.Namespace, reading: Reading) -> None:
         said.append(calibration.as_read)
         risks = (percent for percent in range(1, 100) if certify(max_risk=percent / 100) is not None)
         if threshold is None and (least := next(risks, None)):
-            said.append(f"  it certifies a risk of {least} %; a bound that is chosen by this needs other questions")
+            said.append(
+                f"  the lowest risk that it certifies is {least} %; to choose a bound by this, certify it by others"
+            )
     rows = best_of_n(pools.question, pools.confidence)
     answered = pools.confidence[rows] >= (np.inf if threshold is None else threshold)
     decisions = np.where(answered, "answer", "abstain").tolist()

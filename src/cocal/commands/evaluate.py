@@ -4,18 +4,34 @@ import argparse
 import logging
 
 from cocal.commands.flags import field_mapping
-from cocal.confidence import saved
+from cocal.confidence.companion import Companion
 from cocal.confidence.evaluation import NAMES, read, report
+from cocal.confidence.scored import Scored
+from cocal.errors import ContractError
+from cocal.fitting.held_out import HeldOut
+from cocal.fitting.quality import WRONG_WAY
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.rollouts.format import Reading
+
+
+def _card(name: str, scored: Scored) -> HeldOut | None:
+    """What the companion's card says; a ContractError refuses one that has not given the confidences."""
+    companion = Companion.from_pretrained(name)
+    own = companion.identity()[:12]
+    if others := [one for one in scored.companions if one.split()[0] != own]:
+        raise ContractError(
+            f"{scored.source}: the confidences are by the companion {others[0]}, and {name} is {own}; give the one "
+            "that gave them (--companion), or leave it out"
+        )
+    return companion.about.held_out
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
     """Measure, write the report, and say the main numbers."""
     reading = Reading(fields=field_mapping(options.field), correct_above=options.correct_above)
     scored = read(options.input, reading, options.name)
-    card = None if options.companion is None else saved.read(saved.folder_of(options.companion))[1].held_out
+    card = None if options.companion is None else _card(options.companion, scored)
     settings = MetricSettings(resamples=options.resamples)
     numbers, beside = report(scored, options.output, settings, card)
     numbers = numbers.set_index("metric")
@@ -24,9 +40,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
         value, lower, upper = (metric_text(metric, numbers.at[metric, name]) for name in ("value", "lower", "upper"))
         interval = "" if lower == UNDEFINED else f"  ({lower} to {upper})"
         print(f"  {title:<30} {value:>6}{interval}  {meaning}")
-    print("\n".join(["\nWhat others reach by the same labels, out of fold:", "", *beside, ""]))
+    print("\n".join(["\nBeside what others reach by the same labels, out of fold.", *beside, ""]))
     if numbers.at["auroc", "upper"] < 0.5:
-        logging.warning(
-            "wrong responses have the higher confidences: is either, label or confidence, the wrong way round?"
-        )
+        logging.warning(WRONG_WAY)
     print(f"{options.output / 'index.html'}: the report on one page")

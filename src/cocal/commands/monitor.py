@@ -1,6 +1,7 @@
 """`cocal monitor`: does a companion still hold on a later checkpoint? Its quality on new labelled rollouts."""
 
 import argparse
+import logging
 from pathlib import Path
 from typing import cast
 
@@ -12,10 +13,10 @@ from cocal.confidence import LEARNT
 from cocal.confidence.companion import Companion
 from cocal.errors import ContractError
 from cocal.fitting.about import prompt_digest
-from cocal.fitting.fit import digest_of, read
+from cocal.fitting.fit import digest_of, of_later_steps, read
 from cocal.fitting.held_out import LEAST_QUESTIONS
 from cocal.fitting.models import Checkpoint
-from cocal.fitting.quality import measured
+from cocal.fitting.quality import WRONG_WAY, measured
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import metric_text
 from cocal.models.loading import Policy
@@ -45,8 +46,10 @@ def run_monitor(options: argparse.Namespace) -> None:
     policy = checkpoint.load(options.precision)
     companion, experience = _new(options, companion, policy)
     rows, step = experience.rows, checkpoint.step
-    if step is None and experience.has_steps:  # the folder of the checkpoint does not say it
-        step = int(rows["step"].max())
+    last = int(rows["step"].max()) if experience.has_steps else 0
+    if note := of_later_steps(step, last):
+        logging.warning(note)
+    step = last or None if step is None else step  # of the rollouts, where the checkpoint's folder does not say it
     ids = (rows[name].tolist() for name in ("prompt_ids", "response_ids"))
     tokens = options.batch_tokens or usual_batch_tokens()
     found = companion.score(policy.model, policy.tokenizer, *ids, target=options.target, batch_tokens=tokens)
@@ -72,6 +75,8 @@ def run_monitor(options: argparse.Namespace) -> None:
         texts = (f"{word} {metric_text(name, n)}" for word, n in shown.items() if n is not None)
         print(f"  {name:<6}{', '.join(texts)}{', LEFT' * (name in left)}")
     _add(options.output, line | {"holds": not left})
+    if found.at["auroc", "upper"] < 0.5:
+        logging.warning(WRONG_WAY)
     if left:
         print(f"{checkpoint.name}: the companion no longer holds ({', '.join(left)}); fit it anew on late rollouts")
         raise SystemExit(LEFT)

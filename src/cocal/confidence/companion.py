@@ -161,8 +161,8 @@ class Companion:
         every: int | None = None,
         **member: Any,
     ) -> tuple[np.ndarray, list[np.ndarray], np.ndarray | None]:
-        """Score at most `ROWS` responses whose ids are known: float64 (n,), courses with `every` (see `score`), and the
-        mean probability of each one's tokens, float32 (n,), if the companion reads it."""
+        """Score at most `ROWS` responses whose ids are known: float64 (n,), courses with `every` (see `score`), and
+        what the model gave the tokens, float32 (n, `TOKEN_INPUTS`), if the companion reads it."""
         about, spec, courses = self.about, self.about.spec, [np.empty(0)] * len(rows) if every else []
         if every:
             about.check_prefixes()
@@ -178,7 +178,7 @@ class Companion:
             inputs.append(inputs_of(policy, layout, *ids, batch_tokens, about.token_probability, every, take))
         read = np.concatenate(inputs)
         about.warn_of_unlikely(read)
-        tokens = read[:, about.states_width] if about.token_probability else None
+        tokens = read[:, about.states_width :] if about.token_probability else None
         return self.score_states(read, **member), courses, tokens
 
     def score_states(self, states: np.ndarray, *, target: Target | None = None, seed: int | None = None) -> np.ndarray:

@@ -49,7 +49,7 @@ NAMES = {
 """The metrics of the page, with their titles and what they mean."""
 COVERAGES = np.arange(5, 101) / 100
 """Coverages that are drawn; smaller ones rest on a few responses."""
-OWN = "confidence, recalibrated"
+OWN = "itself after recalibration"
 """Name of the confidence itself where it is fitted to the labels as the baselines are."""
 _COLOUR = "#2c6fad"
 
@@ -70,21 +70,24 @@ def beside(scored: Scored, card: HeldOut | None, settings: MetricSettings) -> li
     the same labels, out of fold, and a sentence about which is better. Responses without a confidence have no part."""
     valid = ~np.isnan(scored.confidence)
     questions, correct = np.array(scored.names, dtype=object)[scored.question][valid], scored.correct[valid]
-    length, cut, probability = (
-        None if one is None else one[valid] for one in (scored.length, scored.cut, scored.token_probability)
-    )
-    others = {}
+    length, cut, tokens = (None if one is None else one[valid] for one in (scored.length, scored.cut, scored.tokens))
+    others, confidence = {}, scored.confidence[valid]
     if length is not None and len({*questions}) >= LEAST_FOLDS and 0 < correct.mean() < 1:
         agreed = agreement(questions.tolist(), [one for one, known in zip(scored.answers, valid, strict=True) if known])
-        tokens = None if probability is None else probability[:, None]
-        fold, kept = folds_of(questions.tolist(), settings.seed), np.clip(scored.confidence[valid], 1e-6, 1 - 1e-6)
+        fold, kept = folds_of(questions.tolist(), settings.seed), np.clip(confidence, 1e-6, 1 - 1e-6)
         others = {OWN: recalibrated(np.log(kept / (1 - kept))[:, None], correct, fold)}
         others |= baselines(correct, fold, cut, length + 1, tokens, agreed)
-    found = quality_of(questions, scored.confidence[valid], correct, others, settings)
-    lines = found.table({"on the companion's card": card}, own="confidence")[2:]
-    if standing := found.standing("confidence"):
-        lines += ["", f"{standing[:1].upper()}{standing[1:]}."]
-    return lines
+    parts, lines = {"all of these": np.ones(len(correct), dtype=bool)}, []
+    if cut is not None and cut.any() and not cut.all():
+        parts["those that ended"] = ~cut
+    for name, part in parts.items():
+        kept = {title: one[part] for title, one in others.items()}
+        found = quality_of(questions[part], confidence[part], correct[part], kept, settings)
+        more = {"on the companion's card": card} if part.all() else {}
+        standing = found.standing("confidence")
+        told = ["", f"On {name} {standing}."] if standing else []
+        lines += [f"{name.capitalize()}, {part.sum():,}:", "", *found.table(more, own="confidence")[2:], *told, ""]
+    return lines[:-1]
 
 
 def report(

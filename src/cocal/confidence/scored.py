@@ -14,7 +14,7 @@ from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
 from cocal.answers.judge import ExactMatch
 from cocal.answers.settings import VerifierSettings
-from cocal.confidence import BY, COURSE, LEARNT, LEARNT_FROM, RESPONSE
+from cocal.confidence import BY, COURSE, LEARNT, LEARNT_FROM, RESPONSE, TOKENS
 from cocal.errors import ContractError
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
 from cocal.metrics.choices import best_of_n, candidates, certified, first, vote
@@ -22,11 +22,11 @@ from cocal.metrics.settings import MetricSettings
 from cocal.rollouts.format import Reading
 from cocal.rollouts.labels import check_bound, correctness
 from cocal.rollouts.lines import FIELDS, NEEDED, Fields
-from cocal.rollouts.questions import contradictions, same_question
+from cocal.rollouts.questions import contradictions, copies, same_question
 from cocal.rollouts.sample import doubtful
 from cocal.settings.base import Count, Model, Share
 from cocal.store import atomic_path
-from cocal.store.rows import entries, extended, listed, normalised
+from cocal.store.rows import entries, extended, listed, normalised, with_fields
 
 _Parsed = TypeVar("_Parsed", bound=Model)
 ANSWER, BOXED = "answer", "boxed"
@@ -46,7 +46,7 @@ class Scored:
         correct: bool (n,), or None where the file has no labels.
         length: int64 (n,), tokens of each response where `cocal score` wrote them (`confidence_response`), or else its
             characters; None where the file has neither.
-        cut, token_probability: bool and float64 (n,), as it wrote them; None where it knew them not of all.
+        cut, tokens: bool (n,) and float64 (n, 3), as it wrote them; None where it knew them not of all.
         answers: Answer of each response; None for a response without one.
         learnt: Number of responses to prompts that the companion has learnt from.
         companions: What the lines say of the companions that gave the confidences.
@@ -62,7 +62,7 @@ class Scored:
     correct: np.ndarray | Any
     length: np.ndarray | None
     cut: np.ndarray | None
-    token_probability: np.ndarray | None
+    tokens: np.ndarray | None
     answers: list[str | None]
     learnt: int
     companions: frozenset[str]
@@ -105,13 +105,14 @@ def read_scored(
     """
     fields: Fields
     wheres, questions, beside, rows, unlabelled = [], [], [], [], []
-    for where, _, entry in entries(source):
+    first, lines = with_fields(entries(source), 2)
+    for where, _, entry in lines:
         if not wheres:
-            names = [*reading.fields, *(meaning for meaning in NEEDED["label"] if {*FIELDS[meaning]} & {*entry})]
+            names = [*reading.fields, *(meaning for meaning in NEEDED["label"] if {*FIELDS[meaning]} & {*first})]
             labelled = "label" in needs or bool({*NEEDED["label"]} & {*names})
-            answer = answer or (ANSWER if ANSWER in entry else BOXED)
+            answer = answer or (ANSWER if ANSWER in first else BOXED)
             named = {"answer": answer} if answers and answer != BOXED else {}
-            fields = Fields.of(entry, reading.fields, where, ["label"] * labelled, confidence=name, **named)
+            fields = Fields.of(first, reading.fields, where, ["label"] * labelled, confidence=name, **named)
             read = [*NEEDED["label"], "confidence", *named, *(["response"] if answers and not named else [])]
         if taken := [new for new in added if new in entry]:
             raise ContractError(f"{where}: there is a field {taken[0]!r} already; decide on the file of `cocal score`")
@@ -150,30 +151,39 @@ def read_scored(
     if labelled:
         correct, note = correctness(np.array(labels), lambda place: wheres[place], reading.correct_above)
         notes += [f"labels: {note}", *doubtful(Counter(filter(None, doubts)), len(rows))]
-    question = same_question(*zip(*questions, strict=True))
-    said = contradictions(question, [stated for _, _, stated in questions])
-    notes += [*([] if all(map(any, questions)) else [_UNCERTAIN]), *said]
+    question, titles, said = _questions(questions)
+    notes += said
     notes += [f"{sum(learnt):,} of {len(learnt):,} prompts are {LEARNT}"] * any(learnt)
-    titles = [(text, ids, None if said else stated) for text, ids, stated in questions]
-    lines = [where.removeprefix(f"{source}: ") for where in wheres]
+    companions = sorted({*map(str, filter(None, by))})
+    notes += [f"confidences: by the companion {listed(companions)}"] * bool(companions)
+    keys = [*zip(question.tolist(), confidence, labels, strict=True)]
+    notes += copies(keys, wheres.__getitem__, "question, confidence and label")
     confidence = np.array(confidence, dtype=np.float64)
-    if missing := int(np.isnan(confidence).sum()):
-        notes.append(f"confidences: {missing:,} of {len(confidence):,} are null")
+    absent = np.isnan(confidence)
+    notes += [f"confidences: {absent.sum():,} of {len(confidence):,} are null"] * any(absent)
     return Scored(
         source,
-        *_named(question.tolist(), titles, lines),
+        *_named(question.tolist(), titles, [where.removeprefix(f"{source}: ") for where in wheres]),
         question,
         confidence,
         correct,
-        length=_column(beside, "tokens"),
-        cut=_column(beside, "cut"),
-        token_probability=_column(beside, "token_probability"),
+        length=_columns(beside, "tokens"),
+        cut=_columns(beside, "cut"),
+        tokens=_columns(beside, *TOKENS),
         answers=[*found],
         learnt=sum(learnt),
-        companions=frozenset(map(str, filter(None, by))),
+        companions=frozenset(companions),
         without_answers=unanswered,
         notes=tuple(notes),
     )
+
+
+def _questions(asked: Sequence[tuple[str | None, str | None, str | None]]) -> tuple[np.ndarray, list, list[str]]:
+    """The question of each row by its text, ids and question id, what names it, and sentences about these."""
+    question = same_question(*zip(*asked, strict=True))
+    said = contradictions(question, [stated for _, _, stated in asked])
+    titles = [(text, ids, None if said else stated) for text, ids, stated in asked]
+    return question, titles, [*([] if all(map(any, asked)) else [_UNCERTAIN]), *said]
 
 
 def _check_labels(unlabelled: Sequence[str], rows: int) -> None:
@@ -189,13 +199,14 @@ class _Response(Model):
     tokens: Count | None
     cut: bool | None = None
     token_probability: Share | None = None
+    mean_logprob: float | None = None
+    lowest_logprob: float | None = None
 
 
 def _response(entry: Mapping[str, Any], fields: Fields, where: str, name: str) -> _Response:
     """What the line says of its response; the number of its characters where it has no such field."""
     text = entry.get(fields.taken.get("response", ""))
-    known = entry.get(name, {"tokens": len(text) if isinstance(text, str) else None})
-    return _parsed(_Response, known, where, name)
+    return _parsed(_Response, entry.get(name, {"tokens": len(text) if isinstance(text, str) else None}), where, name)
 
 
 def _parsed(kind: type[_Parsed], value: Any, where: str, name: str) -> _Parsed:
@@ -207,10 +218,14 @@ def _parsed(kind: type[_Parsed], value: Any, where: str, name: str) -> _Parsed:
         raise ContractError(f"{where}: field {name!r} is not as `cocal score` writes it ({reason})") from None
 
 
-def _column(beside: Sequence[_Response], name: str) -> np.ndarray | None:
-    """The values of a field of all responses; None where one lacks it."""
-    values = [getattr(one, name) for one in beside]
-    return None if None in values else np.array(values)
+def _columns(beside: Sequence[_Response], *names: str) -> np.ndarray | None:
+    """The values of fields of all responses, of one field without a second dimension; None where one lacks them."""
+    values = [[getattr(one, name) for name in names] for one in beside]
+    return (
+        None
+        if any(None in some for some in values)
+        else np.squeeze(np.array(values), axis=1 if len(names) == 1 else ())
+    )
 
 
 def _named(numbers: list[int], titles: list, lines: list[str]) -> tuple[list[str], dict[str, int]]:

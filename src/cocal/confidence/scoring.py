@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from cocal.companion.settings import Target
-from cocal.confidence import BY, COURSE, LEARNT, LEARNT_FROM, RESPONSE
+from cocal.confidence import BY, COURSE, LEARNT, LEARNT_FROM, RESPONSE, TOKENS
 from cocal.confidence.companion import Companion
 from cocal.errors import ContractError
 from cocal.fitting.about import About, prompt_digest
@@ -141,16 +141,18 @@ def score_file(
                 continue
             found, courses, tokens = companion.score_encoded(policy, rows, **chosen)
             courses = courses or [np.empty(0)] * len(rows)  # where none are wanted
-            tokens = [None] * len(rows) if tokens is None else tokens.tolist()
+            tokens = (
+                [{}] * len(rows) if tokens is None else [dict(zip(TOKENS, one, strict=True)) for one in tokens.tolist()]
+            )
             scored, written = iter(zip(rows, found.tolist(), courses, learnt, tokens, strict=True)), []
             for text, sample in block:
                 if why := _without_response(sample):
                     written.append(extended(text, {wanted.name: None, wanted.name + REASON: why}).encode())
                     continue
-                row, confidence, course, known_prompt, probability = next(scored)
+                row, confidence, course, known_prompt, numbers = next(scored)
                 added = {wanted.name: confidence, IDS: "given" if row.exact else "tokenised", **by}
                 said = {"tokens": len(row.response), "cut": row.truncated if row.told or limit < np.inf else None}
-                added[wanted.name + RESPONSE] = said | {"token_probability": probability}
+                added[wanted.name + RESPONSE] = said | numbers
                 added |= {wanted.name + LEARNT_FROM: True} if known_prompt else {}
                 if wanted.every:
                     values = {"every": wanted.every, "tokens": len(row.response), "values": course.tolist()}

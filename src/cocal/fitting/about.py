@@ -229,16 +229,16 @@ class About(Reading):
 
     def _judged(self) -> list[str]:
         """Sentences that compare the companion with the others and with a constant, beyond chance."""
-        parts = {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
-        parts |= {"the last stage": self.held_out if self.held_out_all_steps else None}
-        known = {name: one for name, one in parts.items() if one and one.has_interval}
-        if not known:
-            return ["So few questions do not tell which of these is better."]
-        said = [f"On {name} {standing}." for name, one in known.items() if (standing := one.standing())]
+        last = self.held_out if self.held_out_all_steps else None
+        parts = {"the last stage": last} if last and last.has_interval else {}
+        parts |= {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
+        known = {name: one for name, one in parts.items() if one}
+        said = [f"* On {name} {standing}." for name, one in known.items() if (standing := one.standing())]
+        said = said or ["* So few questions do not tell which of these is better."]
         if alike := [name for name, one in known.items() if one.like_a_constant]:
             why = "more rollouts are needed, or the responses do not tell their labels"
-            said.append(f"No better than a constant on {' and '.join(alike)}: {why}.")
-        return [" ".join(said)] if said else []
+            said.append(f"* No better than a constant on {' and '.join(alike)}: {why}.")
+        return said
 
     def card(self) -> str:
         """The model card, in Markdown with the Hub's metadata."""

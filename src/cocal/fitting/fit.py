@@ -312,14 +312,20 @@ def _doubts(tokens: np.ndarray | None, base: BaseModelFacts, last: int) -> list[
             f"the model finds these responses less likely than random tokens (a mean log-probability of {mean:.1f}): "
             "is it the policy that sampled them, with its own tokenizer and template, and which field is the response?"
         )
-    if base.step is not None and base.step < last:
-        said.append(
-            f"the checkpoint is of step {base.step}, but the rollouts end at step {last}: give that of the policy "
-            "whose answers are to be scored, and rollouts up to it"
-        )
+    said += [note] if (note := of_later_steps(base.step, last)) else []
     for one in said:
         logging.warning(one)
     return said
+
+
+def of_later_steps(step: int | None, last: int) -> str | None:
+    """What is said where rollouts end at a step after that of their checkpoint."""
+    if step is None or step >= last:
+        return None
+    return (
+        f"the checkpoint is of step {step}, but the rollouts end at step {last}: give the checkpoint whose answers are "
+        "to be scored, and rollouts up to it"
+    )
 
 
 def _check_wishes(recipe: Recipe, settings: CompanionSettings, beside: bool, given: bool) -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 LEAST_QUESTIONS = 10
 """Number of questions below which no interval is given, because a bootstrap over so few is misleading."""
+LEAST_COMPARED = 20
+"""Number of questions below which nothing is called better or worse."""
 _LEAST_RESPONSES, _CUT = 20, 0.05
 """The responses, and the difference of their shares of cut ones, from which on two sets are called different."""
 _SHOWN = {"mean_confidence": "mean", "ece": "ECE", "auroc": "AUROC", "brier": "Brier score"}
@@ -83,7 +85,7 @@ class HeldOut(Model):
 
     def standing(self, own: str = "companion") -> str:
         """Which of the others have a higher or a lower Brier score beyond chance, in words; empty without any."""
-        ranks = {"lower than that of": [], "not told from that of": [], "higher than that of": []}
+        ranks = {"lower than that of": [], "not separable from that of": [], "higher than that of": []}
         worse, unsure, better = ranks.values()
         for name, values in self.others.items():
             lower, upper = values.get("lower"), values.get("upper")
@@ -196,6 +198,11 @@ class ResponseStatistics(Model):
             error = (self.cut * (1 - self.cut) / others.responses) ** 0.5
             if abs(others.cut - self.cut) > _CUT + 2 * error:
                 found.append(f"{_percent(others.cut)} of them cut at the limit instead of {_percent(self.cut)}")
+        if self.cut is not None and others.cut is None:
+            found.append(
+                "nothing that says which were cut at the limit, as those did, so that all count as whole (give "
+                "--max-response-length)"
+            )
         if not found:
             return None
         return (

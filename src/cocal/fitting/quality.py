@@ -8,13 +8,15 @@ import numpy as np
 import pandas as pd
 
 from cocal.fitting.about import About
-from cocal.fitting.held_out import LEAST_QUESTIONS, HeldOut, ResponseStatistics
+from cocal.fitting.held_out import LEAST_COMPARED, LEAST_QUESTIONS, HeldOut, ResponseStatistics
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means, resampled_metrics
 from cocal.metrics.calibration import evaluate, reliability_bins
 from cocal.metrics.scores import ALL, LEAST, MOST, Sample, scores
 from cocal.metrics.settings import MetricSettings
 from cocal.rollouts.experience import Experience
 
+WRONG_WAY = "wrong responses have the higher confidences: is either, label or confidence, the wrong way round?"
+"""What is said where the whole interval of the AUROC lies below 0.5."""
 LAST_STAGE = 10
 """The last stage is the last of so many parts of the steps; its responses are like the finished policy's."""
 
@@ -96,9 +98,9 @@ def _differences(
     settings: MetricSettings,
 ) -> list[dict[str, float]]:
     """The interval (`lower`, `upper`) of each other confidence's Brier score less that of the confidence, over
-    resampled questions; empty where there are fewer than `LEAST_QUESTIONS`."""
+    resampled questions; empty where there are fewer than `LEAST_COMPARED`."""
     names, place = np.unique(np.asarray(questions, dtype=object).astype(str), return_inverse=True)
-    if len(names) < LEAST_QUESTIONS:
+    if len(names) < LEAST_COMPARED:
         return [{} for _ in others]
     excess = [(one - correct) ** 2 - (confidence - correct) ** 2 for one in others]
     sums = np.stack([np.bincount(place, one) for one in [*excess, np.ones(len(place))]])

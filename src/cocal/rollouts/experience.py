@@ -11,11 +11,8 @@ import pandas as pd
 from cocal.errors import ContractError
 from cocal.rollouts.encoding import ORIGINS, Encoder
 from cocal.rollouts.labels import check_bound, correctness
-from cocal.rollouts.questions import contradictions, same_question
+from cocal.rollouts.questions import contradictions, copies, same_question
 from cocal.rollouts.sample import Sample
-
-_COPIED = 10
-"""Number of rows from which on a repetition in the same order is no accident."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
     if not gathered:
         raise ContractError("there are no rollouts to learn from; give files with responses in them")
     rows = pd.DataFrame(gathered)
-    copies = _copies(rows)
+    repeated = _copies(rows)
     rows["correct"] = _correct(rows, correct_above, notes)
     has_steps = bool(rows["step"].notna().any())
     rows["step"] = _steps(rows, notes)
@@ -83,7 +80,7 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
         )
     said += _limits(rows, limit)
     said.append(_sizes(groups.size()))
-    said += copies
+    said += repeated
     learnt = rows.drop(columns=["where", "file", "tells_cut", "label"])
     raw = {origin for origin, _ in origins} == {"text"}
     told = limit is not None or bool(rows["tells_cut"].all())
@@ -93,16 +90,8 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
 def _copies(rows: pd.DataFrame) -> list[str]:
     """A sentence about rows that repeat others; a ContractError refuses a second half that is the first one again."""
     ids = (rows[name].map(np.ndarray.tobytes) for name in ("prompt_ids", "response_ids"))
-    each = pd.Series([*zip(rows["step"].fillna(0), rows["label"], *ids, strict=True)]).map(hash)
-    half = len(each) // 2
-    if half >= _COPIED and (each[:half].to_numpy() == each[half : 2 * half].to_numpy()).all():
-        raise ContractError(
-            f"{rows['where'].iloc[half]}: from here on the rows repeat those before it, in the same order; delete one "
-            "of both halves, since copies make what is learnt look surer than it is"
-        )
-    if count := int(each.duplicated().sum()):
-        return [f"{count:,} rows repeat step, prompt, response and label of another; delete those that are copies"]
-    return []
+    keys = zip(rows["step"].fillna(0), rows["label"], *ids, strict=True)
+    return copies([*keys], rows["where"].iloc.__getitem__, "step, prompt, response and label")
 
 
 def _limits(rows: pd.DataFrame, limit: int | None) -> list[str]:
@@ -123,8 +112,8 @@ def _limits(rows: pd.DataFrame, limit: int | None) -> list[str]:
                 f"--max-response-length {limit:,} (up to {longest:,}); give the limit with which they were "
                 "sampled (verl's data.max_response_length, TRL's max_completion_length)"
             )
-        said = f"those without an end within {limit:,} tokens are, {count:,}; the longest response has {longest:,}"
-        if most < limit and alike > max(count, len(lengths) / 100):
+        said = f"the {count:,} without an end within {limit:,} tokens count so; the longest response has {longest:,}"
+        if most < limit and alike > max(count, 2, len(lengths) / 100):
             said += f"; {alike:,} have {most:,}: if that was the limit, give --max-response-length {most}"
         return [f"the files do not say which responses were cut: {said}"]
     said = "the files do not say which responses were cut at the limit, so none counts as cut"

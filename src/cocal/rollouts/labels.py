@@ -23,7 +23,7 @@ def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float |
             said = f"rewards are {' and '.join(f'{one:g}' for one in told)}, and --correct-above {above:g} makes all of"
             raise ContractError(f"{where(0)}: the {said} them the same; leave it out, or give a number between them")
         return rewards > above, f"a reward above {above:g} means correct"
-    wrong = 0.0 if 0.0 in rewards else -1.0
+    wrong = -1.0 if -1.0 in rewards and 0.0 not in rewards else 0.0
     odd = np.flatnonzero((rewards != wrong) & (rewards != 1.0))
     if len(odd):
         raise ContractError(

@@ -16,7 +16,7 @@ from cocal.rollouts.format import Reading
 from cocal.rollouts.formats import raw
 from cocal.rollouts.sample import Sample
 from cocal.rollouts.values import verdict_of
-from cocal.store.rows import entries, listed
+from cocal.store.rows import entries, listed, with_fields
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "messages": ("messages",),
@@ -237,9 +237,10 @@ def samples(
     Sentences about what was read for what are added to the notes. See `Fields.of` about the mapping and about errors.
     """
     fields, seen, how = None, {}, (tuple(NEEDED), reading.ignored)
+    first, rows = with_fields(rows, 1)
     for where, entry, why in rows:
         if fields is None:
-            fields = Fields.of(entry, reading.fields, where, *how)
+            fields = Fields.of(first, reading.fields, where, *how)
         if not entry.keys() <= seen.keys():
             seen |= entry
         useless = why or exclusions.evaluated(entry, reading.ignored)

@@ -1,13 +1,18 @@
 """Which responses answer the same question: their prompts tell, whatever ids the rows state."""
 
-from collections.abc import Hashable, Sequence
+import logging
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 import pandas as pd
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from cocal.errors import ContractError
 from cocal.store.rows import normalised
+
+_COPIED = 10
+"""Number of rows from which on a repetition in the same order is no accident."""
 
 
 def same_question(
@@ -33,6 +38,24 @@ def same_question(
     ends = np.concatenate(rows), np.concatenate(nodes)
     _, found = connected_components(coo_array((np.ones(len(ends[0])), ends), shape=(first, first)), directed=False)
     return pd.factorize(found[: len(texts)])[0].astype(np.int64)
+
+
+def copies(rows: Sequence[Hashable], where: Callable[[int], str], what: str) -> list[str]:
+    """A sentence about rows, by `what` tells them apart, that repeat others; a warning where all are there more than
+    once. A ContractError names the place of a second half that is the first one again."""
+    each = pd.Series(rows, dtype=object).map(hash)
+    half = len(each) // 2
+    if half >= _COPIED and (each[:half].to_numpy() == each[half : 2 * half].to_numpy()).all():
+        raise ContractError(
+            f"{where(half)}: from here on the rows repeat those before it, in the same order; delete one of both "
+            "halves, since copies make everything look surer than it is"
+        )
+    if not (count := int(each.duplicated().sum())):
+        return []
+    said = f"{count:,} row{'s repeat' if count > 1 else ' repeats'} {what} of another; delete those that are copies"
+    if len(each) >= 2 * _COPIED and each.duplicated(keep=False).all():
+        logging.warning("every row is there more than once (%s): are some files copies of others?", what)
+    return [said]
 
 
 def contradictions(question: np.ndarray, ids: Sequence[str | None]) -> list[str]:

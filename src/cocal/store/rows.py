@@ -5,8 +5,9 @@ import json
 import os
 import re
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from cocal.errors import ContractError
 
 LONGEST_LINE = 32 * 2**20
 """Bytes of a line. A response of 32,000 tokens with ids, mask and log-probabilities takes about one megabyte."""
-_SHOWN_NAMES = 20
+_SHOWN_NAMES, _FIRST = 20, 16
 _POINTER = b"version https://git-lfs"
 """Beginning of what git-lfs leaves in the place of a file that was not fetched."""
 
@@ -119,6 +120,15 @@ def shown(value: Any) -> str:
         return reprlib.repr(value)
     except (ValueError, RecursionError):
         return f"a value of type {type(value).__name__}"
+
+
+def with_fields(rows: Iterable[tuple], place: int) -> tuple[dict[str, Any], Iterator[tuple]]:
+    """The fields of the first rows together, whose entry stands at this place of each, and all rows again."""
+    rows, fields = iter(rows), {}
+    first = list(islice(rows, _FIRST))
+    for row in reversed(first):  # each field has the value of the first row that has it
+        fields |= row[place]
+    return fields, chain(first, rows)
 
 
 def listed(names: Any) -> str:

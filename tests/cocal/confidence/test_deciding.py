@@ -131,7 +131,7 @@ def test_bounds_are_those_of_the_flags(decide, many, capsys):
     printed = capsys.readouterr().out
     assert "No threshold can be certified" in printed
     assert "390 with confident and right responses do" in printed
-    (least,) = re.findall(r"it certifies a risk of (\d+) %", printed)
+    (least,) = re.findall(r"the lowest risk that it certifies is (\d+) %", printed)
     for percent, answers in ((int(least), True), (int(least) - 1, False)):
         _, chosen = decide("abstain", new, "--calibration", calibration, "--max-risk", str(percent / 100))
         assert any(one["decision"] == "answer" for one in chosen) == answers

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from cocal import Companion
+from cocal.confidence import TOKENS
 from cocal.confidence.evaluation import OWN, draw, read
 from cocal.confidence.evaluation import report as write
 from cocal.fitting.baselines import agreement, baselines, recalibrated
@@ -74,7 +75,7 @@ def test_a_report_shows_what_others_reach_by_the_same_labels(tmp_path, capsys, r
     draw = np.random.default_rng(6)
     correct, fold = draw.random(60) < 0.7, folds_of([f"{k // 3}?" for k in range(60)], 42)
     length, confidence = draw.integers(1, 30, 60) + 9 * ~correct, 0.2 + 0.6 * draw.random(60)
-    cut, tokens = draw.random(60) < 0.3, draw.random(60)
+    cut, tokens = draw.random(60) < 0.3, draw.random((60, 3))
     answers = [str(one) for one in draw.integers(0, 3, 60)]
     agreed = agreement([k // 3 for k in range(60)], answers)
     rows = [
@@ -86,19 +87,19 @@ def test_a_report_shows_what_others_reach_by_the_same_labels(tmp_path, capsys, r
         for row, one, size in zip(rows, answers, length.tolist(), strict=True)
     ]
     scored = [
-        row | {"confidence_response": {"tokens": size, "cut": bool(c), "token_probability": float(one)}}
-        for row, size, c, one in zip(texts, length.tolist(), cut, tokens, strict=True)
+        row | {"confidence_response": {"tokens": size, "cut": bool(c), **dict(zip(TOKENS, one, strict=True))}}
+        for row, size, c, one in zip(texts, length.tolist(), cut, tokens.tolist(), strict=True)
     ]
     card = {one.metric: one.value for one in Companion.from_pretrained(own.companion).about.held_out.metrics}
     capsys.readouterr()  # what the fit has said
     for given, known, size in (
         (rows, None, None),
         (texts, (None, None), length + 9),
-        (scored, (cut, tokens[:, None]), length),
+        (scored, (cut, tokens), length),
         ([*scored[:-1], texts[-1]], (None, None), np.append(length[:-1], length[-1] + 9)),
     ):
         assert report(*given, flags=["--companion", own.companion]) == 0
-        (table,) = tables(capsys.readouterr().out)
+        table, *ended = tables(capsys.readouterr().out)
         expected = {"confidence": compared(confidence, correct)["brier"], "constant": correct.var()}
         expected["on the companion's card"] = card["brier"]
         others = {}
@@ -110,8 +111,27 @@ def test_a_report_shows_what_others_reach_by_the_same_labels(tmp_path, capsys, r
         assert {name: value for name, value in table["Brier score"].items() if name != "its 95 % interval"} == {
             name: f"{value:.3f}" for name, value in expected.items()
         }
+        assert [part["Brier score"] for part in ended] == [
+            {"confidence": f"{compared(confidence[~cut], correct[~cut])['brier']:.3f}"}
+            | {name: f"{compared(one[~cut], correct[~cut])['brier']:.3f}" for name, one in others.items()}
+            | {"constant": f"{correct[~cut].var():.3f}"}
+            | {"its 95 % interval": part["Brier score"]["its 95 % interval"]}
+            for part in ended
+        ]
+        assert len(ended) == (known is not None and known[0] is not None)
         page = (tmp_path / "report/index.html").read_text(encoding="utf-8")
         assert all(f"| {name}" in page.replace("&#x27;", "'") for name in expected)
+
+
+def test_the_card_of_another_companion_is_refused(tmp_path, capsys, report, own):
+    own_one = Companion.from_pretrained(own.companion).identity()[:12]
+    for by, status in ((own_one, 0), (f"{own_one} binary 42", 0), ("d58069578e63", 2)):
+        rows = [{"prompt": f"{k}?", "confidence": 0.4, "confidence_by": by, "correct": k > 3} for k in range(12)]
+        assert report(*rows, flags=["--companion", own.companion]) == status
+    said = (
+        f"the confidences are by the companion d58069578e63, and {own.companion} is {own_one}; give the one that gave"
+    )
+    assert said in capsys.readouterr().err
 
 
 def test_labels_that_contradict_each_other_are_counted(capsys, report):
@@ -125,12 +145,12 @@ def test_labels_that_contradict_each_other_are_counted(capsys, report):
     [
         ({"correct": True}, "there is no field 'confidence'; add it by `cocal score`"),
         ({"confidence": 1.2, "correct": True}, "field 'confidence' is 1.2, not a confidence from 0 to 1"),
-        ({"confidence": 0.2}, "1 of 2 responses have no label; give `correct` or a reward"),
+        ({"confidence": 0.2}, "1 of 3 responses have no label; give `correct` or a reward"),
         ({"confidence": "high", "correct": True}, "field 'confidence' is not a finite number: 'high'"),
     ],
 )
 def test_a_line_that_cannot_be_evaluated_is_named(tmp_path, capsys, report, row, message):
-    assert report({"confidence": 0.5, "correct": False}, row) == 2
+    assert report({"confidence": 0.5, "correct": False}, row, {"confidence": 0.7, "correct": True}) == 2
     assert f"{tmp_path / 'scored.jsonl'}: line 2: {message}" in capsys.readouterr().err
 
 

@@ -108,7 +108,8 @@ def test_what_is_longer_than_the_context_is_refused(companion, micro_policy):
 def test_a_notebook_shows_the_card_s_numbers_and_a_diagram(companion):
     about = companion.about
     shown, words = companion._repr_html_(), about.summary()
-    assert repr(companion) == f"Companion of me/mine (Hidden layers 8 / 4)\n\n{words}"
+    read = "".join(f"\n  {note}" for note in about.notes)
+    assert repr(companion) == f"Companion of me/mine (Hidden layers 8 / 4){read}\n\n{words}"
     numbers = re.findall(r"\b0\.\d{3}\b", words)
     assert len(numbers) > 1
     assert [number for number in numbers if number not in shown] == []

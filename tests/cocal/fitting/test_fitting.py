@@ -90,7 +90,8 @@ FACTS = ResponseStatistics(responses=500, lengths=(210.0, 311.0, 402.0), cut=0.0
         ([150] * 30, 1, ["a median length of 150 tokens instead of 311"]),
         ([300] * 40, 9, ["22.5 % of them cut at the limit instead of 3.0 %"]),
         ([700] * 40, 40, ["700 tokens instead of 311", "100.0 % of them cut at the limit instead of 3.0 %"]),
-        ([700] * 40, None, ["700 tokens instead of 311"]),
+        ([700] * 40, None, ["700 tokens instead of 311", "nothing that says which were cut at the limit"]),
+        ([300] * 40, None, ["nothing that says which were cut at the limit, as those did"]),
         ([615] * 19, 19, []),
     ],
 )
@@ -166,7 +167,7 @@ def test_rewards_need_a_threshold_unless_they_are_of_two_kinds(tmp_path, capsys,
         return lines(source, *(row | {"reward": reward} for row, reward in labelled))
 
     assert fit(rewarded(0.7, 0.1)) == 2
-    assert "is neither 1 (correct) nor -1 (wrong), and so are 60 of 60; say from where on" in capsys.readouterr().err
+    assert "is neither 1 (correct) nor 0 (wrong), and so are 60 of 60; say from where on" in capsys.readouterr().err
     assert fit(source, "--correct-above", "0.5", to="above") == 0
     assert fit(rewarded(1, -1)) == 0
     weights = [(tmp_path / folder / "model.safetensors").read_bytes() for folder in ("above", "companion")]

@@ -16,7 +16,7 @@ from cocal.features.extract import TOKEN_INPUTS
 from cocal.features.forward import score as passes
 from cocal.fitting import fit as fitting
 from cocal.fitting.baselines import FLAG, GROUP, LENGTH, NUMBERS, TOKENS, agreement, baselines
-from cocal.fitting.held_out import LEAST_QUESTIONS, Metric
+from cocal.fitting.held_out import LEAST_COMPARED, Metric
 from cocal.fitting.quality import quality_of
 from cocal.fitting.recipes import TrainingSet, choose, folds_of
 from cocal.metrics.bootstrap import generator_for, question_counts
@@ -186,22 +186,22 @@ def test_what_is_better_and_a_companion_like_a_constant_are_told(both):
     ends = {TOKENS: (0.19, -0.02, -0.01), GROUP: (0.21, 0.004, 0.02), LENGTH: (0.198, -0.01, 0.006), FLAG: (None,) * 3}
     others = {name: dict(zip(("brier", "lower", "upper"), values, strict=True)) for name, values in ends.items()}
     told = (
-        "On all of these the companion's Brier score (0.200) is lower than that of agreement of the group (0.210); not "
-        "told from that of length (0.198); higher than that of token probability (0.190)."
+        "* On all of these the companion's Brier score (0.200) is lower than that of agreement of the group (0.210); "
+        "not separable from that of length (0.198); higher than that of token probability (0.190)."
     )
-    best = "On all of these the companion's Brier score (0.200) is lower than that of all others."
-    alike = "No better than a constant on all of these: more rollouts are needed, or the responses do not tell their "
+    best = "* On all of these the companion's Brier score (0.200) is lower than that of all others."
+    alike = "* No better than a constant on all of these: more rollouts are needed, or the responses do not tell their "
     alike += "labels."
     for constant, upper, said in ((0.25, 0.24, False), (0.24, 0.24, True), (0.21, None, False), (0.19, None, True)):
-        one = given.model_copy(update={"constant": constant, "questions": LEAST_QUESTIONS})
+        one = given.model_copy(update={"constant": constant})
         one.metrics[0] = metrics[0].model_copy(update={"upper": upper})
-        for beside, standing in ((others, [told]), ({GROUP: others[GROUP]}, [best]), ({}, [])):
+        few = "* So few questions do not tell which of these is better."
+        for beside, standing in ((others, [told]), ({GROUP: others[GROUP]}, [best]), ({}, [few])):
             held = one.model_copy(update={"others": beside})
             parts = {"held_out": held, "held_out_all_steps": None, "held_out_uncut": None}
-            found = about.model_copy(update=parts)._judged()
-            assert " ".join(found) == " ".join([*standing, *[alike] * said])
-    few = about.model_copy(update=parts | {"held_out": held.model_copy(update={"questions": LEAST_QUESTIONS - 1})})
-    assert few._judged() == ["So few questions do not tell which of these is better."]
+            assert about.model_copy(update=parts)._judged() == [*standing, *[alike] * said]
+    last = about.model_copy(update={"held_out": one.model_copy(update={"others": others}), "held_out_uncut": None})
+    assert last._judged()[0] == told.replace("all of these", "the last stage")
 
 
 def test_which_confidence_is_better_is_told_by_resampled_questions():
@@ -217,7 +217,7 @@ def test_which_confidence_is_better_is_told_by_resampled_questions():
     ends = np.quantile(means, [0.025, 0.975]) - np.mean(means) + excess.mean()
     assert (found["other"]["lower"], found["other"]["upper"]) == pytest.approx(tuple(ends))
     assert (found["equal"]["lower"], found["equal"]["upper"]) == (0, 0)
-    few = quality_of(questions % 9, own, correct, {"other": other}).others
+    few = quality_of(questions % (LEAST_COMPARED - 1), own, correct, {"other": other}).others
     assert {*few["other"]} == {"mean_confidence", "ece", "auroc", "brier"}
 
 

@@ -243,3 +243,20 @@ def test_groups_that_a_step_shares_lie_in_any_file(tmp_path):
     first = lines(tmp_path / "part-1.jsonl", LINE | {"group": 5}, LINE | {"group": 6, "correct": False})
     found, _ = noted(first, lines(tmp_path / "part-2.jsonl", LINE | {"group": 6}))
     assert [(sample.step, sample.group) for sample in found] == [(4, 5), (4, 6), (4, 6)]
+
+
+def test_rows_without_a_label_are_left_out_and_counted(tmp_path):
+    """Also the first one, which does not name the fields alone."""
+    rows = [LINE | {"correct": k > 3 if k % 3 else None, "step": k + 1} for k in range(7)]
+    rows[2].pop("correct")
+    path = tmp_path / "rows.jsonl"
+    for given in (rows, [rows[2], *rows]):
+        found, notes = noted(lines(path, *given))
+        assert [sample.label for sample in found] == [
+            float(row["correct"]) for row in given if row.get("correct") is not None
+        ]
+        assert f"{len(given) - len(found)} rows left out: it has no label" in notes
+    with pytest.raises(
+        ContractError, match=r"no response to learn from \(2 rows left out: it has no label\); if others"
+    ):
+        noted(lines(path, rows[0], rows[2]))

@@ -90,7 +90,7 @@ def test_a_response_ended_as_its_engine_says(reason, cut, left_out):
 
 def test_one_reader_serves_the_import_too(tmp_path):
     (found,) = jsonl.read(lines(tmp_path / "7.jsonl", FIXED))
-    assert (found.asked, found.group, found.truncated, found.label) == ("What is 6 + 8?", 11, True, 1.0)
+    assert (found.asked, found.group, found.truncated, found.label) == ("What is 6 + 8?", 11, True, None)
     np.testing.assert_array_equal(found.logprobs, np.float32(FIXED["logprobs"]))
     for name in ("prompt_ids", "response_ids", "truncated", "group"):
         said = sentence(jsonl.read, lines(tmp_path / "7.jsonl", FIXED | {name: None}))

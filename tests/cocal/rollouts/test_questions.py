@@ -7,10 +7,12 @@ import pandas as pd
 import pytest
 
 from cocal import Companion
+from cocal.errors import ContractError
 from cocal.rollouts.encoding import Encoder
 from cocal.rollouts.experience import experience_of
 from cocal.rollouts.files import find
 from cocal.rollouts.format import Reading
+from cocal.rollouts.questions import copies
 from hand_rows import lines
 from own_rollouts import read_lines, run
 
@@ -169,3 +171,18 @@ def test_a_calibration_with_the_prompts_of_the_decided_file_is_refused(tmp_path,
     assert not (tmp_path / "out.jsonl").exists()
     other = lines(tmp_path / "other.jsonl", *scored(9, 8, 3, lambda q, r: f"n{r}", "other"))
     assert run("decide", "abstain", new, "--calibration", other, "--output", tmp_path / "out.jsonl") == 0
+
+
+def test_copies_are_counted_warned_of_and_refused_where_the_order_is_the_same(caplog):
+    rows = [(k // 3, f"text {k % 3}") for k in range(24)]
+    assert copies(rows, "line {}".format, "step and text") == []
+    assert copies([*rows, rows[5]], "line {}".format, "step and text") == [
+        "1 row repeats step and text of another; delete those that are copies"
+    ]
+    assert caplog.text == ""
+    (said,) = copies([*rows, *rows[::-1]], "line {}".format, "step and text")
+    assert said.startswith("24 rows repeat step and text of another")
+    assert "every row is there more than once (step and text): are some files copies of others?" in caplog.text
+    with pytest.raises(ContractError, match=r"^line 24: from here on the rows repeat those before it"):
+        copies([*rows, *rows], "line {}".format, "step and text")
+    assert len(copies(rows[:4] * 2, "line {}".format, "step and text")) == 1  # too few to tell
