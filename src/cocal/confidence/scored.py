@@ -44,9 +44,9 @@ class Scored:
         question: int64 (n,), question of each response, an index into `names`.
         confidence: float64 (n,), NaN where there is none.
         correct: bool (n,), or None where the file has no labels.
-        length: int64 (n,), tokens of each response where `cocal score` wrote them (`confidence_response`), or else its
-            characters; None where the file has neither.
-        cut, tokens: bool (n,) and float64 (n, 3), as it wrote them; None where it knew them not of all.
+        length: float64 (n,), tokens of each response where `cocal score` wrote them (`confidence_response`), or else
+            its characters; None where the file has neither of all that have a confidence.
+        cut, tokens: bool (n,) and float64 (n, 3), as it wrote them; None where it knew them not of all of these.
         answers: Answer of each response; None for a response without one.
         learnt: Number of responses to prompts that the companion has learnt from.
         companions: What the lines say of the companions that gave the confidences.
@@ -132,7 +132,8 @@ def read_scored(
         check_bound(found, reading.correct_above)
         wheres.append(where)
         questions.append(question)
-        beside.append(_response(entry, fields, where, name + RESPONSE))
+        told = _parsed(_Response, entry.get(name + RESPONSE, {}), where, name + RESPONSE)
+        beside.append((entry.get(fields.taken.get("response", "")), told))
         given = found.answer if named else extract_answer(found.response or "")
         learnt = entry.get(name + LEARNT_FROM) is True
         rows.append((found.confidence, found.label, given, learnt, entry.get(name + BY), found.doubt))
@@ -152,12 +153,11 @@ def read_scored(
         correct, note = correctness(np.array(labels), lambda place: wheres[place], reading.correct_above)
         notes += [f"labels: {note}", *doubtful(Counter(filter(None, doubts)), len(rows))]
     question, titles, said = _questions(questions)
-    notes += said
-    notes += [f"{sum(learnt):,} of {len(learnt):,} prompts are {LEARNT}"] * any(learnt)
+    notes += [*said, *[f"{sum(learnt):,} of {len(learnt):,} prompts are {LEARNT}"] * any(learnt)]
     companions = sorted({*map(str, filter(None, by))})
     notes += [f"confidences: by the companion {listed(companions)}"] * bool(companions)
     keys = [*zip(question.tolist(), confidence, labels, strict=True)]
-    notes += copies(keys, wheres.__getitem__, "question, confidence and label")
+    copies(keys, wheres.__getitem__, "question, confidence and label")  # a few may well be equal responses
     confidence = np.array(confidence, dtype=np.float64)
     absent = np.isnan(confidence)
     notes += [f"confidences: {absent.sum():,} of {len(confidence):,} are null"] * any(absent)
@@ -167,9 +167,7 @@ def read_scored(
         question,
         confidence,
         correct,
-        length=_columns(beside, "tokens"),
-        cut=_columns(beside, "cut"),
-        tokens=_columns(beside, *TOKENS),
+        **_columns(beside, absent),
         answers=[*found],
         learnt=sum(learnt),
         companions=frozenset(companions),
@@ -196,17 +194,11 @@ def _check_labels(unlabelled: Sequence[str], rows: int) -> None:
 class _Response(Model):
     """What `cocal score` writes of a response beside its confidence."""
 
-    tokens: Count | None
+    tokens: Count | None = None
     cut: bool | None = None
-    token_probability: Share | None = None
+    token_probability: float | None = None
     mean_logprob: float | None = None
     lowest_logprob: float | None = None
-
-
-def _response(entry: Mapping[str, Any], fields: Fields, where: str, name: str) -> _Response:
-    """What the line says of its response; the number of its characters where it has no such field."""
-    text = entry.get(fields.taken.get("response", ""))
-    return _parsed(_Response, entry.get(name, {"tokens": len(text) if isinstance(text, str) else None}), where, name)
 
 
 def _parsed(kind: type[_Parsed], value: Any, where: str, name: str) -> _Parsed:
@@ -218,14 +210,16 @@ def _parsed(kind: type[_Parsed], value: Any, where: str, name: str) -> _Parsed:
         raise ContractError(f"{where}: field {name!r} is not as `cocal score` writes it ({reason})") from None
 
 
-def _columns(beside: Sequence[_Response], *names: str) -> np.ndarray | None:
-    """The values of fields of all responses, of one field without a second dimension; None where one lacks them."""
-    values = [[getattr(one, name) for name in names] for one in beside]
-    return (
-        None
-        if any(None in some for some in values)
-        else np.squeeze(np.array(values), axis=1 if len(names) == 1 else ())
-    )
+def _columns(beside: Sequence[tuple[Any, _Response]], absent: np.ndarray) -> dict[str, np.ndarray | None]:
+    """Length, cuts and tokens (see `Scored`) of responses, of which these texts and this are known; where there is no
+    confidence, bool (n,), they are NaN, and False of cuts."""
+    texts = [[len(text) if isinstance(text, str) else None] for text, _ in beside]
+    told = [[getattr(one, name) for name in ("tokens", "cut", *TOKENS)] for _, one in beside]
+    table = np.concatenate([np.array(texts, dtype=np.float64), np.array(told, dtype=np.float64)], axis=1)
+    known = [bool(np.isfinite(column[~absent]).all()) for column in table.T]
+    length = next((table[:, place] for place in (1, 0) if known[place]), None)
+    cut = np.nan_to_num(table[:, 2]).astype(bool) if known[2] else None
+    return {"length": length, "cut": cut, "tokens": table[:, 3:] if all(known[3:]) else None}
 
 
 def _named(numbers: list[int], titles: list, lines: list[str]) -> tuple[list[str], dict[str, int]]:

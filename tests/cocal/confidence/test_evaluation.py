@@ -96,7 +96,8 @@ def test_a_report_shows_what_others_reach_by_the_same_labels(tmp_path, capsys, r
         (rows, None, None),
         (texts, (None, None), length + 9),
         (scored, (cut, tokens), length),
-        ([*scored[:-1], texts[-1]], (None, None), np.append(length[:-1], length[-1] + 9)),
+        ([*scored[:-1], texts[-1]], (None, None), length + 9),
+        ([*scored, texts[-1] | {"confidence": None, "prompt": "?"}], (cut, tokens), length),
     ):
         assert report(*given, flags=["--companion", own.companion]) == 0
         table, *ended = tables(capsys.readouterr().out)
