@@ -19,7 +19,7 @@ def _card(name: str, scored: Scored) -> HeldOut | None:
     """What the companion's card says; a ContractError refuses one that has not given the confidences."""
     companion = Companion.from_pretrained(name)
     own = companion.identity()[:12]
-    if others := [one for one in scored.companions if one.split()[0] != own]:
+    if others := [one for one in scored.companions if one.split()[:1] != [own]]:
         raise ContractError(
             f"{scored.source}: the confidences are by the companion {others[0]}, and {name} is {own}; give the one "
             "that gave them (--companion), or leave it out"
@@ -40,7 +40,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
         value, lower, upper = (metric_text(metric, numbers.at[metric, name]) for name in ("value", "lower", "upper"))
         interval = "" if lower == UNDEFINED else f"  ({lower} to {upper})"
         print(f"  {title:<30} {value:>6}{interval}  {meaning}")
-    print("\n".join(["\nBeside what others reach by the same labels, out of fold.", *beside, ""]))
+    print("\n".join(["", *beside, ""]))
     if numbers.at["auroc", "upper"] < 0.5:
         logging.warning(WRONG_WAY)
     print(f"{options.output / 'index.html'}: the report on one page")

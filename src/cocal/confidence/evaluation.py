@@ -51,6 +51,11 @@ COVERAGES = np.arange(5, 101) / 100
 """Coverages that are drawn; smaller ones rest on a few responses."""
 OWN = "itself after recalibration"
 """Name of the confidence itself where it is fitted to the labels as the baselines are."""
+_FITTED = "Beside what others reach by logistic regressions on the same labels, out of fold."
+_UNFITTED = (
+    "No other confidence was fitted to these labels: that takes right and wrong responses, three questions, and a text "
+    "of every response."
+)
 _COLOUR = "#2c6fad"
 
 
@@ -65,28 +70,32 @@ def read(source: Path, reading: Reading, name: str = "confidence") -> Scored:
     return scored
 
 
-def beside(scored: Scored, card: HeldOut | None, settings: MetricSettings) -> list[str]:
-    """The lines of a table of the confidences, of those on the companion's card, and of `baselines` that are fitted to
-    the same labels, out of fold, and a sentence about which is better. Responses without a confidence have no part."""
+def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings: MetricSettings) -> list[str]:
+    """The lines of a table of the confidences, whose numbers are known, of those on the companion's card, and of
+    `baselines` that are fitted to the same labels, out of fold, and sentences about which is better. A second table is
+    of the responses that ended, where it is known which were cut. Responses without a confidence have no part."""
     valid = ~np.isnan(scored.confidence)
     questions, correct = np.array(scored.names, dtype=object)[scored.question][valid], scored.correct[valid]
     length, cut, tokens = (None if one is None else one[valid] for one in (scored.length, scored.cut, scored.tokens))
     others, confidence = {}, scored.confidence[valid]
     if length is not None and len({*questions}) >= LEAST_FOLDS and 0 < correct.mean() < 1:
         agreed = agreement(questions.tolist(), [one for one, known in zip(scored.answers, valid, strict=True) if known])
-        fold, kept = folds_of(questions.tolist(), settings.seed), np.clip(confidence, 1e-6, 1 - 1e-6)
-        others = {OWN: recalibrated(np.log(kept / (1 - kept))[:, None], correct, fold)}
+        fold, within = folds_of(questions.tolist(), settings.seed), np.clip(confidence, 1e-6, 1 - 1e-6)
+        others = {OWN: recalibrated(np.log(within / (1 - within))[:, None], correct, fold)}
         others |= baselines(correct, fold, cut, length + 1, tokens, agreed)
-    parts, lines = {"all of these": np.ones(len(correct), dtype=bool)}, []
+    parts, lines = {"all of these": np.ones(len(correct), dtype=bool)}, [_FITTED if others else _UNFITTED, ""]
     if cut is not None and cut.any() and not cut.all():
         parts["those that ended"] = ~cut
     for name, part in parts.items():
         kept = {title: one[part] for title, one in others.items()}
-        found = quality_of(questions[part], confidence[part], correct[part], kept, settings)
+        known = numbers if part.all() and valid.all() else None
+        found = quality_of(questions[part], confidence[part], correct[part], kept, settings, known)
         more = {"on the companion's card": card} if part.all() else {}
-        standing = found.standing("confidence")
-        told = ["", f"On {name} {standing}."] if standing else []
-        lines += [f"{name.capitalize()}, {part.sum():,}:", "", *found.table(more, own="confidence")[2:], *told, ""]
+        lines += [f"{name.capitalize()}, {part.sum():,}:", "", *found.table(more, own="confidence")[2:], ""]
+        if standing := found.standing("confidence"):
+            lines += [f"On {name} {standing}.", ""]
+        if found.like_a_constant:
+            lines += [f"On {name} the confidence is no better than a constant.", ""]
     return lines[:-1]
 
 
@@ -100,7 +109,7 @@ def report(
     numbers = measured(questions, scored.confidence, scored.correct, settings)
     valid = ~np.isnan(scored.confidence)
     bins = reliability_bins(scored.confidence[valid], scored.correct[valid], settings.bins)
-    lines = beside(scored, card, settings)
+    lines = beside(scored, numbers, card, settings)
     with together(output) as folder:
         write_text(folder / "numbers.csv", csv_text(numbers))
         write_text(folder / "reliability.csv", csv_text(bins))

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -106,14 +106,14 @@ def read_scored(
     fields: Fields
     wheres, questions, beside, rows, unlabelled = [], [], [], [], []
     first, lines = with_fields(entries(source), 2)
-    for where, _, entry in lines:
+    for where, line, entry in lines:
         if not wheres:
             names = [*reading.fields, *(meaning for meaning in NEEDED["label"] if {*FIELDS[meaning]} & {*first})]
             labelled = "label" in needs or bool({*NEEDED["label"]} & {*names})
             answer = answer or (ANSWER if ANSWER in first else BOXED)
             named = {"answer": answer} if answers and answer != BOXED else {}
             fields = Fields.of(first, reading.fields, where, ["label"] * labelled, confidence=name, **named)
-            read = [*NEEDED["label"], "confidence", *named, *(["response"] if answers and not named else [])]
+            read = [*NEEDED["label"], "confidence", *named]
         if taken := [new for new in added if new in entry]:
             raise ContractError(f"{where}: there is a field {taken[0]!r} already; decide on the file of `cocal score`")
         question = fields.asked(entry)
@@ -132,14 +132,14 @@ def read_scored(
         check_bound(found, reading.correct_above)
         wheres.append(where)
         questions.append(question)
-        told = _parsed(_Response, entry.get(name + RESPONSE, {}), where, name + RESPONSE)
-        beside.append((entry.get(fields.taken.get("response", "")), told))
-        given = found.answer if named else extract_answer(found.response or "")
+        beside.append(_told(entry, fields, where, name + RESPONSE))
+        given = found.answer if named else extract_answer(beside[-1][0] or "") if answers else None
         learnt = entry.get(name + LEARNT_FROM) is True
-        rows.append((found.confidence, found.label, given, learnt, entry.get(name + BY), found.doubt))
+        rows.append((found.confidence, found.label, given, learnt, entry.get(name + BY), found.doubt, hash(line)))
     _check_labels(unlabelled, len(rows))
-    confidence, labels, found, learnt, by, doubts = zip(*rows, strict=True)
-    notes, correct, unanswered = [f"fields: {fields}"], None, None
+    confidence, labels, found, learnt, by, doubts, whole = zip(*rows, strict=True)
+    unread = tuple(one for one in fields.unknown if not one.startswith(f"{name}_"))
+    notes, correct, unanswered = [f"fields: {replace(fields, unknown=unread)}"], None, None
     from_where = f"the field {answer!r}" if answer != BOXED else "the last box of each response"
     if answer == BOXED and "response" not in fields.taken:
         from_where = "no field is read as the response"
@@ -156,11 +156,10 @@ def read_scored(
     notes += [*said, *[f"{sum(learnt):,} of {len(learnt):,} prompts are {LEARNT}"] * any(learnt)]
     companions = sorted({*map(str, filter(None, by))})
     notes += [f"confidences: by the companion {listed(companions)}"] * bool(companions)
-    keys = [*zip(question.tolist(), confidence, labels, strict=True)]
-    copies(keys, wheres.__getitem__, "question, confidence and label")  # a few may well be equal responses
+    copies(whole, wheres.__getitem__, "the whole line")  # a few may well be equal responses
     confidence = np.array(confidence, dtype=np.float64)
     absent = np.isnan(confidence)
-    notes += [f"confidences: {absent.sum():,} of {len(confidence):,} are null"] * any(absent)
+    notes += [f"confidences: {absent.sum():,} of {len(confidence):,} are null"] * bool(absent.any())
     return Scored(
         source,
         *_named(question.tolist(), titles, [where.removeprefix(f"{source}: ") for where in wheres]),
@@ -184,11 +183,10 @@ def _questions(asked: Sequence[tuple[str | None, str | None, str | None]]) -> tu
     return question, titles, [*([] if all(map(any, asked)) else [_UNCERTAIN]), *said]
 
 
-def _check_labels(unlabelled: Sequence[str], rows: int) -> None:
-    """Refuse rows without a label, which are counted."""
-    if unlabelled:
-        count = f"{len(unlabelled):,} of {rows:,} responses have no label"
-        raise ContractError(f"{unlabelled[0]}: {count}; give `correct` or a reward, or delete these rows")
+def _check_labels(lacking: Sequence[str], rows: int) -> None:
+    if lacking:
+        count = f"{len(lacking):,} of {rows:,} responses have no label"
+        raise ContractError(f"{lacking[0]}: {count}; give `correct` or a reward, or delete these rows")
 
 
 class _Response(Model):
@@ -210,10 +208,18 @@ def _parsed(kind: type[_Parsed], value: Any, where: str, name: str) -> _Parsed:
         raise ContractError(f"{where}: field {name!r} is not as `cocal score` writes it ({reason})") from None
 
 
-def _columns(beside: Sequence[tuple[Any, _Response]], absent: np.ndarray) -> dict[str, np.ndarray | None]:
+def _told(entry: Mapping[str, Any], fields: Fields, where: str, name: str) -> tuple[str | None, _Response]:
+    """The text of a line's response, also of one in parts, if it has one; and what `cocal score` wrote of it."""
+    text, told = entry.get(fields.taken.get("response", "")), entry.get(name)
+    text = fields.part(entry, where, "response").response if isinstance(text, list) else text
+    told = _parsed(_Response, told if isinstance(told, Mapping) else {}, where, name)
+    return text if isinstance(text, str) else None, told
+
+
+def _columns(beside: Sequence[tuple[str | None, _Response]], absent: np.ndarray) -> dict[str, np.ndarray | None]:
     """Length, cuts and tokens (see `Scored`) of responses, of which these texts and this are known; where there is no
     confidence, bool (n,), they are NaN, and False of cuts."""
-    texts = [[len(text) if isinstance(text, str) else None] for text, _ in beside]
+    texts = [[None if text is None else len(text)] for text, _ in beside]
     told = [[getattr(one, name) for name in ("tokens", "cut", *TOKENS)] for _, one in beside]
     table = np.concatenate([np.array(texts, dtype=np.float64), np.array(told, dtype=np.float64)], axis=1)
     known = [bool(np.isfinite(column[~absent]).all()) for column in table.T]

@@ -12,7 +12,7 @@ from cocal import __version__
 from cocal.companion.spec import CompanionSpec
 from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import TOKEN_INPUTS
-from cocal.fitting.held_out import HeldOut, Part, ResponseStatistics, table_of, table_of_parts
+from cocal.fitting.held_out import LEAST_COMPARED, HeldOut, Part, ResponseStatistics, table_of, table_of_parts
 from cocal.models.hub import may_be_on_hub
 from cocal.models.loading import text_config
 from cocal.rollouts.format import Reading
@@ -234,7 +234,8 @@ class About(Reading):
         parts |= {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
         known = {name: one for name, one in parts.items() if one}
         said = [f"* On {name} {standing}." for name, one in known.items() if (standing := one.standing())]
-        said = said or ["* So few questions do not tell which of these is better."]
+        if all(one.questions < LEAST_COMPARED for one in known.values()):
+            said = ["* So few questions do not tell which of these is better."]
         if alike := [name for name, one in known.items() if one.like_a_constant]:
             why = "more rollouts are needed, or the responses do not tell their labels"
             said.append(f"* No better than a constant on {' and '.join(alike)}: {why}.")

@@ -60,7 +60,7 @@ class HeldOut(Model):
     constant: float | None = None
     """Brier score of the accuracy as a constant confidence; no other constant has a lower one on these responses."""
     others: dict[str, dict[str, float | None]] = {}
-    """The metrics of other confidences in the same responses (`cocal.fitting.baselines`), by their names, and the 95 %
+    """The metrics of other confidences in the same responses (`cocal.fitting.baselines`), by their names, and the
     interval of their Brier score less the companion's (`lower`, `upper`), if there are questions enough."""
 
     @classmethod
@@ -92,8 +92,6 @@ class HeldOut(Model):
             if lower is not None and upper is not None:
                 one = f"{name.removesuffix(', recalibrated')} ({_text('brier', values['brier'])})"
                 (worse if lower > 0 else better if upper < 0 else unsure).append(one)
-        if worse and not unsure and not better:
-            worse[:] = ["all others"]
         said = "; ".join(f"{rank} {listed(names)}" for rank, names in ranks.items() if names)
         return said and f"the {own}'s Brier score ({_text('brier', self._value('brier'))}) is {said}"
 

@@ -24,9 +24,9 @@ LAST_STAGE = 10
 def compared(confidence: np.ndarray, correct: np.ndarray) -> dict[str, float | None]:
     """Mean, ECE, AUROC and Brier score of confidences, float64 (n,), by correctness, bool (n,); None if undefined."""
     found = evaluate(confidence, np.ones(len(correct), dtype=bool), correct, MetricSettings().bins)
-    found |= scores(confidence, correct, MetricSettings().bins)
-    names = ("mean_confidence", "ece", "auroc", "brier")
-    return {name: None if np.isnan(found[name]) else float(found[name]) for name in names}
+    names = ("mean_confidence", "ece", "auroc")
+    values = {name: None if np.isnan(found[name]) else float(found[name]) for name in names}
+    return values | {"brier": float(np.square(confidence - correct).mean())}
 
 
 def measured(
@@ -72,15 +72,22 @@ def quality_of(
     correct: np.ndarray,
     others: Mapping[str, np.ndarray],
     settings: MetricSettings | None = None,
+    found: pd.DataFrame | None = None,
     **facts: Any,
 ) -> HeldOut:
-    """The quality of a confidence beside that of others, by their names, on the same responses; see `measured`. The
-    `facts` are further fields of `HeldOut`."""
+    """The quality of a confidence beside that of others, by their names, on the same responses, none of them NaN.
+
+    Args:
+        questions, confidence, correct, settings: See `measured`.
+        others: float64 (n,), each of the others by its name.
+        found: What `measured` gives for these, where it is known.
+        facts: Further fields of `HeldOut`.
+    """
     settings = settings or MetricSettings()
     ends = _differences(questions, confidence, [*others.values()], correct, settings)
     each = zip(others.items(), ends, strict=True)
     return HeldOut.of(
-        measured(questions, confidence, correct, settings),
+        measured(questions, confidence, correct, settings) if found is None else found,
         bins=reliability_bins(confidence, correct, settings.bins).query("count > 0").to_dict("records"),
         responses=len(correct),
         questions=len({*questions}),

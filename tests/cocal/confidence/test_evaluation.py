@@ -97,7 +97,8 @@ def test_a_report_shows_what_others_reach_by_the_same_labels(tmp_path, capsys, r
         (texts, (None, None), length + 9),
         (scored, (cut, tokens), length),
         ([*scored[:-1], texts[-1]], (None, None), length + 9),
-        ([*scored, texts[-1] | {"confidence": None, "prompt": "?"}], (cut, tokens), length),
+        ([*scored, texts[-1] | {"confidence": None, "prompt": "?", "response": ""}], (cut, tokens), length),
+        ([row | {"confidence_response": "a field of another"} for row in texts], (None, None), length + 9),
     ):
         assert report(*given, flags=["--companion", own.companion]) == 0
         table, *ended = tables(capsys.readouterr().out)

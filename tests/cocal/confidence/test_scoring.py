@@ -302,7 +302,7 @@ def test_names_of_fields_are_kept_and_printed_commands_carry_them(tmp_path, caps
     printed = capsys.readouterr().out
     assert "a reward above 4.75 means correct" in printed
     assert f"{'Accuracy (%)':<30} {100 * own.rollouts['correct'].mean():6.1f}" in printed
-    assert "not read: output, confidence_ids" in printed
+    assert "not read: output\n" in printed
 
 
 def test_responses_unlike_those_that_were_learnt_from_are_told(tmp_path, capsys, own, fit, source, score):

@@ -189,17 +189,18 @@ def test_what_is_better_and_a_companion_like_a_constant_are_told(both):
         "* On all of these the companion's Brier score (0.200) is lower than that of agreement of the group (0.210); "
         "not separable from that of length (0.198); higher than that of token probability (0.190)."
     )
-    best = "* On all of these the companion's Brier score (0.200) is lower than that of all others."
+    best = "* On all of these the companion's Brier score (0.200) is lower than that of agreement of the group (0.210)."
     alike = "* No better than a constant on all of these: more rollouts are needed, or the responses do not tell their "
     alike += "labels."
     for constant, upper, said in ((0.25, 0.24, False), (0.24, 0.24, True), (0.21, None, False), (0.19, None, True)):
-        one = given.model_copy(update={"constant": constant})
+        one = given.model_copy(update={"constant": constant, "questions": LEAST_COMPARED})
         one.metrics[0] = metrics[0].model_copy(update={"upper": upper})
-        few = "* So few questions do not tell which of these is better."
-        for beside, standing in ((others, [told]), ({GROUP: others[GROUP]}, [best]), ({}, [few])):
+        for beside, standing in ((others, [told]), ({GROUP: others[GROUP]}, [best]), ({}, [])):
             held = one.model_copy(update={"others": beside})
             parts = {"held_out": held, "held_out_all_steps": None, "held_out_uncut": None}
             assert about.model_copy(update=parts)._judged() == [*standing, *[alike] * said]
+    few = about.model_copy(update=parts | {"held_out": held.model_copy(update={"questions": LEAST_COMPARED - 1})})
+    assert few._judged()[0] == "* So few questions do not tell which of these is better."
     last = about.model_copy(update={"held_out": one.model_copy(update={"others": others}), "held_out_uncut": None})
     assert last._judged()[0] == told.replace("all of these", "the last stage")
 
