@@ -38,18 +38,19 @@ def monitor(tmp_path, own):
     return command
 
 
-def test_the_numbers_are_those_of_scoring_and_measuring(tmp_path, own, source, monitor, capsys):
+def test_the_numbers_are_those_of_scoring_and_measuring(tmp_path, own, source, monitor, capsys, caplog):
     """A line for each checkpoint, of which the second has other weights."""
     later = own_copy(own.checkpoint, tmp_path / "later")
     scale_weights(later, 1.1)
-    assert [monitor(source, *FAIR), monitor(source, *FAIR, model=later)] == [0, 0]
+    last = own.rollouts["step"].max() + 7
+    for model, told in ((own.checkpoint, True), (later, False)):  # the second does not say its step
+        caplog.clear()
+        assert monitor(source, *FAIR, model=model) == 0
+        assert (f"the checkpoint is of step 0, but the rollouts end at step {last}" in caplog.text) == told
     found = pd.read_csv(tmp_path / "monitor.csv")
     assert found["checkpoint"].tolist() == [str(own.checkpoint), str(later)]
     assert found["holds"].all()
-    assert found["step"].tolist() == [
-        0,
-        own.rollouts["step"].max() + 7,
-    ]  # told by the checkpoint, or else by the rollouts
+    assert found["step"].tolist() == [0, last]  # told by the checkpoint, or else by the rollouts
     rows, companion = own.rollouts, Companion.from_pretrained(own.companion)
     given = (rows[name].map(list).tolist() for name in ("prompt_ids", "response_ids"))
     confidence = companion.score(*own.policy, *given)
