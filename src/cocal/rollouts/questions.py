@@ -44,8 +44,9 @@ def copies(rows: Sequence[Hashable], where: Callable[[int], str], what: str) -> 
     """A sentence about rows, by `what` tells them apart, that repeat others; a warning where all are there more than
     once. A ContractError names the place of a second half that is the first one again."""
     each = pd.Series(rows, dtype=object).map(hash)
-    half, different = len(each) // 2, each.nunique()
-    if different >= max(_COPIED, half / 2) and (each[:half].to_numpy() == each[half : 2 * half].to_numpy()).all():
+    half = len(each) // 2
+    various = each.nunique() >= max(_COPIED, half / 2)
+    if various and (each[:half].to_numpy() == each[half : 2 * half].to_numpy()).all():
         raise ContractError(
             f"{where(half)}: from here on the rows repeat those before it, in the same order; delete one of both "
             "halves, since copies make everything look surer than it is"
@@ -53,7 +54,7 @@ def copies(rows: Sequence[Hashable], where: Callable[[int], str], what: str) -> 
     if not (count := int(each.duplicated().sum())):
         return []
     said = f"{count:,} row{'s repeat' if count > 1 else ' repeats'} {what} of another; delete those that are copies"
-    if different >= max(_COPIED, half / 2) and each.duplicated(keep=False).all():
+    if various and each.duplicated(keep=False).all():
         logging.warning("every row is there more than once (%s): are some files copies of others?", what)
     return [said]
 
