@@ -16,7 +16,8 @@ from cocal.rollouts.format import Reading
 
 
 def _card(name: str, scored: Scored) -> HeldOut | None:
-    """What the companion's card says; a ContractError refuses one that has not given the confidences."""
+    """What the companion's card says; a ContractError refuses one that has not given the confidences, and a warning
+    tells where the lines do not say which one has."""
     companion = Companion.from_pretrained(name)
     own = companion.identity()[:12]
     if others := [one for one in scored.companions if one.split()[:1] != [own]]:
@@ -24,6 +25,8 @@ def _card(name: str, scored: Scored) -> HeldOut | None:
             f"{scored.source}: the confidences are by the companion {others[0]}, and {name} is {own}; give the one "
             "that gave them (--companion), or leave it out"
         )
+    if not scored.companions:
+        logging.warning("%s: no line says which companion gave its confidence; it may be another one", scored.source)
     return companion.about.held_out
 
 

@@ -75,7 +75,7 @@ class Companion:
         """
         from cocal.fitting.fit import fit  # needs what only training does, such as pyarrow
 
-        with evaluating(model):
+        with evaluating(model, tokenizer):
             return cls(*fit(model, tokenizer, rollouts, settings=settings, **options))
 
     def reading(self, ignored: Sequence[str] = (), **other: Any) -> Self:
@@ -141,7 +141,7 @@ class Companion:
             ContractError: if the model is another one, or a prompt or response is empty, too long or has an unknown id.
         """
         samples, found, courses = _samples_of(prompts, responses), [np.empty(0)], []
-        with evaluating(model):
+        with evaluating(model, tokenizer):
             policy = Policy(model, tokenizer)
             self.about.check_model(BaseModelFacts.of(model.config))
             encoder = Encoder(policy, self.about)

@@ -24,6 +24,7 @@ from cocal.fitting.quality import measured, quality_of
 from cocal.fitting.recipes import LEAST_FOLDS, folds_of
 from cocal.metrics.calibration import reliability_bins
 from cocal.metrics.ordered import Ordered
+from cocal.metrics.scores import PAIRED
 from cocal.metrics.settings import MetricSettings
 from cocal.metrics.shown import csv_text, metric_text
 from cocal.rollouts.format import Reading
@@ -88,8 +89,8 @@ def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings
         parts["those that ended"] = ~cut
     for name, part in parts.items():
         kept = {title: one[part] for title, one in others.items()}
-        known = numbers if part.all() and valid.all() else None
-        found = quality_of(questions[part], confidence[part], correct[part], kept, settings, known)
+        whole, own = part.all() and valid.all(), (questions[part], confidence[part], correct[part])
+        found = quality_of(*own, kept, settings, numbers if whole else measured(*own, settings, PAIRED))
         more = {"on the companion's card": card} if part.all() else {}
         lines += [f"{name.capitalize()}, {part.sum():,}:", "", *found.table(more, own="confidence")[2:], ""]
         if standing := found.standing("confidence"):

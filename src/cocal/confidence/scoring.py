@@ -22,7 +22,7 @@ from cocal.rollouts.encoding import ORIGINS, ROWS, Encoder
 from cocal.rollouts.lines import FIELDS, NEEDED, Fields
 from cocal.rollouts.sample import Sample
 from cocal.runtime.progress import Progress
-from cocal.store.rows import entries, extended
+from cocal.store.rows import entries, extended, with_fields
 from cocal.store.run_folder import RunFolder
 
 UNFINISHED = "scored.jsonl"
@@ -79,13 +79,14 @@ def check(wanted: Wanted, about: About) -> Checked:
     that were given to the fit are taken where the file has such fields, unless others are given here."""
     fields: Fields
     count, unread = 0, Counter()
-    for where, _, entry in entries(wanted.source):
+    known, lines = with_fields(entries(wanted.source), 2)
+    for where, _, entry in lines:
         if not count:
-            mapping = {meaning: name for meaning, name in about.fields.items() if name in entry} | {**wanted.fields}
+            mapping = {meaning: name for meaning, name in about.fields.items() if name in known} | {**wanted.fields}
             read = {meaning: name for meaning, name in mapping.items() if meaning not in NEEDED["label"]}
-            fields = Fields.of(entry, read, where, ("prompt", "response"), about.ignored)
-            mapping = {meaning: name for meaning, name in mapping.items() if name in entry}
-            rewarded = not {*entry} & {mapping.get("correct"), *FIELDS["correct"]}
+            fields = Fields.of(known, read, where, ("prompt", "response"), about.ignored)
+            mapping = {meaning: name for meaning, name in mapping.items() if name in known}
+            rewarded = not {*known} & {mapping.get("correct"), *FIELDS["correct"]}
         beside = (wanted.name + ending for ending in ("", BY, COURSE, REASON, LEARNT_FROM, RESPONSE))
         if taken := [name for name in (*beside, IDS) if name in entry]:
             raise ContractError(

@@ -50,8 +50,15 @@ def decoder_of(model: "PreTrainedModel") -> tuple["nn.Module", "nn.ModuleList"]:
 
 
 @contextmanager
-def evaluating(model: "nn.Module") -> Iterator[None]:
-    """Have a model in evaluation mode within the context; then each of its parts is in the mode in which it was."""
+def evaluating(model: "nn.Module", tokenizer: "PreTrainedTokenizerBase") -> Iterator[None]:
+    """Have a model in evaluation mode within the context; then each of its parts is in the mode in which it was. A
+    ContractError refuses other things in the place of the model or of its tokenizer, such as their names."""
+    if not (hasattr(model, "modules") and hasattr(tokenizer, "get_vocab")):
+        raise ContractError(
+            f"a loaded model and its tokenizer are needed, rather than {type(model).__name__} and "
+            f"{type(tokenizer).__name__}: AutoModelForCausalLM.from_pretrained(FOLDER), "
+            "AutoTokenizer.from_pretrained(FOLDER)"
+        )
     modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:

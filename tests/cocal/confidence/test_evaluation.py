@@ -125,11 +125,13 @@ def test_a_report_shows_what_others_reach_by_the_same_labels(tmp_path, capsys, r
         assert all(f"| {name}" in page.replace("&#x27;", "'") for name in expected)
 
 
-def test_the_card_of_another_companion_is_refused(tmp_path, capsys, report, own):
+def test_the_card_of_another_companion_is_refused(capsys, caplog, report, own):
     own_one = Companion.from_pretrained(own.companion).identity()[:12]
-    for by, status in ((own_one, 0), (f"{own_one} binary 42", 0), ("d58069578e63", 2)):
+    for by, status in ((own_one, 0), (f"{own_one} binary 42", 0), (None, 0), ("d58069578e63", 2)):
         rows = [{"prompt": f"{k}?", "confidence": 0.4, "confidence_by": by, "correct": k > 3} for k in range(12)]
+        caplog.clear()
         assert report(*rows, flags=["--companion", own.companion]) == status
+        assert ("no line says which companion gave its confidence" in caplog.text) == (by is None)
     said = (
         f"the confidences are by the companion d58069578e63, and {own.companion} is {own_one}; give the one that gave"
     )

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from cocal import Companion
-from cocal.fitting.quality import measured
+from cocal.fitting.quality import WRONG_WAY, measured
 from cocal.metrics.settings import MetricSettings
 from hand_rows import lines
 from micro import own_copy, scale_weights
@@ -84,6 +84,17 @@ def test_a_bound_is_left_where_the_whole_interval_is_worse(tmp_path, own, source
             assert (f"no longer holds ({name})" in said) == bool(status)
     lines = pd.read_csv(tmp_path / "monitor.csv")
     assert lines["holds"].tolist() == [True, *[False, True] * 3]
+
+
+def test_labels_the_wrong_way_round_are_told(tmp_path, own, source, monitor, caplog):
+    """The labels say what the companion says, and then the opposite."""
+    given = (own.rollouts[name].map(list).tolist() for name in ("prompt_ids", "response_ids"))
+    confidence = Companion.from_pretrained(own.companion).score(*own.policy, *given)
+    for said, told in ((confidence > np.median(confidence), False), (confidence < np.median(confidence), True)):
+        rows = (row | {"correct": correct} for row, correct in zip(read_lines(source), said.tolist(), strict=True))
+        caplog.clear()
+        assert monitor(lines(tmp_path / "labelled.jsonl", *rows), *FAIR) == 0
+        assert (WRONG_WAY in caplog.text) == told
 
 
 def test_answers_may_have_another_limit_than_the_rollouts(tmp_path, own, monitor, capsys):

@@ -177,6 +177,18 @@ def test_a_row_without_a_response_gets_none_and_says_why(tmp_path, own, score, s
     assert read_lines(tmp_path / "scored.jsonl")[1]["confidence_reason"] == "it has images or other media"
 
 
+def test_a_field_that_the_first_rows_lack_is_read(tmp_path, score, source):
+    """Whether a response was cut, which the first says by its length alone."""
+    rows = read_lines(source)
+    given = lines(tmp_path / "in.jsonl", rows[0], *(row | {"truncated": k == 2} for k, row in enumerate(rows[1:9], 1)))
+    assert score(given) == 0
+    assert [row["confidence_response"]["cut"] for row in read_lines(tmp_path / "scored.jsonl")][1:4] == [
+        False,
+        True,
+        False,
+    ]
+
+
 def test_other_weights_are_warned_of_and_another_vocabulary_is_refused(
     tmp_path, own, fit, score, source, caplog, capsys
 ):
