@@ -97,6 +97,7 @@ def _new(options: argparse.Namespace, companion: Companion, policy: Policy) -> t
     kept = {meaning: name for meaning, name in about.fields.items() if not (labelled and meaning in NEEDED["label"])}
     other = {"fields": {**kept, **given}, "max_response_length": options.max_response_length}
     other["correct_above"] = options.correct_above
+    other["base_model"] = about.base_model.model_copy(update={"sample": None})  # a later checkpoint has other weights
     companion = companion.reading(options.ignore, **other)
     experience = read(options.rollouts, Encoder(policy, companion.about))
     rows = experience.rows

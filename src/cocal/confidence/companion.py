@@ -1,6 +1,7 @@
 """`Companion`: fitted companions in one object that scores responses, and is saved in the Hub's convention."""
 
 import hashlib
+import logging
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from cocal.features.extract import inputs_of
 from cocal.features.store import Layout, NumberFormat, decoded, encoded
 from cocal.fitting.about import About, BaseModelFacts
 from cocal.models.loading import Policy, evaluating
+from cocal.models.weights import sample_digest
 from cocal.rollouts.encoding import BLOCK, ROWS, Encoded, Encoder
 from cocal.rollouts.sample import Sample
 from cocal.runtime.machine import best_device
@@ -144,6 +146,12 @@ class Companion:
         with evaluating(model, tokenizer):
             policy = Policy(model, tokenizer)
             self.about.check_model(BaseModelFacts.of(model.config))
+            if self.about.base_model.sample not in (None, sample_digest(model)):
+                logging.warning(
+                    "the model's weights are not those of %s, for which the companion was fitted; its confidences may "
+                    "be worse calibrated: give that checkpoint, or measure them (cocal evaluate)",
+                    self.about.base_model.name,
+                )
             encoder = Encoder(policy, self.about)
             for start in range(0, len(samples), ROWS):
                 rows, chosen = encoder.encode(samples[start : start + ROWS]), {"target": target, "seed": seed}

@@ -65,6 +65,8 @@ class BaseModelFacts(Model):
     """Digest of an adapter that was merged into it."""
     weights: str | None = None
     """Digest of its files of weights, if it is a folder."""
+    sample: str | None = None
+    """Digest of some of its weights as they were read (`cocal.models.weights.sample_digest`)."""
     tokenizer: str | None = None
     """Digest of its vocabulary, if a file names the ids."""
     model_type: str

@@ -28,6 +28,7 @@ from cocal.fitting.prefixes import Rows, drawn, names, quality_of_parts
 from cocal.fitting.quality import measured_fields
 from cocal.fitting.recipes import Selection, best, folds_of, spec_of, work
 from cocal.models.loading import Policy
+from cocal.models.weights import sample_digest
 from cocal.rollouts.encoding import BLOCK, Encoder
 from cocal.rollouts.experience import Experience, experience_of
 from cocal.rollouts.files import Found, find, learnable
@@ -137,8 +138,8 @@ def fit(
         others = baselines_of(experience, fold, tokens, policy.tokenizer)
         facts: dict[str, Any] = {
             **reading.model_dump() | {"raw": reading.raw or experience.raw},
-            **{"states": number_format, "license": license, "base_model": base, "recipe": recipe, "cut": cut},
-            **{"prefixes": prefixes or None},
+            **{"states": number_format, "license": license, "recipe": recipe, "cut": cut, "prefixes": prefixes or None},
+            "base_model": base.model_copy(update={"sample": sample_digest(model)}),
             "notes": (*experience.notes, *_doubts(tokens, base, int(rows["step"].max()) * experience.has_steps)),
             "unlikely": _unlikely(tokens),
             **{"learnt": digest_of(rows), "asked": "".join(sorted({*map(prompt_digest, rows["prompt_ids"])}))},

@@ -1,5 +1,6 @@
 """The weights of a checkpoint: whose files they are, what a folder is that has none, and whether every one was read."""
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,6 +56,8 @@ _KINDS = (
     ),
 )
 """What folders without a whole model hold: patterns of files, the folder in words, and what to give."""
+_SAMPLED = 256
+"""Numbers of a parameter that are compared, at least, if it has as many."""
 _SPARE = re.compile(
     r"(^|\.)((attn|attention)\.(masked_)?bias|rotary_emb\.\w+|position_ids|(v_head|value_head|mtp|visual|"
     r"vision_tower|vision_model|audio_tower|multi_modal_projector)\..*)$"
@@ -209,3 +212,15 @@ def _remedy(lost: Sequence[str], others: Sequence[str], config: "PretrainedConfi
     stated = f"config.json states {config.num_hidden_layers} blocks (num_hidden_layers)"
     which = f", and these are of block {', '.join(map(str, sorted(blocks)[:9]))}" if blocks else ""
     return f"{stated}{which}: give all files of the model, as save_pretrained writes them, and its own config.json"
+
+
+def sample_digest(model: "torch.nn.Module") -> str:
+    """Digest of some numbers of every parameter, rounded to bfloat16, in which a step of training changes a few at
+    least, and loading in another precision none."""
+    import torch
+
+    found = hashlib.sha256()
+    for name, parameter in model.named_parameters():
+        some = parameter.detach().flatten()[:: max(1, parameter.numel() // _SAMPLED)]
+        found.update(name.encode() + some.to(torch.bfloat16).cpu().view(torch.int16).numpy().tobytes())
+    return found.hexdigest()

@@ -16,7 +16,7 @@ from cocal.companion.settings import CompanionSettings
 from cocal.confidence import scoring
 from cocal.confidence.scored import read_scored
 from cocal.fitting.models import Checkpoint
-from cocal.models.loading import load_tokenizer
+from cocal.models.loading import load_policy, load_tokenizer
 from cocal.rollouts.format import Reading
 from cocal.runtime.numerics import PORTABLE, computes_bfloat16
 from cocal.store.origin import PROVENANCE
@@ -182,11 +182,8 @@ def test_a_field_that_the_first_rows_lack_is_read(tmp_path, score, source):
     rows = read_lines(source)
     given = lines(tmp_path / "in.jsonl", rows[0], *(row | {"truncated": k == 2} for k, row in enumerate(rows[1:9], 1)))
     assert score(given) == 0
-    assert [row["confidence_response"]["cut"] for row in read_lines(tmp_path / "scored.jsonl")][1:4] == [
-        False,
-        True,
-        False,
-    ]
+    cut = [row["confidence_response"]["cut"] for row in read_lines(tmp_path / "scored.jsonl")]
+    assert cut[1:4] == [False, True, False]
 
 
 def test_other_weights_are_warned_of_and_another_vocabulary_is_refused(
@@ -200,6 +197,12 @@ def test_other_weights_are_warned_of_and_another_vocabulary_is_refused(
     scale_weights(other := own_copy(mine, tmp_path / "other"), 1.01)
     assert score(source, **as_fitted, model=other) == 0
     assert f"{other}: its weights are not those of {mine}; its confidences may be worse calibrated" in caplog.text
+    companion = Companion.from_pretrained(as_fitted["companion"])
+    for folder, dtype in ((mine, torch.float32), (mine, torch.bfloat16), (other, torch.float32)):
+        caplog.clear()
+        companion.score(*load_policy(folder, dtype=dtype), ["What is 2 + 3?"], ["5"])
+        said = f"the model's weights are not those of {mine}, for which the companion was fitted"
+        assert (said in caplog.text) == (folder == other)
     content = json.loads((file := mine / "tokenizer.json").read_text())
     ids = content["model"]["vocab"]
     content["model"]["vocab"] = dict(zip(ids, [*ids.values()][1:] + [*ids.values()][:1], strict=True))
