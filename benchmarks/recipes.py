@@ -48,13 +48,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sets", nargs="+", metavar="NAME=CHECKPOINT=ROLLOUTS")
     parser.add_argument("--rows", type=int, help="the last responses alone")
+    parser.add_argument("--precision", default="float32", help="of the passes that read the states (float32, bfloat16)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="CSV with the Brier score of every split")
     options = parser.parse_args()
     print(f"| rollouts | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
     whole = []
     for given in options.sets:
         name, checkpoint, rollouts = given.split("=")
-        policy, found = Checkpoint.find(checkpoint).load("float32"), []
+        policy, found = Checkpoint.find(checkpoint).load(options.precision), []
         for rows, agreed, *split in splits(policy, Path(rollouts), options.rows):
             briers = of_split(rows, agreed, *split)
             sizes = {"parameters": policy.model.num_parameters(), "responses": len(rows)}
