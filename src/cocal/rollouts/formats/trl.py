@@ -144,6 +144,13 @@ def _of_table(path: Path, reading: Reading, notes: Counter) -> list[Sample]:
     if reward is None:
         reward = _reward_of(path)
         notes[f"fields: {reward} as reward"] += 1
+    tables = [int(one.stem[12:]) for one in path.parent.glob("completions_*.parquet") if one.stem[12:].isdecimal()]
+    updates, count = max(tables, default=0), sum(number > 0 for number in tables)  # 0 is before the training
+    if updates > count:
+        notes[
+            f"TRL wrote {count:,} tables in {updates:,} updates: what was sampled in between is lost (logging_steps=1 "
+            "writes all)"
+        ] += 1
     if found := read(path, reward):
         return found
     raise ContractError(f"{path}: the file is empty; delete it, or dump the step again")
