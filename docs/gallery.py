@@ -19,7 +19,7 @@ from cocal_study.config.methods import METHODS
 from cocal_study.config.parse import parse_settings
 from cocal_study.config.study import load_study
 from cocal_study.evidence.comparisons import holm
-from cocal_study.evidence.headlines import HEADLINES, SECOND, TOLERANCE, difference, first_word
+from cocal_study.evidence.headlines import CENTRAL, HEADLINES, SECOND, TOLERANCE, difference, first_word
 from cocal_study.evidence.kept import NUMBERS as KEPT
 from cocal_study.evidence.kept import recomputed
 from cocal_study.evidence.predicates import FAVOUR, OPEN
@@ -79,14 +79,15 @@ def verdict(numbers: pd.DataFrame) -> str:
     return _table([head, ("---",) * len(head), *shorter])
 
 
-def answered(numbers: pd.DataFrame, scale: str, stand: str) -> str:
-    """The answer above the table, with what stands after Holm's adjustment, and at the other temperature."""
+def answered(numbers: pd.DataFrame, scale: str, stand: str, of_claim: str) -> str:
+    """The answer above the table, with what stands after Holm's adjustment, in all and of the central claim, and at the
+    other temperature."""
     first, _, rest = answer(numbers, scale).partition(". ")
     others = numbers.drop_duplicates("claim")["word"].str.contains("at temperature").sum()
     return _filled(
         f"**{first}**, each comparison taken by itself; {stand}. At temperature 1 in place of the paper's 0.7, "
-        f"{number(others)} of these words would be {'others' if others != 1 else 'another'}. The paper's models were "
-        f"never run: this neither confirms nor refutes what it says of them. {rest}"
+        f"{number(others)} of these verdicts would differ. The paper's models were never run: this neither confirms "
+        f"nor refutes what it says of them. {rest} {of_claim}."
     )
 
 
@@ -403,11 +404,12 @@ def _found(one: pd.Series, of: str = "") -> float:
     return (upper - lower) / 2 * (quantile + found) / quantile
 
 
-def adjusted(spread: Path) -> tuple[str, str, str]:
-    """A sentence on how many comparisons of the headlines stand after Holm's adjustment over all of them; one on the
-    replicates that the conditions refuse; and a table of them over the replicates that take part, and over all that
-    were run, the refused ones among them; with the paper's sampling."""
-    taking = parse_settings(Gathered, str(spread / GATHERED)).replicates
+def adjusted(spread: Path) -> tuple[str, str, str, str]:
+    """A sentence on how many comparisons of the headlines stand after Holm's adjustment over all of them, and one on
+    those of the central claim; one on the replicates that the conditions refuse; and a table of them over the
+    replicates that take part, and over all that were run, the refused ones among them; with the paper's sampling."""
+    gathered = parse_settings(Gathered, str(spread / GATHERED))
+    taking = gathered.replicates
     run = {file.stem: recomputed(file).set_index(KEPT)["value"] for file in sorted((spread / "kept").glob("*.zip"))}
     frame = pd.concat(run, axis=1).xs("own", level="sampling")
     pairs = [pair for of_claim in HEADLINES.values() for pair in of_claim]
@@ -423,16 +425,25 @@ def adjusted(spread: Path) -> tuple[str, str, str]:
         rows.append([label_of(pair), *numbers])
     stand = sum(float(row[3]) < 0.05 for row in rows)
     decided = f"{number(stand)} {'is' if stand == 1 else 'are'}" if stand else "none is"
-    said = f"adjusted for making {len(rows)} of them (Holm), {decided} decided"
+    said = f"adjusted for {len(rows)} comparisons (Holm), {decided} decided"
+    central = {pair for claim, of_claim in HEADLINES.items() if claim.startswith(CENTRAL) for pair in of_claim}
+    rows_of = [row for pair, row in zip(pairs, rows, strict=True) if pair in central]
+    kept = [
+        f"{label} ({ours.partition(' ')[0]})" for label, ours, _, of_family, _ in rows_of if float(of_family) < 0.05
+    ]
+    names = f": {listed(kept)}" if kept else ""
+    each = f"{number(len(kept)) if kept else 'none'} of its {number(len(rows_of))} comparisons"
+    of_claim = f"Adjusted, {each} {'are' if len(kept) > 1 else 'is'} decided{names}"
     heads = ["comparison", f"{len(taking)} replicates", "p", "Holm", f"all {len(run)} that were run"]
     words = [{claim: _word(claim, frame[names]) for claim in HEADLINES} for names in ([*map(str, taking)], [*frame])]
     others = [f"“{claim}” would be {words[1][claim]}" for claim in HEADLINES if words[0][claim] != words[1][claim]]
-    left_out = listed(sorted({*run} - {*map(str, taking)}, key=int))
+    weak = sum("TokenProb" in why for whys in gathered.refused.values() for why in whys)
     refused = (
         f"{number(len(run)).capitalize()} seeds were run; [conditions](docs/what-holds.md#replicates) exclude "
-        f"number {left_out}; with all, {listed(others) if others else 'no word would change'}"
+        f"{number(len(run) - len(taking))}, {number(weak)} of them since TokenProb ranks poorly there, which makes it "
+        f"a stronger rival in the rest. With all, {listed(others) if others else 'no word would change'}"
     )
-    return said, refused, _of_numbers(heads, rows)
+    return said, of_claim, refused, _of_numbers(heads, rows)
 
 
 def _word(claim: str, values: pd.DataFrame) -> str:
@@ -576,9 +587,10 @@ def main() -> None:
         pd.read_csv(root / f"results/tables/{name}.csv", keep_default_na=False, na_values=["NaN"])
         for name in ("claims", "verdict", "main")
     )
-    scale, (stand, refused, table) = scale_of(load_study(root / "config/config.yaml")), adjusted(spread)
+    scale = scale_of(load_study(root / "config/config.yaml"))
+    stand, of_claim, refused, table = adjusted(spread)
     of_results = (
-        ("README.md", "answer", answered(numbers, scale, stand)),
+        ("README.md", "answer", answered(numbers, scale, stand, of_claim)),
         ("README.md", "verdict", verdict(numbers)),
         ("docs/embedded-study.md", "main", _beside_paper(main_table, printed, "one seed", _WITH_INTERVAL)),
         ("docs/what-holds.md", "ledger", what_holds(judged)),
