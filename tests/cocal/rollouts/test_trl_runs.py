@@ -111,7 +111,9 @@ def test_completions_are_read_whatever_steps_were_logged(make, tmp_path, options
     make(**LOGGED, **options).train()
     found, (note,) = noted(tmp_path / "output/completions")
     updates = options.get("max_steps", 4)
-    assert note.startswith(f"TRL wrote {len(steps)} tables in {updates} updates: what was sampled in between is lost")
+    assert note.startswith(
+        f"TRL wrote {len(steps)} tables in {updates} updates: responses that it sampled in between are"
+    )
     assert len(found) == len(steps) * GROUP * QUESTIONS
     assert [(step, len(asks)) for step, asks in _asks(found).items()] == [(step, QUESTIONS) for step in steps]
 
