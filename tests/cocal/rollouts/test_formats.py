@@ -189,7 +189,7 @@ def test_trl_s_rows_without_texts_are_left_out_and_counted(tmp_path):
     said = [{"role": "assistant", "content": "11"}]
     chats = {"prompt": [chat] * 3, "completion": [said, calls, []], "right": [1.0, 0, 0]}
     for table, count in ((pa.Table.from_pandas(texts), 3), (pa.table(chats), 2)):
-        path = tmp_path / "completions_00002.parquet"
+        path = tmp_path / "completions_00001.parquet"
         pq.write_table(table, path)
         found, notes = noted(path)
         assert len({sample.group for sample in found}) == 1
@@ -200,7 +200,7 @@ def test_trl_s_rows_without_texts_are_left_out_and_counted(tmp_path):
 
 def test_trl_s_rewards_in_words_are_read_and_those_that_are_none_left_out(tmp_path):
     """As a table that somebody has written again may hold them; completions of several messages are those of tools."""
-    path = tmp_path / "completions_00002.parquet"
+    path = tmp_path / "completions_00001.parquet"
     pq.write_table(pa.table({"prompt": ["p"] * 3, "completion": ["a", "b", "c"], "right": ["yes", None, "no"]}), path)
     found, notes = noted(path, reward="right")
     assert ([sample.label for sample in found], notes) == ([1.0, 0.0], ["1 row left out: it has no label"])

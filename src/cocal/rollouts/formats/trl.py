@@ -148,8 +148,8 @@ def _of_table(path: Path, reading: Reading, notes: Counter) -> list[Sample]:
     updates, count = max(tables, default=0), sum(number > 0 for number in tables)  # 0 is before the training
     if updates > count:
         notes[
-            f"TRL wrote {count:,} tables in {updates:,} updates: responses that it sampled in between are lost, unless "
-            "updates share them (logging_steps=1 writes all)"
+            f"TRL wrote {count:,} table{'s' * (count != 1)} in {updates:,} updates: responses that it sampled in "
+            "between are lost, unless updates share them (logging_steps=1 writes all)"
         ] += 1
     if found := read(path, reward):
         return found
