@@ -29,7 +29,7 @@ _STOPPING = {
     "Terminating processes on user request": "the jobs that run are ended",  # Ctrl-C
     "Will exit after finishing currently running jobs": "no further job begins",  # SIGTERM, perhaps of the jobs, too
 }
-_ENDED = "died with <Signals.SIGTERM"
+_ENDED = re.compile(r"died with <Signals\.SIG(?:INT|TERM)")
 """In the message of a job that was ended, which may come before that of the stop."""
 _COMMAND = re.compile(r"Command '.*' (?=returned|died)", re.DOTALL)
 """A job's command in an error message, which may have kilobytes of settings; the log file has it, too."""
@@ -72,7 +72,7 @@ class LogHandler(LogHandlerBase):
         if shell or event in {LogEvent.WORKFLOW_STARTED, LogEvent.JOB_STARTED, LogEvent.PROGRESS}:
             return ""
         text = self._words.format(record)
-        if self._stopped or _ENDED in text:  # the jobs that stopping has ended have not failed
+        if self._stopped or _ENDED.search(text):  # the jobs that stopping has ended have not failed
             return ""
         if said := next((said for begin, said in _STOPPING.items() if text.startswith(begin)), None):
             self._stopped = True
