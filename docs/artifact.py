@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from sections import with_section
 
 from cocal.runtime.numerics import processor
 from cocal_study.config.study import configured_study
@@ -173,8 +174,6 @@ def _size(path: Path) -> int:
 
 def main() -> None:
     """Write both blocks of the page."""
-    from gallery import with_section  # beside this file, which tests load by its path
-
     results = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "results").resolve()
     if owner_of(results) != "embedded":
         raise SystemExit(f"{results} is not that of the embedded study: `make clean reproduce` first")

@@ -3,15 +3,16 @@ README.md and of the pages: `make gallery` after `make reproduce` and whatever h
 replicate`, `central`, `experience`, `laptop`, `fits`)."""
 
 import re
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from gallery_fits import limits, recipes, recipes_said, sizes
 from PIL import Image
 from scipy.special import ndtri, stdtrit
 from scipy.stats import ttest_1samp
+from sections import filled, of_numbers, table, with_section
 
 from cocal.drawing.style import paper_style, save_figure
 from cocal.metrics.shown import metric_text
@@ -36,7 +37,7 @@ from cocal_study.evidence.verdicts import (
     of_families,
     over_replicates,
 )
-from cocal_study.exhibits import experience, fits
+from cocal_study.exhibits import experience
 from cocal_study.exhibits.drawing.curves import draw_replicates
 from cocal_study.exhibits.regimes import layout_of
 from cocal_study.exhibits.typesetting.landing import scale_of
@@ -55,8 +56,6 @@ _SPREAD = "studies/central/spread"
 FIGURES = (*(f"results/figures/{name}.png" for name in _OF_STUDY), f"{_SPREAD}/figures/replications.png")
 WIDTH = 1100
 """Pixels of a figure as wide as the text."""
-_COLUMNS = 120
-"""Width of the lines of the pages."""
 _WITH_INTERVAL = "{value} ({lower} to {upper})"
 _BOUNDS = ("value", "lower", "upper")
 _EXPLANATIONS = {"length leads CoCal": "length", "the linear probe": "linear-binary"}
@@ -76,7 +75,7 @@ def verdict(numbers: pd.DataFrame) -> str:
         cells = (cell.replace(" to ", "…") for cell in rest)
         against = re.sub(r"^CoCal \(\w+\) | \(\w+\)", "", pair)
         shorter.append((claim, re.sub(r"^\w+", r"**\g<0>**", said), against, *cells))
-    return _table([head, ("---",) * len(head), *shorter])
+    return table([head, ("---",) * len(head), *shorter])
 
 
 def answered(numbers: pd.DataFrame, scale: str, stand: str, of_claim: str) -> str:
@@ -84,7 +83,7 @@ def answered(numbers: pd.DataFrame, scale: str, stand: str, of_claim: str) -> st
     other temperature."""
     first, _, rest = answer(numbers, scale).partition(". ")
     others = numbers.drop_duplicates("claim")["word"].str.contains("at temperature").sum()
-    return _filled(
+    return filled(
         f"**{first}**, each comparison taken by itself; {stand}. At temperature 1 in place of the paper's 0.7, "
         f"{number(others)} of these verdicts would differ. The paper's models were never run: this neither confirms "
         f"nor refutes what it says of them. {rest} {of_claim}."
@@ -107,7 +106,7 @@ def experience_said(numbers: pd.DataFrame, conditions: pd.DataFrame, points: pd.
     )
     fewer = conditions[(conditions["condition"] == "Responses kept") & (conditions["of"] == "PostCal, training")]
     paper = numbers.loc[numbers["source"] == experience.PAPER, "learnt"].max()
-    return _filled(
+    return filled(
         f"With {most['learnt'].iloc[0]:,.0f} responses to learn from in place of some "
         f"{round(fewer['mean'].item(), -2):,.0f} (the paper has {paper:,.0f}), harder questions and temperature 1, "
         f"CoCal's lead over PostCal is {_lead('ECE', binary.loc[level, 'ece'])} and "
@@ -150,7 +149,7 @@ def to_beat(gathered: pd.DataFrame) -> str:
     values = each.filter(like=_REPLICATE).astype(float)
     leads = {name: (values.loc[rival] - values.loc["cocal-binary"]).to_numpy() for name, rival in _EXPLANATIONS.items()}
     said = [f"{name} in {(lead > 0).sum()} of {lead.size} (by {_over_cocal(lead)})" for name, lead in leads.items()]
-    return f"{_table(rows)}\n\n{_filled(f'By AUROC, {listed(said)} seeds.')}"
+    return f"{table(rows)}\n\n{filled(f'By AUROC, {listed(said)} seeds.')}"
 
 
 def _over_cocal(lead: np.ndarray) -> str:
@@ -170,7 +169,7 @@ def after_one_recalibration(gathered: pd.DataFrame) -> str:
         said.append(
             f"{found.value:+.3f} ({found.lower:+.3f} to {found.upper:+.3f}; {support}) with the {target} target"
         )
-    return _filled(
+    return filled(
         "An ECE judges the group target by verdicts, to which it was not fitted. After Platt scaling of both on the "
         f"same responses, PostCal's, CoCal's lead over PostCal in ECE is {' and '.join(said)}."
     )
@@ -178,10 +177,6 @@ def after_one_recalibration(gathered: pd.DataFrame) -> str:
 
 def _replicates(gathered: pd.DataFrame) -> int:
     return sum(name.startswith(_REPLICATE) for name in gathered.columns)
-
-
-def _filled(text: str, indent: str = "") -> str:
-    return textwrap.fill(text, _COLUMNS, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
 
 
 def main_numbers(gathered: pd.DataFrame, printed: pd.DataFrame) -> str:
@@ -239,16 +234,7 @@ def learning_curve(numbers: pd.DataFrame) -> str:
             found = (ours.loc[(level, metric, method, rival), ["value", "lower", "upper"]] for method in methods)
             row += ["{:+.3f} ({:+.3f} to {:+.3f})".format(*values) for values in found]
     said = f"Means over {ours['replicates'].max()} replicates, with the 95 % interval of Student's t:"
-    return f"{said}\n\n{_of_numbers(heads, rows)}"
-
-
-def _of_numbers(heads: list[str], rows: list[list[str]]) -> str:
-    """A table of numbers."""
-    return _table([heads, ["--:"] * len(heads), *rows])
-
-
-def _table(rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join(f"|{'|'.join(row)}|" for row in rows)
+    return f"{said}\n\n{of_numbers(heads, rows)}"
 
 
 def against_postcal(points: pd.DataFrame) -> str:
@@ -291,95 +277,7 @@ def _margins(points: pd.DataFrame, heads: list[str], labels: Mapping[str, list[s
                     f"{one['value']:+.3f} ({one['lower']:+.3f} to {one['upper']:+.3f}), "
                     f"{one['positive']}/{one['replicates']}{star}"
                 )
-    return _of_numbers(heads, rows)
-
-
-def recipes(numbers: pd.DataFrame) -> str:
-    """A table of the Brier scores of `benchmarks/recipes.py`, the means over the splits of each set of rollouts."""
-    means = _of_splits(numbers)
-    shown = means.drop(columns=["parameters", "responses"]).T
-    rows = [[name, *map("{:.4f}".format, shown.loc[name])] for name in shown.index]
-    return _of_numbers(["Brier score", *(f"{name}, {part}" for name, part in shown.columns)], rows)
-
-
-def sizes(fewer: pd.DataFrame, whole: pd.DataFrame) -> str:
-    """A table of the Brier scores of `benchmarks/recipes.py --rows` by the number of the last rollouts, on all of them,
-    before those of the whole training."""
-    numbers = pd.concat([fewer, whole[whole["rollouts"] == "tiny, GRPO"]])
-    means = numbers[numbers["part"] == "all"].drop(columns=["rollouts", "part", "split"]).groupby("responses").mean()
-    kinds = ["best", "best, states alone", "logistic regression, four token features"]
-    kinds += ["token probability, recalibrated", "cut or not", "constant"]
-    rows = [[name, *map("{:.3f}".format, means[name])] for name in kinds]
-    return _of_numbers(["Brier score", *(f"{count:,} rollouts" for count in means.index)], rows)
-
-
-def recipes_said(numbers: pd.DataFrame) -> str:
-    """A table of the companions of `cocal fit` beside their rivals, on responses that ended; see `recipes`."""
-    means = _of_splits(numbers).xs("ended", level="part")
-    rows = {
-        "share of right answers": "cut or not",
-        "token probability, recalibrated": "token probability, recalibrated",
-        "four token statistics, logistic regression": "logistic regression, four token features",
-        "states, logistic regression": "logistic regression, states, cut or not",
-        "states, `cocal fit --with nothing`": "best, states alone",
-        "states and tokens, logistic regression": "logistic regression, states and tokens, cut or not",
-        "**states and tokens, `cocal fit`** (default)": "best",
-        "agreement of eight answers": "agreement of the group, recalibrated",
-    }
-    lines = [("Brier score", *means.index)]
-    lines.append(("---",) * len(lines[0]))
-    lines += [(title, *map("{:.3f}".format, means[column])) for title, column in rows.items()]
-    return _table(lines)
-
-
-def _of_splits(numbers: pd.DataFrame) -> pd.DataFrame:
-    return numbers.drop(columns="split").groupby(["rollouts", "part"], sort=False).mean()
-
-
-def limits(measured: pd.DataFrame) -> str:
-    """A table of the AUROC of other learners of the same responses, in each study and sampling, and a sentence for each
-    study on what they explain, by the columns of `benchmarks/fits.py`."""
-    names = {
-        fits.MEMBER: "the paper's fit: CoCal (binary)",
-        fits.TOGETHER: "its seeds as one confidence",
-        fits.UPDATED: f"one seed with {fits.PAPER_UPDATES:,} updates",
-        fits.SCALED: "standardised states",
-        fits.PROBE: "linear probe of the states",
-        fits.TOKENS: "four token features",
-        fits.BOTH: "linear probe of states and token features",
-        fits.OWN: "token probability, nothing learnt",
-        fits.LENGTH: "length, nothing learnt",
-    }
-    own = measured[measured["learner"].isin(["", "cocal-binary"])]
-    of = own.groupby(["fit", "study", "sampling"], sort=False)["auroc"].mean().unstack(["study", "sampling"])
-    rows = [[name, *(f"{value:.3f}" for value in of.loc[fit])] for fit, name in names.items()]
-    said = [
-        _filled(
-            f"* What holds CoCal's AUROC down in the {study} study? {'; '.join(explanations(part)).capitalize()}.", "  "
-        )
-        for study, part in measured.groupby("study", sort=False)
-    ]
-    return "\n".join([_of_numbers(["AUROC", *(", ".join(head) for head in of)], rows), "", *said])
-
-
-def explanations(rows: pd.DataFrame) -> list[str]:
-    """Which explanations of a companion that trails token probability hold for CoCal with the evaluation's own
-    sampling, which comes first, as means over the replicates of one study, by the rules that were written beforehand.
-
-    One member is too few if all seeds together reach the AUROC of the probe of the same states, less 0.01; a companion
-    is under-trained if the paper's updates do, and unnormalised if standardised states do, where the member itself does
-    not; the states hold too little if the probe stays below the policy's token probability.
-    """
-    own = rows[(rows["sampling"] == rows["sampling"].iloc[0]) & rows["learner"].isin(["", "cocal-binary"])]
-    of = own.groupby("fit")["auroc"].mean()
-    reaches = of >= of[fits.PROBE] - 0.01
-    said = {
-        "one member is too few": reaches[fits.TOGETHER] and not reaches[fits.MEMBER],
-        "under-trained": reaches[fits.UPDATED] and not reaches[fits.MEMBER],
-        "unnormalised": reaches[fits.SCALED] and not reaches[fits.MEMBER],
-        "states that hold too little": of[fits.PROBE] < of[fits.OWN],
-    }
-    return [f"{name}: {'yes' if found else 'no'}" for name, found in said.items()]
+    return of_numbers(heads, rows)
 
 
 def power(numbers: pd.DataFrame) -> str:
@@ -394,7 +292,7 @@ def power(numbers: pd.DataFrame) -> str:
             cells += ["none" if pd.isna(count) else f"{count:.0f}", metric_text(one.metric, _found(row, of))]
         rows.append(cells)
     heads = ["comparison", "paper's lead", "replicates", "found, paper's sampling", "replicates"]
-    return _of_numbers([*heads, "found, temperature 1"], rows)
+    return of_numbers([*heads, "found, temperature 1"], rows)
 
 
 def _found(one: pd.Series, of: str = "") -> float:
@@ -443,7 +341,7 @@ def adjusted(spread: Path) -> tuple[str, str, str, str]:
         f"{number(len(run) - len(taking))}, {number(weak)} of them since TokenProb ranks poorly there, which makes it "
         f"a stronger rival in the rest. With all, {listed(others) if others else 'no word would change'}"
     )
-    return said, of_claim, refused, _of_numbers(heads, rows)
+    return said, of_claim, refused, of_numbers(heads, rows)
 
 
 def _word(claim: str, values: pd.DataFrame) -> str:
@@ -455,7 +353,7 @@ def _word(claim: str, values: pd.DataFrame) -> str:
 
 def rule_of_words(refused: str) -> str:
     """How the words of the verdict come about, and which replicates take no part."""
-    return _filled(
+    return filled(
         "* *Yes*: all intervals, unadjusted, support the claim (SelfConsis may lead by 0.02). *No*: one lies wholly "
         f"against it. Else undecided; †: an interval excludes the paper's lead. {refused}.",
         "  ",
@@ -474,7 +372,7 @@ def stated(alone: pd.DataFrame, gathered: pd.DataFrame) -> str:
         (one,), (many,) = (of[_rows(of, name, "auroc")].to_dict("records") for of in (alone, gathered))
         least, most = (f"{many[bound]:.3f}" for bound in ("least", "greatest"))
         told.append(f"{METHODS[name].label} has {one['value']:.3f} ({least} to {most})")
-    return _filled(
+    return filled(
         "What RLCR and DCPO state tells little here. As AUROC on mathematics in the embedded study (in brackets: in "
         f"{count} replicates) {' and '.join(told)}; on facts it tells nothing. Their conditions were changed after a "
         "run in which both stated 1 throughout ([Decisions](decisions.md))."
@@ -511,12 +409,12 @@ def what_holds(judged: pd.DataFrame) -> str:
     lines = [
         f"Verdicts on the {len(families)} families of claims that restate one another:",
         "",
-        _of_numbers(
+        of_numbers(
             ["verdict", "replicates together", "embedded study alone"],
             [[verdict, *map(str, counted.loc[verdict])] for verdict in order],
         ),
         "",
-        *(_filled(f"* {line}", "  ") for line in said),
+        *(filled(f"* {line}", "  ") for line in said),
         "",
         f"<details><summary>The {len(decided)} claims of {len(verdicts)} that a column decides</summary>",
         "",
@@ -527,15 +425,6 @@ def what_holds(judged: pd.DataFrame) -> str:
         "</details>",
     ]
     return "\n".join(lines)
-
-
-def with_section(page: str, name: str, section: str) -> str:
-    """A page with another text between the marks of a section."""
-    marks = f"<!--{name}-->\n", f"<!--/{name}-->"
-    new, count = re.subn(rf"(?<={marks[0]}).*?(?={marks[1]})", lambda _: f"{section}\n", page, flags=re.DOTALL)
-    if count != 1:
-        raise SystemExit(f"the marks of the section {name!r} are missing in a page; restore them from the repository")
-    return new
 
 
 def of_studies(root: Path) -> Iterator[tuple[str, str, str]]:
@@ -588,7 +477,7 @@ def main() -> None:
         for name in ("claims", "verdict", "main")
     )
     scale = scale_of(load_study(root / "config/config.yaml"))
-    stand, of_claim, refused, table = adjusted(spread)
+    stand, of_claim, refused, comparisons = adjusted(spread)
     of_results = (
         ("README.md", "answer", answered(numbers, scale, stand, of_claim)),
         ("README.md", "verdict", verdict(numbers)),
@@ -596,7 +485,7 @@ def main() -> None:
         ("docs/what-holds.md", "ledger", what_holds(judged)),
         ("docs/what-holds.md", "power", power(numbers)),
         ("README.md", "adjusted", rule_of_words(refused)),
-        ("docs/what-holds.md", "adjusted", table),
+        ("docs/what-holds.md", "adjusted", comparisons),
         ("docs/what-holds.md", "stated", stated(main_table, gathered)),
     )
     for file, name, section in (*of_results, *of_studies(root)):

@@ -18,7 +18,9 @@ slow_left_out = False
 
 
 def script(place: str) -> ModuleType:
-    """The module of a Python file of the checkout that belongs to no package."""
+    """The module of a Python file of the checkout that belongs to no package, and may import those beside it."""
+    if (folder := str((ROOT / place).parent)) not in sys.path:
+        sys.path.append(folder)
     found = importlib.util.spec_from_file_location(Path(place).stem, ROOT / place)
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)

@@ -42,7 +42,7 @@ def measured(
         questions: Name or text of the question of each response; responses to one question are resampled together.
         confidence, correct: float64 (n,) in [0, 1], NaN of a response that counts for the accuracy alone; bool (n,).
         settings: Bins, resamples, level and seed; by default the paper's ten bins, and 1000 resamples at 95 %.
-        metrics: Names of the metrics, `cocal.metrics.scores.ALL` or, which takes a tenth of the time, `PAIRED`.
+        metrics: Names of the metrics, `cocal.metrics.scores.ALL`, or `PAIRED`, which take less time.
 
     Returns:
         One row for each of the metrics with the columns metric, value, lower and upper; NaN where a

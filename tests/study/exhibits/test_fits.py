@@ -68,7 +68,7 @@ def rows(cocal=(0.6, 0.61, 0.7, 0.72), probe=0.75, own=0.8, study="embedded", re
     ],
 )
 def test_the_explanation_follows_from_the_rule(given, said):
-    lines = script("docs/gallery.py").explanations(rows(**given))
+    lines = script("docs/gallery_fits.py").explanations(rows(**given))
     assert [line.rpartition(": ")[2] for line in lines] == said.split()
 
 
