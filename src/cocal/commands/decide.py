@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from cocal.commands.flags import field_flags, field_mapping, given_flags
+from cocal.commands.flags import field_flags, given_flags
 from cocal.confidence import scored
 from cocal.confidence.scored import read_courses, read_scored, write_decisions
 from cocal.errors import ConfigError
@@ -29,7 +29,7 @@ _RARE = 0.01
 
 def run_decide(options: argparse.Namespace) -> None:
     """Decide, write the decisions, and say what was decided and how good it is."""
-    reading = Reading(fields=field_mapping(options.field), correct_above=options.correct_above)
+    reading = Reading(fields=dict(options.field), correct_above=options.correct_above)
     {"abstain": _abstain, "stop": _stop}.get(options.way, _choose)(options, reading)
 
 

@@ -3,7 +3,6 @@
 import argparse
 import logging
 
-from cocal.commands.flags import field_mapping
 from cocal.confidence.companion import Companion
 from cocal.confidence.evaluation import NAMES, read, report
 from cocal.confidence.scored import Scored
@@ -32,7 +31,7 @@ def _card(name: str, scored: Scored) -> HeldOut | None:
 
 def run_evaluate(options: argparse.Namespace) -> None:
     """Measure, write the report, and say the main numbers."""
-    reading = Reading(fields=field_mapping(options.field), correct_above=options.correct_above)
+    reading = Reading(fields=dict(options.field), correct_above=options.correct_above)
     scored = read(options.input, reading, options.name)
     card = None if options.companion is None else _card(options.companion, scored)
     settings = MetricSettings(resamples=options.resamples)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from cocal.commands.flags import field_flags, field_mapping, given_flags, template_values
+from cocal.commands.flags import field_flags, given_flags
 from cocal.commands.job import claim
 from cocal.companion.settings import CompanionSettings
 from cocal.confidence.companion import Companion
@@ -40,8 +40,8 @@ def run_fit(options: argparse.Namespace) -> None:
     recipe = options.recipe or ("best" if options.target == "binary" else "paper")
     template = None if options.template is None else read_template(options.template)
     values = {name: getattr(options, name) for name in ("correct_above", "max_response_length", "thinking")}
-    values |= {"template": template, "template_fields": template_values(options.template_field)}
-    reading = Reading(fields=field_mapping(options.field), ignored=tuple(options.ignore), **values)
+    values |= {"template": template, "template_fields": dict(options.template_field)}
+    reading = Reading(fields=dict(options.field), ignored=tuple(options.ignore), **values)
     rollouts = find(options.rollouts)
     check_place(options.output)
     parts = {"reading": repr(reading), "layer": options.layer, "states": options.states, "batch_tokens": batch_tokens}
@@ -52,7 +52,7 @@ def run_fit(options: argparse.Namespace) -> None:
     wishes |= {"recipe": recipe, "settings": settings, "reading": reading, "number_format": options.states}
     if options.beside is not None:
         wishes["token_probability"] = options.beside == "token-probability"
-    places = {"batch_tokens": batch_tokens, "base_model": checkpoint.facts(policy), "run": run_folder.path}
+    places = {"batch_tokens": batch_tokens, "base_model": checkpoint.facts, "run": run_folder.path}
     companion = Companion.fit(policy.model, policy.tokenizer, rollouts, **wishes, **places)
     companion.save_pretrained(options.output)
     if options.keep_states:

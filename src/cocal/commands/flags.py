@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from cocal.commands.outputs import FILE, Kind
-from cocal.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -136,10 +135,31 @@ def model(explanation: str) -> tuple[Flag, Flag]:
     )
 
 
-def fields(example: str) -> Flag:
+def pairs(name: str, explanation: str, example: str, read: Callable[[str], Any] = str) -> Flag:
+    """A flag of words such as MEANING=NAME, that is given once for each; `dict` makes a mapping of its value. What is
+    behind the equals sign is `read`."""
+
+    def parse(word: str) -> tuple[str, Any]:
+        left, _, right = word.partition("=")
+        return left, right and read(right)
+
+    form = f"{name.partition(' ')[2]}, such as {example}"
+    kind = checked(parse, lambda pair: "" not in pair, form)
+    return flag(name, f"{explanation}; give the flag once for each", default=[], action="append", type=kind)
+
+
+def fields(examples: str) -> Flag:
     """The flag that says which fields of a file mean what."""
-    explanation = f"name of a field where it is not found by itself, {example}; give the flag once for each"
-    return flag("--field MEANING=NAME", explanation, default=[], action="append")
+    explanation = f"name of a field where it is not found by itself, {examples}"
+    return pairs("--field MEANING=NAME", explanation, "response=output")
+
+
+def json_or_text(word: str) -> Any:
+    """The value that a word is as JSON, or else the word."""
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word
 
 
 IGNORED = flag(
@@ -150,33 +170,6 @@ IGNORED = flag(
     action="append",
 )
 """What a user knows better than the files."""
-
-
-def pairs(flag: str, words: Sequence[str], form: str) -> list[tuple[str, str]]:
-    """Both sides of the words of a flag such as KIND=FOLDER; a ConfigError names one that has not the `form`."""
-    found = []
-    for word in words:
-        left, _, right = word.partition("=")
-        if not left or not right:
-            raise ConfigError(f"{flag}: {word!r} is not {form}")
-        found.append((left, right))
-    return found
-
-
-def field_mapping(words: Sequence[str]) -> dict[str, str]:
-    """Names of fields by their meaning, from words of the form MEANING=NAME; see `pairs`."""
-    return dict(pairs("--field", words, "MEANING=NAME, such as response=output"))
-
-
-def template_values(words: Sequence[str]) -> dict[str, Any]:
-    """Values of a chat template by their names, from words of the form NAME=VALUE; a value is JSON, or else a text."""
-    found = {}
-    for name, word in pairs("--template-field", words, "NAME=VALUE, such as thinking=true"):
-        try:
-            found[name] = json.loads(word)
-        except ValueError:
-            found[name] = word
-    return found
 
 
 def field_flags(mapping: Mapping[str, str]) -> list[str]:

@@ -27,8 +27,8 @@ def claim(
     """
     checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
     if about is not None:
-        checkpoint.check_fit(about)
-        checkpoint.warn_of_other(about)
+        about.check_model(checkpoint.facts)
+        about.warn_of_other(checkpoint.facts)
     depends_on |= {"inputs": file_states(inputs), "model": checkpoint.identity(), "precision": options.precision}
     folder = options.output.with_name(f".{options.output.name}.{options.command}")
     return checkpoint, RunFolder(folder, digest(depends_on))

@@ -8,7 +8,6 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from cocal.commands.flags import field_mapping
 from cocal.confidence import LEARNT
 from cocal.confidence.companion import Companion
 from cocal.errors import ContractError
@@ -42,7 +41,7 @@ def run_monitor(options: argparse.Namespace) -> None:
     fix_threads(alone=True)
     companion = Companion.from_pretrained(options.companion)
     about, checkpoint = companion.about, Checkpoint.find(options.model, options.revision)
-    checkpoint.check_fit(about)
+    about.check_model(checkpoint.facts)
     policy = checkpoint.load(options.precision)
     companion, experience = _new(options, companion, policy)
     rows, step = experience.rows, checkpoint.step
@@ -92,7 +91,7 @@ def run_monitor(options: argparse.Namespace) -> None:
 def _new(options: argparse.Namespace, companion: Companion, policy: Policy) -> tuple[Companion, Experience]:
     """The companion with the names of fields that are given, and the rollouts, if they are enough and others than those
     that it has learnt from."""
-    about, given, place = companion.about, field_mapping(options.field), options.rollouts[0]
+    about, given, place = companion.about, dict(options.field), options.rollouts[0]
     labelled = {*given} & {*NEEDED["label"]}  # by another field than at the fit
     kept = {meaning: name for meaning, name in about.fields.items() if not (labelled and meaning in NEEDED["label"])}
     other = {"fields": {**kept, **given}, "max_response_length": options.max_response_length}

@@ -3,12 +3,11 @@
 import argparse
 import shlex
 
-from cocal.commands.flags import field_flags, field_mapping, given_flags
+from cocal.commands.flags import field_flags, given_flags
 from cocal.commands.job import claim
 from cocal.confidence.companion import Companion
 from cocal.confidence.scoring import UNFINISHED, Wanted, check, score_file
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
-from cocal.store.rows import entries
 
 
 def run_score(options: argparse.Namespace) -> None:
@@ -18,7 +17,7 @@ def run_score(options: argparse.Namespace) -> None:
     given["batch_tokens"] = options.batch_tokens or usual_batch_tokens()
     companion = Companion.from_pretrained(options.companion)
     # of the companion as it is, whatever of this file is read otherwise
-    wanted = Wanted(options.input, field_mapping(options.field), **given, by=companion.identity()[:12])
+    wanted = Wanted(options.input, dict(options.field), **given, by=companion.identity()[:12])
     companion = companion.reading(ignored=options.ignore, max_response_length=options.max_response_length)
     if options.every:
         companion.about.check_prefixes()
@@ -26,25 +25,24 @@ def run_score(options: argparse.Namespace) -> None:
     parts = {"wanted": repr(wanted), "companion": companion.identity()}
     checkpoint, run_folder = claim(options, [options.input], companion.about, **parts)
     policy = checkpoint.load(options.precision)
-    origins, responses, longer = score_file(companion, policy, wanted, checked, run_folder)
+    scored = score_file(companion, policy, wanted, checked, run_folder)
     run_folder.publish({UNFINISHED: options.output})
     print(f"\n{options.output}: {checked.rows:,} responses with `{options.name}`")
     print(f"  fields: {checked.fields}")
     for why, count in checked.unread.items():
         print(f"  no confidence for {count:,}: {why}")
-    for origin, count in origins.items():
+    for origin, count in scored.origins.items():
         print(f"  {count:,} prompts are {origin}")
     print("  Where `confidence_ids` is `tokenised`, the ids were made anew from texts, and may not be those sampled.")
     if limit := companion.about.max_response_length:
-        more = f"; {longer:,} are longer: if these were sampled with a larger limit, give that" if longer else ""
+        more = f"; {scored.longer:,} are longer: if these were sampled with a larger limit, give that"
         said = f"responses of {limit:,} tokens or more count as cut, where they do not say so (--max-response-length)"
-        print(f"  {said}{more}")
-    found = [entry[options.name] for _, _, entry in entries(options.output) if entry[options.name] is not None]
+        print(f"  {said}{more if scored.longer else ''}")
     metrics = companion.about.held_out.metrics if companion.about.held_out else ()
     card = "".join(f", {one.value:.3f} on the card" for one in metrics if one.metric == "mean_confidence")
-    print(f"  mean confidence {sum(found) / len(found):.3f}{card}")
+    print(f"  mean confidence {scored.mean:.3f}{card}")
     learnt = companion.about.rollouts
-    if learnt and (difference := learnt.difference(responses)):
+    if learnt and (difference := learnt.difference(scored.responses)):
         print(f"  {difference}")
     flags = [*given_flags(options, {"name": "confidence"}), *field_flags(checked.mapping)]
     if checked.rewarded and companion.about.correct_above is not None:

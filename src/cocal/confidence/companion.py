@@ -19,8 +19,8 @@ from cocal.features.store import Layout, NumberFormat, decoded, encoded
 from cocal.fitting.about import About, BaseModelFacts
 from cocal.models.loading import Policy, evaluating
 from cocal.models.weights import sample_digest
-from cocal.rollouts.encoding import BLOCK, ROWS, Encoded, Encoder
-from cocal.rollouts.sample import Sample
+from cocal.rollouts.encoding import BLOCK, ROWS, Encoder
+from cocal.rollouts.sample import Encoded, Sample
 from cocal.runtime.machine import best_device
 
 if TYPE_CHECKING:
@@ -211,11 +211,7 @@ class Companion:
         The options are those of `huggingface_hub.snapshot_download`, such as `revision` and `local_files_only`. A
         ContractError says that there is no such companion, or that a file is missing, another's, or has changed since.
         """
-        folder = saved.folder_of(str(pretrained_model_name_or_path), options)
-        companions, about = saved.read(folder)
-        alone = folder / saved.ALONE
-        beside = about.token_probability and (alone / saved.CONFIG).exists()
-        return cls(companions, about, saved.read(alone) if beside else None)
+        return cls(*saved.read(pretrained_model_name_or_path, **options))
 
     def save_pretrained(self, save_directory: str | Path) -> None:
         """Save weights, settings and model card in a folder, which is made if need be, in the Hub's convention.

@@ -3,7 +3,6 @@
 import json
 import logging
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,13 @@ from safetensors.torch import load_file, save_file
 from cocal.companion.companions import Companions, with_weights
 from cocal.errors import ContractError
 from cocal.fitting.about import About
-from cocal.models.hub import download, may_be_on_hub
+from cocal.models.hub import folder_of
 from cocal.runtime.places import plain
 from cocal.store.atomic import atomic_path, together, usual_mode, write_text
 from cocal.store.damage import unreadable
-from cocal.store.files import read_document, write_document
-from cocal.store.origin import read_provenance
-from cocal.store.provenance import file_digest
-from cocal.store.seals import stated_seal
+from cocal.store.files import read_labelled, write_document
+from cocal.store.folders import file_digest
+from cocal.store.origin import SEAL
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 """Files of a saved companion."""
@@ -31,41 +29,32 @@ _DIGEST = "weights"
 """Name of the attribute of the settings' provenance that holds the SHA-256 of the weights' file."""
 
 
-def folder_of(name: str, options: Mapping[str, Any] = {}) -> Path:
-    """The folder of a companion with this path or name on the Hub (`owner/name`), of whose cache it is then; its files
-    are downloaded if need be (options of `huggingface_hub.snapshot_download`). A ContractError says that there is none.
-    """
-    if Path(name).is_dir():
-        return Path(name)
-    if not may_be_on_hub(name):
-        raise ContractError(
-            f"{name}: there is no such folder, and it is no name on the Hub (owner/name); make one by `cocal fit`, or "
-            "check the name"
-        )
+def read(name: str | Path, **options: Any) -> tuple[Companions, About, tuple[Companions, About] | None]:
+    """Read a companion, and the one of states alone that lies beside it, if there is one, from a folder or the Hub; see
+    `cocal.Companion.from_pretrained` about options and errors."""
     files = [part + file for part in ("", f"{ALONE}/") for file in (CONFIG, WEIGHTS)]
-    try:
-        return download(name, patterns=files, **options)
-    except ContractError as error:
-        raise ContractError(f"{name}: there is no such folder, and on the Hub: {error}") from None
+    folder = folder_of(str(name), "companion (`cocal fit` makes one)", files, **options)
+    companions, about = _read(folder)
+    beside = about.token_probability and (folder / ALONE / CONFIG).exists()
+    return companions, about, _read(folder / ALONE) if beside else None
 
 
-def read(folder: Path) -> tuple[Companions, About]:
-    """Read a companion from its folder; see `cocal.Companion.from_pretrained` about errors."""
+def _read(folder: Path) -> tuple[Companions, About]:
     config, weights = folder / CONFIG, folder / WEIGHTS
     for file in (config, weights):
         if not file.exists():
             raise ContractError(f"{file}: the file is missing; is {folder} a companion's folder (cocal fit)?")
-    content, written = read_document(config), read_provenance(config).get(_DIGEST)
+    content, attributes = read_labelled(config)
     if (kind := content.get("model_type")) and kind != About.model_fields["model_type"].default:
         raise ContractError(
             f"{config}: belongs to a language model ({kind}) and not to a companion; are --companion and --model "
             "swapped?"
         )
-    if written is None:
+    if _DIGEST not in attributes:
         logging.warning("%s: an older companion without digests, so damage would go unnoticed; save it again", config)
-    elif stated_seal(config) is None:
+    elif SEAL not in attributes:
         raise _changed(config, "it has lost its seal")
-    elif file_digest(weights) != written:
+    elif file_digest(weights) != attributes[_DIGEST]:
         raise _changed(weights, f"its digest is not the one in {CONFIG}")
     try:
         about = About.model_validate(content)

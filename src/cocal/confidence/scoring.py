@@ -4,10 +4,11 @@ import hashlib
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,9 +19,9 @@ from cocal.errors import ContractError
 from cocal.fitting.about import About, prompt_digest
 from cocal.fitting.held_out import ResponseStatistics
 from cocal.models.loading import Policy
-from cocal.rollouts.encoding import ORIGINS, ROWS, Encoder
+from cocal.rollouts.encoding import ROWS, Encoder
 from cocal.rollouts.lines import FIELDS, NEEDED, Fields
-from cocal.rollouts.sample import Sample
+from cocal.rollouts.sample import ORIGINS, Sample
 from cocal.runtime.progress import Progress
 from cocal.store.rows import entries, extended, with_fields
 from cocal.store.run_folder import RunFolder
@@ -74,6 +75,22 @@ class Checked:
     unread: Counter
 
 
+class Summary(NamedTuple):
+    """Facts of the responses that were scored, by this run and earlier ones.
+
+    Attributes:
+        origins: Number of responses by what their prompts' ids come from, and of those to prompts that the companion
+            learnt from, in words.
+        longer: How many count as cut and are longer than the limit.
+        mean: Mean confidence.
+    """
+
+    origins: Counter
+    responses: ResponseStatistics
+    longer: int
+    mean: float
+
+
 def check(wanted: Wanted, about: About) -> Checked:
     """Read every row once, so that a wrong one is found before hours of computing, by a ContractError. Names of fields
     that were given to the fit are taken where the file has such fields, unless others are given here."""
@@ -105,12 +122,8 @@ def _without_response(sample: Sample) -> str | None:
     return sample.left_out if sample.response is None and sample.response_ids is None else None
 
 
-def score_file(
-    companion: Companion, policy: Policy, wanted: Wanted, checked: Checked, run: RunFolder
-) -> tuple[Counter, ResponseStatistics, int]:
-    """Write every line of a file with its confidence into the run folder, in the order of the file, and return the
-    number of responses by what their prompts' ids come from, and of those to prompts that the companion learnt from, in
-    words, facts of all responses, and how many count as cut and are longer than the limit.
+def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Checked, run: RunFolder) -> Summary:
+    """Write every line of a file with its confidence into the run folder, in the order of the file.
 
     Only one block of responses is in memory at a time. Each line keeps its text, to which the confidence is added.
     Blocks that an earlier run has finished are kept, up to the first that has changed since, or whose input has.
@@ -124,9 +137,10 @@ def score_file(
     chosen = {"target": wanted.target, "seed": wanted.seed, "every": wanted.every, "batch_tokens": wanted.batch_tokens}
     member = [str(one) for one in (wanted.target, wanted.seed) if one is not None]
     by = {wanted.name + BY: " ".join([wanted.by, *member])} if wanted.by else {}
-    origins, lengths, cut, known, asked = Counter(), [], [], True, companion.about.prompts
+    origins, lengths, cut, known, asked, total = Counter(), [], [], True, companion.about.prompts, 0.0
     limit, longer = companion.about.max_response_length or np.inf, 0
     lines = ((text, checked.fields.sample(entry, where)) for where, text, entry in entries(wanted.source))
+    earlier = (entry[wanted.name] or 0.0 for _, _, entry in entries(path))
     with path.open("ab") as output, marks.open("ab") as digests:
         while block := list(islice(lines, ROWS)):
             rows = encoder.encode([sample for _, sample in block if not _without_response(sample)], strict=True)
@@ -139,26 +153,17 @@ def score_file(
             longer += sum(row.truncated and not row.told and len(row.response) > limit for row in rows)
             if done:
                 done -= len(block)
+                total += sum(islice(earlier, len(block)))
                 continue
             found, courses, tokens = companion.score_encoded(policy, rows, **chosen)
+            total += found.sum()
             courses = courses or [np.empty(0)] * len(rows)  # where none are wanted
             tokens = (
                 [{}] * len(rows) if tokens is None else [dict(zip(TOKENS, one, strict=True)) for one in tokens.tolist()]
             )
-            scored, written = iter(zip(rows, found.tolist(), courses, learnt, tokens, strict=True)), []
-            for text, sample in block:
-                if why := _without_response(sample):
-                    written.append(extended(text, {wanted.name: None, wanted.name + REASON: why}).encode())
-                    continue
-                row, confidence, course, known_prompt, numbers = next(scored)
-                added = {wanted.name: confidence, IDS: "given" if row.exact else "tokenised", **by}
-                said = {"tokens": len(row.response), "cut": row.truncated if row.told or limit < np.inf else None}
-                added[wanted.name + RESPONSE] = said | numbers
-                added |= {wanted.name + LEARNT_FROM: True} if known_prompt else {}
-                if wanted.every:
-                    values = {"every": wanted.every, "tokens": len(row.response), "values": course.tolist()}
-                    added[wanted.name + COURSE] = values
-                written.append(extended(text, added).encode())
+            said = [row.truncated if row.told or limit < np.inf else None for row in rows]
+            scored = iter(zip(rows, found.tolist(), courses, learnt, tokens, said, strict=True))
+            written = [_line(text, sample, scored, wanted, by) for text, sample in block]
             mark = _digest((text for text, _ in block), written)
             for stream, content in ((output, b"".join(written)), (digests, mark)):
                 stream.write(content)
@@ -166,7 +171,22 @@ def score_file(
                 os.fsync(stream.fileno())
             progress.add(len(block), detail=f"mean confidence {found.mean():.3f}" if rows else "")
     known = known or encoder.reading.max_response_length is not None
-    return origins, ResponseStatistics.of(np.concatenate(lengths), np.concatenate(cut) if known else None), longer
+    responses = ResponseStatistics.of(np.concatenate(lengths), np.concatenate(cut) if known else None)
+    return Summary(origins, responses, longer, total / (checked.rows - checked.unread.total()))
+
+
+def _line(text: str, sample: Sample, scored: Iterator[tuple], wanted: Wanted, by: dict) -> bytes:
+    """The text of a line with what is added to it, from the next of the scored responses if it has one."""
+    if why := _without_response(sample):
+        return extended(text, {wanted.name: None, wanted.name + REASON: why}).encode()
+    row, confidence, course, known_prompt, numbers, cut = next(scored)
+    added = {wanted.name: confidence, IDS: "given" if row.exact else "tokenised", **by}
+    added[wanted.name + RESPONSE] = {"tokens": len(row.response), "cut": cut, **numbers}
+    added |= {wanted.name + LEARNT_FROM: True} if known_prompt else {}
+    if wanted.every:
+        values = {"every": wanted.every, "tokens": len(row.response), "values": course.tolist()}
+        added[wanted.name + COURSE] = values
+    return extended(text, added).encode()
 
 
 def _digest(texts: Iterable[str], written: Iterable[bytes]) -> bytes:

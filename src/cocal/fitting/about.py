@@ -164,7 +164,8 @@ class About(Reading):
         return f"Hidden layers {' / '.join(map(str, widths))}" if widths else "No hidden layer: a linear probe"
 
     def check_model(self, model: BaseModelFacts) -> None:
-        """Refuse by a ContractError a model of another architecture, or without the block and width that are read."""
+        """Refuse by a ContractError a model of another architecture or vocabulary, or without the block and width that
+        are read."""
         base, spec = self.base_model, self.spec
         words = {
             "model_type": "type",
@@ -189,6 +190,33 @@ class About(Reading):
                 f"{model.name}: its states have width {model.hidden}, {width} with {' and '.join(spec.poolings)}, but "
                 f"the companion reads {self.states_width}; give the model that it was fitted for"
             )
+        if None not in (base.tokenizer, model.tokenizer) and base.tokenizer != model.tokenizer:
+            raise ContractError(
+                f"{model.name}: its tokenizer gives other ids to texts than that of {base.name}, for which the "
+                "companion was fitted; put the tokenizer that the policy was trained with into the folder"
+            )
+
+    def warn_of_other(self, model: BaseModelFacts) -> None:
+        """Log a warning if a model is of another checkpoint of its training, commit or adapter than the companion's."""
+        base, step = self.base_model, self.base_model.step or (self.spec.steps if self.has_steps else None)
+        if base.adapter != model.adapter:
+            ours, theirs = ("with an adapter" if one.adapter else "without one" for one in (base, model))
+            logging.warning(
+                "%s: the companion was fitted for the states of %s %s, and these are %s%s; give what it was fitted for "
+                "(--adapter), unless that is merged into this model",
+                *(model.name, base.name, ours, theirs, ", another one" * (ours == theirs)),
+            )
+        compared = (("commit", base.revision, model.revision), ("step", step, model.step))
+        compared = (*compared, ("weights", base.weights, model.weights))
+        for word, ours, theirs in compared:
+            if None not in (ours, theirs) and ours != theirs:
+                other = f"is {word} {theirs} of the policy, but the companion was fitted for {word} {ours}"
+                logging.warning(
+                    "%s: %s; its confidences may be worse calibrated here: give that checkpoint, or measure them "
+                    "(cocal evaluate)",
+                    *(model.name, f"its weights are not those of {base.name}" if word == "weights" else other),
+                )
+                break
 
     def check_prefixes(self) -> None:
         """Refuse by a ConfigError a companion of whole responses where confidences of growing ones are wanted."""

@@ -1,24 +1,20 @@
 """The language model that a command is given: a folder, or a name on the Hub."""
 
 import json
-import logging
 import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from cocal.errors import ContractError
-from cocal.fitting.about import About, BaseModelFacts
+from cocal.fitting.about import BaseModelFacts
 from cocal.models.adapters import adapter_files, check_base, merged
-from cocal.models.hub import download, may_be_on_hub
+from cocal.models.hub import folder_of
 from cocal.models.loading import Policy, load_policy, load_tokenizer, read_config, stored_dtype
-from cocal.models.weights import kind_of
 from cocal.runtime.numerics import active, computes_bfloat16
 from cocal.store import digest, read_provenance
-from cocal.store.folders import check_folder
+from cocal.store.folders import check_folder, file_digest
 from cocal.store.origin import PROVENANCE
-from cocal.store.provenance import file_digest
 
 _STEP = re.compile(r"(?:checkpoint|global_?step|step|iter)[_-]?(\d{1,9})", re.IGNORECASE)
 """Names that trainers give to the folder of a checkpoint, with its step."""
@@ -43,18 +39,12 @@ class Checkpoint:
     def find(cls, name: str, revision: str | None = None, adapter: Path | None = None) -> "Checkpoint":
         """A folder, or a checkpoint of the Hub, which is downloaded unless it is in the Hub's cache. A ContractError
         says that there is none, that a file of it has changed, or that the adapter is another model's."""
-        if Path(name).is_dir():
-            check_folder(name, weights=False)
-            found = cls(name, Path(name), None, adapter)
-        elif Path(name).exists() or not may_be_on_hub(name):
-            what = "there is no such folder of a model, and it is no name on the Hub (owner/name)"
-            raise ContractError(f"{name}: {kind_of(Path(name)) or what}")
-        else:
-            folder = download(name, revision or "main")
-            found = cls(name, folder, folder.name, adapter)
+        folder = folder_of(name, "model", revision=revision)
+        if local := Path(name).is_dir():
+            check_folder(folder, weights=False)
         if adapter is not None:
-            check_base(adapter, name, found.folder)
-        return found
+            check_base(adapter, name, folder)
+        return cls(name, folder, None if local else folder.name, adapter)
 
     def load(self, precision: str = "auto") -> Policy:
         """The policy, whose tokenizer may lack a chat template; an adapter's own tokenizer is what it was trained with.
@@ -80,9 +70,10 @@ class Checkpoint:
         quick = active() != "portable" and computes_bfloat16() and stored_dtype(self.folder) == torch.bfloat16
         return "bfloat16" if quick else "float32"
 
-    def facts(self, policy: Policy) -> BaseModelFacts:
-        """The facts that a saved companion states of its model."""
-        found = BaseModelFacts.of(policy.model.config, self.name)
+    @cached_property
+    def facts(self) -> BaseModelFacts:
+        """The facts that a saved companion states of its model, for which no weights are loaded."""
+        found = BaseModelFacts.of(read_config(self.folder), self.name)
         told = {"revision": self.revision, "step": self.step, "adapter": self._adapter_digest}
         return found.model_copy(update=told | {"weights": self.weights, "tokenizer": self.tokenizer})
 
@@ -112,38 +103,6 @@ class Checkpoint:
         file, named = self.folder / PROVENANCE, _STEP.fullmatch((self.adapter or self.folder).absolute().name)
         found = read_provenance(file).get("step") if file.exists() else named and named[1]
         return None if found is None else int(found)
-
-    def check_fit(self, about: About) -> None:
-        """Refuse another architecture (`About.check_model`) or vocabulary before any weights are loaded."""
-        about.check_model(BaseModelFacts.of(read_config(self.folder), self.name))
-        fitted = about.base_model
-        if None not in (fitted.tokenizer, self.tokenizer) and fitted.tokenizer != self.tokenizer:
-            raise ContractError(
-                f"{self.name}: its tokenizer gives other ids to texts than that of {fitted.name}, for which the "
-                "companion was fitted; put the tokenizer that the policy was trained with into the folder"
-            )
-
-    def warn_of_other(self, about: About) -> None:
-        """Log a warning if this is another checkpoint of its training, commit or adapter than the companion's."""
-        base, step = about.base_model, about.base_model.step or (about.spec.steps if about.has_steps else None)
-        if base.adapter != self._adapter_digest:
-            ours, theirs = ("with an adapter" if one else "without one" for one in (base.adapter, self.adapter))
-            logging.warning(
-                "%s: the companion was fitted for the states of %s %s, and these are %s%s; give what it was fitted for "
-                "(--adapter), unless that is merged into this model",
-                *(self.adapter or self.name, base.name, ours, theirs, ", another one" * (ours == theirs)),
-            )
-        compared = (("commit", base.revision, self.revision), ("step", step, self.step))
-        compared = (*compared, ("weights", base.weights, self.weights))
-        for word, ours, theirs in compared:
-            if None not in (ours, theirs) and ours != theirs:
-                other = f"is {word} {theirs} of the policy, but the companion was fitted for {word} {ours}"
-                logging.warning(
-                    "%s: %s; its confidences may be worse calibrated here: give that checkpoint, or measure them "
-                    "(cocal evaluate)",
-                    *(self.name, f"its weights are not those of {base.name}" if word == "weights" else other),
-                )
-                break
 
     def identity(self) -> str:
         """Digest that tells this checkpoint from others, which may have the same weights and another tokenizer."""

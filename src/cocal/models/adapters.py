@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cocal.errors import ConfigError, ContractError, first_line
 from cocal.models.weights import ADAPTER, check_finite
-from cocal.store.provenance import file_digest
+from cocal.store.folders import file_digest
 from cocal.store.rows import fetched
 
 if TYPE_CHECKING:

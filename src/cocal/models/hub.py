@@ -20,6 +20,26 @@ def may_be_on_hub(name: str) -> bool:
     return name.count("/") == 1 and not name.startswith((".", "/", "~"))
 
 
+def folder_of(name: str, what: str, patterns: Sequence[str] = (*FILES, ADAPTER, BELOW), **options: Any) -> Path:
+    """The folder of this path, or of this name on the hub (`download`). A ContractError says that there is none.
+
+    Args:
+        what: What it holds, such as "model".
+    """
+    if Path(name).is_dir():
+        return Path(name)
+    if Path(name).exists():
+        raise ContractError(f"{name}: is a file; give the folder of a {what} in the format of Hugging Face")
+    if not may_be_on_hub(name):
+        raise ContractError(
+            f"{name}: there is no such folder of a {what}, and it is no name on the Hub (owner/name); check it"
+        )
+    try:
+        return download(name, patterns=patterns, **options)
+    except ContractError as error:
+        raise ContractError(f"{name}: there is no such folder of a {what}, and on the Hub: {error}") from None
+
+
 def download(
     name: str, revision: str | None = None, patterns: Sequence[str] = (*FILES, ADAPTER, BELOW), **options: Any
 ) -> Path:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,17 +17,7 @@ from cocal.models.text import check_tokens, render, template_fault, template_fie
 from cocal.rollouts.format import Reading
 from cocal.rollouts.padding import Padding
 from cocal.rollouts.replies import MARKERS, Replies, check, judge
-from cocal.rollouts.sample import Sample
-
-Origin = Literal["ids", "chat", "template", "restored", "text"]
-ORIGINS: dict[Origin, str] = {
-    "ids": "exact token ids",
-    "chat": "chats, put into the template",
-    "template": "texts with chat markers, tokenised as they are",
-    "restored": "texts without chat markers, which were put back",
-    "text": "texts without a chat, tokenised as they are",
-}
-"""The sources of the ids of prompts, in words."""
+from cocal.rollouts.sample import Encoded, Origin, Sample
 
 BLOCK, ROWS = 2048, 4096
 """Numbers of responses whose states are computed together, and that are scored together: those of `cocal features` and
@@ -44,26 +34,6 @@ _SENTENCE, _BEFORE, _FEW = 20, 100, 4
 first `_BEFORE` characters, or where it begins with a prompt of more than `_FEW` tokens."""
 _HEADED = 16
 """Tokens with which a response may begin that end the prompt already."""
-
-
-class Encoded(NamedTuple):
-    """A response as the policy reads it.
-
-    Attributes:
-        prompt: int32 (n,), prompt tokens.
-        response: int32 (length,), response tokens, with the end token unless the response was cut.
-        truncated: Whether the response was cut at the length limit.
-        origin: What the prompt's ids come from.
-        exact: Whether both prompt and response were given as ids.
-        told: Whether the dump says if the response was cut: in a field, or by the end tokens of ids or texts.
-    """
-
-    prompt: np.ndarray
-    response: np.ndarray
-    truncated: bool
-    origin: Origin
-    exact: bool
-    told: bool = True
 
 
 @dataclass

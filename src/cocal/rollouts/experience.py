@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from cocal.errors import ContractError
-from cocal.rollouts.encoding import ORIGINS, Encoder
+from cocal.rollouts.encoding import Encoder
 from cocal.rollouts.labels import check_bound, correctness
 from cocal.rollouts.questions import contradictions, copies, same_question
-from cocal.rollouts.sample import Sample
+from cocal.rollouts.sample import ORIGINS, Sample
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from cocal.rollouts.format import Format, Reading
 from cocal.rollouts.formats import ENDINGS, format_of
 from cocal.rollouts.labels import NO_LABEL
 from cocal.rollouts.sample import Sample, doubtful
-from cocal.store.provenance import file_digest
+from cocal.store.folders import file_digest
 from cocal.store.rows import is_file, listed
 
 _DATA = re.compile(r"\.(?:jsonl|ndjson|csv|parquet|pt)(?:[.~-][\w.]*)?$", re.IGNORECASE)

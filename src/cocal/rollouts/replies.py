@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from cocal.errors import ContractError
 from cocal.models.text import comparable, misread
-from cocal.rollouts.sample import Sample
+from cocal.rollouts.sample import Encoded, Sample
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-    from cocal.rollouts.encoding import Encoded
 
 MARKERS = "markers"
 """What `--ignore` names where texts are read as they are, whatever the template says of replies."""
@@ -90,11 +88,11 @@ class Replies:
                 return close
         return None
 
-    def ending(self, row: "Encoded") -> str:
+    def ending(self, row: Encoded) -> str:
         """The end of a prompt."""
         return self._tokenizer.decode(row.prompt[-_LAST:])
 
-    def unopened(self, sample: Sample, row: "Encoded") -> str | None:
+    def unopened(self, sample: Sample, row: Encoded) -> str | None:
         """What closes a thought in a response that neither it nor the prompt has opened, or the prompt has closed."""
         text, end = sample.response or "", self.ending(row)
         for close in () if self.opened(end) else self.closing:
@@ -134,7 +132,7 @@ def check(
     tokenizer: "PreTrainedTokenizerBase",
     replies: Replies | None,
     samples: Sequence[Sample],
-    found: Sequence["Encoded"],
+    found: Sequence[Encoded],
     ignored: Collection[str],
 ) -> None:
     """Refuse responses that are mostly not what the policy wrote, or behind prompts that it has not read. Raises a

@@ -1,8 +1,8 @@
-"""The validated model of a response that a dump of any format holds."""
+"""A response: the validated model of what a dump of any format holds, and its token ids."""
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -18,6 +18,16 @@ CUT = ("length", "max_length", "max_tokens", "max_new_tokens", "max_output_token
 """Finish reasons of a response that was cut at the length limit."""
 MASKED = "its mask leaves out tokens, such as the words of a tool (--ignore mask, if the policy wrote them all)"
 """Why nothing is learnt from a response of which not all tokens count."""
+
+Origin = Literal["ids", "chat", "template", "restored", "text"]
+ORIGINS: dict[Origin, str] = {
+    "ids": "exact token ids",
+    "chat": "chats, put into the template",
+    "template": "texts with chat markers, tokenised as they are",
+    "restored": "texts without chat markers, which were put back",
+    "text": "texts without a chat, tokenised as they are",
+}
+"""The sources of the ids of prompts, in words."""
 
 
 class Sample(BaseModel):
@@ -193,3 +203,23 @@ class Sample(BaseModel):
 def doubtful(doubts: Counter[str], read: int) -> list[str]:
     """Sentences about contradictions within rows (`Sample.doubt`), of which so many were read."""
     return [f"in {count:,} of {read:,} rows {doubt}" for doubt, count in doubts.items()]
+
+
+class Encoded(NamedTuple):
+    """A response as the policy reads it.
+
+    Attributes:
+        prompt: int32 (n,), prompt tokens.
+        response: int32 (length,), response tokens, with the end token unless the response was cut.
+        truncated: Whether the response was cut at the length limit.
+        origin: What the prompt's ids come from.
+        exact: Whether both prompt and response were given as ids.
+        told: Whether the dump says if the response was cut: in a field, or by the end tokens of ids or texts.
+    """
+
+    prompt: np.ndarray
+    response: np.ndarray
+    truncated: bool
+    origin: Origin
+    exact: bool
+    told: bool = True

@@ -21,7 +21,7 @@ class CompanionConnector(StatesConnector):
     reads_cut = False
 
     def load(self, extra: dict[str, Any], device: torch.device) -> None:
-        companions, about = saved.read(saved.folder_of(extra["companion"]))
+        companions, about, _ = saved.read(extra["companion"])
         self.poolings, self.reads_tokens = about.spec.poolings, about.token_probability
         self._estimator = Estimator(companions, about, extra.get("target"), device)
 

@@ -90,7 +90,7 @@ class Service:
     """What the routes need, by vLLM's engine client, what `cocal serve` was asked for, and the model's folder."""
 
     def __init__(self, engine: Any, served: Served, model: Path):
-        _, about = saved.read(saved.folder_of(served.companion))
+        _, about, _ = saved.read(served.companion)
         reader, longest = read_vocabulary(model, plain=True), engine.model_config.max_model_len
         members = about.spec.members
         self.scorer = Scorer(engine, members, served.of(about), reader.ends, longest)

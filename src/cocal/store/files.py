@@ -26,8 +26,13 @@ def write_document(path: str | Path, content: Mapping[str, Any], attributes: Map
 
 
 def read_document(path: str | Path) -> dict[str, Any]:
-    """The content of a JSON object, without its provenance; the file may be a user's own, without any. Raises a
-    ContractError if the file is missing, has changed since it was written, or is no JSON object."""
+    """The content of a JSON object, without its provenance; see `read_labelled`."""
+    return read_labelled(path)[0]
+
+
+def read_labelled(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The content of a JSON object, and its provenance attributes, with its seal if it has one; none of a user's own
+    file. A ContractError says that the file is missing, has changed since it was written, or is no JSON object."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -36,9 +41,11 @@ def read_document(path: str | Path) -> dict[str, Any]:
         raise ContractError(unreadable(path, "JSON file", error)) from None
     if not isinstance(content, dict):
         raise ContractError(unreadable(path, "JSON file", f"it holds a {type(content).__name__}, not an object"))
-    check_seal(path)
-    content.pop(PROVENANCE_KEY, None)
-    return content
+    stated = content.pop(PROVENANCE_KEY, None)
+    attributes = stated if isinstance(stated, dict) else {}
+    if not check_seal(path):
+        attributes.pop(SEAL, None)
+    return content, attributes
 
 
 def write_frame(path: str | Path, frame: "pd.DataFrame", contract: "Contract", attributes: Mapping[str, str]) -> None:

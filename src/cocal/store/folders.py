@@ -1,5 +1,6 @@
 """Folders that list their files, with the size and the digest of each, so that a reader notices what has changed."""
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,12 @@ from cocal.store.atomic import usual_mode
 from cocal.store.damage import remedy
 from cocal.store.files import read_document, write_document
 from cocal.store.origin import PROVENANCE
-from cocal.store.provenance import file_digest
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes, 64 hexadecimal digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def label_folder(folder: Path, attributes: Mapping[str, str]) -> None:

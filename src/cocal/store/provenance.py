@@ -6,7 +6,6 @@ import platform
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -34,12 +33,6 @@ def canonical(settings: Any) -> str:
 def digest(settings: Any) -> str:
     """First 16 hexadecimal digits of the SHA-256 of the canonical settings."""
     return hashlib.sha256(canonical(settings).encode()).hexdigest()[:16]
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes, 64 hexadecimal digits."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def versions() -> dict[str, str]:

@@ -37,8 +37,9 @@ def stated_seal(path: str | Path) -> str | None:
         return None if place is None else content[place + len("seal:") : place + len(BLANK)].decode()
 
 
-def check_seal(path: str | Path) -> None:
-    """Compare a file with the digest that it states, if any; a ContractError says that a byte has changed since."""
+def check_seal(path: str | Path) -> bool:
+    """Compare a file with the digest that it states, and tell whether it states one; a ContractError says that a byte
+    has changed since."""
     with _mapped(path) as content:
         place = _place(content)
         changed = place is not None and content[place : place + len(BLANK)] != _seal_of(content, place)
@@ -46,6 +47,7 @@ def check_seal(path: str | Path) -> None:
         raise ContractError(
             f"{path}: the file has changed since it was written (its content does not match its seal); {remedy(path)}"
         )
+    return place is not None
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cocal.errors import ContractError, first_line
-from cocal.store.provenance import file_digest
+from cocal.store.folders import file_digest
 
 if TYPE_CHECKING:
     from cocal_study.config.backbone import PackageSettings

@@ -15,7 +15,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.runtime.machine import processors
 from cocal.runtime.numerics import environment, obstacle
 from cocal.store import atomic_path, label_folder, provenance
-from cocal.store.provenance import file_digest
+from cocal.store.folders import file_digest
 from cocal_study.commands.catalogue.stages import STAGES
 from cocal_study.commands.gather import GATHERED, reanalyse
 from cocal_study.config.study import load_study

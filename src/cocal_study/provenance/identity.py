@@ -12,9 +12,9 @@ from pathlib import Path
 
 from cocal.errors import ContractError
 from cocal.store.damage import absent, unreadable
-from cocal.store.folders import listed_files
+from cocal.store.folders import file_digest, listed_files
 from cocal.store.origin import read_provenance
-from cocal.store.provenance import canonical, digest, file_digest
+from cocal.store.provenance import canonical, digest
 from cocal.store.seals import stated_seal
 from cocal_study.store.datasets import read_dataset
 

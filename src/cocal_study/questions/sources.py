@@ -13,7 +13,7 @@ from typing import Any
 from cocal.errors import ConfigError, ContractError, first_line
 from cocal.store.atomic import write_text
 from cocal.store.damage import remedy
-from cocal.store.provenance import file_digest
+from cocal.store.folders import file_digest
 from cocal_study.questions.registry import HOSTS, File, Source
 
 logger = logging.getLogger(__name__)

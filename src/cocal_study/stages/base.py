@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cocal.commands.flags import Flag, pairs
+from cocal.commands.flags import Flag
 from cocal.commands.outputs import FILE, FOLDER, STEPS, Kind
 from cocal.errors import ConfigError
 from cocal.settings.base import Count, Model
@@ -237,7 +237,10 @@ def job_of(options: argparse.Namespace) -> Stage:
 def _by_kind(flag: str, words: list[str], several: bool) -> dict[str, Any]:
     """Values by their kinds, from words of the form KIND=VALUE."""
     found: dict[str, list[str]] = {}
-    for kind, value in pairs(flag, words, "KIND=VALUE"):
+    for word in words:
+        kind, _, value = word.partition("=")
+        if not kind or not value:
+            raise ConfigError(f"{flag}: {word!r} is not KIND=VALUE")
         found.setdefault(kind, []).append(value)
     for kind, values in found.items():
         if len(values) > 1 and not several:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from cocal.store import provenance, read_frame, write_document, write_frame, write_text
-from cocal.store.provenance import file_digest
+from cocal.store.folders import file_digest
 from cocal_study.config.data import QuestionSetsSettings
 from cocal_study.config.parse import parse_settings
 from cocal_study.planning import results

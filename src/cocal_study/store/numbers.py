@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cocal.errors import ContractError
 from cocal.store.atomic import write_text
 from cocal.store.damage import absent, is_result, remedy, unreadable
-from cocal.store.provenance import file_digest
+from cocal.store.folders import file_digest
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -84,15 +84,15 @@ def test_a_companion_of_another_model_is_refused_with_the_remedy(own, tmp_path, 
 
 def test_a_companion_of_another_block_or_width_is_refused(own):
     about = Companion.from_pretrained(own.companion).about
-    checkpoint = Checkpoint.find(str(own.checkpoint))
-    checkpoint.check_fit(about)
+    facts = Checkpoint.find(str(own.checkpoint)).facts
+    about.check_model(facts)
     for change, message in (
         ({"layer": 2}, "reads block 2, but the model has blocks 0 to 1"),
         ({"inputs": 32}, "width"),
     ):
         spec = about.spec.model_copy(update=change)
         with pytest.raises(ContractError, match=message):
-            checkpoint.check_fit(about.model_copy(update={"spec": spec}))
+            about.model_copy(update={"spec": spec}).check_model(facts)
 
 
 def test_without_vllm_or_with_another_version_the_remedy_is_named(own, monkeypatch, capsys):

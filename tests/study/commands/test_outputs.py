@@ -231,7 +231,12 @@ REFUSALS = [
     (SCORE, None, ["--seed", "7"], "the companion has no seed 7"),
     (SCORE, None, ["--target", "group"], "the companion has no target 'group'"),
     (SCORE, None, ["--model", "/nowhere/model"], "/nowhere/model: there is no such folder of a model"),
-    (SCORE, None, ["--companion", "/nowhere/companion"], "make one by `cocal fit`"),
+    (
+        SCORE,
+        None,
+        ["--companion", "/nowhere/companion"],
+        "there is no such folder of a companion (`cocal fit` makes one)",
+    ),
     (SCORE, None, ["--field", "response=nothing"], "there is no such field for --field response=nothing"),
     (SCORE, lambda lines: [], [], "the file is empty; give a file with a JSON object in every line"),
     (FIT, lambda lines: changed(lines, response_ids=[3, 99999]), [], f"line 3: {UNKNOWN}"),

@@ -16,7 +16,7 @@ from cocal.cli import main
 from cocal.companion.companions import load_companions
 from cocal.errors import ContractError
 from cocal.store import label_folder, provenance, read_document, write_document
-from cocal.store.provenance import file_digest
+from cocal.store.folders import file_digest
 from cocal_study.planning.bundle import check_parents, open_bundle
 from cocal_study.store.datasets import read_dataset, write_dataset
 from planned_jobs import study_of

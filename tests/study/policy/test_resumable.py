@@ -15,7 +15,7 @@ from trl import GRPOTrainer
 from cocal.store.folders import label_folder
 from cocal.store.origin import PROVENANCE
 from cocal.store.run_folder import WriteBehind
-from cocal_study.policy import steps
+from cocal_study.policy import trainer as training
 from cocal_study.policy.resumable import last_resumable
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from kills import killed_at_each_operation
@@ -95,10 +95,10 @@ def test_checkpoints_are_marked_while_the_training_goes_on(trainer, tmp_path, mo
 
     for step in (1, 2):
         _save(trainer, step)
-    monkeypatch.setattr(steps, "label_folder", late)
+    monkeypatch.setattr(training, "label_folder", late)
     state = SimpleNamespace(global_step=3, is_world_process_zero=True)
     shutil.copytree(run / "checkpoint-2", run / "checkpoint-3", ignore=shutil.ignore_patterns(PROVENANCE))
-    steps.StepCallback(trainer).on_save(trainer.args, state, trainer.control)
+    training.StepCallback(trainer).on_save(trainer.args, state, trainer.control)
     assert not (run / "checkpoint-3" / PROVENANCE).exists()
 
     monkeypatch.setattr(GRPOTrainer, "_save_checkpoint", lambda *_: None)
@@ -106,7 +106,7 @@ def test_checkpoints_are_marked_while_the_training_goes_on(trainer, tmp_path, mo
     trainer._save_checkpoint(trainer.model, None)
     assert [folder.name for folder in run.glob("checkpoint-*")] == ["checkpoint-3"]
     with trainer.behind:
-        steps.StepCallback(trainer).on_save(trainer.args, state, trainer.control)
+        training.StepCallback(trainer).on_save(trainer.args, state, trainer.control)
     assert (run / "checkpoint-3" / PROVENANCE).exists()
 
 

@@ -16,7 +16,7 @@ from cocal.models.loading import load_policy, stored_dtype
 from cocal.runtime.numerics import PORTABLE, computes_bfloat16, environment
 from cocal.store import read_document
 from cocal_study.config.policy import PolicySettings
-from cocal_study.policy import steps
+from cocal_study.policy import trainer as training
 from cocal_study.policy.agreement import Agreement
 from cocal_study.policy.recorder import StepSeconds
 from cocal_study.policy.trainer import RecordingGRPOTrainer
@@ -165,12 +165,12 @@ def test_rows_stay_in_their_update(trainer, rows, monkeypatch):
 
 def test_seconds_of_a_step_are_those_of_all_its_updates(monkeypatch, tmp_path):
     clock = iter([10.0, 11.0, 20.0, 23.0, 30.0, 30.5, 40.0, 47.0])
-    monkeypatch.setattr(steps.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(training.time, "monotonic", lambda: next(clock))
     seconds = StepSeconds(tmp_path / "seconds.json")
     owner = SimpleNamespace(accelerator=SimpleNamespace(is_main_process=False), states_seconds=0.0, summary="")
     owner._policy, owner._recorder = SimpleNamespace(updates_per_step=2), SimpleNamespace(seconds=seconds)
     owner._stages, owner.agreement = {}, Agreement(0.1)
-    callback = steps.StepCallback(owner)
+    callback = training.StepCallback(owner)
     state = SimpleNamespace(global_step=0, max_steps=4)
     callback.on_train_begin(None, state, None)
     for update in range(1, 5):
