@@ -29,7 +29,7 @@ def recipes_said(numbers: pd.DataFrame) -> str:
     """A table of the companions of `cocal fit` beside their rivals, on responses that ended; see `recipes`."""
     means = _of_splits(numbers).xs("ended", level="part")
     rows = {
-        "share of right answers": "cut or not",
+        "their share that is right, as a constant": "cut or not",
         "token probability, recalibrated": "token probability, recalibrated",
         "four token statistics, logistic regression": "logistic regression, four token features",
         "states, logistic regression": "logistic regression, states, cut or not",

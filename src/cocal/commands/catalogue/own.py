@@ -136,11 +136,8 @@ _FIT = (
         type=Path,
     ),
     flag("--thinking", "chats are rendered in thinking mode", action="store_true"),
-    flag(
-        "--template-field NAME=VALUE",
-        "a value that the chat template reads, such as thinking=true; give the flag once for each",
-        default=[],
-        action="append",
+    flags.pairs(
+        "--template-field NAME=VALUE", "a value that the chat template reads", "thinking=true", flags.json_or_text
     ),
     flags.IGNORED,
     flag(

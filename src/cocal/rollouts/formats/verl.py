@@ -29,10 +29,11 @@ def read(path: Path, reading: Reading, notes: Counter) -> Iterator[Sample]:
 
 FORMAT = Format(
     name="verl's JSON lines",
-    version="0.10.0.dev at 1dda039, V0 and V1",
+    version="main at 1dda039 (0.10.0.dev), both of its trainers",
     files="`1.jsonl`, ... (`trainer.rollout_data_dir`)",
     about="texts without special tokens: the chat's markers are put back, and the ids are made anew and may differ "
-    "from those that were sampled; `--max-response-length` says which responses were cut; "
+    "from those that were sampled; `--max-response-length` says which responses were cut; the label is "
+    "`acc` where lines have it, and `score` otherwise; "
     "[exact ids](#exact-ids-from-verl)",
     example=(
         "1.jsonl",
