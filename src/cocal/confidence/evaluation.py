@@ -6,10 +6,10 @@ from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from string import Template
 
 import numpy as np
 import pandas as pd
+from jinja2 import Environment
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -160,27 +160,27 @@ def draw(scored: Scored, numbers: pd.DataFrame, bins: pd.DataFrame) -> Figure:
 
 
 def _page(scored: Scored, numbers: pd.DataFrame, beside: list[str], picture: str, level: float) -> str:
-    rows = numbers.set_index("metric")
-    lines = []
-    for metric, (title, meaning) in NAMES.items():
-        one = rows.loc[metric]
-        texts = [metric_text(metric, one[name]) for name in ("value", "lower", "upper")]
-        lines.append(
-            f'<tr><th>{escape(title)}</th><td class="number">{texts[0]}</td><td class="number">{texts[1]} to '
-            f'{texts[2]}</td><td class="note">{escape(meaning)}</td></tr>'
-        )
+    cells = numbers.set_index("metric")[["value", "lower", "upper"]]
+    rows = [
+        (title, *(metric_text(metric, number) for number in cells.loc[metric]), meaning)
+        for metric, (title, meaning) in NAMES.items()
+    ]
     invalid = int(np.isnan(scored.confidence).sum())
-    without = f" {invalid:,} of them have no valid confidence and count for the accuracy alone." if invalid else ""
-    return Template(files("cocal.confidence").joinpath("page.html").read_text(encoding="utf-8")).substitute(
-        title=escape(f"Quality of the confidences in {scored.source.name}"),
-        count=f"{len(scored.correct):,}",
-        questions=f"{len(scored.names):,}",
-        invalid=without,
-        level=f"{100 * level:g}",
-        rows="\n".join(lines),
-        beside=escape("\n".join(beside)),
-        picture=picture,
-        notes=escape(". ".join(note[:1].upper() + note[1:] for note in scored.notes)),
+    page = files("cocal.confidence").joinpath("page.html").read_text(encoding="utf-8")
+    return (
+        Environment(autoescape=True)
+        .from_string(page)
+        .render(
+            title=f"Quality of the confidences in {scored.source.name}",
+            count=f"{len(scored.correct):,}",
+            questions=f"{len(scored.names):,}",
+            invalid=f"{invalid:,}" if invalid else "",
+            level=f"{100 * level:g}",
+            rows=rows,
+            beside="\n".join(beside),
+            picture=picture,
+            notes=". ".join(note[:1].upper() + note[1:] for note in scored.notes),
+        )
     )
 
 

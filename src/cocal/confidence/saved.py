@@ -94,15 +94,13 @@ def check_place(folder: Path) -> None:
 
 
 def _write(folder: Path, companions: Companions, about: About) -> None:
-    from huggingface_hub import ModelCard
-
     with atomic_path(folder / WEIGHTS) as partial:
         weights = {name: tensor.cpu().contiguous() for name, tensor in companions.model.state_dict().items()}
         save_file(weights, partial, {"format": "pt"})
         usual_mode(partial)
     written = {_DIGEST: file_digest(folder / WEIGHTS)}
     write_document(folder / CONFIG, about.model_dump(mode="json"), written)
-    write_text(folder / CARD, str(ModelCard(about.card())))
+    write_text(folder / CARD, about.card())
 
 
 def is_companion(folder: Path) -> bool:

@@ -36,14 +36,14 @@ class Step(KVConnectorMetadata):
 
 
 @dataclass
-class Found(KVConnectorWorkerMetadata):
+class ReadStates(KVConnectorWorkerMetadata):
     """What was read, by the request's id: of whole responses, and of growing ones with their number of tokens."""
 
     found: dict[str, Any]
     grown: dict[str, tuple[int, Any]] = field(default_factory=dict)
 
-    def aggregate(self, other: "Found") -> "Found":
-        return Found(self.found | other.found, self.grown | other.grown)
+    def aggregate(self, other: "ReadStates") -> "ReadStates":
+        return ReadStates(self.found | other.found, self.grown | other.grown)
 
 
 class StatesConnector(KVConnectorBase_V1, SupportsHMA):
@@ -200,9 +200,9 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
             copied.record()
         self._ready.append((whole, due, found, copied))
 
-    def build_connector_worker_meta(self) -> Found | None:
+    def build_connector_worker_meta(self) -> ReadStates | None:
         """What was read and is here by now, so that a GPU never waits; a later step hands over the rest."""
-        told = Found({})
+        told = ReadStates({})
         while self._ready and ((copied := self._ready[0][-1]) is None or copied.query()):
             whole, due, found, _ = self._ready.pop(0)
             values = self.told(found)

@@ -19,30 +19,15 @@ from cocal.rollouts.format import Reading
 from cocal.settings.base import Count, Model
 
 if TYPE_CHECKING:
-    from huggingface_hub import ModelCardData
     from transformers import PretrainedConfig
 
 Recipe = Literal["best", "paper"]
 Cut = Literal["as-labelled", "wrong", "leave-out"]
-_CUT = {"as-labelled": "keep the verifier's labels", "wrong": "count as wrong", "leave-out": "take no part"}
 _UNLIKELY = (
     "most of these responses are less likely to the model than 95 % of those that the companion learnt from: are the "
     "prompts worded otherwise, or is the policy another? Confidences may be wrong here; measure them (cocal evaluate)"
 )
-_TOKENS = " It also reads what the model gave these tokens: mean probability, mean and lowest log-probability."
-_DEFINED = (
-    "The Brier score is the mean of (confidence - label)^2, with the labels that were learnt, over all responses of a "
-    "table, cut ones too; lower is better. Recalibrated confidences are logistic regressions out of the same folds, "
-    'which also read whether a response was cut; "cut or not" is that alone, and the four token numbers are the mean '
-    "probability, the mean and lowest log-probability, and the length. The constant is the share of right responses of "
-    "the table itself, so no other has a lower Brier score there. Intervals come from resampled questions."
-)
 _DIGITS = 8
-_LAST_STAGE = (
-    "The last stage is the last tenth of the steps that have held-out questions (of the responses, where they name no "
-    "step). Answers of the finished policy are like these; early steps, whose errors are easier to tell, are pooled "
-    "with them below."
-)
 
 
 class Tried(Model):
@@ -272,86 +257,24 @@ class About(Reading):
         return said
 
     def card(self) -> str:
-        """The model card, in Markdown with the Hub's metadata."""
-        spec, base, seeds = self.spec, self.base_model, self.spec.settings.seeds
-        unsaid = (
-            "Nobody has said under which licence this companion may be used (`cocal fit --license`); that of "
-            f"{base.shown} may bind it."
-        )
-        text = files("cocal.fitting").joinpath("card.md").read_text(encoding="utf-8")
-        return text.format(
-            about=self,
-            spec=spec,
-            base=base,
-            metadata=self._metadata().to_yaml(),
-            rights=f"Its licence is {self.license}." if self.license else unsaid,
-            revision=f" at revision {base.revision}" if base.revision else "",
-            kind="an MLP" if spec.settings.widths else "a linear probe",
-            poolings=" and ".join(spec.poolings),
-            tokens=_TOKENS if self.token_probability else "",
-            recipe=self._recipe(),
-            when=f" of rollout steps up to {spec.steps}" if self.has_steps else "",
-            wrong=100 * spec.training_error_share,
-            seeds=f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({', '.join(map(str, seeds))})",
-            targets=", ".join(spec.settings.targets),
-            notes="".join(f"* {note}\n" for note in self.notes) + "\n" * bool(self.notes),
-            quality="\n".join(self._quality()),
-        )
-
-    def _metadata(self) -> "ModelCardData":
-        """What the Hub reads of the card."""
-        from huggingface_hub import ModelCardData
+        """The model card, in Markdown with the Hub's metadata, from the template `card.md`."""
+        from huggingface_hub import ModelCard, ModelCardData
 
         name = self.base_model.name
-        return ModelCardData(
+        data = ModelCardData(
             library_name="cocal",
             tags=["confidence-calibration", "companion"],
             base_model=name if may_be_on_hub(name) else None,
             license=self.license or "other",
             license_name=None if self.license else "unknown",
         )
-
-    def _recipe(self) -> str:
-        """How the members were fitted, with what was tried."""
-        spec = self.spec
-        cut = f"responses that were cut at the limit {_CUT[self.cut]}."
-        if self.recipe == "paper":
-            return (
-                f"{cut} {spec.settings.passes} passes; the one with the lowest validation error was kept (on "
-                f"{spec.validation_responses:,} responses to other questions)."
-            )
-        return (
-            f"{cut} Inputs are standardised. These were tried, and the first was kept: it has the lowest Brier score "
-            "in a cross-validation whose folds hold whole questions, over all responses that are learnt from."
-            "\n\n" + "".join(f"{line}\n" for line in self.recipes())
-        )
-
-    def _quality(self) -> list[str]:
-        if self.held_out is None:
-            return [self.summary(), ""]
-        one = self.held_out
-        seeds = f"seed {one.seeds[0]}" if len(one.seeds) == 1 else f"the mean of {len(one.seeds)} seeds"
-        how = (
-            f"On questions that no gradient step has seen, truncated responses included; {seeds}, target {one.target}. "
-            + "The same questions chose the best pass, so that the numbers are slightly optimistic. " * one.chose
-        )
-        if self.recipe == "best":
-            how = (
-                "Each response was scored by members that were neither fitted nor chosen on its question, truncated "
-                "responses included. They were found as the companion was, from fewer questions. "
-            )
-        lines = [f"{how}{_DEFINED}", "", *self._judged(), ""]
-        if self.held_out_all_steps:
-            lines += [_LAST_STAGE, ""]
         sections: dict[str, HeldOut | None] = {**self._stages()}
         sections |= {"Responses that ended, of all steps": self.held_out_uncut}
         sections |= {"Responses that were cut, of all steps": self.held_out_cut}
-        for title, found in sections.items():
-            lines += [f"### {title}", "", *found.table(), ""] if found else []
-        if self.course:
-            how = (
-                f"It has also learnt from responses after every {self.prefixes:,} tokens (of a long one, after some of "
-                "them). Each part has the last such prefix there of each response to the questions above."
-            )
-            lines += ["### While a response grows, of all steps", "", how, "", *table_of_parts(self.course), ""]
-        return lines
+        found = {"sections": sections, "judged": self._judged() if self.held_out else ()}
+        found |= {"parts": table_of_parts(self.course), "held_out": self.held_out}
+        text = files("cocal.fitting").joinpath("card.md").read_text(encoding="utf-8")
+        card = ModelCard.from_template(
+            data, template_str=text, about=self, spec=self.spec, base=self.base_model, **found
+        )
+        return f"{card}\n"

@@ -31,7 +31,7 @@ from cocal.models.loading import Policy
 from cocal.models.weights import sample_digest
 from cocal.rollouts.encoding import BLOCK, Encoder
 from cocal.rollouts.experience import Experience, experience_of
-from cocal.rollouts.files import Found, find, learnable
+from cocal.rollouts.files import RolloutFiles, find, learnable
 from cocal.rollouts.format import Reading
 from cocal.rollouts.lines import samples
 from cocal.runtime.machine import best_device
@@ -40,7 +40,7 @@ from cocal.runtime.progress import Progress
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-Rollouts = pd.DataFrame | Found | str | Path | Sequence[str | Path]
+Rollouts = pd.DataFrame | RolloutFiles | str | Path | Sequence[str | Path]
 """A table of rollouts, files that were found, or the places of files."""
 
 
@@ -192,7 +192,7 @@ def read(rollouts: Rollouts, encoder: Encoder) -> Experience:
         found = learnable(rows, reading, notes, "the table")
     else:
         places = [rollouts] if isinstance(rollouts, (str, Path)) else rollouts
-        files = places if isinstance(places, Found) else find([Path(place) for place in places])
+        files = places if isinstance(places, RolloutFiles) else find([Path(place) for place in places])
         encoder.dated(files.files[0][0])
         count = len(files.files)
         notes[f"{count:,} file{'s' if count > 1 else ''} of {files.kind.name}"] += 1

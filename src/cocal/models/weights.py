@@ -4,8 +4,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.resources import files as package_files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from cocal.errors import ContractError
 
@@ -17,45 +20,6 @@ SINGLE, INDEX, ADAPTER = "model.safetensors", "model.safetensors.index.json", "a
 """Files of a checkpoint: the weights, the index of weights in several files, and the settings of an adapter (PEFT)."""
 BELOW = f"lora_adapter/{ADAPTER}"
 """Where verl's model_merger puts an adapter whose base model it saves."""
-_MERGE_VERL = "python -m verl.model_merger merge --backend fsdp --local_dir {} --target_dir CHECKPOINT"
-_KINDS = (
-    (
-        (ADAPTER,),
-        "is an adapter (PEFT) without its model",
-        "give the model that it was trained on and, to cocal fit and cocal score, this folder as --adapter; or merge "
-        "them (merge_and_unload of PEFT)",
-    ),
-    (("model_world_size_*.pt",), "holds the shards of verl's actor", f"merge them: {_MERGE_VERL}"),
-    (
-        ("actor", "global_step_*"),
-        "is a training of verl or one of its steps",
-        f"merge its actor: {_MERGE_VERL.format('global_step_N/actor')}",
-    ),
-    (
-        ("*.distcp", "*/*.distcp", "latest_checkpointed_iteration.txt", "mp_rank_*"),
-        "is a distributed checkpoint of PyTorch or Megatron",
-        "convert it by a tool of what has written it (slime: tools/convert_torch_dist_to_hf.py; verl: python -m "
-        "verl.model_merger merge --backend megatron; accelerate: accelerate merge-weights)",
-    ),
-    (
-        ("zero_to_fp32.py", "*zero_pp_rank_*", "*/*zero_pp_rank_*"),
-        "holds the shards of DeepSpeed",
-        "merge them: python zero_to_fp32.py --safe_serialization . CHECKPOINT",
-    ),
-    (("*.gguf",), "holds weights for llama.cpp (GGUF)", "give the checkpoint that they were made from"),
-    (("checkpoint-*", "step-*"), "is the output of a whole training", "give one of the checkpoints in it"),
-    (
-        ("pytorch_model*.bin", "consolidated.*.pth", "model.pt", "*.ckpt"),
-        "holds its weights as pickles, which can run code and are not read",
-        "save them as .safetensors (save_pretrained of transformers)",
-    ),
-    (
-        ("model-*-of-*.safetensors",),
-        f"holds weights in several files without their index, {INDEX}",
-        "give the index, too",
-    ),
-)
-"""What folders without a whole model hold: patterns of files, the folder in words, and what to give."""
 _SAMPLED = 256
 """Numbers of a parameter that are compared, at least, if it has as many."""
 _SPARE = re.compile(
@@ -77,10 +41,11 @@ def kind_of(folder: Path) -> str | None:
     if (folder / SINGLE).exists() or (folder / INDEX).exists():
         return None
     places = (folder, folder.parent) if folder.name == "huggingface" else (folder,)  # verl puts settings there
+    kinds = yaml.safe_load((package_files("cocal.models") / "kinds.yaml").read_text(encoding="utf-8"))
     for place in places:
-        for patterns, what, instead in _KINDS:
-            if any(next(place.glob(pattern), None) for pattern in patterns):
-                return f"{what}; {instead.format(place)}"
+        for kind in kinds:
+            if any(next(place.glob(pattern), None) for pattern in kind["files"]):
+                return f"{kind['what']}; {kind['instead'].format(place)}"
     return None
 
 

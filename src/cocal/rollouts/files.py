@@ -28,7 +28,7 @@ _ABOUT = re.compile(r"\..*|.*_metadata")
 
 
 @dataclass(frozen=True)
-class Found:
+class RolloutFiles:
     """The rollouts that were found.
 
     Attributes:
@@ -92,7 +92,7 @@ def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, sourc
         raise ContractError(f"{source}: there is no response to learn from ({'; '.join(said)}); {remedy}")
 
 
-def find(places: Sequence[Path]) -> Found:
+def find(places: Sequence[Path]) -> RolloutFiles:
     """Find rollouts in folders or files, and guess their format. A ContractError says that there are none, that a file
     is named twice, or that there are files of several formats. Files that are named one by one have the order and the
     steps that they have in a folder. Names that tell of an evaluation are left out, unless all do."""
@@ -129,7 +129,7 @@ def find(places: Sequence[Path]) -> Found:
         left = sorted(path for path in beside if path not in read and _DATA.search(path.name) and is_file(path))
         if left:
             logging.warning("files beside the rollouts are not read: %d, such as %s", len(left), left[0])
-    return Found(found[0][0], tuple((path, step) for _, path, step in found), tuple(said))
+    return RolloutFiles(found[0][0], tuple((path, step) for _, path, step in found), tuple(said))
 
 
 def _within(folder: Path, depth: int = 0) -> list[Path]:

@@ -27,7 +27,7 @@ _NONE = {"", "-1", "NoDevFiles"}
 """Values that list no GPU."""
 
 
-class Found(NamedTuple):
+class Gpu(NamedTuple):
     """A GPU that the driver lists: its name, GiB of memory, and compute capability, such as 8.9."""
 
     name: str
@@ -42,13 +42,13 @@ def listed_gpus() -> str:
     return ""
 
 
-def parse_gpus(listing: str, visible: str | None) -> tuple[tuple[Found, ...], str | None]:
+def parse_gpus(listing: str, visible: str | None) -> tuple[tuple[Gpu, ...], str | None]:
     """GPUs and driver in the output of `nvidia-smi`, a line for each GPU: name, MiB, compute capability, driver.
 
     Of CUDA_VISIBLE_DEVICES, if it is set (`visible`), numbers choose GPUs, and other names are counted.
     """
     rows = [[cell.strip() for cell in line.split(",")] for line in listing.splitlines() if line.count(",") == 3]
-    found = [Found(name, float(memory) / 1024, float(capability)) for name, memory, capability, _ in rows]
+    found = [Gpu(name, float(memory) / 1024, float(capability)) for name, memory, capability, _ in rows]
     driver = rows[0][3] if rows else None
     if visible is not None:
         chosen = [word for word in visible.split(",") if word.strip() not in _NONE]

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from cocal.serving.scoring import RECORDER, UNSURE, Recorder, Verdict
+from cocal.serving.scoring import RECORDER, UNSURE, Confidence, Recorder
 
 _ENDED = '"finish_reason":"'
 """What an event holds that ends a choice. In a text its quotation marks would be escaped."""
@@ -32,30 +32,30 @@ class Shown:
         """Whether any choice may be withheld."""
         return self.withhold and self.abstain_below is not None
 
-    def add(self, choice: dict[str, Any], verdict: Verdict) -> bool:
-        """Add a verdict to a choice of any kind of answer; returns whether the choice was withheld.
+    def add(self, choice: dict[str, Any], confidence: Confidence) -> bool:
+        """Add a confidence to a choice of any kind of answer; returns whether the choice was withheld.
 
         Whoever abstains does so, too, where the companion's card does not speak of such a response.
         """
         withheld = False
         if self.abstain_below is not None:
-            choice["abstained"] = verdict.reason is not None or (verdict.confidence or 0) < self.abstain_below
+            choice["abstained"] = confidence.reason is not None or (confidence.value or 0) < self.abstain_below
             withheld = choice["abstained"] and self.withhold
         if withheld:
             _withhold(choice, f"Withheld: the confidence is not at least {self.abstain_below:g}, or not a usual one.")
-            verdict = Verdict(None)
-        choice["confidence"] = verdict.confidence
-        if verdict.reason is not None:
-            choice["confidence_reason"] = verdict.reason
+            confidence = Confidence(None)
+        choice["confidence"] = confidence.value
+        if confidence.reason is not None:
+            choice["confidence_reason"] = confidence.reason
         if self.members:
-            choice["confidence_members"] = dict(verdict.members)
-        if verdict.course is not None:
-            choice["confidence_course"] = verdict.course
+            choice["confidence_members"] = dict(confidence.members)
+        if confidence.course is not None:
+            choice["confidence_course"] = confidence.course
         if "finish_reason" in choice:
             _keep(choice)
-            if verdict.reason == UNSURE:
+            if confidence.reason == UNSURE:
                 choice["finish_reason"], choice["stop_reason"] = "confidence", None
-        elif verdict.reason == UNSURE:  # a response of `/v1/responses`
+        elif confidence.reason == UNSURE:  # a response of `/v1/responses`
             choice["incomplete_details"] = {"reason": "confidence"}
         return withheld
 
@@ -97,8 +97,8 @@ def whole(answer: dict[str, Any], recorder: Recorder, shown: Shown) -> dict[str,
     the engine has told of it is the server's own."""
     answer.pop("kv_transfer_params", None)
     if "choices" not in answer:
-        shown.add(answer, recorder.verdict())
-    withheld = [shown.add(choice, recorder.verdict(choice["index"])) for choice in answer.get("choices", ())]
+        shown.add(answer, recorder.confidence())
+    withheld = [shown.add(choice, recorder.confidence(choice["index"])) for choice in answer.get("choices", ())]
     return _outside(answer) if any(withheld) else answer
 
 
@@ -131,7 +131,7 @@ async def streamed(events: AsyncGenerator[str], recorder: Recorder, shown: Shown
                     yield same
             else:
                 before = held.pop(choice["index"], [])
-                withheld = shown.add(choice, recorder.verdict(choice["index"]))
+                withheld = shown.add(choice, recorder.confidence(choice["index"]))
                 for earlier in () if withheld else before:
                     yield earlier
                 any_withheld = any_withheld or withheld

@@ -31,17 +31,17 @@ NOT_FOLLOWED = "responses of beam search or of an adapter are not scored"
 FAILED = "the engine gave no confidence for this response; its log says why"
 
 
-class Verdict(NamedTuple):
-    """The confidence of one response.
+class Confidence(NamedTuple):
+    """The confidence in one response.
 
     Attributes:
-        confidence: From 0 to 1, or None.
+        value: From 0 to 1, or None.
         reason: Why there is none, or why this is not one of those that the companion's card speaks of.
         members: The confidence of each member by its target and seed, such as "binary-42"; empty if there is none.
         course: The course of the confidence, as `cocal score --every` writes it; None if it was not asked for.
     """
 
-    confidence: float | None
+    value: float | None
     reason: str | None = None
     members: Mapping[str, float] = {}
     course: Mapping[str, Any] | None = None
@@ -49,7 +49,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Scorer:
-    """Makes verdicts of what an engine's connector has read.
+    """Makes confidences of what an engine's connector has read.
 
     Attributes:
         engine: vLLM's asynchronous client of an engine with the companion's connector.
@@ -65,12 +65,12 @@ class Scorer:
     ends: frozenset[int]
     longest: int
 
-    async def score(self, prompt: Tokens, response: Tokens, unended: str = NO_END) -> Verdict:
+    async def score(self, prompt: Tokens, response: Tokens, unended: str = NO_END) -> Confidence:
         """The confidence of a response that exists, by token ids; `unended` is its reason without an end token."""
         if not response:
-            return Verdict(None, NO_END)
+            return Confidence(None, NO_END)
         if len(prompt) + len(response) >= self.longest:
-            return Verdict(None, NO_ROOM)
+            return Confidence(None, NO_ROOM)
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
@@ -85,39 +85,39 @@ class Scorer:
         try:
             async for output in self.engine.generate(given, parameters, f"confidence-{uuid4().hex}"):
                 found = output
-        except Exception:  # whatever befalls the engine, the other responses have their verdicts
+        except Exception:  # whatever goes wrong in the engine, the other responses have their confidences
             logging.exception("A response could not be scored.")
         return self.of(found, None if response[-1] in self.ends else unended)
 
-    async def generated(self, output: Any, prompt: Tokens, response: Tokens) -> Verdict:
+    async def generated(self, output: Any, prompt: Tokens, response: Tokens) -> Confidence:
         """The confidence of a response that the engine has generated, by vLLM's last output of a request with one
         choice and the token ids of prompt and response."""
         (one,) = output.outputs
         if one.finish_reason == "length" and one.stop_reason == BELOW:
             return self.of(output, UNSURE)
         if one.finish_reason == "length":
-            return Verdict(None, CUT)
+            return Confidence(None, CUT)
         if isinstance(one.stop_reason, str):  # the server has found it in the text, of which the engine knows nothing
             return await self.score(prompt, response, STOPPED)
         if len(prompt) + len(response) >= self.longest:
-            return Verdict(None, NO_ROOM)
+            return Confidence(None, NO_ROOM)
         return self.of(output, None if response and response[-1] in self.ends else STOPPED)
 
-    def of(self, output: Any, reason: str | None = None) -> Verdict:
-        """The verdict by what comes with an output, which may be None, with this reason if there is a confidence."""
+    def of(self, output: Any, reason: str | None = None) -> Confidence:
+        """The confidence by what comes with an output, which may be None, with this reason if it has a value."""
         found = output and (output.kv_transfer_params or {}).get(CONFIDENCES)
         if not found:
-            return Verdict(None, FAILED)
+            return Confidence(None, FAILED)
         chosen = [one for (target, _), one in zip(self.members, found, strict=True) if target == self.target]
         names = [f"{target}-{seed}" for target, seed in self.members]
-        return Verdict(float(np.mean(chosen)), reason, dict(zip(names, found, strict=True)))
+        return Confidence(float(np.mean(chosen)), reason, dict(zip(names, found, strict=True)))
 
 
 class Recorder:
-    """The verdicts on the responses that the engine generates for one call of the API.
+    """The confidences in the responses that the engine generates for one call of the API.
 
     Args:
-        reason: That of all verdicts with a confidence which have none of their own.
+        reason: That of all confidences with a value which have none of their own.
         every, below: What is asked of growing responses (`cocal.engines.states.asking`).
     """
 
@@ -127,7 +127,7 @@ class Recorder:
         self.every = every
         self.grown: dict[int, tuple[int, float]] = {}
         """The latest confidence in each growing choice, with its number of tokens, until somebody takes it."""
-        self._verdicts: dict[int, Verdict] = {}
+        self._confidences: dict[int, Confidence] = {}
         self._choices = 0
 
     def places(self, count: int) -> int:
@@ -149,7 +149,7 @@ class Recorder:
                     if self.every:
                         values = {"every": self.every, "tokens": len(response), "values": course or []}
                         found = found._replace(course=values)
-                    self._verdicts[index] = found
+                    self._confidences[index] = found
                 yield output
 
     async def growing(self, outputs: AsyncGenerator, first: int) -> AsyncGenerator:
@@ -163,9 +163,9 @@ class Recorder:
                         self.grown[first + one.index] = course
                 yield output
 
-    def verdict(self, index: int | None = None) -> Verdict:
-        """The verdict on one choice, or on the last one."""
-        found = self._verdicts.get(self._choices - 1 if index is None else index, Verdict(None, NOT_FOLLOWED))
+    def confidence(self, index: int | None = None) -> Confidence:
+        """The confidence in one choice, or in the last one."""
+        found = self._confidences.get(self._choices - 1 if index is None else index, Confidence(None, NOT_FOLLOWED))
         return found._replace(reason=found.reason or self._reason)
 
 

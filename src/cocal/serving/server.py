@@ -251,8 +251,8 @@ async def confidence(body: ConfidenceBody, raw_request: Request) -> Response:
     data: Sequence[dict[str, Any]] = [
         {"index": k, "confidence_ids": "given" if row.exact else "tokenised"} for k, row in enumerate(rows)
     ]
-    for one, verdict in zip(data, await asyncio.gather(*asked), strict=True):
-        Shown(body.confidence_members, service.served.abstain_below, withhold=False).add(one, verdict)
+    for one, confidence in zip(data, await asyncio.gather(*asked), strict=True):
+        Shown(body.confidence_members, service.served.abstain_below, withhold=False).add(one, confidence)
     return JSONResponse({"object": "list", "data": data})
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"(weight_v|step-)(\d+)")
 _COLUMNS = ["response_id", "question_id", "prompt_ids", "response_ids", "length"]
-Scorer = Callable[[int, list[Sequence[int]], list[Sequence[int]]], list[np.ndarray]]
+Rescorer = Callable[[int, list[Sequence[int]], list[Sequence[int]]], list[np.ndarray]]
 """Function from rollout step, prompt ids and response ids to each response's log-probabilities, float32 (length,)."""
 
 
@@ -184,7 +184,7 @@ def extract_prompts(
             writer.write(int((groups["step"] < steps.start).sum()), rows, states)
 
 
-def rescorer(checkpoints: StepCheckpoints, batch_tokens: int) -> Scorer:
+def rescorer(checkpoints: StepCheckpoints, batch_tokens: int) -> Rescorer:
     """A function that computes raw log-probabilities of rollouts with the checkpoints of their steps, in passes of at
     most `batch_tokens` tokens, padding included."""
     policy_of = lru_cache(maxsize=1)(load_policy)

@@ -23,7 +23,7 @@ from cocal.settings.base import Algorithm
 from cocal.store.rows import normalised
 from cocal.store.run_folder import RunFolder
 from cocal_study.config.policy import PolicySettings
-from cocal_study.generation.replay import Scorer
+from cocal_study.generation.replay import Rescorer
 from cocal_study.policy import jsonl
 from cocal_study.policy.objectives import OBJECTIVES, step_rewards
 from cocal_study.policy.recorder import Outputs, RolloutRecorder
@@ -96,7 +96,7 @@ class StepTables:
     """Training set (cocal_study.store.contracts.QUESTIONS)."""
     vocabulary: Vocabulary
     judge: Judge
-    scorer: Scorer | None = None
+    scorer: Rescorer | None = None
     """Computes log-probabilities that a dump lacks; if None, such a dump is refused."""
 
     @cached_property

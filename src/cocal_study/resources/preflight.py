@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from cocal.errors import ConfigError
-from cocal.runtime.gpus import PROCESSOR_ONLY, Found, listed_gpus, parse_gpus, torch_obstacle
+from cocal.runtime.gpus import PROCESSOR_ONLY, Gpu, listed_gpus, parse_gpus, torch_obstacle
 from cocal_study.config.backbone import PretrainingSettings
 from cocal_study.config.study import Study
 from cocal_study.resources.memory import AS_MUCH, fitting_card, gpu_of, on_gpu, too_small
@@ -19,7 +19,7 @@ _CONDA_DRIVER = 580
 class Machine(NamedTuple):
     """The GPUs that a job can see, in the driver's order, and their driver."""
 
-    gpus: tuple[Found, ...]
+    gpus: tuple[Gpu, ...]
     driver: str | None
     obstacle: str | None
     """The reason why PyTorch sees none of them (`torch_obstacle`)."""

@@ -122,7 +122,7 @@ def test_a_report_shows_what_others_reach_by_the_same_labels(tmp_path, capsys, r
         ]
         assert len(ended) == (known is not None and known[0] is not None)
         page = (tmp_path / "report/index.html").read_text(encoding="utf-8")
-        assert all(f"| {name}" in page.replace("&#x27;", "'") for name in expected)
+        assert all(f"| {name}" in page.replace("&#39;", "'") for name in expected)
 
 
 def test_the_card_of_another_companion_is_refused(capsys, caplog, report, own):

@@ -7,22 +7,22 @@ from types import SimpleNamespace
 import pytest
 
 from cocal.serving.choices import Shown, streamed, whole
-from cocal.serving.scoring import CUT, NOT_FOLLOWED, STOPPED, UNSURE, Recorder, Scorer, Verdict
+from cocal.serving.scoring import CUT, NOT_FOLLOWED, STOPPED, UNSURE, Confidence, Recorder, Scorer
 
 
-def recorded(*verdicts: Verdict) -> SimpleNamespace:
-    """A recorder whose verdicts are known."""
-    return SimpleNamespace(grown={}, verdict=lambda index: verdicts[index])
+def recorded(*confidences: Confidence) -> SimpleNamespace:
+    """A recorder whose confidences are known."""
+    return SimpleNamespace(grown={}, confidence=lambda index: confidences[index])
 
 
 def test_a_choice_below_the_threshold_is_withheld_or_marked():
-    verdicts = Verdict(0.4, None, {"binary-42": 0.4}), Verdict(0.5, None, {}), Verdict(None, CUT)
+    confidences = Confidence(0.4, None, {"binary-42": 0.4}), Confidence(0.5, None, {}), Confidence(None, CUT)
 
     def answered(shown):
         own = {"logprobs": {"content": [1]}, "token_ids": [1], "finish_reason": "stop"}
         messages = [{"role": "assistant", "content": f"text {k}"} for k in range(3)]
         choices = [{"index": k, "message": message, **own} for k, message in enumerate(messages)]
-        return whole({"choices": choices}, recorded(*verdicts), shown)["choices"]
+        return whole({"choices": choices}, recorded(*confidences), shown)["choices"]
 
     plain = answered(Shown())
     assert [choice["confidence"] for choice in plain] == [0.4, 0.5, None]
@@ -42,15 +42,15 @@ def test_a_choice_below_the_threshold_is_withheld_or_marked():
 def test_a_withheld_answer_is_the_same_however_it_ended():
     """What stands beside the text, also at the top, is left out; nothing differs, not the confidence either."""
 
-    def answered(verdict, **own):
+    def answered(confidence, **own):
         choice = {"index": 0, "message": {"content": own["text"]}, "finish_reason": own["end"], "of_vllm": own["text"]}
         usage = {"prompt_tokens": 7, "completion_tokens": own["count"], "total_tokens": 7 + own["count"]}
         answer = {"id": "a", "model": "m", "choices": [choice], "usage": usage, "prompt_logprobs": [own["text"]]}
-        return whole(answer, recorded(verdict), Shown(abstain_below=0.5))
+        return whole(answer, recorded(confidence), Shown(abstain_below=0.5))
 
-    low = answered(Verdict(0.4, None, {"binary-42": 0.4}), text="whole", end="stop", count=9)
-    stopped = answered(Verdict(0.9, STOPPED), text="first", end="stop", count=3)
-    cut = answered(Verdict(None, CUT), text="second", end="length", count=5)
+    low = answered(Confidence(0.4, None, {"binary-42": 0.4}), text="whole", end="stop", count=9)
+    stopped = answered(Confidence(0.9, STOPPED), text="first", end="stop", count=3)
+    cut = answered(Confidence(None, CUT), text="second", end="length", count=5)
     assert low == stopped == cut
     assert stopped.keys() == {"id", "model", "choices", "usage"}
     assert stopped["usage"] == {"prompt_tokens": 7, "completion_tokens": None, "total_tokens": None}
@@ -65,7 +65,7 @@ def test_clients_find_the_confidence_within_what_they_keep():
     for name in ("message", "delta"):
         choice = {"index": 0, name: {"content": "text"}, "finish_reason": "stop", "logprobs": logprobs}
         answer = {"choices": [choice], "kv_transfer_params": {"a": 1}}
-        (found,) = whole(answer, recorded(Verdict(0.7)), Shown())["choices"]
+        (found,) = whole(answer, recorded(Confidence(0.7)), Shown())["choices"]
         assert found["confidence"] == found[name]["confidence"] == found["logprobs"]["confidence"] == 0.7
         assert found["logprobs"]["content"] == [{"token": "a"}]
     recorder = Recorder(Scorer(None, [], "binary", frozenset(), 12))
@@ -77,11 +77,11 @@ PIECES = [(0, "a", 0), (1, 'x"finish_reason":"stop"', 0), (0, "b", 0), (1, "y", 
 COURSE_OF_SECOND = {"every": 16, "tokens": 17, "values": [0.4]}
 
 
-def chunks_of(shown: Shown, second: Verdict, grown: bool = False, role_of: int | None = None) -> list[dict]:
+def chunks_of(shown: Shown, second: Confidence, grown: bool = False, role_of: int | None = None) -> list[dict]:
     """The chunks of a stream with two choices, the last events of which are its usage and its end; where it grows, the
     first choice has a confidence of 0.4 after 16 tokens, once two events were read. One of the events may be that which
     names the role."""
-    recorder = recorded(Verdict(0.25), second)
+    recorder = recorded(Confidence(0.25), second)
 
     async def events():
         for place, (index, text, ended) in enumerate(PIECES):
@@ -109,7 +109,7 @@ def _first(event: str) -> dict:
 
 @pytest.mark.parametrize("shown", [Shown(), Shown(abstain_below=0.5, withhold=False), Shown(abstain_below=0.5)])
 def test_the_last_event_of_each_choice_has_its_confidence(shown):
-    chunks = chunks_of(shown, Verdict(0.75))
+    chunks = chunks_of(shown, Confidence(0.75))
     lowest = None if shown.withholds else 0.25
     assert [one["confidence"] for one in chunks if one["finish_reason"]] == [0.75, lowest]
     assert not any("confidence" in one for one in chunks if not one["finish_reason"])
@@ -118,7 +118,7 @@ def test_the_last_event_of_each_choice_has_its_confidence(shown):
 
 
 def test_a_confidence_while_a_choice_grows_stands_in_its_next_event():
-    chunks = chunks_of(Shown(), Verdict(0.75, UNSURE, course=COURSE_OF_SECOND), grown=True)
+    chunks = chunks_of(Shown(), Confidence(0.75, UNSURE, course=COURSE_OF_SECOND), grown=True)
     assert [one["delta"]["content"] for one in chunks] == [text for _, text, _ in PIECES]
     (grown,) = (one for one in chunks if "confidence_tokens" in one)
     assert (grown["index"], grown["delta"]["content"], grown["confidence_tokens"]) == (0, "b", 16)
@@ -130,14 +130,14 @@ def test_a_confidence_while_a_choice_grows_stands_in_its_next_event():
 
 def test_it_does_not_stand_in_the_event_that_names_the_role():
     """Which comes before all text, while a busy server may have joined the first tokens and their confidence."""
-    chunks = chunks_of(Shown(), Verdict(0.75), grown=True, role_of=2)
+    chunks = chunks_of(Shown(), Confidence(0.75), grown=True, role_of=2)
     assert not any("confidence_tokens" in one for one in chunks)
 
 
 def test_it_is_held_back_with_the_text_where_choices_are_withheld():
     """The second choice is abstained from."""
-    chunks = chunks_of(Shown(abstain_below=0.2), Verdict(0.75, UNSURE), grown=True)
+    chunks = chunks_of(Shown(abstain_below=0.2), Confidence(0.75, UNSURE), grown=True)
     assert [one["delta"].get("content") for one in chunks] == [None, "a", "b", "c"]
     assert [one.get("confidence_tokens") for one in chunks] == [None, None, 16, None]
-    chunks = chunks_of(Shown(abstain_below=0.5), Verdict(0.75, UNSURE), grown=True)
+    chunks = chunks_of(Shown(abstain_below=0.5), Confidence(0.75, UNSURE), grown=True)
     assert not any("confidence_tokens" in one for one in chunks)

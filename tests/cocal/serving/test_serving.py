@@ -1,4 +1,4 @@
-"""The parts of `cocal serve` that need no vLLM: what is refused at the start, its command, verdicts and bodies."""
+"""The parts of `cocal serve` that need no vLLM: what is refused at the start, its command, confidences and bodies."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ from cocal.serving.scoring import (
     Recorder,
     Scorer,
 )
-from cocal.serving.scoring import Verdict as V
+from cocal.serving.scoring import Confidence as V
 from micro import change_json, own_copy
 from own_rollouts import run
 
@@ -177,20 +177,20 @@ def test_the_confidence_is_the_mean_over_the_seeds_of_one_target_and_what_has_no
     found = [0.1, 0.3, 0.9]
     expected = V(0.2, None, {"binary-42": 0.1, "binary-137": 0.3, "group-42": 0.9})
 
-    def verdict(ids, finish="stop", prompt=3, found=found, stop=None):
+    def confidence(ids, finish="stop", prompt=3, found=found, stop=None):
         return asyncio.run(scorer().generated(output(ids, finish, found, stop), [5] * prompt, ids))
 
-    assert verdict([8, 2]) == verdict([2]) == expected
-    assert verdict([8, 7]).confidence == 0.2  # a second end token
-    assert verdict([8, 2], "length") == V(None, CUT)
-    assert verdict([8]) == expected._replace(reason=STOPPED)  # by a token that the request named
-    assert verdict([8, 2], prompt=9) == expected
-    assert verdict([8, 2], prompt=10) == V(None, NO_ROOM)
-    assert verdict([8, 2], found=None) == V(None, FAILED)
-    assert verdict([8], "length", stop=BELOW) == expected._replace(reason=UNSURE)
+    assert confidence([8, 2]) == confidence([2]) == expected
+    assert confidence([8, 7]).value == 0.2  # a second end token
+    assert confidence([8, 2], "length") == V(None, CUT)
+    assert confidence([8]) == expected._replace(reason=STOPPED)  # by a token that the request named
+    assert confidence([8, 2], prompt=9) == expected
+    assert confidence([8, 2], prompt=10) == V(None, NO_ROOM)
+    assert confidence([8, 2], found=None) == V(None, FAILED)
+    assert confidence([8], "length", stop=BELOW) == expected._replace(reason=UNSURE)
     assert scorer().of(None) == V(None, FAILED)
     three = Scorer(None, [("binary", seed) for seed in (42, 137, 500)], "binary", frozenset({2}), 12)
-    assert three.of(output([2], "stop", [0.1, 0.2, 0.9])).confidence == pytest.approx(0.4)
+    assert three.of(output([2], "stop", [0.1, 0.2, 0.9])).value == pytest.approx(0.4)
     for prompt, response, reason in (([5], [], NO_END), ([5] * 11, [2], NO_ROOM)):
         assert asyncio.run(scorer().score(prompt, response)) == V(None, reason)
 
@@ -208,8 +208,8 @@ def test_a_response_that_a_stop_string_ended_is_read_once_more():
 
 def test_the_reason_of_a_call_is_that_of_all_its_confidences():
     recorder = Recorder(scorer(), OTHER_MODE)
-    recorder._verdicts = {0: V(0.4), 1: V(None, CUT), 2: V(0.4, STOPPED)}
-    assert [recorder.verdict(k).reason for k in range(3)] == [OTHER_MODE, CUT, STOPPED]
+    recorder._confidences = {0: V(0.4), 1: V(None, CUT), 2: V(0.4, STOPPED)}
+    assert [recorder.confidence(k).reason for k in range(3)] == [OTHER_MODE, CUT, STOPPED]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_chat_is_in_another_mode_where_a_value_of_its_template_differs(given, 
 
 
 def answered(engine, kind, n, closed=None, **more):
-    """What an API sees of an engine that gives n choices, and their verdicts and one more."""
+    """What an API sees of an engine that gives n choices, and their confidences and one more."""
 
     async def answer():
         recorder = Recorder(scorer(engine))
@@ -234,7 +234,7 @@ def answered(engine, kind, n, closed=None, **more):
         seen = [one async for one in followed.generate({"cache_salt": "s"}, parameters, "request", **more)]
         assert (parameters.n, parameters.extra_args) == (n, {"a": 1})  # the caller's own stay as they are
         assert followed.closed == engine.closed == (closed or n)
-        return seen, [recorder.verdict(k) for k in range(n + 1)]
+        return seen, [recorder.confidence(k) for k in range(n + 1)]
 
     return asyncio.run(answer())
 
@@ -244,7 +244,7 @@ def test_a_response_has_its_verdict_when_it_ends_and_an_adapter_s_is_not_followe
     engine = Engine(parts, parts)
     seen, found = answered(engine, "DELTA", 1)
     assert seen == parts
-    assert [(one.confidence, one.reason) for one in found] == [(0.4, None), (None, NOT_FOLLOWED)]
+    assert [(one.value, one.reason) for one in found] == [(0.4, None), (None, NOT_FOLLOWED)]
     ((name, prompt, asked),) = engine.asked
     assert (name, prompt, asked.n, asked.seed) == ("request", {"cache_salt": "s"}, 1, 3)
     assert asked.extra_args == {"a": 1, **asking()}
@@ -268,7 +268,7 @@ def test_the_course_of_a_call_is_asked_for_and_recorded():
 
     assert asyncio.run(answer()) == [None, (2, 0.7), None]
     assert [one.extra_args for _, _, one in engine.asked] == [asking(every=2, below=0.1)] != [asking()]
-    assert recorder.verdict(0).course == {"every": 2, "tokens": 3, "values": [0.7]}
+    assert recorder.confidence(0).course == {"every": 2, "tokens": 3, "values": [0.7]}
 
 
 def test_a_response_to_another_prompt_of_a_call_has_a_verdict_of_its_own():
@@ -284,8 +284,8 @@ def test_a_response_to_another_prompt_of_a_call_has_a_verdict_of_its_own():
                 pass
 
     asyncio.run(answer())
-    assert [recorder.verdict(k).confidence for k in range(2)] == pytest.approx([0.2, 0.6])
-    assert recorder.verdict() == recorder.verdict(1)
+    assert [recorder.confidence(k).value for k in range(2)] == pytest.approx([0.2, 0.6])
+    assert recorder.confidence() == recorder.confidence(1)
 
 
 def test_what_was_read_of_a_growing_choice_is_known_when_its_output_is_taken():
@@ -321,7 +321,7 @@ def test_each_choice_is_a_request_of_its_own(kind):
         assert sorted(outputs) == [(0, [2]), (0, [8]), (1, [9]), (1, [9, 9])]
     else:
         assert (len(seen), outputs) == (1, [(0, [8, 2]), (1, [9, 9, 9])])
-    assert [(one.confidence, one.reason) for one in found] == [(0.2, None), (None, CUT), (None, NOT_FOLLOWED)]
+    assert [(one.value, one.reason) for one in found] == [(0.2, None), (None, CUT), (None, NOT_FOLLOWED)]
     asked = [(name, one.n, one.seed, one.extra_args) for name, _, one in engine.asked]
     assert asked == [(f"{k}_request", 1, 3 + k, {"a": 1, **asking()}) for k in range(2)]
 

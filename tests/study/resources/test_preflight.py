@@ -6,7 +6,7 @@ import pytest
 
 import started
 from cocal.errors import ConfigError
-from cocal.runtime.gpus import Found, parse_gpus
+from cocal.runtime.gpus import Gpu, parse_gpus
 from cocal_study.config.study import configured_study
 from cocal_study.resources.preflight import Machine, Run, check, on_cluster, on_workstation
 from cocal_study.resources.slurm import Site
@@ -30,7 +30,7 @@ def study(repository):
 
 
 def test_gpus_are_read_from_the_driver():
-    assert Found("NVIDIA GeForce RTX 4090", 24564 / 1024, 8.9) == RTX
+    assert Gpu("NVIDIA GeForce RTX 4090", 24564 / 1024, 8.9) == RTX
     assert parse_gpus(LISTING, None) == ((RTX, H100), "580.65.06")
     assert parse_gpus(LISTING, "1") == ((H100,), "580.65.06")
     assert parse_gpus(LISTING, "GPU-8d5a") == ((RTX,), "580.65.06"), "one of them, whichever"
