@@ -1,8 +1,10 @@
 """The catalogue of commands: each has its function, and its flags, unless they are a stage's, need no library."""
 
+from argparse import ArgumentParser
 from importlib import import_module
 
 import started
+from cocal.commands import flags
 from cocal.commands.catalogue import commands_with, work_of
 
 
@@ -10,6 +12,14 @@ def test_each_command_has_its_function():
     for name in commands_with(None):
         module, function = work_of(name).split(":")
         assert callable(getattr(import_module(module), function))
+
+
+def test_a_flag_of_pairs_is_given_several_times_and_its_values_are_json_or_words():
+    parser = ArgumentParser()
+    flags.pairs("--value NAME=VALUE", "a value", "thinking=true", flags.json_or_text).add_to(parser)
+    given = parser.parse_args(["--value", "thinking=true", "--value", "mode=so=2", "--value", "depth=3"]).value
+    assert dict(given) == {"thinking": True, "mode": "so=2", "depth": 3}
+    assert parser.parse_args([]).value == []
 
 
 def test_help_loads_nothing_heavy():

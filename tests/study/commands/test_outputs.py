@@ -185,6 +185,8 @@ WRONG_VALUES = {
     "fit --correct-above": ["nan", "inf", "so"],
     "fit --seeds": ["-1", str(2**32), "one"],
     "fit --layer": ["-1", "0.5"],
+    "fit --field": ["a", "=b", "a="],
+    "fit --template-field": ["thinking", "=true"],
     "fit --passes": ["0", "-3", "2.5", "many", "9" * 5000],
     "score --name": ["", " ", "confidence_ids"],
     "evaluate --resamples": ["0", "19"],
