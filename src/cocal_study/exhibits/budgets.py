@@ -59,8 +59,8 @@ def prepare(layout: Layout, metrics: Cube, replicates_figure: pd.DataFrame | Non
         return numbers.assign(mean=float("nan"), sd=float("nan"), replicates=0)
     single = replicates_figure.filter(regex=r"^replicate_\d+$")
     gathered = replicates_figure[["source_step", "method", "metric", "mean", "sd"]]
-    found = numbers.merge(gathered.assign(replicates=single.notna().sum(axis=1)), how="left")
-    return found.fillna({"replicates": 0}).astype({"replicates": int})
+    merged = numbers.merge(gathered.assign(replicates=single.notna().sum(axis=1)), how="left")
+    return merged.fillna({"replicates": 0}).astype({"replicates": int})
 
 
 def draw(numbers: pd.DataFrame, layout: Layout, label: str = "Matched budget (rollout steps)") -> Figure:

@@ -101,8 +101,8 @@ def margin_text(row: Any) -> str:
 
 def summary(verdicts: pd.Series) -> str:
     """How often verdicts occur, in words, the most frequent ones first."""
-    found = sorted(Counter(verdicts).items(), key=lambda one: (one[0] == NOT_ASSESSABLE, -one[1], one[0]))
-    return listed([f'{count} "{verdict}"' for verdict, count in found])
+    counts = sorted(Counter(verdicts).items(), key=lambda pair: (pair[0] == NOT_ASSESSABLE, -pair[1], pair[0]))
+    return listed([f'{count} "{verdict}"' for verdict, count in counts])
 
 
 def _families(ledger: Sequence[Claim]) -> list[Claims]:
@@ -111,7 +111,7 @@ def _families(ledger: Sequence[Claim]) -> list[Claims]:
     groups: dict[str, list[Claim]] = {}
     for claim in ledger:
         groups.setdefault(_COSTS if is_measured(claim) else claim.family or last[0], []).append(claim)
-    return sorted(groups.items(), key=lambda one: last.index(one[0]) if one[0] in last else -1)
+    return sorted(groups.items(), key=lambda group: last.index(group[0]) if group[0] in last else -1)
 
 
 def _parts(groups: Sequence[Claims]) -> list[list[Claims]]:
@@ -120,7 +120,7 @@ def _parts(groups: Sequence[Claims]) -> list[list[Claims]]:
     for name, claims in groups:
         for start in range(0, len(claims), _PER_FLOAT - 2):
             some = claims[start : start + _PER_FLOAT - 2]
-            if parts[-1] and sum(1 + len(one) for _, one in parts[-1]) + 1 + len(some) > _PER_FLOAT:
+            if parts[-1] and sum(1 + len(piece) for _, piece in parts[-1]) + 1 + len(some) > _PER_FLOAT:
                 parts.append([])
             parts[-1].append((name, some))
     return parts
@@ -142,7 +142,7 @@ def _block(groups: Sequence[Claims], by_place: ByPlace, model: bool, scores: Seq
             margin_text(study) or UNDEFINED,
             _excluded(study),
             *([_verdict(by_place[claim.id, LANGUAGE_MODEL, ""].verdict)] if model else []),
-            *(_verdict(one.verdict) if one else UNDEFINED for one in scored),
+            *(_verdict(verdict.verdict) if verdict else UNDEFINED for verdict in scored),
         )
 
     heads = ["Paper's numbers", "Replicates together", "They exclude", "This study", "Margin", "Excludes"]
@@ -157,8 +157,8 @@ def _verdict(verdict: str, mark: str = "", chance: bool = False) -> Cell:
 
 def _excluded(row: Any) -> str:
     """What lies outside of the interval of a margin."""
-    found = [name for name, said in (("zero", row.zero_excluded), ("paper", row.paper_excluded)) if said == "yes"]
-    return ", ".join(found) or ("neither" if row.paper_excluded else "nothing" if row.zero_excluded else UNDEFINED)
+    excluded = [name for name, said in (("zero", row.zero_excluded), ("paper", row.paper_excluded)) if said == "yes"]
+    return ", ".join(excluded) or ("neither" if row.paper_excluded else "nothing" if row.zero_excluded else UNDEFINED)
 
 
 def _margins(numbers: pd.DataFrame, ledger: Sequence[Claim]) -> Block:
@@ -169,10 +169,10 @@ def _margins(numbers: pd.DataFrame, ledger: Sequence[Claim]) -> Block:
     def row(label: str, part: pd.DataFrame) -> Line:
         cells = []
         for source in sources:
-            one = next(part[part["source"] == source].itertuples(), None)
-            cells += [margin_text(one) or UNDEFINED, _excluded(one)] if one else [UNDEFINED] * 2
+            margin = next(part[part["source"] == source].itertuples(), None)
+            cells += [margin_text(margin) or UNDEFINED, _excluded(margin)] if margin else [UNDEFINED] * 2
             if source == REPLICATES:
-                cells.append(f"{one.detectable:.3f}" if one else UNDEFINED)
+                cells.append(f"{margin.detectable:.3f}" if margin else UNDEFINED)
         return label, cells
 
     groups = [
@@ -187,14 +187,14 @@ def _words(ledger: Sequence[Claim], by_place: ByPlace) -> Block:
     """The words of the paper, how they are read, and what each source adds to its verdict."""
 
     def row(claim: Claim) -> Line:
-        found = {source: by_place[claim.id, source, ""] for source in (PAPER, STUDY, REPLICATES)}
-        reasons = {source: one.reason for source, one in found.items()}
+        verdicts = {source: by_place[claim.id, source, ""] for source in (PAPER, STUDY, REPLICATES)}
+        reasons = {source: verdict.reason for source, verdict in verdicts.items()}
         said = [f"{source}: {reason}" for source, reason in reasons.items() if reason]
         if len(set(reasons.values())) == 1:
             said = [next(iter(reasons.values()))] * bool(said)
-        read = ". ".join(filter(None, (found[PAPER].combined, claim.note)))
-        one = found[REPLICATES]
-        positive = "" if pd.isna(one.positive) else f"positive in {one.positive:.0f} of {one.replicates:.0f}"
+        read = ". ".join(filter(None, (verdicts[PAPER].combined, claim.note)))
+        joint = verdicts[REPLICATES]
+        positive = "" if pd.isna(joint.positive) else f"positive in {joint.positive:.0f} of {joint.replicates:.0f}"
         return claim.title, (claim.section, claim.quotation.strip(), claim.kind, read, positive, "; ".join(said))
 
     heads = ("Section", "Words of the paper", "Kind", "How they are read", "Replicates", "What else is to say")

@@ -55,7 +55,7 @@ def prepare(layout: Layout, resamples: Resamples) -> pd.DataFrame:
     """Test the difference to every rival on every data set and macro average. The result has the columns of
     `cocal_study.evidence.comparisons.table_of`, in the order of the domains, of which the macro average comes last,
     then our methods, then the rivals, then the metrics."""
-    datasets = [name for macro, sets in layout.domains.items() for name in (*(one.name for one in sets), macro)]
+    datasets = [name for macro, sets in layout.domains.items() for name in (*(dataset.name for dataset in sets), macro)]
     return table_of(resamples, layout.methods, layout.step, datasets)
 
 
@@ -63,21 +63,21 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid
     """Set the table, with a block for each of our methods and macro average; the page adds those of the data sets."""
     pairs = pairs_in_table(layout.methods)
     macros = [Labelled(name=name, label=f"Macro average, {SUBJECTS[name]}") for name in layout.domains]
-    sets = [one for sets in layout.domains.values() for one in sets]
+    sets = [dataset for sets in layout.domains.values() for dataset in sets]
     metrics = [name for name in _SHOWN if name in set(numbers["metric"])]
 
     def block(ours: str, datasets: Sequence[Labelled]) -> Block:
-        rivals = [rival for one, rival in pairs if one == ours]
+        rivals = [rival for method, rival in pairs if method == ours]
         cells: dict[Place, Cell] = defaultdict(lambda: Cell(UNDEFINED))
         for row in numbers[(numbers["method"] == ours) & numbers["metric"].isin(metrics)].itertuples():
             if not pd.isna(row.value):
-                value, lower, upper = (signed(row.metric, one) for one in (row.value, row.lower, row.upper))
+                value, lower, upper = (signed(row.metric, number) for number in (row.value, row.lower, row.upper))
                 mark = "best" if row.p_holm < SIGNIFICANT else None
                 text = f"{value} [{lower}, {upper}]"
                 cells[row.dataset, row.rival, row.metric] = Cell(text, mark, degenerate=row.degenerate)
         return metric_block(f"{METHODS[ours].label} minus", datasets, metrics, method_groups(rivals), cells, width=1)
 
-    ours = list(dict.fromkeys(one for one, _ in pairs))
+    ours = list(dict.fromkeys(method for method, _ in pairs))
     count = resamples.data.sizes["resample"]
     return Grid(
         title=f"Paired differences, {layout.backbone_label}, step {layout.step}",
@@ -88,8 +88,8 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid
         "Holm's adjustment for all comparisons of one metric on one macro average. "
         f"{DEGENERATE} marks differences in which a confidence is constant or at chance. "
         f"{UNDEFINED} stands where both methods score the same responses, so that their accuracies are one number.",
-        blocks=tuple(block(one, [macro]) for macro in macros for one in ours),
+        blocks=tuple(block(method, [macro]) for macro in macros for method in ours),
         size="footnotesize",
         apart=True,
-        details=tuple(block(one, sets) for one in ours),
+        details=tuple(block(method, sets) for method in ours),
     )

@@ -44,8 +44,8 @@ def prepare(layout: Layout, metrics: Cube, companions: Sequence[CompanionSpec]) 
     shares = {(spec.order, spec.steps): spec.training_error_share for spec in companions}
     tested = read_curves(layout, metrics, ("accuracy", "mean_confidence"))
     trained = tested.loc[tested["metric"] == "accuracy", ["source_step", "method"]]
-    found = [shares[_ORDERS[method], budget] for _, budget, method in trained.itertuples()]
-    trained = trained.assign(metric="training_error_share", value=found)
+    values = [shares[_ORDERS[method], budget] for _, budget, method in trained.itertuples()]
+    trained = trained.assign(metric="training_error_share", value=values)
     return pd.concat([tested, trained], ignore_index=True)
 
 

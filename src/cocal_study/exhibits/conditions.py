@@ -161,9 +161,9 @@ def prepare(
     the paper, or its section). Accuracies and shares lie in [0, 1]."""
     tables = dict(zip(layout.algorithms, rollouts, strict=True))
     rows = [row for domain in layout.domains for row in _measured(layout, domain, metrics, published)]
-    for found in ([*_trained(layout, tables, metrics)], [*_kept(tables, questions, companions, published)]):
-        conditions = [row[0] for row in found]
-        rows += sorted(found, key=lambda row, order=conditions: order.index(row[0]))  # those of one name together
+    for part in ([*_trained(layout, tables, metrics)], [*_kept(tables, questions, companions, published)]):
+        conditions = [row[0] for row in part]
+        rows += sorted(part, key=lambda row, order=conditions: order.index(row[0]))  # those of one name together
     rows += [*_learnt(replayed, published)] if replayed else []
     rows += _known(layout, metrics, answered, published)
     steps, place = published.cell("hyperparameters", "Policy training: Training steps", "Value")
@@ -196,13 +196,13 @@ def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) 
     asked = REQUIRED if domain == MATHEMATICS else _REPORTED
     for title, (table, method, metric) in _CONDITIONS[domain].items():
         of_macro = _REPORTED if layout.second_sampling and title == _BEFORE else asked
-        for one in (*(layout.domains[domain] if metric == "accuracy" else ()), macro):
-            mirrored = MACRO if one is macro else layout.mirrors.get(one.name)
+        for dataset in (*(layout.domains[domain] if metric == "accuracy" else ()), macro):
+            mirrored = MACRO if dataset is macro else layout.mirrors.get(dataset.name)
             paper, place = _NONE, ""
             if mirrored:
                 paper, place = published.metric(table, method, metric, mirrored)
-            value = _read(layout, metrics, method, one.name, metric)["value"]
-            yield title, one.label, metric, of_macro if one is macro else _REPORTED, paper, value, place
+            value = _read(layout, metrics, method, dataset.name, metric)["value"]
+            yield title, dataset.label, metric, of_macro if dataset is macro else _REPORTED, paper, value, place
     of = "Mathematics" if domain == MATHEMATICS else "Factual"
     value = _read(layout, metrics, "base-verbal", domain, "mean_confidence")["valid_rate"]
     yield _VALID, of, "share", asked, _NONE, value, ""
@@ -245,8 +245,8 @@ def _kept(
         paper = 1 - sum(stated) / published.numbers("-response raw budget")[0]
         value = 1 - sum(counts) / whole
         yield cut, "Responses of GRPO's final policy (PostCal)", "share", REQUIRED, paper, value, place
-        for part, one, count in zip(("training", "validation"), stated, counts, strict=True):
-            yield kept, f"PostCal, {part}", "count", _SIZE, one, count, place
+        for part, of_paper, count in zip(("training", "validation"), stated, counts, strict=True):
+            yield kept, f"PostCal, {part}", "count", _SIZE, of_paper, count, place
 
 
 def _learnt(replayed: CompanionSpec, published: Published) -> Iterator[tuple]:
@@ -270,11 +270,11 @@ def _known(layout: Layout, metrics: Cube, answered: Sequence[pd.DataFrame], publ
         unlikely = [min(logprobs) < math.log(_UNLIKELY) for column in wrong for logprobs in column]
         share = sum(unlikely) / len(unlikely)
         yield f"Wrong answers with a token below {_UNLIKELY:g} (%)", "GRPO", "share", _REPORTED, _NONE, share, ""
-    for one in layout.domains.get(MATHEMATICS, ()):
-        sentence, at, each = _EVALUATIONS.get(layout.mirrors.get(one.name, ""), ("", 0, 1))
+    for dataset in layout.domains.get(MATHEMATICS, ()):
+        sentence, at, each = _EVALUATIONS.get(layout.mirrors.get(dataset.name, ""), ("", 0, 1))
         paper = published.numbers(sentence)[at] * each if sentence else _NONE
-        value = _read(layout, metrics, "token-probability", one.name, "accuracy")["n"]
-        yield _RESPONSES, one.label, "count", _SIZE, paper, value, f'section 5, "{sentence}"' if sentence else ""
+        value = _read(layout, metrics, "token-probability", dataset.name, "accuracy")["n"]
+        yield _RESPONSES, dataset.label, "count", _SIZE, paper, value, f'section 5, "{sentence}"' if sentence else ""
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:

@@ -67,11 +67,11 @@ def prepare(
     training_states, training_mlp, inference_llm, inference_mlp (float64; NaN where a method has no such cost, or it was
     not timed). Inference is per question."""
     policy, nothing = training.seconds, float("nan")
-    one, pool, prediction = latency.generation_seconds, latency.pool_seconds, latency.prediction_ms / 1000
+    generation, pool, prediction = latency.generation_seconds, latency.pool_seconds, latency.prediction_ms / 1000
     live, later = (part.states_seconds or nothing for part in (training, sampling))
     rows = [
-        ("CoCal", policy, nothing, live, fit.seconds, one, prediction),
-        ("PostCal", policy, sampling.seconds, later, postcal_fit.seconds, one, prediction),
+        ("CoCal", policy, nothing, live, fit.seconds, generation, prediction),
+        ("PostCal", policy, sampling.seconds, later, postcal_fit.seconds, generation, prediction),
         ("SelfConsis", policy, nothing, nothing, nothing, pool, nothing),
     ]
     return pd.DataFrame(rows, columns=["method", *_HEADS])

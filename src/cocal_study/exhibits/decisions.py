@@ -78,10 +78,10 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     backbone, step = study.main_backbone, study.policy.steps
     shared = [METHODS[name] for name in final_methods(study, backbone)]
     shared = [method for method in shared if (method.policy, method.prompt_format) == ("grpo", "answer")]
-    methods = [one.name for one in shared if not one.needs_pool]
+    methods = [method.name for method in shared if not method.needs_pool]
     domains = {name: tuple(study.evaluation_sets(name)) for name in domains_of(study, backbone, "grpo", step)}
     asked = {name: study.datasets[name] for names in domains.values() for name in names}
-    sets = {name: one for name, one in asked.items() if one.samples > 1}
+    sets = {name: dataset for name, dataset in asked.items() if dataset.samples > 1}
     choosing = any(METHODS[name].target != "question" for name in methods)
     if not (choosing and sets and any(method.needs_pool for method in shared)):
         return
@@ -94,7 +94,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         layout=Layout(
             **of_main(study),
             methods=tuple(methods),
-            sets=tuple(Sampled(name=name, label=one.label, samples=one.samples) for name, one in sets.items()),
+            sets=tuple(
+                Sampled(name=name, label=dataset.label, samples=dataset.samples) for name, dataset in sets.items()
+            ),
             domains=domains,
             decisions=study.reports.decisions,
             resamples=study.metrics.resamples,
@@ -133,12 +135,12 @@ def prepare(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.Da
 
 def _choices(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.DataFrame]) -> Iterator[tuple]:
     values, drawn, about = [], [], []
-    for one, frame in zip(layout.sets, responses, strict=True):
-        right = _right(layout, one, frame[frame["sample"] < one.samples], predictions)
+    for sampled, frame in zip(layout.sets, responses, strict=True):
+        right = _right(layout, sampled, frame[frame["sample"] < sampled.samples], predictions)
         by_rule = np.array([*right.values()])
         values.append(by_rule.mean(axis=1))
-        drawn.append(resampled_means(by_rule, layout.resamples, generator_for(layout.seed, one.name)))
-        about.append((one.name, by_rule.shape[1], one.samples))
+        drawn.append(resampled_means(by_rule, layout.resamples, generator_for(layout.seed, sampled.name)))
+        about.append((sampled.name, by_rule.shape[1], sampled.samples))
     values.append(np.mean(values, axis=0))
     drawn.append(np.mean(drawn, axis=0))
     about.append((MACRO, sum(questions for _, questions, _ in about), np.nan))
@@ -149,7 +151,7 @@ def _choices(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.D
 
 
 def _right(
-    layout: Layout, one: Sampled, frame: pd.DataFrame, predictions: pd.DataFrame
+    layout: Layout, sampled: Sampled, frame: pd.DataFrame, predictions: pd.DataFrame
 ) -> dict[tuple[str, str], np.ndarray]:
     """Correctness of each rule's choice, as the mean over a companion's seeds, float64 (q,), by rule and method."""
     frame = frame.sort_values(["question_id", "sample"], kind="stable")
@@ -159,7 +161,7 @@ def _right(
     best, votes = {}, {}
     for method in layout.choosing:
         chosen = []
-        for rows in rows_by_seed(predictions, layout, one.name, method).values():
+        for rows in rows_by_seed(predictions, layout, sampled.name, method).values():
             known = rows.set_index("response_id")["confidence"]
             confidence = known.loc[frame["response_id"]].to_numpy(dtype=np.float64)
             chosen.append((correct[best_of_n(question, confidence)], correct[vote(question, classes, confidence)]))
@@ -173,16 +175,16 @@ def _first_responses(predictions: pd.DataFrame, layout: Layout, names: Sequence[
     float64 (seeds, q), by method."""
     shown = predictions[predictions["dataset"].isin(names)]
     keys = ["method", "seed", "dataset", "question_id"]
-    ones = shown.sort_values("response_id", kind="stable").drop_duplicates(keys)
-    found: dict[str, np.ndarray] = {}
+    firsts = shown.sort_values("response_id", kind="stable").drop_duplicates(keys)
+    asked: dict[str, np.ndarray] = {}
     for method in layout.methods:
-        table = ones[ones["method"] == method].set_index(["seed", "dataset", "question_id"])
+        table = firsts[firsts["method"] == method].set_index(["seed", "dataset", "question_id"])
         confidence = table["confidence"].unstack("seed").sort_index()
         correct = table["correct"].unstack("seed").sort_index().iloc[:, 0].to_numpy(dtype=bool)
-        if not np.array_equal(found.setdefault("correct", correct), correct):
+        if not np.array_equal(asked.setdefault("correct", correct), correct):
             raise ContractError(f"predictions: method {method!r} is not evaluated on the responses of the others")
-        found[method] = confidence.to_numpy(dtype=np.float64).T
-    return found
+        asked[method] = confidence.to_numpy(dtype=np.float64).T
+    return asked
 
 
 def _abstentions(layout: Layout, domain: str, asked: Mapping[str, np.ndarray]) -> Iterator[tuple]:
@@ -190,8 +192,8 @@ def _abstentions(layout: Layout, domain: str, asked: Mapping[str, np.ndarray]) -
     settings, correct, tail = layout.decisions, asked["correct"], (1 - layout.level) / 2
     for method in layout.choosing:
         bounds = {"max_risk": settings.max_risk, "delta": settings.delta, "splits": settings.splits}
-        found = tried(asked[method], correct, **bounds, generator=generator_for(settings.seed, domain))
-        for metric, values in zip(("coverage", "risk", "certified"), found.T, strict=True):
+        splits = tried(asked[method], correct, **bounds, generator=generator_for(settings.seed, domain))
+        for metric, values in zip(("coverage", "risk", "certified"), splits.T, strict=True):
             known = values[~np.isnan(values)]
             numbers = (known.mean(), *np.quantile(known, [tail, 1 - tail])) if len(known) else (np.nan,) * 3
             yield ABSTENTION, "certified", method, domain, metric, *numbers, len(correct), 1
@@ -204,7 +206,7 @@ def _routings(layout: Layout, domain: str, asked: Mapping[str, np.ndarray]) -> I
     counts = np.concatenate([np.ones((1, questions)), *drawn]).T.astype(np.int32)
     for method in layout.routing:
         for sent in (0.0, *SENT):
-            kept = np.mean([kept_accuracy(one, correct, sent, counts) for one in asked[method]], axis=0)
+            kept = np.mean([kept_accuracy(confidence, correct, sent, counts) for confidence in asked[method]], axis=0)
             lower, upper = centred_interval(kept[:1], kept[None, 1:], layout.level)
             yield ROUTING, f"{sent:g}", method, domain, "accuracy", kept[0], lower[0], upper[0], questions, 1
 
@@ -243,7 +245,7 @@ def _texts(numbers: pd.DataFrame, part: str, *names: str) -> dict[tuple[str, ...
 
 def _choice_block(numbers: pd.DataFrame, layout: Layout, questions: pd.Series) -> Block:
     texts = _texts(numbers, CHOICE, "dataset", "rule", "method")
-    columns = [*(one.name for one in layout.sets), MACRO]
+    columns = [*(sampled.name for sampled in layout.sets), MACRO]
     best, votes = ([(rule, method) for method in layout.choosing] for rule in (BEST, VOTE))
     rules = [(FIRST, ""), (MAJORITY, ""), *best, *votes]
     cells = {key: Cell(text) for key, text in texts.items()}
@@ -257,8 +259,8 @@ def _choice_block(numbers: pd.DataFrame, layout: Layout, questions: pd.Series) -
 
     groups = {"": rules[:2], "Most confident response (best of n)": best, "Confidence-weighted vote": votes}
     heads = (
-        [*(one.label for one in layout.sets), "Average"],
-        [*(f"{questions[one.name]:,} × {one.samples}" for one in layout.sets), ""],
+        [*(sampled.label for sampled in layout.sets), "Average"],
+        [*(f"{questions[sampled.name]:,} × {sampled.samples}" for sampled in layout.sets), ""],
     )
     shown = [(title, [line(*rule) for rule in some]) for title, some in groups.items()]
     return Block("Accuracy (%)", heads, [*shown, ("", [line(ORACLE, "")])])

@@ -53,8 +53,8 @@ def prepare(layout: Layout, fits: pd.DataFrame) -> pd.DataFrame:
     """The scores of every fit over the replicates of each study, one per row: the columns study, backbone, sampling,
     learner, fit, metric, value (mean), sd and replicates."""
     place = ["study", "backbone", "sampling", "learner", "fit"]
-    found = fits.melt([*place, "replicate"], list(SCORES), "metric", "value")
-    grouped = found.groupby([*place, "metric"], sort=False)["value"]
+    long = fits.melt([*place, "replicate"], list(SCORES), "metric", "value")
+    grouped = long.groupby([*place, "metric"], sort=False)["value"]
     return grouped.agg(value="mean", sd="std", replicates="size").reset_index()
 
 

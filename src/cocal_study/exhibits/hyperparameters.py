@@ -137,7 +137,7 @@ def _evaluation(study: Study, wrong: Mapping[str, int]) -> Iterator[tuple[str, s
     yield "ECE bins", f"{study.metrics.bins:,}"
     for fate, chosen in rows_known_to_be_wrong(study, wrong).items():
         counts = " / ".join(str(count) for _, count in chosen)
-        yield f"Rows known to be wrong ({' / '.join(one.label for one, _ in chosen)})", f"{counts}, {fate}"
+        yield f"Rows known to be wrong ({' / '.join(dataset.label for dataset, _ in chosen)})", f"{counts}, {fate}"
 
 
 def _open(study: Study) -> Iterator[tuple[str, str]]:
@@ -197,9 +197,9 @@ def _open(study: Study) -> Iterator[tuple[str, str]]:
 
 def _rare(policy: PolicySettings) -> Iterator[tuple[str, str]]:
     trained = [policy.for_training(name) for name in policy.algorithms]
-    if any(one.warm_up or one.rate_decay == "linear" for one in trained):
+    if any(training.warm_up or training.rate_decay == "linear" for training in trained):
         yield from _by_algorithm(policy, "Course of the policy's learning rate", _course)
-    if any(one.mask_truncated for one in trained):
+    if any(training.mask_truncated for training in trained):
         fates = {True: "Recorded, and left out of the loss", False: "Like all others"}
         yield from _by_algorithm(policy, "Cut rollouts", lambda p: fates[p.mask_truncated])
 

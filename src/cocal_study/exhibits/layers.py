@@ -28,7 +28,7 @@ _CURVE = {"linewidth": 1.1, "marker": ".", "markersize": 2.5}
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
     """The figure of the first two backbones of three layers or more, where the study has CoCal (binary)."""
     layers = {name: layers_of(study, name) for name in study.backbones}
-    deep = dict([(name, found) for name, found in layers.items() if len(found) >= _FEWEST][:2])
+    deep = dict([(name, blocks) for name, blocks in layers.items() if len(blocks) >= _FEWEST][:2])
     if deep and has_methods(study, BINARY.name):
         yield FigureExhibit(
             title="Extraction layers",
@@ -88,7 +88,7 @@ def _plot_layers(ax: Axes, panel: pd.DataFrame) -> None:
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """A panel of the ECE and one of the AUROC."""
-    entries = [(colour, one.label, _CURVE) for colour, one in zip(BACKBONE_COLOURS, layout.backbones, strict=False)]
+    entries = [(colour, model.label, _CURVE) for colour, model in zip(BACKBONE_COLOURS, layout.backbones, strict=False)]
     entries += [(INK, "final layer", _FINAL), (INK, "within noise of the best", _LEVEL)]
     return metric_row(
         numbers,

@@ -85,7 +85,7 @@ def accuracy_layout(
     given = {"step": study.policy.steps, "methods": main_methods(study)} | fields
     about_wrong = []
     for fate, some in rows_known_to_be_wrong(study, {name: wrong[name] for name in sets if name in wrong}).items():
-        named = ", ".join(f"{one.label} ({count} of {one.size})" for one, count in some)
+        named = ", ".join(f"{dataset.label} ({count} of {dataset.size})" for dataset, count in some)
         kept = fate.replace("as distributed", "kept as distributed")
         about_wrong.append(f"Questions or answers known to be wrong are {kept}: {named}.")
     return Layout(
@@ -99,12 +99,12 @@ def accuracy_layout(
 
 def rows_known_to_be_wrong(study: Study, wrong: Mapping[str, int]) -> dict[str, list[tuple[DatasetSettings, int]]]:
     """By what became of them, the sets with rows that are known to be wrong, and how many these are."""
-    found: dict[str, list[tuple[DatasetSettings, int]]] = {}
+    by_fate: dict[str, list[tuple[DatasetSettings, int]]] = {}
     for mended, fate in ((False, "as distributed"), (True, "corrected")):
         for name, count in wrong.items():
             if getattr(study.datasets[name].source, "corrections", None) == mended:
-                found.setdefault(fate, []).append((study.datasets[name], count))
-    return found
+                by_fate.setdefault(fate, []).append((study.datasets[name], count))
+    return by_fate
 
 
 def main_methods(study: Study) -> tuple[str, ...]:
@@ -144,9 +144,9 @@ def prepare(
     numbers = read_methods(metrics, layout, [column.name for column in layout.columns], layout.methods)
     if resamples is None:
         return numbers
-    found = separable_from_best(resamples, numbers, layout.step)
+    words = separable_from_best(resamples, numbers, layout.step)
     places = numbers[_PLACE].itertuples(index=False, name=None)
-    return numbers.assign(separable_from_best=[found.get(place, "") for place in places])
+    return numbers.assign(separable_from_best=[words.get(place, "") for place in places])
 
 
 def grid(
@@ -159,10 +159,10 @@ def grid(
 ) -> Grid:
     """Set the table. Print has the macro average last, as the paper does; a web page has it first, and also says what
     is separable from the best, and where this run lies among the replicates."""
-    short = short_rates(numbers, layout.quality, {layout.macro: [one.name for one in layout.datasets]})
+    short = short_rates(numbers, layout.quality, {layout.macro: [dataset.name for dataset in layout.datasets]})
     bounds = {(row.dataset, row.method, row.metric): (row.lower, row.upper) for row in numbers.itertuples()}
     places = dict.fromkeys(key[:2] for key in bounds)
-    flagged = [one for one in places if degenerate(bounds[*one, "mean_confidence"], bounds[*one, "auroc"])]
+    flagged = [place for place in places if degenerate(bounds[*place, "mean_confidence"], bounds[*place, "auroc"])]
     why = "that is constant or whose AUROC has a 95 % interval that holds one half"
     cells = ranked_cells(numbers, short=short, degenerate=flagged)
     groups = method_groups(layout.methods)
@@ -212,8 +212,8 @@ def _among(numbers: pd.DataFrame, replicates: pd.DataFrame) -> dict[Place, str]:
     cells = {}
     for row in numbers.itertuples():
         place = row.dataset, row.method, row.metric
-        ones = values.loc[place].dropna() if place in values.index else values.iloc[0][:0]
-        least, greatest = (metric_text(row.metric, one) for one in (ones.min(), ones.max()))
-        told = f"{least} to {greatest}; this run above {(ones < row.value).sum()} of {len(ones)}"
-        cells[place] = told if len(ones) else UNDEFINED
+        runs = values.loc[place].dropna() if place in values.index else values.iloc[0][:0]
+        least, greatest = (metric_text(row.metric, value) for value in (runs.min(), runs.max()))
+        told = f"{least} to {greatest}; this run above {(runs < row.value).sum()} of {len(runs)}"
+        cells[place] = told if len(runs) else UNDEFINED
     return cells

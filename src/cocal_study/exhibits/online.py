@@ -61,9 +61,9 @@ def prepare(layout: Layout, scores: pd.DataFrame) -> pd.DataFrame:
     long = binary.melt([*keys[:2], "responses", "kept_bytes"], list(CONFIDENCE_QUALITY), "metric", "value")
     long["metric"] = pd.Categorical(long["metric"], CONFIDENCE_QUALITY)
     cells = long.groupby(keys, observed=True)
-    found = cells[["responses", "kept_bytes"]].first().assign(value=cells["value"].mean(), seed_sd=cells["value"].std())
-    found = found.reset_index().astype({"metric": str})
-    return found[["window", "source_step", "responses", "metric", "value", "seed_sd", "kept_bytes"]]
+    means = cells[["responses", "kept_bytes"]].first().assign(value=cells["value"].mean(), seed_sd=cells["value"].std())
+    means = means.reset_index().astype({"metric": str})
+    return means[["window", "source_step", "responses", "metric", "value", "seed_sd", "kept_bytes"]]
 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:

@@ -66,10 +66,12 @@ class Layout(StepLayout):
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
     """The table of the main backbone at the end of training, where the study has a rival."""
     rivals = {how: tuple(names) for how, names in calibrated(study).items()}
-    found = [RIVALS[name] for name in rivals["raw"]]
-    notes = [one.note for one in found if one.note]
-    notes += [f"{one.label} is left out: it reads a block that features.layers lacks." for one in without_states(study)]
-    if found:
+    chosen = [RIVALS[name] for name in rivals["raw"]]
+    notes = [rival.note for rival in chosen if rival.note]
+    notes += [
+        f"{rival.label} is left out: it reads a block that features.layers lacks." for rival in without_states(study)
+    ]
+    if chosen:
         yield TableExhibit(
             title="Rivals that learn from the same rollouts",
             chapter="Main results",
@@ -81,7 +83,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
                 **of_main(study),
                 last_stage=(0, *study.policy.stages)[-2] + 1,
                 rivals=rivals,
-                labels={one.name: one.label for one in found},
+                labels={rival.name: rival.label for rival in chosen},
                 notes=tuple(dict.fromkeys(notes)),
                 domains={name: tuple(sets) for name, sets in macro_averages(study, study.main_backbone).items()},
                 quality=study.quality,
@@ -114,8 +116,8 @@ def prepare(layout: Layout, metrics: Cube, calibrators: Sequence[Fits]) -> pd.Da
     numbers.loc[meaningless, ["value", "lower", "upper", "seed_sd"]] = float("nan")
     wrong = Counter(
         named(fit.rival, f"platt-{fit.basis}")
-        for found in calibrators
-        for fit in found.fits
+        for of_policy in calibrators
+        for fit in of_policy.fits
         if isinstance(platt := fit.calibrators["platt"], Platt) and platt.slope < 0
     )
     return numbers.assign(wrong_slopes=numbers["method"].map(wrong).fillna(0).astype(int))
@@ -147,7 +149,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube, **_: object) -
         "All other rows need no further responses."
     )
     of_coupled = "RLCR and DCPO have policies, rollouts and responses of their own."
-    ranking = [layout.labels[one.name].partition(" (")[0] for one in chosen if one.ranks_only]
+    ranking = [layout.labels[rival.name].partition(" (")[0] for rival in chosen if rival.ranks_only]
     only = (
         "ranks responses and has no ECE as it is" if len(ranking) == 1 else "rank responses and have no ECE as they are"
     )
@@ -161,10 +163,10 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, metrics: Cube, **_: object) -
             f"The last stage has steps {layout.last_stage} to {layout.step}." if "platt-last" in layout.rivals else "",
             of_postcal if "platt-resampled" in layout.rivals else "",
             *layout.notes,
-            averaged(seeds_of(metrics)) if any(one.reader for one in chosen) else "",
+            averaged(seeds_of(metrics)) if any(rival.reader for rival in chosen) else "",
             "W-AUROC is the AUROC within questions: over all pairs of a right and a wrong response to one question, it "
             "tells what a score knows beyond the difficulty of questions.",
-            of_coupled if any(METHODS[one.method].policy != "grpo" for one in chosen) else "",
+            of_coupled if any(METHODS[rival.method].policy != "grpo" for rival in chosen) else "",
             f"{listed(ranking)} only {only} ({UNDEFINED})." if ranking else "",
             f"{_TURNED} marks Platt scaling with a slope of the wrong sign, for one companion seed or more: among the "
             "responses that it learnt from, higher scores were less often right, so that it turns the ranking, and "

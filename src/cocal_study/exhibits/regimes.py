@@ -42,16 +42,16 @@ def prepare(layout: Layout, regimes: pd.DataFrame) -> pd.DataFrame:
     """The margins of every point over its replicates. The result has the columns of
     `cocal_study.evidence.regimes.over_points`, and as means over the replicates final_accuracy, accuracy, gap and bias
     (`cocal_study.evidence.regimes.margins`)."""
-    found = margins(regimes, TARGET)
-    means = found.groupby(["axis", "level"], sort=False)[list(_MEANS)].mean()
-    return over_points(found, layout.level).merge(means.reset_index(), on=["axis", "level"])
+    gains = margins(regimes, TARGET)
+    means = gains.groupby(["axis", "level"], sort=False)[list(_MEANS)].mean()
+    return over_points(gains, layout.level).merge(means.reset_index(), on=["axis", "level"])
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
     """Set the table, with a group of rows for every condition."""
     heads = ("Training", "Evaluation", "Gap", "PostCal's bias", *(HEADS[metric].strip("↓↑") for metric in SCORES))
     groups = [
-        (str(axis), [_row(str(name), one, layout.level) for name, one in part.groupby("level", sort=False)])
+        (str(axis), [_row(str(name), point, layout.level) for name, point in part.groupby("level", sort=False)])
         for axis, part in numbers.groupby("axis", sort=False)
     ]
     replicates = int(numbers["replicates"].iloc[0])
@@ -71,12 +71,12 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
     )
 
 
-def _row(name: str, one: pd.DataFrame, level: float) -> Line:
-    first = one.iloc[0]
+def _row(name: str, point: pd.DataFrame, level: float) -> Line:
+    first = point.iloc[0]
     gap = f"{100 * first['gap']:+.1f}".replace("-", "−")
     shares = (f"{100 * first['final_accuracy']:.1f}", f"{100 * first['accuracy']:.1f}", gap)
     cells: list[str | Cell] = [*shares, signed("ece", first["bias"])]
-    for row in one.itertuples():
+    for row in point.itertuples():
         mark = ("best" if row.value > 0 else "second") if row.p_holm < 1 - level else None
         value, lower, upper = (signed("ece", number) for number in (row.value, row.lower, row.upper))
         cells.append(Cell(f"{value} [{lower}, {upper}] {row.positive}/{row.replicates}", mark))

@@ -51,12 +51,12 @@ def prepare(layout: Layout, regimes: pd.DataFrame, published: Published) -> pd.D
     """The margins of every replicate, their means, and the paper's own point. The result has the columns axis, level,
     metric, replicate (0 for the mean), own (bool: the study's own value), bias, value, lower and upper (of the mean).
     The axis of the paper's point is `PAPER`."""
-    found = margins(regimes, TARGET)
-    places = found.groupby(["axis", "level"], sort=False)
+    gains = margins(regimes, TARGET)
+    places = gains.groupby(["axis", "level"], sort=False)
     of_level = {place: tuple(part[SCORES[0]]) for place, part in places}
     shared = set.intersection(*({of_level[place] for place in of_level if place[0] == axis} for axis, _ in of_level))
-    single = found.melt([*found.columns.difference(SCORES, sort=False)], list(SCORES), "metric", "value")
-    means = over_points(found, layout.level).merge(places["bias"].mean().reset_index(), on=["axis", "level"])
+    single = gains.melt([*gains.columns.difference(SCORES, sort=False)], list(SCORES), "metric", "value")
+    means = over_points(gains, layout.level).merge(places["bias"].mean().reset_index(), on=["axis", "level"])
     paper = [
         {"axis": PAPER, "level": "", "replicate": 0, "metric": metric, "bias": bias, "value": value}
         for metric, bias, value in _published(published)

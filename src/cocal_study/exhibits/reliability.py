@@ -82,7 +82,7 @@ def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame
     auroc_of_seeds (means over the seeds, as in tables/main)."""
     table = pd.concat(predictions, ignore_index=True)
     panels = []
-    for dataset in (one.name for one in layout.datasets):
+    for dataset in (shown.name for shown in layout.datasets):
         for method in layout.methods:
             by_seed = {
                 seed: tuple(rows.sort_values("response_id")[name].to_numpy() for name in _EVALUATED)
@@ -91,7 +91,7 @@ def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame
             drawn = UNSEEDED if UNSEEDED in by_seed else layout.seed
             confidence, valid, correct = by_seed[drawn]
             metrics = {seed: evaluate(c, v, right, layout.bins) for seed, (c, v, right) in by_seed.items()}
-            means = {name: np.mean([one[name] for one in metrics.values()]) for name in CONFIDENCE_QUALITY}
+            means = {name: np.mean([of_seed[name] for of_seed in metrics.values()]) for name in CONFIDENCE_QUALITY}
             panel = {
                 **{"dataset": dataset, "method": method, "seed": drawn},
                 **reliability_bins(confidence[valid], correct[valid], layout.bins),
@@ -146,11 +146,11 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     return figure
 
 
-def _panel_titles(diagram: Axes, histogram: Axes, one: pd.Series, label: str | None, width: float) -> None:
+def _panel_titles(diagram: Axes, histogram: Axes, panel: pd.Series, label: str | None, width: float) -> None:
     metrics = []
     for name in CONFIDENCE_QUALITY:
-        of_seeds = f" ({metric_text(name, one[f'{name}_of_seeds'])})" if one["seeds"] > 1 else ""
-        metrics.append(f"{name.upper()} {metric_text(name, one[name])}{of_seeds}")
+        of_seeds = f" ({metric_text(name, panel[f'{name}_of_seeds'])})" if panel["seeds"] > 1 else ""
+        metrics.append(f"{name.upper()} {metric_text(name, panel[name])}{of_seeds}")
     narrow = width < _NARROW
     where = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "bottom"}
     text = {"fontsize": min(7, 72 * width / _TITLE), "linespacing": 1.1}
@@ -160,6 +160,6 @@ def _panel_titles(diagram: Axes, histogram: Axes, one: pd.Series, label: str | N
         diagram.set_title(
             label.replace(" (", "\n(") if narrow else label, fontweight="bold", pad=above, linespacing=0.95
         )
-    some_invalid = one["n_valid"] < one["n"]
-    n = f"{one['n_valid']:,} of {one['n']:,} valid" if some_invalid else f"n = {one['n']:,}"
+    some_invalid = panel["n_valid"] < panel["n"]
+    n = f"{panel['n_valid']:,} of {panel['n']:,} valid" if some_invalid else f"n = {panel['n']:,}"
     histogram.text(1, 1.04, n, transform=histogram.transAxes, ha="right", va="bottom", fontsize=6.5)

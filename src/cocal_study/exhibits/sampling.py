@@ -87,7 +87,7 @@ def prepare(
     "second"), dataset, method, and those of `cocal_study.cubes.cells.read_cell`. The headlines are set from what it is
     given besides."""
     cubes = {"own": metrics, "second": second_metrics}
-    read = {name: read_methods(one, layout, layout.domains, layout.methods, METRICS) for name, one in cubes.items()}
+    read = {name: read_methods(cube, layout, layout.domains, layout.methods, METRICS) for name, cube in cubes.items()}
     return pd.concat(read, names=["sampling"]).reset_index(level=0).reset_index(drop=True)
 
 
@@ -103,15 +103,15 @@ def grid(
     **gathered: pd.DataFrame,
 ) -> Grid:
     """Set the table: the headlines under both samplings, and below them the numbers of this study."""
-    found = verdict.prepare(layout, resamples, published, second, **gathered)
+    headlines = verdict.prepare(layout, resamples, published, second, **gathered)
     rows = [
-        (claim, [(label_of(one), (*cells_of(one), *cells_of(one, SECOND, paper=False))) for one in of_claim])
-        for claim, _, of_claim in claims_of(found)
+        (claim, [(label_of(row), (*cells_of(row), *cells_of(row, SECOND, paper=False))) for row in of_claim])
+        for claim, _, of_claim in claims_of(headlines)
     ]
     columns = ("95 %", "For it")
     heads = (
         ("", *(name for name in layout.samplings.values() for _ in range(3))),
-        ("Paper", head_of(found), *columns, head_of(found, SECOND), *columns),
+        ("Paper", head_of(headlines), *columns, head_of(headlines, SECOND), *columns),
     )
     return Grid(
         title="Headlines by the sampling of the evaluation",

@@ -65,15 +65,17 @@ def prepare(
     result has the columns stratum ("level-1" and so on, "short" for responses that training would not cut, or "long"),
     method, metric, value and n (responses). Questions of unknown level are in no stratum of levels."""
     about = []
-    for one, questions, answers in zip(layout.sets, asked, lengths, strict=True):
+    for dataset, questions, answers in zip(layout.sets, asked, lengths, strict=True):
         levels = answers["question_id"].map(questions.set_index("question_id")["level"])
-        about.append(answers.assign(dataset=one.name, level=levels)[["dataset", "response_id", "level", "length"]])
+        about.append(answers.assign(dataset=dataset.name, level=levels)[["dataset", "response_id", "level", "length"]])
     told = pd.concat(about)
     rows = []
     for method in layout.methods:
-        found = [rows_by_seed(predictions, layout, one.name, method) for one in layout.sets]
-        for seed in found[0]:
-            of_seed = pd.concat([one[seed] for one in found]).merge(told, on=["dataset", "response_id"], validate="1:1")
+        predicted = [rows_by_seed(predictions, layout, dataset.name, method) for dataset in layout.sets]
+        for seed in predicted[0]:
+            of_seed = pd.concat([by_seed[seed] for by_seed in predicted]).merge(
+                told, on=["dataset", "response_id"], validate="1:1"
+            )
             for stratum, inside in _strata(of_seed, layout.limit).items():
                 part = of_seed[inside]
                 confidence, valid, correct = (part[name].to_numpy() for name in ("confidence", "valid", "correct"))
@@ -85,7 +87,9 @@ def prepare(
 
 
 def _strata(responses: pd.DataFrame, limit: int) -> dict[str, np.ndarray]:
-    levels = {f"level-{one}": (responses["level"] == one).to_numpy() for one in sorted({*responses["level"]} - {0})}
+    levels = {
+        f"level-{level}": (responses["level"] == level).to_numpy() for level in sorted({*responses["level"]} - {0})
+    }
     short = (responses["length"] <= limit).to_numpy()
     parts = levels | {_SHORT: short, _LONG: ~short}
     return {name: inside for name, inside in parts.items() if inside.any()}
@@ -99,9 +103,9 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         Labelled(name=str(name), label=f"{labels.get(str(name), str(name).replace('-', ' ').capitalize())} ({size:,})")
         for name, size in sizes.items()
     ]
-    of_length = [one for one in strata if one.name in labels]
+    of_length = [stratum for stratum in strata if stratum.name in labels]
     cells, rows = ranked_cells(numbers, case="stratum"), method_groups(layout.methods)
-    blocks = ([one for one in strata if one not in of_length], of_length)
+    blocks = ([stratum for stratum in strata if stratum not in of_length], of_length)
     return Grid(
         title=f"Confidence by level and by length, {layout.backbone_label}, step {layout.step}",
         caption=said(

@@ -35,8 +35,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 def prepare(layout: Layout, latency: Latency) -> pd.DataFrame:
     """The times of the layout's sets, in its order. The result has the columns dataset, pre_seconds, post_seconds,
     ratio (post / pre)."""
-    found = {time.dataset: (time.dataset, time.pre_ms / 1000, time.post_s) for time in latency.time_to_confidence}
-    rows = [found[dataset.name] for dataset in layout.datasets]
+    by_dataset = {time.dataset: (time.dataset, time.pre_ms / 1000, time.post_s) for time in latency.time_to_confidence}
+    rows = [by_dataset[dataset.name] for dataset in layout.datasets]
     numbers = pd.DataFrame(rows, columns=["dataset", "pre_seconds", "post_seconds"])
     return numbers.assign(ratio=numbers["post_seconds"] / numbers["pre_seconds"])
 

@@ -38,7 +38,10 @@ def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
     tables = []
     for backbone in layout.backbones:
         where = (backbone.name, BINARY.name, layout.step, MATHEMATICS)
-        cells = {(backbone.name, one): mean_cell(*where, layer=backbone.layers[-1], pooling=one) for one in _POOLINGS}
+        cells = {
+            (backbone.name, pooling): mean_cell(*where, layer=backbone.layers[-1], pooling=pooling)
+            for pooling in _POOLINGS
+        }
         tables.append(read_cells(cube_of(backbone.name, metrics), cells, ["backbone", "pooling"], CONFIDENCE_QUALITY))
     return pd.concat(tables, ignore_index=True)
 

@@ -91,7 +91,7 @@ def prepare(
     ours = Sampled(study, [values_of(frame, "replicate_") for frame in tables])
     again = None
     if second is not None:
-        of_second = [_of(one, "second") for one in (central_sampling, replicates_sampling)]
+        of_second = [_of(frame, "second") for frame in (central_sampling, replicates_sampling)]
         tables = [_completed(*of_second), of_second[1]]
         _, reader = readers(layout, [replace(second, comparison=MAIN)], published)
         again = Sampled(reader, [values_of(frame, "replicate_") for frame in tables])
@@ -112,7 +112,7 @@ def _of(sampling: pd.DataFrame | None, name: str) -> pd.DataFrame | None:
 def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
     """Set the table, with a group of rows for each claim and its verdict above them."""
     groups = [
-        (f"{claim}: {word}", [(label_of(one), (*cells_of(one), said_of(one, one.language_model))) for one in rows])
+        (f"{claim}: {word}", [(label_of(row), (*cells_of(row), said_of(row, row.language_model))) for row in rows])
         for claim, word, rows in claims_of(numbers)
     ]
     return Grid(

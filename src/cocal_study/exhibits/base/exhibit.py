@@ -235,4 +235,4 @@ def reads(module: ModuleType) -> list[Parameter]:
 
 def needed(module: ModuleType) -> list[str]:
     """The kinds of input without which there is no such exhibit."""
-    return [one.name for one in reads(module) if one.default is Parameter.empty]
+    return [parameter.name for parameter in reads(module) if parameter.default is Parameter.empty]

@@ -63,15 +63,15 @@ def read_inputs(module: ModuleType, files: Given) -> dict[str, Any]:
     Raises ConfigError if a kind that it reads (an argument of its `prepare`) is missing, or there are files that it
     does not read, and ContractError if a file is missing or broken.
     """
-    several = {one.name: get_origin(one.annotation) is Sequence for one in reads(module)}
+    several = {parameter.name: get_origin(parameter.annotation) is Sequence for parameter in reads(module)}
     for kind in dict.fromkeys([*files, *needed(module)]):
         given = len(files.get(kind, ()))
         if kind not in several or not given or (given > 1 and not several[kind]):
             name = module.__name__.rpartition(".")[2]
-            known = ", ".join(f"{one}{' (one or more)' * many}" for one, many in several.items()) or "no files"
+            known = ", ".join(f"{wanted}{' (one or more)' * many}" for wanted, many in several.items()) or "no files"
             raise ConfigError(f"--input {kind}: {name} reads {known}, and {given} of this kind are given")
     contents = {kind: [READERS[kind](path) for path in given] for kind, given in files.items()}
-    return {kind: found if several[kind] else found[0] for kind, found in contents.items()}
+    return {kind: content if several[kind] else content[0] for kind, content in contents.items()}
 
 
 def origin_of(layout: Layout, files: Given, output: Path) -> dict[str, str]:
@@ -133,14 +133,14 @@ def rows_by_seed(
     ContractError if there are none, or none of `seed`, which a method with seeds must have."""
     algorithm, step = policy_cell(method, layout.step)
     cell = {"backbone": layout.backbone, "algorithm": algorithm, "step": step, "dataset": dataset, "method": method}
-    found = dict(iter(predictions[(predictions[list(cell)] == pd.Series(cell)).all(axis=1)].groupby("seed")))
-    if not found or (seed is not None and found.keys().isdisjoint({UNSEEDED, seed})):
+    by_seed = dict(iter(predictions[(predictions[list(cell)] == pd.Series(cell)).all(axis=1)].groupby("seed")))
+    if not by_seed or (seed is not None and by_seed.keys().isdisjoint({UNSEEDED, seed})):
         named = f"method {method!r}" if seed is None else f"method {method!r} (seed {seed})"
         raise ContractError(
             f"predictions: none of {named} on {dataset}, backbone {layout.backbone}, {algorithm}, step {step}; add "
             "their file, or leave it out of the layout"
         )
-    return found
+    return by_seed
 
 
 def seeds_of(cube: Cube) -> int:

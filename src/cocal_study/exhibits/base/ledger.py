@@ -105,8 +105,8 @@ def judged(
     """Judge every claim by the paper's numbers, by the study (resamples of every comparison of the first two backbones,
     companions of every budget, predictions at the end of training), and by its replicates (`judge_all`)."""
     files = {"companions": companions, "predictions": predictions, "sampling": sampling, "fit": fit, "latency": latency}
-    found = readers(layout, resamples, published, **files)
-    return judge_all(ledger, *found, joined(replicates, central), language_model)
+    sources = readers(layout, resamples, published, **files)
+    return judge_all(ledger, *sources, joined(replicates, central), language_model)
 
 
 def readers(

@@ -29,18 +29,18 @@ def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") ->
         repository: Path from the folder of the results to the repository, which holds the paper's numbers. Exhibits of
             what was gathered elsewhere are left out where it does not hold that.
     """
-    found = []
+    exhibits = []
     for name in MODULES:
         module = module_of(name)
-        for one in module.of_study(study, wrong):
-            inputs = dict(one.inputs)
+        for exhibit in module.of_study(study, wrong):
+            inputs = dict(exhibit.inputs)
             for kind in {*OF_REPOSITORY} & {*inputs}:
                 inputs[kind] = [str(Path(repository, file)) for file in inputs[kind]]
                 if kind in GATHERED and not all(Path(file).is_file() for file in inputs[kind]):
                     del inputs[kind]
             if {*needed(module)} & {*GATHERED} <= {*inputs}:
-                found.append(replace(one, module=name, name=one.name or name, inputs=inputs))
-    return sorted(found, key=attrgetter("position"))
+                exhibits.append(replace(exhibit, module=name, name=exhibit.name or name, inputs=inputs))
+    return sorted(exhibits, key=attrgetter("position"))
 
 
 def report_entry(exhibit: Exhibit, shown: Sequence[Exhibit]) -> tuple[str, dict[str, str]]:
@@ -50,7 +50,7 @@ def report_entry(exhibit: Exhibit, shown: Sequence[Exhibit]) -> tuple[str, dict[
     report would turn a second one that halves a chapter into a switch that hides one half.
     """
     chapter = CHAPTERS.index(exhibit.chapter) + 1
-    beside = [one for one in shown if one.chapter == exhibit.chapter]
+    beside = [candidate for candidate in shown if candidate.chapter == exhibit.chapter]
     entry = f"{chapter}.{beside.index(exhibit) + 1:0{len(str(len(beside)))}d} {exhibit.title}"
     return f"{chapter} {exhibit.chapter}", {"table or figure": entry}
 

@@ -56,16 +56,16 @@ def way_back(file: Path, method: str, dataset: str, metric: str) -> WayBack:
     wanted = numbers[numbers["metric"] == metric]
     if wanted.empty:
         raise ConfigError(f"{file}: has no metric {metric!r}; it has {', '.join(numbers['metric'].unique())}")
-    whole = [one for _, one in trace(file)]  # every ancestor is compared
-    cubes = [one for one in whole[1:] if _kind(one.path) == "cube" and one.path in whole[0].parents]
+    whole = [product for _, product in trace(file)]  # every ancestor is compared
+    cubes = [product for product in whole[1:] if _kind(product.path) == "cube" and product.path in whole[0].parents]
     if not cubes:
         raise ConfigError(f"{file}: is not made from a metric cube, so its numbers are no cells; leave --cell out")
-    found = [(cube, cell) for cube in cubes for cell in _cells(cube.path, numbers, metric)]
-    if not found:
+    cells = [(cube, cell) for cube in cubes for cell in _cells(cube.path, numbers, metric)]
+    if not cells:
         places = ", ".join(str(cube.path) for cube in cubes)
         raise ContractError(f"{file}: {places} does not hold its numbers of {method} on {dataset}; rerun the exhibit")
     rows, products = [], {}
-    for cube, cell in found:
+    for cube, cell in cells:
         groups = json.loads(cube.attributes["settings"])["groups"]
         products[cube.path] = cube
         for path in cube.parents:
@@ -75,9 +75,11 @@ def way_back(file: Path, method: str, dataset: str, metric: str) -> WayBack:
                 family = trace(path, keep=_wanted(method, chosen, others))
                 products |= {product.path: product for _, product in family}
     parents = {path for product in products.values() for path in product.parents}
-    absent = sorted(path for path in parents if not path.exists() and path not in {one.path for one in whole})
-    of_kind = [(kind, one) for kind in _KINDS.values() for one in products.values() if _kind(one.path) == kind]
-    return WayBack(wanted, [cell for _, cell in found], pd.concat(rows).drop_duplicates(), of_kind, absent)
+    absent = sorted(path for path in parents if not path.exists() and path not in {product.path for product in whole})
+    of_kind = [
+        (kind, product) for kind in _KINDS.values() for product in products.values() if _kind(product.path) == kind
+    ]
+    return WayBack(wanted, [cell for _, cell in cells], pd.concat(rows).drop_duplicates(), of_kind, absent)
 
 
 def _kind(path: Path) -> str:
@@ -117,9 +119,9 @@ def _cells(cube: Path, numbers: pd.DataFrame, metric: str) -> Iterator[dict[str,
     digits = dict.fromkeys(keys, "{}".format) | dict.fromkeys(compared, "{:.12g}".format)  # those of a CSV
     texts = [pd.DataFrame({name: frame[name].map(text) for name, text in digits.items()}) for frame in (shown, held)]
     both = held.loc[texts[1].reset_index().merge(texts[0], on=keys + compared)["index"]]
-    for _, one in both.groupby([name for name in labels if name not in keys], sort=False):
-        if len(one) == len(shown):
-            yield from one[labels].assign(metric=metric).drop_duplicates().to_dict("records")
+    for _, cells in both.groupby([name for name in labels if name not in keys], sort=False):
+        if len(cells) == len(shown):
+            yield from cells[labels].assign(metric=metric).drop_duplicates().to_dict("records")
 
 
 def _rows(path: Path, cell: Mapping[str, Any], members: Sequence[str]) -> tuple[pd.DataFrame, set[str]] | None:

@@ -196,11 +196,11 @@ def short_rates(
 ) -> dict[tuple[str, str], set[str]]:
     """Return the names of the shares (columns `RATES`) below their floor by data set and method; a macro average has
     those of all of its sets."""
-    found = {key: set(shortfalls(rates, floors)) for key, rates in _by_cell(numbers).iterrows()}
+    short = {key: set(shortfalls(rates, floors)) for key, rates in _by_cell(numbers).iterrows()}
     for macro, datasets in groups.items():
         for method in numbers["method"].unique():
-            found[macro, method] = set().union(*(found[name, method] for name in datasets))
-    return found
+            short[macro, method] = set().union(*(short[name, method] for name in datasets))
+    return short
 
 
 def doubts(short: Mapping[tuple[str, str], set[str]], floors: QualitySettings) -> str:

@@ -57,8 +57,11 @@ def landing_of(study: Study, exhibits: Sequence[Exhibit]) -> Landing:
     """The page of a study's tables and figures, which are in their order."""
 
     def entries(tables: bool) -> tuple[Entry, ...]:
-        shown = (one for one in exhibits if isinstance(one, TableExhibit) == tables)
-        return tuple(Entry(name=one.name, title=one.title, chapter=one.chapter, caption=one.caption) for one in shown)
+        shown = (exhibit for exhibit in exhibits if isinstance(exhibit, TableExhibit) == tables)
+        return tuple(
+            Entry(name=exhibit.name, title=exhibit.title, chapter=exhibit.chapter, caption=exhibit.caption)
+            for exhibit in shown
+        )
 
     return Landing(**origin(study), scale=scale_of(study), tables=entries(True), figures=entries(False))
 
@@ -82,12 +85,12 @@ def landing_page(landing: Landing, numbers: pd.DataFrame | None, figures: Sequen
         f"<p>{escape(landing.caption)} The figures follow; the tables open with a click:</p>",
         "<ul>",
     ]
-    tables = sorted(landing.tables, key=lambda one: CHAPTERS.index(one.chapter))
-    for chapter, found in groupby(tables, key=lambda one: one.chapter):
+    tables = sorted(landing.tables, key=lambda table: CHAPTERS.index(table.chapter))
+    for chapter, of_chapter in groupby(tables, key=lambda table: table.chapter):
         links = []
-        for one in found:
-            shown = f"if (typeof app != 'undefined') {{ {_SHOW.format(table_file(one.name, 'html'))}; return false }}"
-            links.append(f'<a href="tables/{one.name}.html" onclick="{shown}">{escape(one.title)}</a>')
+        for table in of_chapter:
+            shown = f"if (typeof app != 'undefined') {{ {_SHOW.format(table_file(table.name, 'html'))}; return false }}"
+            links.append(f'<a href="tables/{table.name}.html" onclick="{shown}">{escape(table.title)}</a>')
         lines.append(f"<li>{chapter}: {'; '.join(links)}</li>")
     lines.append("</ul>")
     for figure, file in zip(landing.figures, figures, strict=True):

@@ -43,7 +43,7 @@ _MARKUP = {"best": r"\textbf", "second": r"\underline"}
 def escape(text: str) -> str:
     """Return plain text as LaTeX."""
     text = re.sub(r'"([^"]*)"', r"``\1''", text.translate(_CHARACTERS))
-    return re.sub(f"[{_SUPERSCRIPTS}]+", lambda found: f"$^{{{found[0].translate(_DIGITS)}}}$", text)
+    return re.sub(f"[{_SUPERSCRIPTS}]+", lambda match: f"$^{{{match[0].translate(_DIGITS)}}}$", text)
 
 
 def latex(grid: Grid) -> str:

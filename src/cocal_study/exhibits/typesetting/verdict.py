@@ -83,8 +83,8 @@ def lines(numbers: pd.DataFrame, scale: str) -> list[str]:
 
 def claims_of(numbers: pd.DataFrame) -> Iterator[tuple[str, str, Sequence]]:
     """Each claim with its word and its rows."""
-    for (claim, word), found in numbers.groupby(["claim", "word"], sort=False):
-        yield str(claim), str(word), list(found.itertuples())
+    for (claim, word), rows in numbers.groupby(["claim", "word"], sort=False):
+        yield str(claim), str(word), list(rows.itertuples())
 
 
 def head_of(numbers: pd.DataFrame, prefix: str = "") -> str:
