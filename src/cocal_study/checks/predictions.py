@@ -34,12 +34,12 @@ def read_predictions(path: Path, backbone: str) -> pd.DataFrame:
 
 def sources_of(predictions: pd.DataFrame) -> dict[str, list[str]]:
     """The steps of training and validation behind each method with a companion, as `Prefix` formats them."""
-    found = {}
+    sources = {}
     for method, rows in predictions.groupby("method"):
         if METHODS[str(method)].experience:
             steps = rows[["source_step", "validation_step"]].drop_duplicates().to_numpy().tolist()
-            found[str(method)] = [str(prefix) for prefix in sorted(Prefix(*one) for one in steps)]
-    return found
+            sources[str(method)] = [str(prefix) for prefix in sorted(Prefix(*pair) for pair in steps)]
+    return sources
 
 
 def check_quality(predictions: pd.DataFrame, floors: QualitySettings, source: str | Path) -> list[dict[str, object]]:

@@ -31,10 +31,10 @@ def read_cell(cube: xr.Dataset, cell: Mapping[str, str | int], metrics: Sequence
     questions), n, those of `RATES`, and seed_sd (standard deviation over the seeds).
     """
     file = cube.encoding.get("source", "metrics")  # xarray records the path of the file here
-    found = [str(name) for name in cube["n"].dims]
-    if set(found) != set(cell):
+    dims = [str(name) for name in cube["n"].dims]
+    if set(dims) != set(cell):
         raise ContractError(
-            f"{file}: the cube has the dimensions {', '.join(found)}, but {', '.join(cell)} are needed. A sweep over "
+            f"{file}: the cube has the dimensions {', '.join(dims)}, but {', '.join(cell)} are needed. A sweep over "
             "companions has its own cube: give the other one"
         )
     if missing := [name for name in metrics if name not in cube.indexes["metric"]]:
@@ -44,16 +44,16 @@ def read_cell(cube: xr.Dataset, cell: Mapping[str, str | int], metrics: Sequence
         if label not in cube.indexes[name]:
             known = ", ".join(map(str, cube.indexes[name]))
             raise ContractError(f"{file}: there is nothing for {where}: no such {name} (there are: {known})")
-    one = cube.sel({**cell, "metric": list(metrics)})
-    if int(one["n"]) == 0:
+    values = cube.sel({**cell, "metric": list(metrics)})
+    if int(values["n"]) == 0:
         raise ContractError(f"{file}: there is nothing for {where}; run its predictions, or leave it out of the layout")
     return pd.DataFrame(
         {
-            "metric": one["metric"].to_numpy(),
-            **{name: one[name].to_numpy() for name in ("value", "lower", "upper")},
-            "n": int(one["n"]),
-            **{name: float(one[name]) for name in RATES},
-            "seed_sd": one["seed_sd"].to_numpy(),
+            "metric": values["metric"].to_numpy(),
+            **{name: values[name].to_numpy() for name in ("value", "lower", "upper")},
+            "n": int(values["n"]),
+            **{name: float(values[name]) for name in RATES},
+            "seed_sd": values["seed_sd"].to_numpy(),
         }
     )
 

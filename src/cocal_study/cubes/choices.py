@@ -50,15 +50,15 @@ def tried(
         float64 [splits, 3]: share of the questions that are answered, share of wrong ones among these (NaN if there are
         none), and whether a threshold is certified; means over the seeds.
     """
-    half, found = len(correct) // 2, np.empty((splits, len(confidence), 3))
+    half, outcomes = len(correct) // 2, np.empty((splits, len(confidence), 3))
     for split in range(splits):
         order = generator.permutation(len(correct))
         old, new = order[:half], order[half:]
-        for place, one in enumerate(confidence):
-            threshold = certified(one[old], correct[old], candidates(one[new]), max_risk=max_risk, delta=delta)
-            answered = one[new] >= (np.inf if threshold is None else threshold)
+        for place, values in enumerate(confidence):
+            threshold = certified(values[old], correct[old], candidates(values[new]), max_risk=max_risk, delta=delta)
+            answered = values[new] >= (np.inf if threshold is None else threshold)
             risk = (~correct[new][answered]).mean() if answered.any() else np.nan
-            found[split, place] = answered.mean(), risk, threshold is not None
-    some = ~np.isnan(found[:, :, 1])
-    risks = np.where(some, found[:, :, 1], 0).sum(axis=1) / np.where(some.any(axis=1), some.sum(axis=1), np.nan)
-    return np.column_stack([found[:, :, 0].mean(axis=1), risks, found[:, :, 2].mean(axis=1)])
+            outcomes[split, place] = answered.mean(), risk, threshold is not None
+    some = ~np.isnan(outcomes[:, :, 1])
+    risks = np.where(some, outcomes[:, :, 1], 0).sum(axis=1) / np.where(some.any(axis=1), some.sum(axis=1), np.nan)
+    return np.column_stack([outcomes[:, :, 0].mean(axis=1), risks, outcomes[:, :, 2].mean(axis=1)])

@@ -122,24 +122,24 @@ class Evaluated:
         rates = np.full((*shape[:-1], len(RATES)), np.nan)
         ranges = [[bounds[name] for name in names] for bounds in (LEAST, MOST)]
 
-        for (cell, dataset), one in self.cells.items():
+        for (cell, dataset), evaluation in self.cells.items():
             labels = cell._asdict() | {"dataset": dataset}
             at = tuple(position[name][labels[name]] for name in cell_names)
-            seeded = one.seeds != (UNSEEDED,)
-            rows = [0, *(position["seed"][str(seed)] for seed in one.seeds)] if seeded else [0]
+            seeded = evaluation.seeds != (UNSEEDED,)
+            rows = [0, *(position["seed"][str(seed)] for seed in evaluation.seeds)] if seeded else [0]
 
             def with_mean(values: np.ndarray, average=np.mean, seeded=seeded) -> np.ndarray:
                 return np.concatenate([[average(values, axis=0)], values]) if seeded else values
 
-            values = one.values[:, : len(names)]
+            values = evaluation.values[:, : len(names)]
             estimates = with_mean(values)
-            resampled = np.moveaxis(with_mean(one.resampled[:, :, : len(names)]), 1, -1)
+            resampled = np.moveaxis(with_mean(evaluation.resampled[:, :, : len(names)]), 1, -1)
             value[at][rows] = estimates
             lower[at][rows], upper[at][rows] = centred_interval(estimates, resampled, self.level, *ranges)
-            n[at][rows] = one.n
-            n_valid[at][rows] = with_mean(one.n_valid, np.min)
-            rates[at][rows] = with_mean(one.rates)
-            if len(one.seeds) > 1:
+            n[at][rows] = evaluation.n
+            n_valid[at][rows] = with_mean(evaluation.n_valid, np.min)
+            rates[at][rows] = with_mean(evaluation.rates)
+            if len(evaluation.seeds) > 1:
                 seed_sd[at] = values.std(axis=0, ddof=1)
 
         every = list(coordinates)
@@ -232,11 +232,11 @@ def evaluate_cells(
 def _one_label(frame: pd.DataFrame, dimension: str, sweep: Sequence[str]) -> pd.DataFrame:
     """Replace the labels of a dimension that is not swept; refuse a method that has several of them on one policy."""
     for key, labels in frame.groupby(["backbone", "algorithm", "step", "method", *sweep])[dimension]:
-        if len(found := sorted(labels.unique())) > 1:
+        if len(values := sorted(labels.unique())) > 1:
             backbone, algorithm, step, method = key[:4]
             raise ContractError(
                 f"predictions: method {method!r} (backbone {backbone}, {algorithm}, step {step}) has companions of "
-                f"several {dimension.replace('_', ' ')}s, {_list(found)}; leave the files of sweeps out, or ask for a "
+                f"several {dimension.replace('_', ' ')}s, {_list(values)}; leave the files of sweeps out, or ask for a "
                 f"sweep's cube (cocal metrics --sweep {dimension})"
             )
     return frame.assign(**{dimension: _NOT_SWEPT[dimension]})
@@ -254,9 +254,9 @@ def _evaluate_dataset(
     for questions, members in by_questions.items():
         places = pd.Index(questions)
         samples = [
-            Sample(places.get_indexer(one["question_id"]), one["confidence"].to_numpy(), one["correct"].to_numpy())
+            Sample(places.get_indexer(rows["question_id"]), rows["confidence"].to_numpy(), rows["correct"].to_numpy())
             for tables in members.values()
-            for one in tables
+            for rows in tables
         ]
         resampled = resampled_metrics(
             samples,
@@ -284,30 +284,30 @@ def _evaluate_dataset(
 def _seed_tables(cell: _Cell, dataset: str, rows: pd.DataFrame, expected: tuple[int, ...]) -> list[pd.DataFrame]:
     """The rows of each seed, sorted by response; all expected seeds are there, or only UNSEEDED."""
     where = f"predictions: {cell} on {dataset}"
-    found = {int(seed): table for seed, table in rows.sort_values("response_id").groupby("seed")}
-    wanted = (UNSEEDED,) if set(found) == {UNSEEDED} else expected
-    if set(found) != set(wanted):
-        missing = [seed for seed in wanted if seed not in found]
-        extra = [seed for seed in found if seed not in wanted]
+    tables = {int(seed): table for seed, table in rows.sort_values("response_id").groupby("seed")}
+    wanted = (UNSEEDED,) if set(tables) == {UNSEEDED} else expected
+    if set(tables) != set(wanted):
+        missing = [seed for seed in wanted if seed not in tables]
+        extra = [seed for seed in tables if seed not in wanted]
         problem = f"lacks seed(s) {_list(missing)}" if missing else f"has unexpected seed(s) {_list(extra)}"
         raise ContractError(f"{where} {problem}; a method has all of {_list(expected)} or only {UNSEEDED}")
     shared = ["question_id", "response_id", "correct", "truncated"]
-    first = found[wanted[0]]
+    first = tables[wanted[0]]
     for seed in wanted[1:]:
-        if not np.array_equal(found[seed][shared], first[shared]):
+        if not np.array_equal(tables[seed][shared], first[shared]):
             raise ContractError(f"{where}: seed {seed} has other responses than seed {wanted[0]}; predict both anew")
-    return [found[seed] for seed in wanted]
+    return [tables[seed] for seed in wanted]
 
 
 def _values(table: pd.DataFrame, bins: int, metrics: Sequence[str]) -> list[float]:
     confidence, valid, correct = (table[name].to_numpy() for name in ("confidence", "valid", "correct"))
-    found = evaluate(confidence, valid, correct, bins)
+    values = evaluate(confidence, valid, correct, bins)
     if metrics != METRICS:
-        found |= scores(np.where(valid, confidence, np.nan), correct, bins)
+        values |= scores(np.where(valid, confidence, np.nan), correct, bins)
         _, question = np.unique(table["question_id"].to_numpy(str)[valid], return_inverse=True)
         won, pairs = pairs_within(question, confidence[valid], correct[valid], int(valid.sum()))
-        found[WITHIN] = won.sum() / pairs.sum() if pairs.any() else np.nan
-    return [found[name] for name in metrics]
+        values[WITHIN] = won.sum() / pairs.sum() if pairs.any() else np.nan
+    return [values[name] for name in metrics]
 
 
 def _list(items: Sequence[object]) -> str:

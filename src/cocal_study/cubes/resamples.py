@@ -43,12 +43,12 @@ def resamples_of(evaluated: Evaluated) -> xr.Dataset:
     cells, seeds = evaluated.cells, evaluated.coordinates["seed"][1:]
     names = [name for name in evaluated.coordinates["metric"] if name in PAIRED]
     chosen = [evaluated.coordinates["metric"].index(name) for name in names]
-    value = np.array([one.values[:, chosen].mean(axis=0) for one in cells.values()])
-    resampled = np.array([one.resampled[:, :, chosen].mean(axis=0).T for one in cells.values()])
+    value = np.array([evaluation.values[:, chosen].mean(axis=0) for evaluation in cells.values()])
+    resampled = np.array([evaluation.resampled[:, :, chosen].mean(axis=0).T for evaluation in cells.values()])
     by_seed = np.full((len(cells), len(seeds), len(names)), np.nan)
-    for place, one in enumerate(cells.values()):
-        if [str(seed) for seed in one.seeds] == seeds:
-            by_seed[place] = one.values[:, chosen]
+    for place, evaluation in enumerate(cells.values()):
+        if [str(seed) for seed in evaluation.seeds] == seeds:
+            by_seed[place] = evaluation.values[:, chosen]
     labels = {
         name: ("cell", [dataset if name == "dataset" else getattr(cell, name) for cell, dataset in cells])
         for name in ("backbone", *_LABELS)
@@ -59,7 +59,7 @@ def resamples_of(evaluated: Evaluated) -> xr.Dataset:
             "by_seed": (("cell", "seed", "metric"), by_seed),
             "resampled": (("cell", "metric", "resample"), resampled),
             **labels,
-            "questions": ("cell", [one.questions for one in cells.values()]),
+            "questions": ("cell", [evaluation.questions for evaluation in cells.values()]),
         },
         coords={"metric": names, "seed": seeds},
         attrs={"level": evaluated.level},
@@ -113,15 +113,15 @@ def resamples_behind(cube: Path, *names: str) -> Resamples:
     facts = read_dataset(cube).attrs
     settings, study = json.loads(facts["settings"]), cube.parents[2]
     frames = [read_frame(study / file, PREDICTIONS) for file in json.loads(facts["parents"])]
-    found = pd.concat([frame[frame["method"].isin(names)] for frame in frames], ignore_index=True)
-    for name in sorted({*names} - {*found["method"]}):
+    predictions = pd.concat([frame[frame["method"].isin(names)] for frame in frames], ignore_index=True)
+    for name in sorted({*names} - {*predictions["method"]}):
         raise ContractError(f"{cube}: holds no confidence called {name!r}; run the study with it")
-    evaluated = evaluate_cells(found, MetricSettings.model_validate(settings["metrics"]), settings["groups"])
+    evaluated = evaluate_cells(predictions, MetricSettings.model_validate(settings["metrics"]), settings["groups"])
     return Resamples.of(resamples_of(evaluated), str(cube))
 
 
 def read_resamples(path: Path) -> Resamples:
     """Read the file of a comparison, whose name is that of its backbone, a hyphen and the comparison. Raises
     ContractError if the file is missing or damaged, or holds cells of several backbones."""
-    found = Resamples.of(read_dataset(path), str(path))
-    return replace(found, comparison=path.stem.removeprefix(found.backbone).removeprefix("-") or MAIN)
+    resamples = Resamples.of(read_dataset(path), str(path))
+    return replace(resamples, comparison=path.stem.removeprefix(resamples.backbone).removeprefix("-") or MAIN)

@@ -64,7 +64,8 @@ class Claim(Model):
         """The claim with a proper score in the place of ECE; None if it does not compare ECEs."""
         names = [name for name in ("metrics", "falls", "rises") if "ece" in getattr(self.predicate, name, ())]
         changed = {
-            name: tuple(score if one == "ece" else one for one in getattr(self.predicate, name)) for name in names
+            name: tuple(score if metric == "ece" else metric for metric in getattr(self.predicate, name))
+            for name in names
         }
         if self.predicate is None or not names:
             return None

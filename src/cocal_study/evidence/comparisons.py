@@ -53,15 +53,15 @@ def at_chance(resamples: Resamples, key: Key) -> bool:
     if there is no such cell."""
     if not resamples.data.sizes["resample"]:
         return False
-    found = (estimate(resamples, key, metric) for metric in ("mean_confidence", "auroc"))
-    over_questions = (Estimate(one.value, one.resampled) for one in found)  # as the tables' own intervals
-    return degenerate(*(one.interval(resamples.level) for one in over_questions))
+    estimates = (estimate(resamples, key, metric) for metric in ("mean_confidence", "auroc"))
+    over_questions = (Estimate(number.value, number.resampled) for number in estimates)  # as the tables' own intervals
+    return degenerate(*(number.interval(resamples.level) for number in over_questions))
 
 
 def pairs_in_table(methods: Sequence[str]) -> list[tuple[str, str]]:
     """The pairs of tables/comparisons: each of our methods with each rival; the two variants meet once."""
     ours = [name for name in OURS if name in methods]
-    return [(one, rival) for place, one in enumerate(ours) for rival in methods if rival not in ours[: place + 1]]
+    return [(method, rival) for place, method in enumerate(ours) for rival in methods if rival not in ours[: place + 1]]
 
 
 def table_of(resamples: Resamples, methods: Sequence[str], step: int, datasets: Sequence[str]) -> pd.DataFrame:
@@ -69,15 +69,15 @@ def table_of(resamples: Resamples, methods: Sequence[str], step: int, datasets: 
     adjusted p-values (column p_holm), and the column degenerate, which is true where one of both confidences is
     degenerate and the metric one of confidence."""
     pairs = [
-        (final_key(one, step, dataset), final_key(rival, step, dataset))
+        (final_key(method, step, dataset), final_key(rival, step, dataset))
         for dataset in datasets
-        for one, rival in pairs_in_table(methods)
+        for method, rival in pairs_in_table(methods)
     ]
     known = [name for name in IN_TABLE if name in resamples.data.indexes["metric"]]
-    found = with_holm(compare(resamples, pairs, metrics=known))
+    table = with_holm(compare(resamples, pairs, metrics=known))
     flagged = {(key.dataset, key.method) for pair in pairs for key in pair if at_chance(resamples, key)}
-    rows = zip(found["dataset"], found["method"], found["rival"], found["metric"], strict=True)
-    return found.assign(
+    rows = zip(table["dataset"], table["method"], table["rival"], table["metric"], strict=True)
+    return table.assign(
         degenerate=[
             metric != "accuracy" and any((where, name) in flagged for name in both) for where, *both, metric in rows
         ]
@@ -86,8 +86,8 @@ def table_of(resamples: Resamples, methods: Sequence[str], step: int, datasets: 
 
 def same_responses(first: Key, second: Key) -> bool:
     """True if two cells score the same responses, so that their accuracies are one number."""
-    one, other = ((scored_method(key.method).prompt_format, key.algorithm, key.step) for key in (first, second))
-    return one == other
+    origin, other = ((scored_method(key.method).prompt_format, key.algorithm, key.step) for key in (first, second))
+    return origin == other
 
 
 def compare(resamples: Resamples, pairs: Iterable[tuple[Key, Key]], metrics: Sequence[str] = COMPARED) -> pd.DataFrame:
@@ -131,7 +131,7 @@ def separable_from_best(
     best method is that with the best value, the first of several; since it is chosen by the same responses, the tests
     call a little too many of the others separable.
     """
-    found: dict[tuple[str, str, str], str] = {}
+    words: dict[tuple[str, str, str], str] = {}
     for (dataset, metric), column in values.groupby(["dataset", "metric"], sort=False):
         defined = column.dropna(subset="value")
         if metric not in COMPARED or defined.empty:
@@ -146,8 +146,8 @@ def separable_from_best(
         tests = with_holm(compare(resamples, pairs, metrics=(metric,))).set_index("rival")["p_holm"]
         for name, value in zip(defined["method"], defined["value"], strict=True):
             separable = "yes" if tests.get(name, 1.0) < level else "no"
-            found[dataset, name, metric] = "best" if np.isclose(value, highest) else separable
-    return found
+            words[dataset, name, metric] = "best" if np.isclose(value, highest) else separable
+    return words
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:

@@ -45,7 +45,7 @@ class Estimate:
                     "on the same questions, and give both the same settings of the metrics"
                 )
             resampled = self.resampled - other.resampled
-        ours, theirs = (one.by_seed if one.by_seed.size else one.value for one in (self, other))
+        ours, theirs = (number.by_seed if number.by_seed.size else number.value for number in (self, other))
         by_seed = np.subtract(ours, theirs) if self.by_seed.size or other.by_seed.size else _NONE
         return Estimate(self.value - other.value, resampled, by_seed, self.questions)
 

@@ -121,20 +121,20 @@ def headline_rows(
     rows = []
     for title, pairs in HEADLINES.items():
         tolerance = TOLERANCE.get(title, 0.0)
-        chosen = [one for one in pairs if {one.method, one.rival} - {CHANCE} <= {*methods}]
-        found = [_row(pair, paper, ours, tolerance) for pair in chosen]
-        for one, pair in zip(found, chosen, strict=True):
+        chosen = [pair for pair in pairs if {pair.method, pair.rival} - {CHANCE} <= {*methods}]
+        differences = [_row(pair, paper, ours, tolerance) for pair in chosen]
+        for row, pair in zip(differences, chosen, strict=True):
             beside = difference(pair, other)
-            one["language_model"] = np.nan if beside is None else float(beside[0])
-        word = word_of(found, tolerance)
+            row["language_model"] = np.nan if beside is None else float(beside[0])
+        word = word_of(differences, tolerance)
         if second:
             again = [_row(pair, paper, second, tolerance) for pair in chosen]
-            if (other_word := first_word(again, tolerance)) != first_word(found, tolerance):
+            if (other_word := first_word(again, tolerance)) != first_word(differences, tolerance):
                 first, semicolon, rest = word.partition(";")
                 word = f"{first} (at temperature {temperature:g}: {other_word}){semicolon}{rest}"
-            for one, of_second in zip(found, again, strict=True):
-                one |= {f"{SECOND}{name}": of_second[name] for name in NUMBERS}
-        rows += [{"claim": title, **one, "word": word} for one in found]
+            for row, of_second in zip(differences, again, strict=True):
+                row |= {f"{SECOND}{name}": of_second[name] for name in NUMBERS}
+        rows += [{"claim": title, **row, "word": word} for row in differences]
     return pd.DataFrame(rows)
 
 
@@ -155,7 +155,7 @@ def _row(pair: Pair, paper: Reader, of: Sampled, tolerance: float) -> dict:
     return row | {"at_chance": ", ".join(chance)} | dict(zip(("rival_auroc", "paper_rival_auroc"), aurocs, strict=True))
 
 
-def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
+def word_of(rows: Sequence[Mapping], tolerance: float = 0.0) -> str:
     """The verdict on a claim by the intervals of its differences.
 
     It is "yes" if all of them lie above zero (or above what the claim tolerates), "no" if one lies below, and otherwise
@@ -163,22 +163,22 @@ def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
     where rivals fare differently, or else one on each metric. A claim that is undecided says in addition where the
     intervals exclude a lead as large as the paper's.
     """
-    if not all(one["lower"] < one["upper"] for one in found):
+    if not all(row["lower"] < row["upper"] for row in rows):
         return f"{UNDECIDED}, without intervals"
-    word, chance, near = first_word(found, tolerance), _chance(found), _nearer(found)
+    word, chance, near = first_word(rows, tolerance), _chance(rows), _nearer(rows)
     if word == YES and chance:
         return f"{YES}, but {' and '.join(chance)} {'is' if len(chance) == 1 else 'are'} at chance"
     if word == YES and near:
         return f"{YES}, over {'rivals' if len(near) > 1 else 'a rival'} nearer to chance than the paper's"
     said = word
     labels = {CHANCE: "chance", **{name: method.label for name, method in METHODS.items()}}
-    by_rival, by_metric = (_parts(found, key) for key in ("rival", "metric"))
+    by_rival, by_metric = (_parts(rows, key) for key in ("rival", "metric"))
     for parts, names in ((by_rival, labels), (by_metric, NAMES)):
         each = {name: _part_word(part, tolerance) for name, part in parts.items()}
         if len({*each.values()}) > 1:
-            said += f" ({', '.join(f'{names[name]} {one}' for name, one in each.items())})"
+            said += f" ({', '.join(f'{names[name]} {verdict}' for name, verdict in each.items())})"
             break
-    excluded = {name: all(one["paper"] > one["upper"] for one in part) for name, part in by_metric.items()}
+    excluded = {name: all(row["paper"] > row["upper"] for row in part) for name, part in by_metric.items()}
     if word == UNDECIDED and any(excluded.values()):
         smaller = [NAMES[name] for name, is_excluded in excluded.items() if is_excluded]
         where = "" if all(excluded.values()) else f" in {' and '.join(smaller)}"
@@ -186,37 +186,37 @@ def word_of(found: Sequence[Mapping], tolerance: float = 0.0) -> str:
     return said
 
 
-def _parts(found: Sequence[Mapping], key: str) -> dict[str, list[Mapping]]:
-    return {one[key]: [other for other in found if other[key] == one[key]] for one in found}
+def _parts(rows: Sequence[Mapping], key: str) -> dict[str, list[Mapping]]:
+    return {row[key]: [other for other in rows if other[key] == row[key]] for row in rows}
 
 
-def _chance(found: Sequence[Mapping]) -> list[str]:
+def _chance(rows: Sequence[Mapping]) -> list[str]:
     """The labels of the methods whose confidence is at chance."""
-    names = dict.fromkeys(name for one in found for name in one["at_chance"].split(", ") if name)
+    names = dict.fromkeys(name for row in rows for name in row["at_chance"].split(", ") if name)
     return [METHODS[name].label for name in names]
 
 
-def _nearer(found: Sequence[Mapping]) -> set[str]:
+def _nearer(rows: Sequence[Mapping]) -> set[str]:
     """The rivals that are nearer to chance than the paper's."""
-    return {one["rival"] for one in found if one["rival_auroc"] - 0.5 < _NEAR * (one["paper_rival_auroc"] - 0.5)}
+    return {row["rival"] for row in rows if row["rival_auroc"] - 0.5 < _NEAR * (row["paper_rival_auroc"] - 0.5)}
 
 
-def _part_word(found: Sequence[Mapping], tolerance: float) -> str:
-    word = first_word(found, tolerance)
-    return f"{word} but at chance" if word == YES and _chance(found) else word
+def _part_word(rows: Sequence[Mapping], tolerance: float) -> str:
+    word = first_word(rows, tolerance)
+    return f"{word} but at chance" if word == YES and _chance(rows) else word
 
 
-def first_word(found: Sequence[Mapping], tolerance: float) -> str:
+def first_word(rows: Sequence[Mapping], tolerance: float) -> str:
     """The word of the intervals alone: `YES`, `NO` or `UNDECIDED`."""
-    if any(one["upper"] < -tolerance for one in found):
+    if any(row["upper"] < -tolerance for row in rows):
         return NO
-    return YES if all(one["lower"] > -tolerance for one in found) else UNDECIDED
+    return YES if all(row["lower"] > -tolerance for row in rows) else UNDECIDED
 
 
 def values_of(frame: pd.DataFrame | None, prefix: str) -> pd.DataFrame:
     """The values of a table by data set, method and metric, a column for each replicate; no rows if there is none."""
-    found = (pd.DataFrame(columns=KEYS) if frame is None else frame).set_index(KEYS)
-    return found[[name for name in found if name.startswith(prefix)]]
+    values = (pd.DataFrame(columns=KEYS) if frame is None else frame).set_index(KEYS)
+    return values[[name for name in values if name.startswith(prefix)]]
 
 
 def rows_of(frames: Sequence[pd.DataFrame], dataset: str, *rows: tuple[str, str]) -> list[np.ndarray] | None:
@@ -230,14 +230,14 @@ def rows_of(frames: Sequence[pd.DataFrame], dataset: str, *rows: tuple[str, str]
 def difference(pair: Pair, frames: Sequence[pd.DataFrame]) -> np.ndarray | None:
     """The difference in every replicate, float64 [replicates], in the first table that has both of its rows."""
     rivals = [] if pair.rival == CHANCE else [pair.rival]
-    found = rows_of(frames, pair.dataset, *((name, pair.metric) for name in (pair.method, *rivals)))
-    return None if found is None else gain(pair.metric, found[0] - (found[1] if rivals else 0.5))
+    rows = rows_of(frames, pair.dataset, *((name, pair.metric) for name in (pair.method, *rivals)))
+    return None if rows is None else gain(pair.metric, rows[0] - (rows[1] if rivals else 0.5))
 
 
 def over(values: np.ndarray, level: float, tolerance: float = 0.0) -> tuple[float, float, float, int, int]:
     """The `NUMBERS` of a difference in every replicate, float64 [replicates]."""
-    found = over_replicates(values, level, "")
-    return found.value, found.lower, found.upper, values.size, int((values > -tolerance).sum())
+    margin = over_replicates(values, level, "")
+    return margin.value, margin.lower, margin.upper, values.size, int((values > -tolerance).sum())
 
 
 def _read(reader: Reader, pair: Pair) -> float:
@@ -252,20 +252,20 @@ def _alone(pair: Pair, reader: Reader) -> tuple[float, ...]:
     """The difference in one study, or in the paper, whose interval is the number itself."""
     try:
         if pair.rival == CHANCE:
-            found = reader.read(Quantity(pair.metric, pair.method, pair.case)) - 0.5
+            estimate = reader.read(Quantity(pair.metric, pair.method, pair.case)) - 0.5
         else:
-            found = reader.difference(pair.metric, pair.method, pair.rival, pair.case)
+            estimate = reader.difference(pair.metric, pair.method, pair.rival, pair.case)
     except NotAssessableError:
         return (np.nan,) * len(NUMBERS)
-    found = gain(pair.metric, found)
-    return found.value, *found.interval(reader.level), np.nan, np.nan
+    estimate = gain(pair.metric, estimate)
+    return estimate.value, *estimate.interval(reader.level), np.nan, np.nan
 
 
 def at_chance(pair: Pair, frames: Sequence[pd.DataFrame], level: float) -> list[str]:
     """Methods whose AUROC over replicates has an interval that holds one half, or whose mean confidence has none."""
     names = ("mean_confidence", "auroc")
-    found = {one: rows_of(frames, pair.dataset, *((one, name) for name in names)) for one in pair.confident}
-    return [name for name, both in found.items() if both and degenerate(*(over(one, level)[1:3] for one in both))]
+    rows = {method: rows_of(frames, pair.dataset, *((method, name) for name in names)) for method in pair.confident}
+    return [name for name, both in rows.items() if both and degenerate(*(over(row, level)[1:3] for row in both))]
 
 
 class Unread(Reader):

@@ -87,16 +87,18 @@ def recomputed(path: Path) -> pd.DataFrame:
             every = {label: values[of] for label, values in zip(part["confidences"], confidences, strict=True)}
             every[f"{LENGTH} {UNSEEDED}"] = 1 / arrays["length"][of]
             for label, values in every.items():
-                found = _metrics(values, correct, question, about["bins"])
-                rows += [(sampling, dataset, label.partition(" ")[0], metric, one) for metric, one in found.items()]
+                metrics = _metrics(values, correct, question, about["bins"])
+                rows += [
+                    (sampling, dataset, label.partition(" ")[0], metric, value) for metric, value in metrics.items()
+                ]
     frame = pd.DataFrame(rows, columns=[*NUMBERS, "value"])
     means = frame.groupby(NUMBERS, sort=False)["value"].mean(skipna=False).reset_index()
-    found = [means]
+    frames = [means]
     for macro, sets in about["groups"].items():
         members = means[means["dataset"].isin(sets)].assign(dataset=macro)
         members = members[members["value"].notna() | (members["metric"] != WITHIN)]
-        found.append(members.groupby(NUMBERS, sort=False)["value"].mean(skipna=False).reset_index())
-    return pd.concat(found, ignore_index=True)
+        frames.append(members.groupby(NUMBERS, sort=False)["value"].mean(skipna=False).reset_index())
+    return pd.concat(frames, ignore_index=True)
 
 
 NUMBERS = ["sampling", "dataset", "method", "metric"]
@@ -124,7 +126,7 @@ def _parts(study: Study, folder: Path) -> Iterator[tuple[str, pd.DataFrame, dict
                 yield (
                     f"{sampling}/{algorithm}/{prompt_format}",
                     rows,
-                    {key: _in_order(one, rows) for key, one in of_method.items()},
+                    {key: _in_order(table, rows) for key, table in of_method.items()},
                 )
 
 

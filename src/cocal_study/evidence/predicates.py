@@ -150,10 +150,12 @@ class _Predicate(Model, ABC):
     def verdicts(self, cases: Sequence[Sequence[Margin]], level: float) -> list[list[str]]:
         """The verdict of every margin: whether it is positive by as many tests as there are cases to choose from, or
         negative with p-values adjusted over all margins of the claim."""
-        against = iter(holm([one.p for case in cases for one in case]))
+        against = iter(holm([margin.p for case in cases for margin in case]))
         choices = len(cases) - self.needed(len(cases)) + 1
-        tested = [[(one, next(against), choices * one.p) for one in case] for case in cases]
-        return [[self._verdict(one, p if one.value > 0 else q, 1 - level) for one, q, p in case] for case in tested]
+        tested = [[(margin, next(against), choices * margin.p) for margin in case] for case in cases]
+        return [
+            [self._verdict(margin, p if margin.value > 0 else q, 1 - level) for margin, q, p in case] for case in tested
+        ]
 
     def _verdict(self, margin: Margin, p: float, significant: float) -> str:
         if math.isnan(p):
@@ -166,14 +168,14 @@ class _Predicate(Model, ABC):
     def decide(self, cases: Sequence[Sequence[Margin]], level: float) -> tuple[Margin, str]:
         """The deciding margin, and the verdict, which is its own. The margin of a case is its least favourable one, by
         its verdict and then by its value. That of the claim is the margin of the last case that it needs."""
-        found = zip(cases, self.verdicts(cases, level), strict=True)
-        return self.deciding([list(zip(*case, strict=True)) for case in found])
+        judged = zip(cases, self.verdicts(cases, level), strict=True)
+        return self.deciding([list(zip(*case, strict=True)) for case in judged])
 
     def deciding(self, cases: Sequence[Sequence[tuple[Margin, str]]]) -> tuple[Margin, str]:
         """The same of margins that have their verdicts."""
 
-        def favour(one: tuple[Margin, str]) -> tuple[int, float]:
-            return FAVOUR[one[1]], one[0].value
+        def favour(judged: tuple[Margin, str]) -> tuple[int, float]:
+            return FAVOUR[judged[1]], judged[0].value
 
         ranked = sorted((min(case, key=favour) for case in cases), key=favour, reverse=True)
         return ranked[self.needed(len(cases)) - 1]
@@ -207,15 +209,15 @@ class _OfPairs(_Predicate):
         pairs = list(zip(self.methods, self.than, strict=self.paired))
         if not self.paired:
             rivals = [rival for name in self.than for rival in reader.variants(name, case)]
-            methods = [one for name in self.methods for one in reader.variants(name, case)]
-            pairs = [(one, rival) for one in methods for rival in rivals if one != rival]
-        found = []
-        for one, rival in pairs:
+            methods = [method for name in self.methods for method in reader.variants(name, case)]
+            pairs = [(method, rival) for method in methods for rival in rivals if method != rival]
+        advantages = []
+        for method, rival in pairs:
             for metric in self.metrics:
-                difference = reader.difference(metric, one, rival, case)
-                fields = _fields(metric, one, rival, case, reader)
-                found.append((gain(metric, difference), fields))
-        return found
+                difference = reader.difference(metric, method, rival, case)
+                fields = _fields(metric, method, rival, case, reader)
+                advantages.append((gain(metric, difference), fields))
+        return advantages
 
 
 def _of_methods(metric: str, methods: Sequence[str], case: Case, reader: Reader) -> list[tuple[Estimate, str]]:
@@ -223,10 +225,10 @@ def _of_methods(metric: str, methods: Sequence[str], case: Case, reader: Reader)
     return [(reader.read(Quantity(metric, name, case)), f"{name}, {metric}, {case.said()}") for name in methods]
 
 
-def _fields(metric: str, one: str, rival: str, case: Case, reader: Reader) -> dict:
+def _fields(metric: str, method: str, rival: str, case: Case, reader: Reader) -> dict:
     """The label of a margin between two methods, and those of them whose confidence is degenerate."""
-    found = [name for name in (one, rival) if metric in OF_CONFIDENCE and reader.degenerate(name, case)]
-    return {"label": f"{one} and {rival}, {metric}, {case.said()}", "at_chance": ", ".join(found)}
+    chance = [name for name in (method, rival) if metric in OF_CONFIDENCE and reader.degenerate(name, case)]
+    return {"label": f"{method} and {rival}, {metric}, {case.said()}", "at_chance": ", ".join(chance)}
 
 
 class Better(_OfPairs, _OfEachCase):
@@ -237,7 +239,7 @@ class Better(_OfPairs, _OfEachCase):
     """True if a case needs all of methods, rivals and metrics; otherwise each of them is a case."""
 
     def margins(self, case: Case, reader: Reader) -> list[Margin]:
-        return [directed(one, reader.level, **fields) for one, fields in self.advantages(case, reader)]
+        return [directed(lead, reader.level, **fields) for lead, fields in self.advantages(case, reader)]
 
 
 class Greater(_OfEachCase):
@@ -253,7 +255,7 @@ class Greater(_OfEachCase):
     """True if a case needs all methods and rivals; otherwise each of them is a case."""
 
     def margins(self, case: Case, reader: Reader) -> list[Margin]:
-        found = []
+        margins = []
         for method in self.methods:
             for rival in self.than or (method,):
                 left = reader.read(Quantity(self.metric, method, case))
@@ -261,8 +263,8 @@ class Greater(_OfEachCase):
                 fields = {"label": f"{method}, {self.metric} and {self.than_metric}, {case.said()}"}
                 if self.than:
                     fields = _fields(self.metric, method, rival, case, reader)
-                found.append(directed(left - right, reader.level, **fields))
-        return found
+                margins.append(directed(left - right, reader.level, **fields))
+        return margins
 
 
 class Changes(_Predicate):
@@ -310,13 +312,13 @@ class Steadier(_Predicate):
 
     def cases(self, cases: Sequence[Case], reader: Reader) -> Iterator[list[Margin]]:
         def span(method: str) -> Estimate:
-            found = [reader.read(Quantity(self.metric, method, case)) for case in cases]
-            resampled = np.ptp([one.resampled for one in found], axis=0)
-            return Estimate(np.ptp([one.value for one in found]), resampled, questions=found[0].questions)
+            numbers = [reader.read(Quantity(self.metric, method, case)) for case in cases]
+            resampled = np.ptp([number.resampled for number in numbers], axis=0)
+            return Estimate(np.ptp([number.value for number in numbers]), resampled, questions=numbers[0].questions)
 
         yield [
-            directed(span(rival) - span(one), reader.level, f"{one} and {rival}, range of {self.metric}")
-            for one in self.methods
+            directed(span(rival) - span(method), reader.level, f"{method} and {rival}, range of {self.metric}")
+            for method in self.methods
             for rival in self.than
         ]
 
@@ -330,8 +332,8 @@ class Above(_OfEachCase):
     number: float
 
     def margins(self, case: Case, reader: Reader) -> list[Margin]:
-        found = _of_methods(self.metric, self.methods, case, reader)
-        return [directed(one - self.number, reader.level, label) for one, label in found]
+        numbers = _of_methods(self.metric, self.methods, case, reader)
+        return [directed(number - self.number, reader.level, label) for number, label in numbers]
 
 
 class Alike(_OfPairs, _OfEachCase):
@@ -343,8 +345,8 @@ class Alike(_OfPairs, _OfEachCase):
     tolerance: Annotated[float, Field(gt=0)]
 
     def margins(self, case: Case, reader: Reader) -> list[Margin]:
-        found = self.advantages(case, reader)
-        return [within(one, -self.tolerance, self.tolerance, reader.level, **fields) for one, fields in found]
+        leads = self.advantages(case, reader)
+        return [within(lead, -self.tolerance, self.tolerance, reader.level, **fields) for lead, fields in leads]
 
 
 class Between(_OfEachCase):
@@ -359,8 +361,8 @@ class Between(_OfEachCase):
     high: float
 
     def margins(self, case: Case, reader: Reader) -> list[Margin]:
-        found = _of_methods(self.metric, self.methods, case, reader)
-        return [within(one, self.low, self.high, reader.level, label) for one, label in found]
+        numbers = _of_methods(self.metric, self.methods, case, reader)
+        return [within(number, self.low, self.high, reader.level, label) for number, label in numbers]
 
     def _verdict(self, margin: Margin, p: float, significant: float) -> str:
         return super()._verdict(margin, math.nan, significant)

@@ -60,10 +60,10 @@ class Published:
         """The number in a cell of a table, and its place: the table's label, row and column. Raises ContractError if
         the table has no such cell."""
         cells = self.cells
-        found = cells.loc[cells["table"].eq(table) & cells["row"].eq(row) & cells["column"].eq(column), "value"]
-        if found.empty:
+        values = cells.loc[cells["table"].eq(table) & cells["row"].eq(row) & cells["column"].eq(column), "value"]
+        if values.empty:
             raise ContractError(f"config/paper/{table}.csv: no value in row {row!r} and column {column!r}")
-        return float(found.iloc[0]), f"{self.labels[table]}, {row}, {column}"
+        return float(values.iloc[0]), f"{self.labels[table]}, {row}, {column}"
 
     def metric(self, table: str, method: str, metric: str, dataset: str = MACRO) -> tuple[float, str]:
         """A method's metric on a set by the set's title, and its place as `cell` gives it; accuracies are shares."""
@@ -74,10 +74,10 @@ class Published:
     def numbers(self, part: str) -> list[float]:
         """The numbers of the sentence that holds this text. Raises ContractError if no sentence holds it, or several
         do."""
-        found = [numbers for sentence, numbers in self.sentences.items() if part in sentence]
-        if len(found) != 1:
-            raise ContractError(f"config/paper/text.yaml: {len(found)} sentences hold {part!r}; one is needed")
-        return [_value(text) for text in found[0]]
+        matches = [numbers for sentence, numbers in self.sentences.items() if part in sentence]
+        if len(matches) != 1:
+            raise ContractError(f"config/paper/text.yaml: {len(matches)} sentences hold {part!r}; one is needed")
+        return [_value(text) for text in matches[0]]
 
 
 def read_published(folder: Path) -> Published:
@@ -90,7 +90,7 @@ def read_published(folder: Path) -> Published:
         for name, table in tables.items()
         for cell in _cells(folder / f"{name}.csv", table.get("numbers"), declared["sets"])
     ]
-    sentences = {one["sentence"]: [number["text"] for number in one["numbers"]] for one in text["sentences"]}
+    sentences = {entry["sentence"]: [number["text"] for number in entry["numbers"]] for entry in text["sentences"]}
     labels = {name: table["label"] for name, table in tables.items()}
     return Published(labels, pd.DataFrame(cells, columns=Printed._fields), sentences)
 
@@ -105,8 +105,8 @@ def _cells(path: Path, numbers: dict | None, sets: dict[str, str]) -> Iterator[P
         (_, *columns), *rows = csv.reader(file)
     for row, *texts in rows:
         for column, printed in zip(columns, texts, strict=True):
-            matches = ((mark, re.fullmatch(one, printed)) for mark, one in _MARKED.items())
-            ((mark, text),) = ((mark, found[1]) for mark, found in matches if found)
+            matches = ((mark, re.fullmatch(pattern, printed)) for mark, pattern in _MARKED.items())
+            ((mark, text),) = ((mark, match[1]) for mark, match in matches if match)
             cell = Printed(path.stem, row, column, text, mark, _value(text))
             if numbers:
                 dataset, _, title = column.partition(": ")
@@ -117,5 +117,5 @@ def _cells(path: Path, numbers: dict | None, sets: dict[str, str]) -> Iterator[P
 
 
 def _value(text: str) -> float:
-    found = re.fullmatch(_NUMBER, text)
-    return float(found[1].replace(",", "")) if found else float("nan")
+    match = re.fullmatch(_NUMBER, text)
+    return float(match[1].replace(",", "")) if match else float("nan")

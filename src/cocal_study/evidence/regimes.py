@@ -72,12 +72,12 @@ def _point(study: Study, folder: Path) -> Iterator[tuple]:
     }
     if (rivals := folder / metrics_file(backbone, "-recalibrated")).exists():
         cubes |= dict.fromkeys(RECALIBRATED, read_dataset(rivals))
-    for method, found in cubes.items():
+    for method, source in cubes.items():
         kind = METHODS[method].experience if method in METHODS else ""
         learner = kind if kind in ("rollouts", "resampled") else "rollouts"
         spec = read_spec(folder / companion_folder(backbone, learner) / restricted(step).folder)
-        known = [name for name in MEASURED if name in found.indexes["metric"]]
-        values = read_cell(found, {**cell, "method": method}, known).set_index("metric")["value"].reindex(MEASURED)
+        known = [name for name in MEASURED if name in source.indexes["metric"]]
+        values = read_cell(source, {**cell, "method": method}, known).set_index("metric")["value"].reindex(MEASURED)
         learnt = spec.training_responses, 1 - spec.training_error_share
         yield method, sampled["grpo"], sampled["postcal"], *learnt, *values
 
@@ -86,7 +86,7 @@ def together(points: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
     """The points of all replicates, in the order of axes, levels and replicates; `others` give way where both have one.
     Raises ContractError if the others have other conditions, so that they are of another file of regimes."""
     kept = others[~others["replicate"].isin(points["replicate"].unique())]
-    order, before = (one[_PLACE[:2]].drop_duplicates(ignore_index=True) for one in (points, kept))
+    order, before = (frame[_PLACE[:2]].drop_duplicates(ignore_index=True) for frame in (points, kept))
     if len(kept) and not before.equals(order):
         raise ContractError(
             "replicates that were gathered before have other conditions than these: gather into an empty folder, and "
@@ -101,12 +101,12 @@ def margins(points: pd.DataFrame, target: str = "binary") -> pd.DataFrame:
     that on the evaluated ones), bias (PostCal's mean confidence less the accuracy), and a margin by the name of each of
     `SCORES`."""
     ours, theirs = (points[points["method"] == name].set_index(_PLACE) for name in PAIRS[target])
-    found = theirs[["accuracy", "final_accuracy"]].assign(
+    table = theirs[["accuracy", "final_accuracy"]].assign(
         gap=theirs["final_accuracy"] - theirs["accuracy"], bias=theirs["mean_confidence"] - theirs["accuracy"]
     )
     for metric in SCORES:
-        found[metric] = gain(metric, ours[metric] - theirs[metric])
-    return found.reset_index()
+        table[metric] = gain(metric, ours[metric] - theirs[metric])
+    return table.reset_index()
 
 
 def over_points(margins: pd.DataFrame, level: float) -> pd.DataFrame:
@@ -120,8 +120,8 @@ def over_points(margins: pd.DataFrame, level: float) -> pd.DataFrame:
             values = part[metric].to_numpy()
             mean = over_replicates(values, level, "")
             rows.append((axis, name, metric, *mean[:4], int((values > 0).sum()), len(values)))
-    found = pd.DataFrame(
+    table = pd.DataFrame(
         rows, columns=[*_PLACE[:2], "metric", "value", "lower", "upper", "p", "positive", "replicates"]
     )
-    distinct = with_holm(found.drop_duplicates(["metric", "value", "p"]), ["metric"])  # the unchanged point counts once
-    return found.merge(distinct[["metric", "value", "p", "p_holm"]], on=["metric", "value", "p"], how="left")
+    distinct = with_holm(table.drop_duplicates(["metric", "value", "p"]), ["metric"])  # the unchanged point counts once
+    return table.merge(distinct[["metric", "value", "p", "p_holm"]], on=["metric", "value", "p"], how="left")

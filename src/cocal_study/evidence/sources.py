@@ -161,23 +161,25 @@ class StudySource(Reader):
         backbone = self._backbone(case)
         name, _, states = method.partition("@")
         comparison = "ablations" if states else case.comparison
-        found = next((one for one in self.resamples if (one.backbone, one.comparison) == (backbone, comparison)), None)
-        if found is None:
+        resamples = next(
+            (file for file in self.resamples if (file.backbone, file.comparison) == (backbone, comparison)), None
+        )
+        if resamples is None:
             raise NotAssessableError(f"the study has no comparison of this kind ({comparison})")
-        if not found.data.sizes["resample"]:
+        if not resamples.data.sizes["resample"]:
             raise NotAssessableError("the study draws no resamples (metrics.resamples)")
         algorithm, step = policy_cell(name, self._step(case))
         source = self._learnt_from(case) if case.learnt_from else -1
         key = Key(name, algorithm, step, self._dataset(case), source, *self._state(states, backbone))
-        if key not in found.places:
+        if key not in resamples.places:
             raise NotAssessableError(f"the study does not evaluate {METHODS[name].label} there")
-        return found, key
+        return resamples, key
 
     def _metric(self, metric: str, method: str, case: Case) -> Estimate:
-        found, key = self._cell(method, case)
-        if metric not in found.data.indexes["metric"]:
+        resamples, key = self._cell(method, case)
+        if metric not in resamples.data.indexes["metric"]:
             raise NotAssessableError(f"the resamples hold no {metric}: compute the metrics anew")
-        number = estimate(found, key, metric)
+        number = estimate(resamples, key, metric)
         if np.isnan(number.value):
             raise NotAssessableError(f"the {metric} of {METHODS[key.method].label} is undefined there")
         return number
@@ -220,7 +222,7 @@ class StudySource(Reader):
             rows = table[chosen & table["valid"]]
             if len(rows):
                 by_seed = rows.groupby("seed")["confidence"]
-                return float(by_seed.agg(lambda one: _SHARES[metric](bin_index(one.to_numpy(), 10))).mean())
+                return float(by_seed.agg(lambda values: _SHARES[metric](bin_index(values.to_numpy(), 10))).mean())
         raise NotAssessableError(f"the study has no confidences of {METHODS[method].label} there")
 
     def _spec(self, method: str, case: Case) -> CompanionSpec:
@@ -242,10 +244,10 @@ class StudySource(Reader):
             raise NotAssessableError("the study has not measured this time")
         if metric in SET_TIMES:
             dataset = self._dataset(case)
-            found = [one for one in latency.time_to_confidence if one.dataset == dataset]
-            if not found:
+            times = [time for time in latency.time_to_confidence if time.dataset == dataset]
+            if not times:
                 raise NotAssessableError(f"the study has not timed {case.dataset}")
-            return found[0].pre_ms / 1000 if metric == "pre_seconds" else found[0].post_s
+            return times[0].pre_ms / 1000 if metric == "pre_seconds" else times[0].post_s
         generation = latency.pool_seconds if method == "self-consistency" else latency.generation_seconds
         prediction = latency.prediction_ms / 1000
         if metric == "prediction_over_generation":

@@ -90,9 +90,9 @@ def _decided(predicate: Predicate, cases: Sequence[Sequence[Margin]], level: flo
         return Judged(_NOTHING, NOT_ASSESSABLE, "a number is undefined on all resamples")
     verdicts = predicate.verdicts(cases, level)
     every = [
-        (number, *one)
+        (number, *pair)
         for number, (case, said) in enumerate(zip(cases, verdicts, strict=True), 1)
-        for one in zip(case, said, strict=True)
+        for pair in zip(case, said, strict=True)
     ]
     chance = [name for _, margin, _ in every for name in margin.at_chance.split(", ") if name]
     names = dict.fromkeys(name.partition("@")[0] for name in chance)  # of several layers or states, the method
@@ -131,21 +131,23 @@ def judge_all(
             scored = claim.scored_by(score) if score else claim
             if scored is None:
                 continue
-            stated = {} if score else {(number, one.label): one.value for number, one, _ in published.every}
-            found = {} if score else {PAPER: _of_paper(published)}
+            stated = {} if score else {(number, margin.label): margin.value for number, margin, _ in published.every}
+            by_source = {} if score else {PAPER: _of_paper(published)}
             own = judge(scored, study)
-            found[STUDY] = own._replace(margin=_NOTHING) if is_measured(claim) else own
-            found[REPLICATES] = Judged(_NOTHING, own.verdict, own.reason)
+            by_source[STUDY] = own._replace(margin=_NOTHING) if is_measured(claim) else own
+            by_source[REPLICATES] = Judged(_NOTHING, own.verdict, own.reason)
             if own.verdict not in (NOT_ASSESSABLE, UNDER_SPECIFIED):
-                found[REPLICATES] = _of_replicates(scored, score, replicates, study.level)
+                by_source[REPLICATES] = _of_replicates(scored, score, replicates, study.level)
             if language_model is not None:
-                found[LANGUAGE_MODEL] = _of_other_study(claim.id, score, language_model)
-            for source, one in found.items():
-                case = next((number for number, margin, _ in one.every if margin == one.margin), 0)
-                shown = _shown(source, one.margin, case, stated, one.values)
-                rows.append((claim.id, source, score, 0, "", *shown[0], one.verdict, *shown[1], one.reason, *said))
-                for number, margin, verdict in () if is_measured(claim) else one.every:
-                    shown = _shown(source, margin, number, stated, one.values)
+                by_source[LANGUAGE_MODEL] = _of_other_study(claim.id, score, language_model)
+            for source, judged in by_source.items():
+                case = next((number for number, margin, _ in judged.every if margin == judged.margin), 0)
+                shown = _shown(source, judged.margin, case, stated, judged.values)
+                rows.append(
+                    (claim.id, source, score, 0, "", *shown[0], judged.verdict, *shown[1], judged.reason, *said)
+                )
+                for number, margin, verdict in () if is_measured(claim) else judged.every:
+                    shown = _shown(source, margin, number, stated, judged.values)
                     place = (claim.id, source, score, number, margin.label)
                     rows.append((*place, *shown[0], verdict, *shown[1], "", *said[:3], "", "", ""))
     return pd.DataFrame(rows, columns=list(COLUMNS))
@@ -209,10 +211,10 @@ def _of_paper(judged: Judged) -> Judged:
 
 def _of_other_study(claim: str, score: str, judged: pd.DataFrame) -> Judged:
     own = of_claims(judged, score)
-    found = own[(own["claim"] == claim) & (own["source"] == STUDY)]
-    if found.empty:
+    rows = own[(own["claim"] == claim) & (own["source"] == STUDY)]
+    if rows.empty:
         return Judged(_NOTHING, NOT_GATHERED, "that study was gathered without this claim: gather it anew")
-    row = found.iloc[0]
+    row = rows.iloc[0]
     return Judged(Margin(row["value"], row["lower"], row["upper"], row["p"]), row["verdict"], row["reason"])
 
 
@@ -245,17 +247,17 @@ def joined(replicates: pd.DataFrame | None, central: pd.DataFrame | None) -> pd.
     silent = margins["claim"][np.isnan(_numbers(margins)).any(axis=1)]
     claims = set(margins["claim"]) - set(silent)
     judged = replicates["claim"].isin(claims)
-    found = completed(central[central["claim"].isin(claims)], replicates, list(_PLACE), "claim")
-    return pd.concat([replicates[~judged], found], ignore_index=True)
+    rows = completed(central[central["claim"].isin(claims)], replicates, list(_PLACE), "claim")
+    return pd.concat([replicates[~judged], rows], ignore_index=True)
 
 
 def completed(central: pd.DataFrame, whole: pd.DataFrame, keys: list[str], group: str) -> pd.DataFrame:
     """Gathered rows of the central comparison with the columns of replicates that only the whole study has, for the
     groups of rows all of which it has. `keys` tell the rows apart."""
-    others = [name for name in whole if name not in central]
-    found = central.merge(whole[[*keys, *others]], "left", on=keys, validate="1:1", indicator="both")
-    lacking = found.loc[found.pop("both") != "both", group]
-    return found.assign(**found.loc[~found[group].isin(lacking), others])
+    columns = [name for name in whole if name not in central]
+    merged = central.merge(whole[[*keys, *columns]], "left", on=keys, validate="1:1", indicator="both")
+    lacking = merged.loc[merged.pop("both") != "both", group]
+    return merged.assign(**merged.loc[~merged[group].isin(lacking), columns])
 
 
 def _gathered(claim: Claim, score: str, replicates: pd.DataFrame) -> pd.DataFrame:
@@ -289,15 +291,15 @@ def by_unit(
     """
     rows = []
     for claim in claims:
-        found = {source: judge(claim, reader).every for source, reader in ((PAPER, paper), (STUDY, study))}
+        margins = {source: judge(claim, reader).every for source, reader in ((PAPER, paper), (STUDY, study))}
         every = pd.DataFrame() if replicates is None else _gathered(claim, "", replicates)
         values = _numbers(every)
-        if claim.predicate and found[STUDY] and values.size and not np.isnan(values).any():
-            found[REPLICATES] = _decided(claim.predicate, _joint(every, study.level), study.level).every
-        decides = next((name for name in (REPLICATES, STUDY) if found.get(name)), PAPER)
-        for unit, source in product(UNITS, found):
-            shown = _deciding(claim, found[decides], unit)
-            margin, said = next((one[1:] for one in found[source] if (one[0], one[1].label) == shown), (None, ""))
+        if claim.predicate and margins[STUDY] and values.size and not np.isnan(values).any():
+            margins[REPLICATES] = _decided(claim.predicate, _joint(every, study.level), study.level).every
+        decides = next((name for name in (REPLICATES, STUDY) if margins.get(name)), PAPER)
+        for unit, source in product(UNITS, margins):
+            shown = _deciding(claim, margins[decides], unit)
+            margin, said = next((row[1:] for row in margins[source] if (row[0], row[1].label) == shown), (None, ""))
             if margin is None:
                 continue
             said = _STATED.get(said, said) if source == PAPER else said

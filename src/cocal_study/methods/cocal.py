@@ -27,16 +27,16 @@ BINARY, GROUP = _method("binary", 100, "#3035c4", "o"), _method("group", 90, "#4
 METHOD = (BINARY, GROUP)
 RIVALS = tuple(
     rival
-    for one in METHOD
+    for method in METHOD
     for rival in (
         Rival(
-            name=f"one-layer-{one.target}",
-            label=f"One-layer MLP ({one.target})",
-            position=one.position + 10,
-            method=one.name,
+            name=f"one-layer-{method.target}",
+            label=f"One-layer MLP ({method.target})",
+            position=method.position + 10,
+            method=method.name,
             reader="one-layer",
             note="The one-layer MLP has the first of CoCal's hidden layers alone.",
         ),
-        Rival(name=one.name, position=one.position + 30, method=one.name, reader="rollouts"),
+        Rival(name=method.name, position=method.position + 30, method=method.name, reader="rollouts"),
     )
 )

@@ -67,7 +67,7 @@ def learn(target: Target | None, training: LabelledStates, validation: LabelledS
         share = (targets.sum() + 1) / (len(targets) + 2)
         return LinearProbe((0.0,) * states.shape[1], float(np.log(share / (1 - share))))
     fitted = [penalised(penalty, states, targets) for penalty in PENALTIES]
-    errors = [float(((one.apply(validation.states) - validation.correct) ** 2).mean()) for one in fitted]
+    errors = [float(((probe.apply(validation.states) - validation.correct) ** 2).mean()) for probe in fitted]
     best = int(np.argmin(errors))
     logger.info("linear probe (%s): penalty %g, %.4f in validation", target, PENALTIES[best], errors[best])
     return fitted[best]
@@ -79,6 +79,6 @@ def penalised(penalty: float, states: np.ndarray, targets: np.ndarray) -> Linear
     mean, spread = states.mean(axis=0, dtype=np.float64), states.std(axis=0, dtype=np.float64)
     spread[spread == 0] = 1.0
     standard = ((states - mean) / spread).astype(np.float32)
-    found, intercept = logistic(standard, targets, C=1 / (penalty * len(states)), max_iter=_ITERATIONS)
-    weights = found.astype(np.float64) / spread
+    coefficients, intercept = logistic(standard, targets, C=1 / (penalty * len(states)), max_iter=_ITERATIONS)
+    weights = coefficients.astype(np.float64) / spread
     return LinearProbe(tuple(weights.tolist()), float(intercept) - float(weights @ mean))

@@ -25,4 +25,6 @@ def _method(target: Target, position: int, colour: str, marker: str) -> Method:
 
 BINARY, GROUP = _method("binary", 80, "#126f2c", "D"), _method("group", 70, "#96bf7a", "d")
 METHOD = (BINARY, GROUP)
-RIVALS = tuple(Rival(name=one.name, position=one.position + 70, method=one.name, reader="resampled") for one in METHOD)
+RIVALS = tuple(
+    Rival(name=method.name, position=method.position + 70, method=method.name, reader="resampled") for method in METHOD
+)

@@ -83,7 +83,7 @@ def comparisons(study: Study, backbone: str) -> Iterator[Comparison]:
     states."""
     for algorithm, step in plan.evaluated_cells(study, backbone):
         methods = plan.methods_of(study, backbone, algorithm, step)
-        found = Comparison(
+        comparison = Comparison(
             backbone=backbone,
             algorithm=algorithm,
             step=step,
@@ -93,9 +93,9 @@ def comparisons(study: Study, backbone: str) -> Iterator[Comparison]:
                 kind: plan.fitted(backbone, kind, plan.restricted(step)) for kind in plan.experiences_of(methods)
             },
         )
-        yield found
+        yield comparison
         if has_second(study, backbone, step):
-            yield replace(found, kind=SECOND)
+            yield replace(comparison, kind=SECOND)
     of_grpo, final = partial(Comparison, backbone=backbone), study.policy.steps
     if backbone == study.main_backbone:
         if methods := plan.companion_methods(study, "rollouts"):
@@ -114,9 +114,9 @@ def comparisons(study: Study, backbone: str) -> Iterator[Comparison]:
 def comparison_of(study: Study, backbone: str, algorithm: str, step: int, kind: str) -> Comparison:
     """The comparison in a file. Raises ValueError if the study has no such comparison."""
     wanted = predictions_file(backbone, algorithm, step, kind)
-    for one in comparisons(study, backbone):
-        if one.file == wanted:
-            return one
+    for comparison in comparisons(study, backbone):
+        if comparison.file == wanted:
+            return comparison
     raise ValueError(f"the study has no predictions {wanted}")
 
 
@@ -147,8 +147,8 @@ def cube_fields(study: Study, backbone: str, kind: str) -> dict[str, Any]:
     if kind not in ("", SECOND):
         groups = {"macro-mathematics": groups["macro-mathematics"]}
     predictions = [
-        one.file
-        for one in comparisons(study, backbone)
-        if one.kind == compared and (algorithms is None or one.algorithm in algorithms)
+        comparison.file
+        for comparison in comparisons(study, backbone)
+        if comparison.kind == compared and (algorithms is None or comparison.algorithm in algorithms)
     ]
     return {**fields, "groups": groups, "predictions": predictions, "resamples": resamples_file(backbone, kind)}

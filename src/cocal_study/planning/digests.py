@@ -69,10 +69,10 @@ def digests_of(results: Path) -> Digests:
     outputs = list(main_outputs(results))
     if not any(stage == "tables" for stage, _ in outputs):
         raise ContractError(f"{results}: it holds no finished study; run snakemake first")
-    found: Digests = {}
+    digests: Digests = {}
     for stage, path in outputs:
-        found.setdefault(stage, {})[str(path.relative_to(results))] = content_digest(path)
-    return found
+        digests.setdefault(stage, {})[str(path.relative_to(results))] = content_digest(path)
+    return digests
 
 
 def commit() -> str:
@@ -107,10 +107,10 @@ def verdict(here: StudyDigests, there: StudyDigests, source: str) -> str:
             f"{source}: these are digests of the study {there.study}, and the results are those of {here.study}; "
             "compare with the digests of the same study"
         )
-    known, found = _flat(there.digests), _flat(here.digests)
+    known, present = _flat(there.digests), _flat(here.digests)
     if not known:
         raise ContractError(f"{source}: it lists no output, so there is nothing to compare; write it by --write")
-    if missing := sorted(known.keys() - found.keys()):
+    if missing := sorted(known.keys() - present.keys()):
         raise ContractError(
             f"{source}: {_listed(missing)} of it {'are' if len(missing) > 1 else 'is'} missing from the results; run "
             "snakemake to its end first"
@@ -120,13 +120,13 @@ def verdict(here: StudyDigests, there: StudyDigests, source: str) -> str:
     changed = {
         stage: names
         for stage in STAGES
-        if (names := [name for name, value in there.digests.get(stage, {}).items() if found[name] != value])
+        if (names := [name for name, value in there.digests.get(stage, {}).items() if present[name] != value])
     }
     lines = [f"This machine computed the same bytes: all {len(known)} outputs are those of {origin}."]
     if changed:
         count = sum(map(len, changed.values()))
         lines = [f"These results have other bytes: {count} of {len(known)} outputs differ from {origin}."]
-    if more := sorted(found.keys() - known.keys()):
+    if more := sorted(present.keys() - known.keys()):
         lines.append(f"{_listed(more)} of these results stand in no line of {source}; they were not compared.")
     for stage, names in changed.items():
         lines.append(f"  {stage}: {len(names)} of {len(there.digests[stage])} differ: {_listed(names)}")

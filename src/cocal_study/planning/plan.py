@@ -193,8 +193,8 @@ def final_predictions(study: Study, backbone: str) -> list[str]:
 
 def final_methods(study: Study, backbone: str) -> list[str]:
     """The methods that are compared at the end of training, with those of the pre-RL model, in their order."""
-    found = {name for cell in _final_cells(study, backbone) for name in methods_of(study, backbone, *cell)}
-    return [name for name in study.methods if name in found]
+    compared = {name for cell in _final_cells(study, backbone) for name in methods_of(study, backbone, *cell)}
+    return [name for name in study.methods if name in compared]
 
 
 def _final_cells(study: Study, backbone: str) -> list[tuple[str, int]]:

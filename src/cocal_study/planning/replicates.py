@@ -52,8 +52,8 @@ def replicate(study: Study, number: int) -> Study:
         for name, part in (("policy", study.policy), ("generation", study.generation), ("postcal", study.postcal))
     }
     backbones = {
-        name: one.model_copy(update={"seed": one.seed + number}) if isinstance(one, PretrainingSettings) else one
-        for name, one in study.backbones.items()
+        name: part.model_copy(update={"seed": part.seed + number}) if isinstance(part, PretrainingSettings) else part
+        for name, part in study.backbones.items()
     }
     gathered = ("replicates", "central", "regimes", "experience", "fits", "prefixes", "language_model")
     changes["reports"] = study.reports.model_copy(update=dict.fromkeys(gathered))
@@ -90,8 +90,8 @@ def refusals(results: Path) -> tuple[str, ...]:
     rows = frame[frame["matched"] == REQUIRED].fillna({"least": float("-inf"), "greatest": float("inf")})
     out = rows[~rows[_VALUE].between(rows["least"], rows["greatest"])]
     return tuple(
-        f"{one.condition.removesuffix(' (%)')}, {one.of}: {one.value:.3f}, not in [{one.least:.3f}, {one.greatest:.3f}]"
-        for one in out.itertuples()
+        f"{row.condition.removesuffix(' (%)')}, {row.of}: {row.value:.3f}, not in [{row.least:.3f}, {row.greatest:.3f}]"
+        for row in out.itertuples()
     )
 
 
@@ -113,7 +113,7 @@ def spread(
     """
     import pandas as pd
 
-    found = {}
+    tables = {}
     folders = [*results.values(), *([before] if before else [])]
     for name in sorted(
         {str(path.relative_to(folder)) for folder in folders for p in EXHIBITS for path in folder.glob(p)}
@@ -139,8 +139,8 @@ def spread(
             said = {f"{column}_{number}": frame[column] for number, frame in frames.items() if column in frame}
             parts += [pd.concat(said.values(), axis=1, keys=said).reindex(table.index)] if said else []
         order = next(iter(frames.values())).index.union(table.index, sort=False)
-        found[name] = pd.concat(parts, axis=1).loc[order].reset_index()
-    return found
+        tables[name] = pd.concat(parts, axis=1).loc[order].reset_index()
+    return tables
 
 
 def _gathered(path: Path, numbers: Collection[int]) -> "dict[int, pd.DataFrame]":

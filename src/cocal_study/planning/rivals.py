@@ -51,15 +51,15 @@ def rivals_of(study: Study, algorithm: str) -> list[Rival]:
     """
     kept = algorithm == "grpo" or trainer_of(study, study.main_backbone, algorithm) != "imported"
     chosen, left_out = study.reports.rivals, without_states(study)
-    found = [one for one in RIVALS.values() if one not in left_out and (chosen is None or one.name in chosen)]
+    rivals = [rival for rival in RIVALS.values() if rival not in left_out and (chosen is None or rival.name in chosen)]
     known = available_methods(study)
-    return [one for one in found if kept and one.method in known and METHODS[one.method].policy == algorithm]
+    return [rival for rival in rivals if kept and rival.method in known and METHODS[rival.method].policy == algorithm]
 
 
 def without_states(study: Study) -> list[Rival]:
     """The rivals that read a block whose states a study does not store."""
     depth, stored = study.backbones[study.main_backbone].depth, layers_of(study, study.main_backbone)
-    return [one for one in RIVALS.values() if not {b + depth * (b < 0) for b in one.blocks} <= {*stored}]
+    return [rival for rival in RIVALS.values() if not {b + depth * (b < 0) for b in rival.blocks} <= {*stored}]
 
 
 def recalibrated_algorithms(study: Study) -> list[str]:
@@ -69,17 +69,17 @@ def recalibrated_algorithms(study: Study) -> list[str]:
 
 def all_rivals(study: Study) -> list[Rival]:
     """The rivals that a study has on any of its policies, in the order of the table."""
-    found = {one.name for algorithm in study.policy.algorithms for one in rivals_of(study, algorithm)}
-    return [one for one in RIVALS.values() if one.name in found]
+    names = {rival.name for algorithm in study.policy.algorithms for rival in rivals_of(study, algorithm)}
+    return [rival for rival in RIVALS.values() if rival.name in names]
 
 
 def calibrated(study: Study) -> dict[str, list[str]]:
     """Names of a study's rivals by the calibrations that they have, "raw" first, in the order of the table."""
-    names = [one.name for one in all_rivals(study)]
+    names = [rival.name for rival in all_rivals(study)]
     bases = ["all"] + ["last"] * (len(study.policy.stages) > 1)
     bases += ["resampled"] * ("resampled" in reader_folders(study, "grpo"))
-    found = {how: [name for name in names if how in calibrations_of(name, bases)] for how in CALIBRATIONS}
-    return {"raw": names} | {how: some for how, some in found.items() if some}
+    rivals = {how: [name for name in names if how in calibrations_of(name, bases)] for how in CALIBRATIONS}
+    return {"raw": names} | {how: some for how, some in rivals.items() if some}
 
 
 def reader_folders(study: Study, algorithm: str) -> dict[Reader, str]:
@@ -89,5 +89,5 @@ def reader_folders(study: Study, algorithm: str) -> dict[Reader, str]:
     folders: dict[Reader, str]
     folders = {name: companion_folder(backbone, name) for name in ("rollouts", "resampled")}
     folders[ONE_LAYER] = variant_folder(backbone, ONE_LAYER)
-    kinds = {one.reader for one in rivals_of(study, algorithm)}
+    kinds = {rival.reader for rival in rivals_of(study, algorithm)}
     return {kind: f"{folder}/{steps}" for kind, folder in folders.items() if kind in kinds}

@@ -43,7 +43,7 @@ def windows(study: Study) -> tuple[int, ...]:
 def replayed_folders(study: Study) -> list[str]:
     """Folders of CoCal's companions on the first steps of training, validated on the same steps."""
     prefixes = plan.companion_prefixes(study, study.main_backbone, "rollouts")
-    own = [one for one in prefixes if one.steps == one.validation_steps < study.policy.steps]
+    own = [prefix for prefix in prefixes if prefix.steps == prefix.validation_steps < study.policy.steps]
     return plan.fitted(study.main_backbone, "rollouts", *own)
 
 

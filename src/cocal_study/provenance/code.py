@@ -51,22 +51,26 @@ def code_digest(*modules: str) -> str:
     """Digest of the definitions that these modules, or definitions such as "cocal_study.planning.plan:layers_of", use,
     directly or through others: "code:" and 16 hexadecimal digits. Raises ValueError if there is no such module or
     definition."""
-    found = definitions(*modules)
-    text = "\n".join(f"{one.module}:{one.name}\n{found[one]}" for one in sorted(found, key=str) if found[one])
+    codes = definitions(*modules)
+    text = "\n".join(
+        f"{definition.module}:{definition.name}\n{codes[definition]}"
+        for definition in sorted(codes, key=str)
+        if codes[definition]
+    )
     return f"code:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def definitions(*modules: str) -> dict[Definition, str]:
     """The definitions that `code_digest` covers, each with its code; no code for those that are followed alone."""
-    found: dict[Definition, str] = {}
+    codes: dict[Definition, str] = {}
     todo = [Definition(module, name or None) for module, _, name in (words.partition(":") for words in modules)]
     while todo:
-        one = todo.pop()
-        if one not in found and not _inside(one.module, *OUTSIDE):
-            code, used = _looked_up(one)
-            found[one] = "" if _inside(one.module, *_FOLLOWED) else code
+        definition = todo.pop()
+        if definition not in codes and not _inside(definition.module, *OUTSIDE):
+            code, used = _looked_up(definition)
+            codes[definition] = "" if _inside(definition.module, *_FOLLOWED) else code
             todo += used
-    return found
+    return codes
 
 
 def _inside(module: str, *rooms: str) -> bool:
@@ -74,19 +78,19 @@ def _inside(module: str, *rooms: str) -> bool:
 
 
 @cache
-def _looked_up(one: Definition) -> tuple[str, tuple[Definition, ...]]:
+def _looked_up(definition: Definition) -> tuple[str, tuple[Definition, ...]]:
     """The code of a definition and the definitions that it uses; no code for a module or an imported name."""
-    source = _module(one.module)
-    if one.name is None:
-        return "", tuple(Definition(one.module, name) for name in source.definitions)
-    if one.name in source.definitions:
-        nodes = [*source.body, *source.definitions[one.name]]
+    source = _module(definition.module)
+    if definition.name is None:
+        return "", tuple(Definition(definition.module, name) for name in source.definitions)
+    if definition.name in source.definitions:
+        nodes = [*source.body, *source.definitions[definition.name]]
         return "\n".join(map(ast.unparse, nodes)), tuple(used for node in nodes for used in source.names_in(node))
-    if one.name in source.imports:
-        return "", (source.imports[one.name],)
-    if _file(f"{one.module}.{one.name}") is not None:
-        return "", (Definition(f"{one.module}.{one.name}"),)
-    raise ValueError(f"{one.module} defines no {one.name}")
+    if definition.name in source.imports:
+        return "", (source.imports[definition.name],)
+    if _file(f"{definition.module}.{definition.name}") is not None:
+        return "", (Definition(f"{definition.module}.{definition.name}"),)
+    raise ValueError(f"{definition.module} defines no {definition.name}")
 
 
 class _Source:

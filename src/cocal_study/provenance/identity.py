@@ -32,10 +32,10 @@ def identity(path: Path) -> str:
     if (path / "companions.safetensors").exists():
         return identity(path / "companions.safetensors")
     if (path / "zarr.json").exists():
-        found = hashlib.sha256(canonical(read_provenance(path)).encode())
+        hasher = hashlib.sha256(canonical(read_provenance(path)).encode())
         for chunk, checksum in chunk_checksums(path).items():
-            found.update(chunk.encode() + bytes.fromhex(checksum))
-        return found.hexdigest()[:16]
+            hasher.update(chunk.encode() + bytes.fromhex(checksum))
+        return hasher.hexdigest()[:16]
     listed = listed_files(path)
     return digest(listed or {file.name: identity(file) for file in sorted(path.iterdir()) if file.is_file()})
 
@@ -43,12 +43,12 @@ def identity(path: Path) -> str:
 def chunk_checksums(store: Path) -> dict[str, str]:
     """The checksum of every chunk of a feature store, in hexadecimal digits, by its path within the store."""
     chunks = sorted(file for file in store.rglob("*") if file.is_file() and file.name != "zarr.json")
-    found = {}
+    checksums = {}
     for chunk in chunks:
         with chunk.open("rb") as stream:
             stream.seek(max(chunk.stat().st_size - 4, 0))  # its CRC-32C
-            found[str(chunk.relative_to(store))] = stream.read().hex()
-    return found
+            checksums[str(chunk.relative_to(store))] = stream.read().hex()
+    return checksums
 
 
 def content_digest(path: Path) -> str:
@@ -71,24 +71,24 @@ def _of_table(path: Path) -> str:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise ContractError(unreadable(path, "Parquet file", error)) from None
     for field, column in zip(table.schema, table.columns, strict=True):
-        found.update(json.dumps([field.name, str(field.type), column.to_pylist()], default=str).encode())
-    return found.hexdigest()
+        hasher.update(json.dumps([field.name, str(field.type), column.to_pylist()], default=str).encode())
+    return hasher.hexdigest()
 
 
 def _of_arrays(path: Path) -> str:
     """Digest of a NetCDF file's variables and coordinates: names, dimensions, types and values."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for name, array in sorted(read_dataset(path).variables.items()):
         values = array.values
-        found.update(json.dumps([str(name), array.dims, str(values.dtype), values.shape]).encode())
-        found.update(json.dumps(values.tolist()).encode() if values.dtype.hasobject else values.tobytes())
-    return found.hexdigest()
+        hasher.update(json.dumps([str(name), array.dims, str(values.dtype), values.shape]).encode())
+        hasher.update(json.dumps(values.tolist()).encode() if values.dtype.hasobject else values.tobytes())
+    return hasher.hexdigest()
 
 
 def _of_tensors(path: Path) -> str:

@@ -44,13 +44,13 @@ class Product:
             return dict(self.recorded[1])
         if not self.path.exists():
             raise ContractError(absent(self.path))
-        place, found = _place(self.path), {}
+        place, attributes = _place(self.path), {}
         for part in stating_files(self.path):
-            found = read_provenance(part)
-            made_as = found.get(PLACE)
+            attributes = read_provenance(part)
+            made_as = attributes.get(PLACE)
             if place and made_as and not Path(place).is_relative_to(made_as):
                 raise ContractError(f"{part}: was made as {made_as}, and lies in the place of another; {remedy(part)}")
-        return found
+        return attributes
 
     @cached_property
     def identity(self) -> str:
@@ -112,8 +112,11 @@ RECORD = "results/lineage.json"
 
 def write_record(folder: Path, products: Iterable[Product], attributes: Mapping[str, str]) -> None:
     """Write a file into a folder that holds identity and provenance attributes of each product, by its place."""
-    found = {os.path.relpath(one.path, _root(one.path)): [one.identity, one.attributes] for one in products}
-    write_document(folder / RECORD, {"products": dict(sorted(found.items()))}, attributes)
+    record = {
+        os.path.relpath(product.path, _root(product.path)): [product.identity, product.attributes]
+        for product in products
+    }
+    write_document(folder / RECORD, {"products": dict(sorted(record.items()))}, attributes)
 
 
 def _record(path: Path) -> dict[Path, Product]:
@@ -124,7 +127,7 @@ def _record(path: Path) -> dict[Path, Product]:
         return {}
     try:
         products = read_document(file)["products"].items()
-        places = ((Path(os.path.normpath(root / place)), one) for place, one in products)
+        places = ((Path(os.path.normpath(root / place)), recorded) for place, recorded in products)
         return {path: Product(path, (str(identity), {**attributes})) for path, (identity, attributes) in places}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ContractError(unreadable(file, "record of products", error)) from None

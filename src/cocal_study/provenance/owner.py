@@ -43,12 +43,12 @@ def refuse_gaps(results: str) -> None:
     """Refuse rollouts of which the table of a step was deleted: Snakemake sees their folder, and not what is in it.
     Raises ContractError if a folder lacks one of the steps that its tables were made with, or cannot be read."""
     for folder in sorted(Path(results, "rollouts").glob("*/*")):
-        found = {path.stem: path for path in sorted(folder.glob("step-*.parquet"))}
-        if not found:
+        tables = {path.stem: path for path in sorted(folder.glob("step-*.parquet"))}
+        if not tables:
             continue
-        made = json.loads(read_provenance(next(iter(found.values()))).get("settings", "{}"))
-        last = made.get("policy", {}).get("steps") or int(max(found).removeprefix("step-"))
-        if missing := [name for name in (f"step-{step:05d}" for step in range(1, last + 1)) if name not in found]:
+        made = json.loads(read_provenance(next(iter(tables.values()))).get("settings", "{}"))
+        last = made.get("policy", {}).get("steps") or int(max(tables).removeprefix("step-"))
+        if missing := [name for name in (f"step-{step:05d}" for step in range(1, last + 1)) if name not in tables]:
             raise ContractError(
                 f"{folder / missing[0]}.parquet: the table of this rollout step is missing; put it back, or delete "
                 f"{folder}, which is then made again with all that follows from it"

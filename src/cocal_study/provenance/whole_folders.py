@@ -28,7 +28,7 @@ def whole_files(folder: Path, stage: str) -> tuple[dict[str, str], Mapping[str, 
         if file.exists() and not file.is_file():
             raise ContractError(f"{file}: is no file; get {folder} again")
     check_folder(folder)
-    return {place: one["sha256"] for place, one in listed.items()}, stated
+    return {place: entry["sha256"] for place, entry in listed.items()}, stated
 
 
 def is_whole(folder: Path, stage: str) -> bool:

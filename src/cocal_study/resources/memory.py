@@ -110,7 +110,7 @@ _REMEDIES = {
 def too_small(study: Study, memory: float, rules: Collection[str] = tuple(HELD)) -> list[str]:
     """A sentence for each backbone and kind of job of these rules that a GPU of `memory` GiB is surely too small for.
     The judge is not counted: its shape is not known."""
-    kinds, trl, engine, found = on_gpu(rules), study.policy.trl, study.generation.engine, []
+    kinds, trl, engine, problems = on_gpu(rules), study.policy.trl, study.generation.engine, []
     shares = []  # vLLM's, each of which has to hold the weights
     if trl.vllm and "update" in kinds:
         shares.append(("policy.trl.vllm_memory_share", trl.vllm_memory_share, 1))
@@ -120,12 +120,12 @@ def too_small(study: Study, memory: float, rules: Collection[str] = tuple(HELD))
         for held in sorted(kinds):
             if (need := least_memory(study, held, memory, name)) > memory:
                 remedy = _REMEDIES.get(held, "lower the size of the model in backbones")
-                found.append(f"{name}, {held}: at least {need:.1f} GiB, and the GPU has {memory:.1f} GiB: {remedy}")
+                problems.append(f"{name}, {held}: at least {need:.1f} GiB, and the GPU has {memory:.1f} GiB: {remedy}")
         for key, share, gpus in shares:
             if (need := (HALF * parameters_of(backbone) / gpus + OVERHEAD) / GIB) > share * memory:
                 given = f"its share is {share * memory:.1f} GiB"
-                found.append(f"{name}: vLLM needs {need:.1f} GiB, but {given}: raise {key}")
-    return found
+                problems.append(f"{name}: vLLM needs {need:.1f} GiB, but {given}: raise {key}")
+    return problems
 
 
 def shape_of(backbone: BackboneSettings) -> DecoderSettings:

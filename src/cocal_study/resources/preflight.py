@@ -50,14 +50,14 @@ def check(study: Study, run: Run, machine: Machine | None = None, environment: M
     site = site_of(environment)
     checkpoints = not all(isinstance(backbone, PretrainingSettings) for backbone in study.backbones.values())
     if site is not None:
-        found = on_cluster(study, run, site)
+        problems = on_cluster(study, run, site)
     elif study.policy.trl.vllm or (checkpoints and (run.allowed is not None or study.card is not None)):
         gpus, driver = parse_gpus(listed_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
-        found = on_workstation(study, run, machine or Machine(gpus, driver, torch_obstacle()))
+        problems = on_workstation(study, run, machine or Machine(gpus, driver, torch_obstacle()))
     else:
         return
-    if found:
-        raise ConfigError("\n  ".join([f"the GPUs do not suit the study {study.study!r}:", *found]))
+    if problems:
+        raise ConfigError("\n  ".join([f"the GPUs do not suit the study {study.study!r}:", *problems]))
 
 
 def on_workstation(study: Study, run: Run, machine: Machine) -> list[str]:
@@ -67,48 +67,48 @@ def on_workstation(study: Study, run: Run, machine: Machine) -> list[str]:
         if machine.driver is None:
             cause = "nvidia-smi finds no GPU, or there is no NVIDIA driver: run on a machine that has both"
         return [f"{cause}; to compute on the processor all the same, export {PROCESSOR_ONLY}=1"]
-    found = []
+    problems = []
     if not run.conda and machine.obstacle:
-        found.append(f"PyTorch sees no GPU: {machine.obstacle}")
+        problems.append(f"PyTorch sees no GPU: {machine.obstacle}")
     elif run.conda and machine.driver and int(machine.driver.partition(".")[0]) < _CONDA_DRIVER:
-        found.append(
+        problems.append(
             f"the PyTorch of envs/gpu.yaml needs NVIDIA's driver {_CONDA_DRIVER} or newer, and this machine has "
             f"{machine.driver}: update the driver"
         )
     # jobs look for vLLM and a C compiler themselves as soon as they start
     if (nodes := study.policy.trl.nodes) > 1 and "update" in on_gpu(run.gpus):
-        found.append(f"the training takes policy.trl.nodes = {nodes}: run it with --profile slurm, or lower it")
+        problems.append(f"the training takes policy.trl.nodes = {nodes}: run it with --profile slurm, or lower it")
     rule, there = max(run.gpus, key=run.gpus.__getitem__), len(machine.gpus)
     most, lower = run.gpus[rule], "lower the number of its GPUs in the study"
     if rule.startswith("train"):
         lower = "lower policy.trl.devices"
     if most > there:
-        found.append(f"{rule} asks for {most} GPUs, and this machine has {there}: {lower}")
+        problems.append(f"{rule} asks for {most} GPUs, and this machine has {there}: {lower}")
     if run.allowed is None:
-        found.append(f"jobs with GPUs would run side by side: add --resources gpus={min(most, there)}")
+        problems.append(f"jobs with GPUs would run side by side: add --resources gpus={min(most, there)}")
     elif run.allowed < most:
         allows = f"--resources gpus={run.allowed} allows no more"
-        found.append(f"{rule} asks for {most} GPUs, and {allows}: raise it, or {lower}")
+        problems.append(f"{rule} asks for {most} GPUs, and {allows}: raise it, or {lower}")
     smallest = min(machine.gpus, key=lambda gpu: gpu.memory)
-    return [*found, *_memory(study, run, smallest.name, smallest.memory)]
+    return [*problems, *_memory(study, run, smallest.name, smallest.memory)]
 
 
 def on_cluster(study: Study, run: Run, site: Site) -> list[str]:
     """A sentence for each reason why the GPUs that the profile asks for do not suit the study."""
-    trl, found = study.policy.trl, []
+    trl, problems = study.policy.trl, []
     if "update" in on_gpu(run.gpus):
         for key, wanted, variable, asked in (
             ("devices", trl.devices, "COCAL_SLURM_NODE_GPUS", site.node_gpus),
             ("nodes", trl.nodes, "COCAL_SLURM_NODES", site.nodes),
         ):
             if wanted > asked:
-                found.append(
+                problems.append(
                     f"the training runs on policy.trl.{key} = {wanted}, but the profile asks for {variable} = {asked}: "
                     f"export {variable}={wanted}, or --config 'policy={{trl: {{{key}: {asked}}}}}'"
                 )
     if (gpu := gpu_of(site.gpu_type)) is not None:
-        found += _memory(study, run, gpu.label, gpu.memory)
-    return found
+        problems += _memory(study, run, gpu.label, gpu.memory)
+    return problems
 
 
 def _memory(study: Study, run: Run, name: str, memory: float) -> list[str]:

@@ -57,33 +57,33 @@ def check(folder: Path, site: Site | None) -> None:
         raise ClusterError(busy(folder, listed, f"scancel {' '.join(jobs)}"))
     if site is None:
         return
-    found = []
+    problems = []
     for request in requests(site):
         try:
             _output(request)
         except ClusterError as error:  # in SLURM's own words
-            found.append(" ".join(str(error).split()))
+            problems.append(" ".join(str(error).split()))
     limit = shortest_limit(site, _output("sinfo --all --noheader --format=%R|%l"))
     if site.max_minutes > limit:  # SLURM would take such jobs, and never start them
-        found.append(
+        problems.append(
             f"jobs end after {limit:.0f} minutes here, but the profile requests up to {site.max_minutes}: "
             f"export COCAL_SLURM_MAX_MINUTES={limit:.0f} (the long jobs resume)"
         )
-    if found:
+    if problems:
         remedy = "`sinfo -o '%R %l %G %m'` shows what there is, and docs/paper-study.md the variables COCAL_SLURM_*"
-        raise ClusterError("\n  ".join(["this cluster cannot run the jobs of the profile:", *found, remedy]))
+        raise ClusterError("\n  ".join(["this cluster cannot run the jobs of the profile:", *problems, remedy]))
 
 
 def requests(site: Site) -> list[str]:
     """The commands that ask SLURM whether it would take the largest job without GPUs, and that with GPUs."""
     ask = f"sbatch --test-only --wrap=true --time={site.max_minutes}"
     ask += f" --account={shlex.quote(site.account)}" if site.account else ""
-    found = [f"{ask} --partition={shlex.quote(site.cpu_partition)}"]
+    commands = [f"{ask} --partition={shlex.quote(site.cpu_partition)}"]
     if site.node_gpus:
         kind = ":".join(filter(None, ("gpu", site.gpu_type, str(site.node_gpus))))
         ask += f" --partition={shlex.quote(site.gpu_partition)} --gres={shlex.quote(kind)}"
-        found.append(f"{ask} --nodes={site.nodes} --mem={site.node_memory}M")
-    return found
+        commands.append(f"{ask} --nodes={site.nodes} --mem={site.node_memory}M")
+    return commands
 
 
 def shortest_limit(site: Site, listing: str) -> float:
@@ -96,7 +96,7 @@ def shortest_limit(site: Site, listing: str) -> float:
             days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
             limits[name] = 60 * (24 * days + hours) + minutes + seconds / 60
     wanted = [site.cpu_partition, *([site.gpu_partition] if site.node_gpus else [])]
-    return min(max(limits.get(one.strip(), float("inf")) for one in names.split(",")) for names in wanted)
+    return min(max(limits.get(partition.strip(), float("inf")) for partition in names.split(",")) for names in wanted)
 
 
 def queued_jobs(folder: Path) -> dict[str, str]:

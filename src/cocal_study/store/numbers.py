@@ -57,9 +57,9 @@ def read_numbers(path: str | Path, columns: Iterable[str] = (), **options: Any) 
         raise ContractError(absent(path))
     check_beside(path)
     try:
-        found = pd.read_csv(path, keep_default_na=False, na_values=["NaN"], **options)
+        table = pd.read_csv(path, keep_default_na=False, na_values=["NaN"], **options)
     except ValueError as error:
         raise ContractError(unreadable(path, "CSV file", error)) from None
-    if missing := [name for name in columns if name not in found]:
+    if missing := [name for name in columns if name not in table]:
         raise ContractError(unreadable(path, "CSV file", f"it has no column {missing[0]!r}"))
-    return found
+    return table

@@ -59,16 +59,16 @@ def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path,
     response ids differ, or a question or token length does.
     """
     expected = evaluated.set_index("response_id")[["question_id", "length"]]
-    found = pd.DataFrame({"question_id": reader.question_id, "length": reader.length}, index=reader.response_id)
-    ids = found.index
+    stored = pd.DataFrame({"question_id": reader.question_id, "length": reader.length}, index=reader.response_id)
+    ids = stored.index
     unmatched = expected.index.symmetric_difference(ids) if whole else ids.difference(expected.index)
     if len(unmatched := unmatched.append(ids[ids.duplicated()])):
         raise ContractError(
-            f"{reader.path}: holds {len(found)} responses, {source} has {len(expected)} evaluated ones, and they do "
+            f"{reader.path}: holds {len(stored)} responses, {source} has {len(expected)} evaluated ones, and they do "
             f"not match at response_id {unmatched[0]}; extract the features of the evaluated responses"
         )
     rows = ids.get_indexer(expected.index)
-    there = found.take(rows).set_index(expected.index)  # for row -1 another response, which does not count
+    there = stored.take(rows).set_index(expected.index)  # for row -1 another response, which does not count
     longer, shorter = there["length"] > expected["length"], there["length"] < expected["length"]
     other = (there["question_id"] != expected["question_id"]) | longer | (shorter & whole)
     wrong = np.flatnonzero((rows >= 0) & other)
@@ -86,13 +86,13 @@ def score_rows(companions: Sequence[Companions], reader: FeatureReader, rows: np
     """Return each companion's confidences of feature rows (ascending, int64), float64 (members, n), computed on the GPU
     if there is one. Companions that read the same states share one pass over the store."""
     device = best_device()
-    scores = [np.empty((len(one.members), len(rows))) for one in companions]
+    scores = [np.empty((len(fit.members), len(rows))) for fit in companions]
     by_states: dict[tuple[int, tuple[str, ...]], list[int]] = {}
-    for place, one in enumerate(companions):
-        by_states.setdefault((one.spec.layer, one.spec.poolings), []).append(place)
+    for place, fit in enumerate(companions):
+        by_states.setdefault((fit.spec.layer, fit.spec.poolings), []).append(place)
     for (layer, poolings), places in by_states.items():
         here = {place: companions[place].to(device) for place in places}
         for span, states in Batches(reader, layer, poolings, rows, _ROWS, device=device).of(len(rows)):
-            for place, one in here.items():
-                scores[place][:, span] = one.predict(states)
+            for place, fit in here.items():
+                scores[place][:, span] = fit.predict(states)
     return scores

@@ -56,11 +56,11 @@ def predictions_of(
     for responses, estimator, given in estimated:
         confidence, wanted = np.asarray(given), (len(responses.evaluated),)
         if confidence.shape != wanted or confidence.dtype.kind != "f" or ((confidence < 0) | (confidence > 1)).any():
-            found = f"of shape {confidence.shape} and type {confidence.dtype}"
+            fault = f"of shape {confidence.shape} and type {confidence.dtype}"
             if confidence.shape == wanted and confidence.dtype.kind == "f":
-                found = f"from {np.nanmin(confidence):g} to {np.nanmax(confidence):g}"
+                fault = f"from {np.nanmin(confidence):g} to {np.nanmax(confidence):g}"
             raise ContractError(
-                f"{_words(estimator)}: its confidences in responses of {responses.dataset} are {found}; return float64 "
+                f"{_words(estimator)}: its confidences in responses of {responses.dataset} are {fault}; return float64 "
                 f"of shape {wanted}: a number from 0 to 1 for each evaluated response, NaN where there is none"
             )
         valid = ~np.isnan(confidence)
@@ -113,7 +113,7 @@ def _estimated(
             for name, together in _grouped(of_format, "estimate").items():
                 estimates |= resolve_name(name)(together, responses, inputs)
             order = [method.name for method in of_format]
-            for estimator in sorted(estimates, key=lambda one: order.index(one.method)):
+            for estimator in sorted(estimates, key=lambda key: order.index(key.method)):
                 yield responses, estimator, estimates[estimator]
         progress.add(detail=dataset)
 

@@ -133,8 +133,8 @@ def read_responses(folder: Path, dataset: str, samples: int, step: int, columns:
     evaluated = frame[frame["sample"] < samples].reset_index(drop=True)
     evaluated = evaluated.assign(answered=evaluated["answer"].notna())
     expected = pd.MultiIndex.from_product([frame["question_id"].unique(), range(samples)])
-    found = pd.MultiIndex.from_frame(evaluated[["question_id", "sample"]])
-    broken = expected.difference(found).append(found[found.duplicated()])
+    pairs = pd.MultiIndex.from_frame(evaluated[["question_id", "sample"]])
+    broken = expected.difference(pairs).append(pairs[pairs.duplicated()])
     if len(broken):
         raise ContractError(
             f"{path}: column 'sample' must hold 0 to {samples - 1} once for every question; question "

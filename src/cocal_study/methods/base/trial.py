@@ -25,8 +25,8 @@ def try_rival(rival: Rival, width: int) -> None:
     except Exception as error:  # the code of a rival may raise anything
         raise ConfigError(f"{rival.name}: fails on random rollouts: {error!r} (COCAL_TRACEBACK=1 has more)") from error
     if scores.shape != (80,) or not ((scores >= 0) & (scores <= 1)).all():
-        found = f"{scores.shape}, from {scores.min():g} to {scores.max():g}"
-        raise ConfigError(f"{rival.name}: scores of random rollouts are {found}; return (80,), each from 0 to 1")
+        fault = f"{scores.shape}, from {scores.min():g} to {scores.max():g}"
+        raise ConfigError(f"{rival.name}: scores of random rollouts are {fault}; return (80,), each from 0 to 1")
 
 
 def _labelled(draw: np.random.Generator, rival: Rival, width: int, count: int) -> LabelledStates:
@@ -38,7 +38,7 @@ def _labelled(draw: np.random.Generator, rival: Rival, width: int, count: int) -
 def random_rollouts(draw: np.random.Generator, count: int) -> pd.DataFrame:
     """The columns of `cocal.store.contracts.RESPONSES` that are no labels, of rollouts in groups of eight."""
     logprobs = [-draw.exponential(size=length).astype(np.float32) for length in draw.integers(1, 40, count)]
-    given = [Completion([7] * len(one), one, "stop") for one in logprobs]
+    given = [Completion([7] * len(values), values, "stop") for values in logprobs]
     asked = {"question_ids": [f"question-{row // 8}" for row in range(count)], "prompt_ids": [np.array([1, 2])] * count}
     rows = sampled_rows(given, ["It is 7."] * count, "answer", dataset="random", group_size=8, step=1, **asked)
     ids = rows["response_ids"].map(np.array)  # as a file gives them

@@ -126,10 +126,11 @@ class Scorer:
     def of_tables(self, tables: Iterable[pd.DataFrame]) -> dict[Estimator, np.ndarray]:
         """Scores of the rivals that read no hidden states (`Score`), float64 (n,) each, of the rows of all tables."""
         plain = [RIVALS[name] for name in self.rivals if RIVALS[name].score]
-        found = [
-            [resolve_name(one.score)(_declared(one, table, "pool"), self.settings) for one in plain] for table in tables
+        by_table = [
+            [resolve_name(rival.score)(_declared(rival, table, "pool"), self.settings) for rival in plain]
+            for table in tables
         ]
-        return {Estimator(one.name): np.concatenate(scores) for one, *scores in zip(plain, *found, strict=True)}
+        return {Estimator(rival.name): np.concatenate(scores) for rival, *scores in zip(plain, *by_table, strict=True)}
 
     def of_states(self, reader: FeatureReader, rows: np.ndarray, table: pd.DataFrame) -> dict[Estimator, np.ndarray]:
         """Scores of the rivals that read hidden states, float64 (n,) each, of ascending rows, int64 (n,), and of the
@@ -137,21 +138,21 @@ class Scorer:
         from cocal_study.methods.base.companion_scores import score_rows
 
         readers = {(RIVALS[name].reader, _target(name)): name for name in self.rivals if RIVALS[name].reader}
-        given = {kind: one for kind, one in self.companions.items() if kind in {known for known, _ in readers}}
+        given = {kind: fit for kind, fit in self.companions.items() if kind in {known for known, _ in readers}}
         learnt = {name: self.learnt[name] for name in self.rivals if RIVALS[name].learn}
         scored = score_rows(list(given.values()), reader, rows)
-        found = {}
+        estimates = {}
         for (kind, companions), scores in zip(given.items(), scored, strict=True):
             spec = companions.spec
             for (target, seed), values in zip(companions.members, scores, strict=True):
                 if name := readers.get((kind, target)):
-                    found[Estimator(name, seed, *spec.prefix, spec.layer, spec.pooling)] = values
+                    estimates[Estimator(name, seed, *spec.prefix, spec.layer, spec.pooling)] = values
         if learnt:
             states = states_of(reader, rows, learnt)
-            for name, one in learnt.items():
+            for name, score in learnt.items():
                 beside = [_declared(RIVALS[name], table)] if RIVALS[name].columns else []
-                found[Estimator(name)] = one.apply(states[name], *beside)
-        return found
+                estimates[Estimator(name)] = score.apply(states[name], *beside)
+        return estimates
 
 
 def columns_of(rivals: Iterable[Rival]) -> list[str]:
@@ -173,7 +174,7 @@ def states_of(reader: FeatureReader, rows: np.ndarray, rivals: Iterable[str]) ->
     kinds, depth = {name: (RIVALS[name].blocks, RIVALS[name].poolings) for name in rivals}, reader.layers[-1] + 1
     read = {}
     for blocks, poolings in {*kinds.values()}:
-        taken = [reader.take(rows, depth + one if one < 0 else one, poolings) for one in blocks]
+        taken = [reader.take(rows, depth + block if block < 0 else block, poolings) for block in blocks]
         read[blocks, poolings] = decoded(np.concatenate(taken, axis=1), reader.dtype)
     return {name: read[kind] for name, kind in kinds.items()}
 
@@ -213,13 +214,13 @@ def scores_to_learn_from(
     held-out part. Row k of the features, if a rival reads them, and of the plain scores, those of all tables, belongs
     to label k of the index.
     """
-    found = {rival: values[table.index] for rival, values in plain.items() if rival.method in scorer.rivals}
+    scores = {rival: values[table.index] for rival, values in plain.items() if rival.method in scorer.rivals}
     if features is not None:
         held_out = (table["part"] == "held out").to_numpy()
         for rival, values in scorer.of_states(features, table.index[held_out].to_numpy(), table[held_out]).items():
-            found[rival] = np.full(len(table), np.nan)
-            found[rival][held_out] = values
-    return found
+            scores[rival] = np.full(len(table), np.nan)
+            scores[rival][held_out] = values
+    return scores
 
 
 def predict_rivals(
@@ -255,7 +256,7 @@ def _scores(scorer: Scorer, given: Responses, count: int, features: Path | None)
         check_pool(given, scorer.pool)
     pool = given.pool
     evaluated = (pool["sample"] < count).to_numpy()
-    found = {rival: scores[evaluated] for rival, scores in scorer.of_tables([pool]).items()}
+    estimates = {rival: scores[evaluated] for rival, scores in scorer.of_tables([pool]).items()}
     if features is not None:
         from cocal_study.methods.base.companion_scores import match_features
 
@@ -263,6 +264,6 @@ def _scores(scorer: Scorer, given: Responses, count: int, features: Path | None)
         rows = match_features(reader, given.evaluated, given.path)
         order = np.argsort(rows)  # the store is read in its own order
         scores = scorer.of_states(reader, rows[order], pool[evaluated].iloc[order])
-        found |= {rival: values[np.argsort(order)] for rival, values in scores.items()}
+        estimates |= {rival: values[np.argsort(order)] for rival, values in scores.items()}
     order = list(RIVALS)
-    return dict(sorted(found.items(), key=lambda item: (order.index(item[0].method), item[0].seed)))
+    return dict(sorted(estimates.items(), key=lambda item: (order.index(item[0].method), item[0].seed)))
