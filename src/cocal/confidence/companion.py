@@ -102,10 +102,10 @@ class Companion:
         """Digest of the weights and of what the companion reads."""
         unread = {"held_out", "held_out_all_steps", "held_out_uncut", "held_out_cut", "rollouts"}
         unread |= {"notes", "license", "recipe", "cut", "tried", "course"}
-        found = hashlib.sha256(self.about.model_dump_json(exclude=unread).encode())
+        digest = hashlib.sha256(self.about.model_dump_json(exclude=unread).encode())
         for name, tensor in sorted(self.companions.model.state_dict().items()):
-            found.update(name.encode() + tensor.cpu().numpy().tobytes())
-        return found.hexdigest()
+            digest.update(name.encode() + tensor.cpu().numpy().tobytes())
+        return digest.hexdigest()
 
     def score(
         self,
@@ -142,7 +142,7 @@ class Companion:
             ConfigError: if there is no such target or seed, or `every` is given to a companion of whole responses.
             ContractError: if the model is another one, or a prompt or response is empty, too long or has an unknown id.
         """
-        samples, found, courses = _samples_of(prompts, responses), [np.empty(0)], []
+        samples, confidences, courses = _samples_of(prompts, responses), [np.empty(0)], []
         with evaluating(model, tokenizer):
             policy = Policy(model, tokenizer)
             self.about.check_model(BaseModelFacts.of(model.config))
@@ -156,9 +156,9 @@ class Companion:
             for start in range(0, len(samples), ROWS):
                 rows, chosen = encoder.encode(samples[start : start + ROWS]), {"target": target, "seed": seed}
                 whole, grown, _ = self.score_encoded(policy, rows, batch_tokens=batch_tokens, every=every, **chosen)
-                found.append(whole)
+                confidences.append(whole)
                 courses += grown
-        return (np.concatenate(found), courses) if every else np.concatenate(found)
+        return (np.concatenate(confidences), courses) if every else np.concatenate(confidences)
 
     def score_encoded(
         self,
@@ -197,12 +197,12 @@ class Companion:
         is no such target or seed, a ContractError that the states have another width.
         """
         chosen, form, width = self.about.spec.chosen(target, seed), self.about.states, self.about.states_width
-        found = [np.empty((len(chosen), 0))]
+        scores = [np.empty((len(chosen), 0))]
         for start in range(0, len(states), ROWS):
             block = np.asarray(states[start : start + ROWS], dtype=np.float32)
             rounded = decoded(encoded(block[..., :width], form), form)  # but not what the model gave the tokens
-            found.append(self.companions.predict(np.concatenate([rounded, block[..., width:]], axis=-1))[chosen])
-        return np.concatenate(found, axis=1).mean(axis=0)
+            scores.append(self.companions.predict(np.concatenate([rounded, block[..., width:]], axis=-1))[chosen])
+        return np.concatenate(scores, axis=1).mean(axis=0)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
@@ -283,7 +283,7 @@ def _listed(given: Any) -> list:
     given = given.tolist() if hasattr(given, "tolist") else given  # of NumPy, pandas, or PyTorch on any device
     if isinstance(given, str):
         return [given]
-    given = [_ids_within(one) for one in given]
+    given = [_ids_within(value) for value in given]
     return [given] if given and isinstance(given[0], Mapping | int | np.integer) else given
 
 
@@ -295,11 +295,13 @@ def _ids_within(given: Any) -> Any:
 def _sample(where: str, prompt: Any, response: Any) -> Sample:
     values, names = {}, {}
     for what, given in (("prompt", prompt), ("response", response)):
-        one = given.tolist() if hasattr(given, "tolist") else given
-        one = one[0] if isinstance(one, list) and len(one) == 1 and isinstance(one[0], list) else one  # a batch of one
-        if isinstance(one, str) and not (one.strip() or (one and what == "response")):
+        value = given.tolist() if hasattr(given, "tolist") else given
+        value = (
+            value[0] if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list) else value
+        )  # a batch of one
+        if isinstance(value, str) and not (value.strip() or (value and what == "response")):
             raise ContractError(f"{where}: the {what} is empty")
-        chat = isinstance(one, Sequence) and one and isinstance(one[0], Mapping)
-        field = what if isinstance(one, str) or chat else f"{what}_ids"
-        values[field], names[field] = one, what
+        chat = isinstance(value, Sequence) and value and isinstance(value[0], Mapping)
+        field = what if isinstance(value, str) or chat else f"{what}_ids"
+        values[field], names[field] = value, what
     return Sample.read(where, names, **values)

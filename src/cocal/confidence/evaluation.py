@@ -77,10 +77,14 @@ def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings
     of the responses that ended, where it is known which were cut. Responses without a confidence have no part."""
     valid = ~np.isnan(scored.confidence)
     questions, correct = np.array(scored.names, dtype=object)[scored.question][valid], scored.correct[valid]
-    length, cut, tokens = (None if one is None else one[valid] for one in (scored.length, scored.cut, scored.tokens))
+    length, cut, tokens = (
+        None if column is None else column[valid] for column in (scored.length, scored.cut, scored.tokens)
+    )
     others, confidence = {}, scored.confidence[valid]
     if length is not None and len({*questions}) >= LEAST_FOLDS and 0 < correct.mean() < 1:
-        agreed = agreement(questions.tolist(), [one for one, known in zip(scored.answers, valid, strict=True) if known])
+        agreed = agreement(
+            questions.tolist(), [answer for answer, known in zip(scored.answers, valid, strict=True) if known]
+        )
         fold, within = folds_of(questions.tolist(), settings.seed), np.clip(confidence, 1e-6, 1 - 1e-6)
         others = {OWN: recalibrated(np.log(within / (1 - within))[:, None], correct, fold)}
         others |= baselines(correct, fold, cut, length + 1, tokens, agreed)
@@ -88,14 +92,14 @@ def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings
     if cut is not None and cut.any() and not cut.all():
         parts["those that ended"] = ~cut
     for name, part in parts.items():
-        kept = {title: one[part] for title, one in others.items()}
+        kept = {title: other[part] for title, other in others.items()}
         whole, own = part.all() and valid.all(), (questions[part], confidence[part], correct[part])
-        found = quality_of(*own, kept, settings, numbers if whole else measured(*own, settings, PAIRED))
+        quality = quality_of(*own, kept, settings, numbers if whole else measured(*own, settings, PAIRED))
         more = {"on the companion's card": card} if part.all() else {}
-        lines += [f"{name.capitalize()}, {part.sum():,}:", "", *found.table(more, own="confidence")[2:], ""]
-        if standing := found.standing("confidence"):
+        lines += [f"{name.capitalize()}, {part.sum():,}:", "", *quality.table(more, own="confidence")[2:], ""]
+        if standing := quality.standing("confidence"):
             lines += [f"On {name} {standing}.", ""]
-        if found.like_a_constant:
+        if quality.like_a_constant:
             lines += [f"On {name} the confidence is no better than a constant.", ""]
     return lines[:-1]
 
@@ -194,7 +198,7 @@ def html(about: About, summary: str) -> str:
         with paper_style():
             figure = Figure(figsize=(2.6, 2.9), layout="constrained")
             top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-            plot_reliability(top, bottom, pd.DataFrame([one.model_dump() for one in shown.bins]), _COLOUR)
+            plot_reliability(top, bottom, pd.DataFrame([row.model_dump() for row in shown.bins]), _COLOUR)
             top.set(ylabel="Accuracy")
             bottom.set(ylabel="Responses", xlabel="Confidence")
             figure.savefig(data, format="png")

@@ -88,9 +88,9 @@ def write(folder: Path, companions: Companions, about: About, alone: tuple[Compa
 def check_place(folder: Path) -> None:
     """Refuse a folder with such files of something else, by a ContractError."""
     for place in (folder, folder / ALONE):
-        found = [name for name in (CONFIG, WEIGHTS, CARD) if (place / name).exists()]
-        if found and not is_companion(place):
-            raise ContractError(f"{place}: its {found[0]} is not a companion's; save in a folder of its own")
+        names = [name for name in (CONFIG, WEIGHTS, CARD) if (place / name).exists()]
+        if names and not is_companion(place):
+            raise ContractError(f"{place}: its {names[0]} is not a companion's; save in a folder of its own")
 
 
 def _write(folder: Path, companions: Companions, about: About) -> None:
@@ -106,7 +106,7 @@ def _write(folder: Path, companions: Companions, about: About) -> None:
 def is_companion(folder: Path) -> bool:
     """True if a folder says that it is a saved companion."""
     try:
-        found = json.loads((folder / CONFIG).read_bytes())
+        content = json.loads((folder / CONFIG).read_bytes())
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and found.get("model_type") == About.model_fields["model_type"].default
+    return isinstance(content, dict) and content.get("model_type") == About.model_fields["model_type"].default

@@ -126,25 +126,25 @@ def read_scored(
             raise ContractError(
                 f"{where}: there is no field {name!r}; add it by `cocal score`, or name another (--name)"
             )
-        found = fields.part(entry, where, *read)
-        if labelled and found.label is None:
+        sample = fields.part(entry, where, *read)
+        if labelled and sample.label is None:
             unlabelled.append(where)
-        check_bound(found, reading.correct_above)
+        check_bound(sample, reading.correct_above)
         wheres.append(where)
         questions.append(question)
         beside.append(_told(entry, fields, where, name + RESPONSE))
-        given = found.answer if named else extract_answer(beside[-1][0] or "") if answers else None
+        given = sample.answer if named else extract_answer(beside[-1][0] or "") if answers else None
         learnt = entry.get(name + LEARNT_FROM) is True
-        rows.append((found.confidence, found.label, given, learnt, entry.get(name + BY), found.doubt, hash(line)))
+        rows.append((sample.confidence, sample.label, given, learnt, entry.get(name + BY), sample.doubt, hash(line)))
     _check_labels(unlabelled, len(rows))
-    confidence, labels, found, learnt, by, doubts, whole = zip(*rows, strict=True)
-    unread = tuple(one for one in fields.unknown if not one.startswith(f"{name}_"))
+    confidence, labels, given_answers, learnt, by, doubts, whole = zip(*rows, strict=True)
+    unread = tuple(field for field in fields.unknown if not field.startswith(f"{name}_"))
     notes, correct, unanswered = [f"fields: {replace(fields, unknown=unread)}"], None, None
     from_where = f"the field {answer!r}" if answer != BOXED else "the last box of each response"
     if answer == BOXED and "response" not in fields.taken:
         from_where = "no field is read as the response"
     notes += [f"answers: {from_where}"] * answers
-    if all(one is None for one in found):
+    if all(text is None for text in given_answers):
         unanswered = (
             f"no response has an answer ({from_where}): name the field of the response that ends in \\boxed{{...}} "
             "(--field response=FIELD), or that of the answer itself (--answer FIELD)"
@@ -167,7 +167,7 @@ def read_scored(
         confidence,
         correct,
         **_columns(beside, absent),
-        answers=[*found],
+        answers=[*given_answers],
         learnt=sum(learnt),
         companions=frozenset(companions),
         without_answers=unanswered,
@@ -220,7 +220,7 @@ def _columns(beside: Sequence[tuple[str | None, _Response]], absent: np.ndarray)
     """Length, cuts and tokens (see `Scored`) of responses, of which these texts and this are known; where there is no
     confidence, bool (n,), they are NaN, and False of cuts."""
     texts = [[None if text is None else len(text)] for text, _ in beside]
-    told = [[getattr(one, name) for name in ("tokens", "cut", *TOKENS)] for _, one in beside]
+    told = [[getattr(response, name) for name in ("tokens", "cut", *TOKENS)] for _, response in beside]
     table = np.concatenate([np.array(texts, dtype=np.float64), np.array(told, dtype=np.float64)], axis=1)
     known = [bool(np.isfinite(column[~absent]).all()) for column in table.T]
     length = next((table[:, place] for place in (1, 0) if known[place]), None)
@@ -233,7 +233,7 @@ def _named(numbers: list[int], titles: list, lines: list[str]) -> tuple[list[str
     names, known = {}, {}
     for number, (text, ids, title), line in zip(numbers, titles, lines, strict=True):
         names.setdefault(number, title or text or ids or line)
-        known |= {normalised(one): number for one in (text, ids, title) if one}
+        known |= {normalised(key): number for key in (text, ids, title) if key}
     return [*names.values()], known
 
 
@@ -254,11 +254,11 @@ def classes_of(pools: Scored, domain: Literal["mathematics", "factual"]) -> np.n
 
 def rules(pools: Scored, classes: np.ndarray | None) -> dict[str, np.ndarray]:
     """The row that each rule chooses for every question, int64 (q,); the votes only where answers were compared."""
-    found = {"best-of-n": best_of_n(pools.question, pools.confidence)}
+    rows = {"best-of-n": best_of_n(pools.question, pools.confidence)}
     if classes is not None:
-        found["vote"] = vote(pools.question, classes, pools.confidence)
-        found["majority"] = vote(pools.question, classes)
-    return found | {"first": first(pools.question)}
+        rows["vote"] = vote(pools.question, classes, pools.confidence)
+        rows["majority"] = vote(pools.question, classes)
+    return rows | {"first": first(pools.question)}
 
 
 def accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], settings: MetricSettings) -> pd.DataFrame:
@@ -296,7 +296,7 @@ def _check_calibration(pools: Scored, calibration: Scored) -> None:
             "a reward"
         )
     if calibration.companions != pools.companions and calibration.companions and pools.companions:
-        old, new = (listed(sorted(one.companions)) for one in (calibration, pools))
+        old, new = (listed(sorted(scored.companions)) for scored in (calibration, pools))
         raise ContractError(
             f"{calibration.source}: its confidences are by another companion, target or seed than those of "
             f"{pools.source} ({old} against {new}); a threshold holds for the confidences that certify it: score both "
@@ -307,10 +307,10 @@ def _check_calibration(pools: Scored, calibration: Scored) -> None:
             f"{calibration.source}: {calibration.learnt:,} of its {len(calibration.question):,} prompts are {LEARNT}; "
             "a threshold holds for questions like those that certify it: leave these lines out"
         )
-    if both := {number for one, number in calibration.known.items() if one in pools.known}:
-        one = calibration.names[min(both)]
+    if both := {number for key, number in calibration.known.items() if key in pools.known}:
+        key = calibration.names[min(both)]
         raise ContractError(
-            f"{calibration.source}: {len(both):,} of its questions are also in {pools.source}, such as {one[:60]!r}; a "
+            f"{calibration.source}: {len(both):,} of its questions are also in {pools.source}, such as {key[:60]!r}; a "
             "threshold holds for other questions than those that certify it: take them out of one of the files"
         )
 
@@ -340,35 +340,35 @@ class Courses:
 
     def stopped(self, below: float) -> np.ndarray:
         """The number of tokens after which each response falls below a threshold; 0 where it never does. int64 (n,)."""
-        places = (np.flatnonzero(one < below) for one in self.values)
-        return np.array([self.every * (1 + one[0]) if len(one) else 0 for one in places])
+        places = (np.flatnonzero(course < below) for course in self.values)
+        return np.array([self.every * (1 + hits[0]) if len(hits) else 0 for hits in places])
 
     def lowest(self) -> np.ndarray:
         """The lowest confidence of the first response to each question, float64 (q,); NaN where none is below 1."""
-        found = np.array([self.values[row].min(initial=1.0) for row in first(self.scored.question)])
-        return np.where(found < 1, found, np.nan)
+        lowest = np.array([self.values[row].min(initial=1.0) for row in first(self.scored.question)])
+        return np.where(lowest < 1, lowest, np.nan)
 
 
 def read_courses(source: Path, reading: Reading, added: Sequence[str] = (), name: str = "confidence") -> Courses:
     """Read confidences with their courses (`read_scored`). A ContractError names file and row of a line without a
     course, or with one of another form or with another number of tokens between confidences."""
     scored = read_scored(source, reading, ("question",), added, name=name)
-    found, name = [], name + COURSE
+    courses, name = [], name + COURSE
     for where, _, entry in entries(source):
         if name not in entry:
             raise ContractError(f"{where}: there is no field {name!r}; add it by `cocal score --every 16`")
-        found.append(_parsed(_Course, entry[name], where, name))
-        if found[-1].every * len(found[-1].values) > found[-1].tokens:
+        courses.append(_parsed(_Course, entry[name], where, name))
+        if courses[-1].every * len(courses[-1].values) > courses[-1].tokens:
             raise ContractError(
                 f"{where}: field {name!r} is no course of `cocal score --every`: it outlasts its tokens"
             )
-        if found[-1].every != found[0].every:
+        if courses[-1].every != courses[0].every:
             raise ContractError(
-                f"{where}: the confidences are those after every {found[-1].every} tokens, but after every "
-                f"{found[0].every} above; score all lines with the same --every"
+                f"{where}: the confidences are those after every {courses[-1].every} tokens, but after every "
+                f"{courses[0].every} above; score all lines with the same --every"
             )
-    tokens = np.array([one.tokens for one in found])
-    return Courses(scored, found[0].every, tokens, [np.array(one.values, dtype=np.float64) for one in found])
+    tokens = np.array([course.tokens for course in courses])
+    return Courses(scored, courses[0].every, tokens, [np.array(course.values, dtype=np.float64) for course in courses])
 
 
 def threshold_to_stop(new: Courses, old: Courses, *, max_risk: float, delta: float) -> float | None:
@@ -386,8 +386,8 @@ def threshold_to_stop(new: Courses, old: Courses, *, max_risk: float, delta: flo
             f"{new.scored.source}; score both with the same --every"
         )
     wrong = ~old.scored.correct[first(old.scored.question)]
-    found = certified(-old.lowest(), wrong, candidates(-new.lowest()), max_risk=max_risk, delta=delta)
-    return None if found is None else float(np.nextafter(-found, 1))  # what has this confidence is stopped, too
+    bound = certified(-old.lowest(), wrong, candidates(-new.lowest()), max_risk=max_risk, delta=delta)
+    return None if bound is None else float(np.nextafter(-bound, 1))  # what has this confidence is stopped, too
 
 
 def write_decisions(pools: Scored, rows: np.ndarray, added: Mapping[str, list], target: Path) -> None:

@@ -135,7 +135,7 @@ def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Ch
         logging.info("%s of %s responses were scored by an earlier run", f"{done:,}", f"{checked.rows:,}")
     progress = Progress("response", checked.rows, done=done)
     chosen = {"target": wanted.target, "seed": wanted.seed, "every": wanted.every, "batch_tokens": wanted.batch_tokens}
-    member = [str(one) for one in (wanted.target, wanted.seed) if one is not None]
+    member = [str(value) for value in (wanted.target, wanted.seed) if value is not None]
     by = {wanted.name + BY: " ".join([wanted.by, *member])} if wanted.by else {}
     origins, lengths, cut, known, asked, total = Counter(), [], [], True, companion.about.prompts, 0.0
     limit, longer = companion.about.max_response_length or np.inf, 0
@@ -155,21 +155,21 @@ def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Ch
                 done -= len(block)
                 total += sum(islice(earlier, len(block)))
                 continue
-            found, courses, tokens = companion.score_encoded(policy, rows, **chosen)
-            total += found.sum()
+            confidences, courses, tokens = companion.score_encoded(policy, rows, **chosen)
+            total += confidences.sum()
             courses = courses or [np.empty(0)] * len(rows)  # where none are wanted
             tokens = (
-                [{}] * len(rows) if tokens is None else [dict(zip(TOKENS, one, strict=True)) for one in tokens.tolist()]
+                [{}] * len(rows) if tokens is None else [dict(zip(TOKENS, row, strict=True)) for row in tokens.tolist()]
             )
             said = [row.truncated if row.told or limit < np.inf else None for row in rows]
-            scored = iter(zip(rows, found.tolist(), courses, learnt, tokens, said, strict=True))
+            scored = iter(zip(rows, confidences.tolist(), courses, learnt, tokens, said, strict=True))
             written = [_line(text, sample, scored, wanted, by) for text, sample in block]
             mark = _digest((text for text, _ in block), written)
             for stream, content in ((output, b"".join(written)), (digests, mark)):
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
-            progress.add(len(block), detail=f"mean confidence {found.mean():.3f}" if rows else "")
+            progress.add(len(block), detail=f"mean confidence {confidences.mean():.3f}" if rows else "")
     known = known or encoder.reading.max_response_length is not None
     responses = ResponseStatistics.of(np.concatenate(lengths), np.concatenate(cut) if known else None)
     return Summary(origins, responses, longer, total / (checked.rows - checked.unread.total()))
@@ -191,8 +191,8 @@ def _line(text: str, sample: Sample, scored: Iterator[tuple], wanted: Wanted, by
 
 def _digest(texts: Iterable[str], written: Iterable[bytes]) -> bytes:
     """The line with the digest of a block: of the lines that were read, and of those that were written."""
-    found = hashlib.sha256("\n".join(texts).encode() + b"".join(written))
-    return f"{found.hexdigest()}\n".encode("ascii")
+    digest = hashlib.sha256("\n".join(texts).encode() + b"".join(written))
+    return f"{digest.hexdigest()}\n".encode("ascii")
 
 
 def _whole_blocks(source: Path, path: Path, marks: Path) -> int:

@@ -185,7 +185,7 @@ class About(Reading):
         """Log a warning if a model is of another checkpoint of its training, commit or adapter than the companion's."""
         base, step = self.base_model, self.base_model.step or (self.spec.steps if self.has_steps else None)
         if base.adapter != model.adapter:
-            ours, theirs = ("with an adapter" if one.adapter else "without one" for one in (base, model))
+            ours, theirs = ("with an adapter" if facts.adapter else "without one" for facts in (base, model))
             logging.warning(
                 "%s: the companion was fitted for the states of %s %s, and these are %s%s; give what it was fitted for "
                 "(--adapter), unless that is merged into this model",
@@ -225,33 +225,33 @@ class About(Reading):
         if self.held_out is None:
             return "The quality on held-out questions was not measured."
         lines = []
-        others = alone._stages() if alone else {}
-        for title, found in self._stages().items():
-            basis, *table = found.table({"states alone": others.get(title)})
+        stages = alone._stages() if alone else {}
+        for title, held in self._stages().items():
+            basis, *table = held.table({"states alone": stages.get(title)})
             lines += [f"{title}: {basis}", *table, ""]
         return "\n".join([*lines, *self._judged()]).rstrip()
 
     def recipes(self) -> list[str]:
         """A table of the recipes that were tried, the best first."""
         head = "Brier score by cross-validation"
-        return table_of([["recipe", head], *([one.name, f"{one.brier:.4f}"] for one in self.tried)])
+        return table_of([["recipe", head], *([recipe.name, f"{recipe.brier:.4f}"] for recipe in self.tried)])
 
     def _stages(self) -> dict[str, HeldOut]:
         """The quality on all responses, or first on the last stage; nothing where it was not measured."""
-        found = {"Last stage" if self.held_out_all_steps else "All responses": self.held_out}
-        found |= {"All steps": self.held_out_all_steps}
-        return {title: one for title, one in found.items() if one}
+        stages = {"Last stage" if self.held_out_all_steps else "All responses": self.held_out}
+        stages |= {"All steps": self.held_out_all_steps}
+        return {title: held for title, held in stages.items() if held}
 
     def _judged(self) -> list[str]:
         """Sentences that compare the companion with the others and with a constant, beyond chance."""
         last = self.held_out if self.held_out_all_steps else None
         parts = {"the last stage": last} if last and last.has_interval else {}
         parts |= {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
-        known = {name: one for name, one in parts.items() if one}
-        said = [f"* On {name} {standing}." for name, one in known.items() if (standing := one.standing())]
-        if all(one.questions < LEAST_COMPARED for one in known.values()):
+        known = {name: held for name, held in parts.items() if held}
+        said = [f"* On {name} {standing}." for name, held in known.items() if (standing := held.standing())]
+        if all(held.questions < LEAST_COMPARED for held in known.values()):
             said = ["* So few questions do not tell which of these is better."]
-        if alike := [name for name, one in known.items() if one.like_a_constant]:
+        if alike := [name for name, held in known.items() if held.like_a_constant]:
             why = "more rollouts are needed, or the responses do not tell their labels"
             said.append(f"* No better than a constant on {' and '.join(alike)}: {why}.")
         return said
@@ -271,10 +271,10 @@ class About(Reading):
         sections: dict[str, HeldOut | None] = {**self._stages()}
         sections |= {"Responses that ended, of all steps": self.held_out_uncut}
         sections |= {"Responses that were cut, of all steps": self.held_out_cut}
-        found = {"sections": sections, "judged": self._judged() if self.held_out else ()}
-        found |= {"parts": table_of_parts(self.course), "held_out": self.held_out}
+        values = {"sections": sections, "judged": self._judged() if self.held_out else ()}
+        values |= {"parts": table_of_parts(self.course), "held_out": self.held_out}
         text = files("cocal.fitting").joinpath("card.md").read_text(encoding="utf-8")
         card = ModelCard.from_template(
-            data, template_str=text, about=self, spec=self.spec, base=self.base_model, **found
+            data, template_str=text, about=self, spec=self.spec, base=self.base_model, **values
         )
         return f"{card}\n"

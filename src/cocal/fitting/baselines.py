@@ -73,7 +73,7 @@ def recalibrated(numbers: np.ndarray, correct: np.ndarray, fold: np.ndarray) -> 
     """
     from scipy.optimize import minimize
 
-    found = np.empty(len(correct))
+    confidence = np.empty(len(correct))
     for k in np.unique(fold):
         train, label = fold != k, correct[fold != k].astype(np.float64)
         scale = numbers[train].std(axis=0, dtype=np.float64)
@@ -86,14 +86,14 @@ def recalibrated(numbers: np.ndarray, correct: np.ndarray, fold: np.ndarray) -> 
             return value, np.array([error.sum(), *(error @ known + at[1:])])
 
         at = minimize(loss, np.zeros(1 + inputs.shape[1]), jac=True).x
-        found[fold == k] = 1 / (1 + np.exp(-(inputs[fold == k] @ at[1:] + at[0])))
-    return found
+        confidence[fold == k] = 1 / (1 + np.exp(-(inputs[fold == k] @ at[1:] + at[0])))
+    return confidence
 
 
 def agreement(groups: Sequence[Hashable], answers: Sequence[str | None]) -> np.ndarray | None:
     """Share of the other responses of each one's group that have the same answer, float64 (n,); 0 for one without an
     answer or without others. None if no two responses are of a group, or no response has an answer."""
-    forms = [None if one is None else canonical_integer(plain_answer(one)) or plain_answer(one) for one in answers]
+    forms = [None if text is None else canonical_integer(plain_answer(text)) or plain_answer(text) for text in answers]
     table = pd.DataFrame({"group": groups, "answer": forms})
     same = table.groupby(["group", "answer"])["group"].transform("size").fillna(1.0) - 1
     others = table.groupby("group")["group"].transform("size") - 1

@@ -135,7 +135,7 @@ def fit(
         store, tokens = _states(
             policy, rows, at_layer, number_format, batch_tokens, path, states, recipe == "best", grown, progress
         )
-        others = baselines_of(experience, fold, tokens, policy.tokenizer)
+        baselines = baselines_of(experience, fold, tokens, policy.tokenizer)
         facts: dict[str, Any] = {
             **reading.model_dump() | {"raw": reading.raw or experience.raw},
             **{"states": number_format, "license": license, "recipe": recipe, "cut": cut, "prefixes": prefixes or None},
@@ -148,20 +148,20 @@ def fit(
             last = int(rows["step"].max())
             ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])
             about, confidence = About(spec=companions.spec, **facts), np.full(len(rows), np.nan)
-            found = decoded(store.take(np.flatnonzero(held_out), at_layer, RESPONSE_POOLINGS), store.dtype)
-            confidence[held_out] = companions.to(best_device()).predict(found)[companions.spec.chosen()].mean(axis=0)
-            quality = measured_fields(about, experience, held_out, confidence, others)
+            inputs = decoded(store.take(np.flatnonzero(held_out), at_layer, RESPONSE_POOLINGS), store.dtype)
+            confidence[held_out] = companions.to(best_device()).predict(inputs)[companions.spec.chosen()].mean(axis=0)
+            quality = measured_fields(about, experience, held_out, confidence, baselines)
             return companions, about.model_copy(update=quality), None
         inputs = each.inputs(store, at_layer, None if token_probability is False else tokens)
         reads = {inputs.shape[1]} if token_probability else {width, inputs.shape[1]}
         chosen = best(each, inputs, reads, width, learnt, fold, settings, progress)
 
-    def described(one: Selection) -> tuple[Companions, About]:
-        spec = spec_of(one, learnt, at_layer)
-        parts = quality_of_parts(each, rows, one.out_of_fold, tokens, prefixes) if prefixes else ()
-        about = About(spec=spec, token_probability=spec.inputs > width, tried=one.tried, course=parts, **facts)
-        quality = measured_fields(about, experience, held_out, each.by_response(one.out_of_fold), others)
-        return Companions(spec, one.model), about.model_copy(update=quality)
+    def described(selection: Selection) -> tuple[Companions, About]:
+        spec = spec_of(selection, learnt, at_layer)
+        parts = quality_of_parts(each, rows, selection.out_of_fold, tokens, prefixes) if prefixes else ()
+        about = About(spec=spec, token_probability=spec.inputs > width, tried=selection.tried, course=parts, **facts)
+        quality = measured_fields(about, experience, held_out, each.by_response(selection.out_of_fold), baselines)
+        return Companions(spec, selection.model), about.model_copy(update=quality)
 
     return *described(chosen), chosen.alone and described(chosen.alone)
 
@@ -189,15 +189,15 @@ def read(rollouts: Rollouts, encoder: Encoder) -> Experience:
         table = cast(Any, rollouts)
         given = table.astype(object).where(table.notna(), None).to_dict("records")
         rows = samples(((f"row {place}", row, None) for place, row in enumerate(given)), reading, notes)
-        found = learnable(rows, reading, notes, "the table")
+        responses = learnable(rows, reading, notes, "the table")
     else:
         places = [rollouts] if isinstance(rollouts, (str, Path)) else rollouts
         files = places if isinstance(places, RolloutFiles) else find([Path(place) for place in places])
         encoder.dated(files.files[0][0])
         count = len(files.files)
         notes[f"{count:,} file{'s' if count > 1 else ''} of {files.kind.name}"] += 1
-        found = files.samples(reading, notes)
-    return experience_of(found, encoder, notes)
+        responses = files.samples(reading, notes)
+    return experience_of(responses, encoder, notes)
 
 
 def digest_of(rows: pd.DataFrame) -> str:
@@ -265,15 +265,15 @@ def _states(
             continue
         passed = of_wholes, block["prompt_ids"].tolist(), block["response_ids"].tolist(), batch_tokens
         if given is not None:
-            found = given[span].reshape(len(block), 1, len(RESPONSE_POOLINGS), policy.hidden)
+            states = given[span].reshape(len(block), 1, len(RESPONSE_POOLINGS), policy.hidden)
         elif tokens is None:
-            found = pooled_states(policy, *passed)
+            states = pooled_states(policy, *passed)
         else:
-            found, tokens[span] = _with_prefixes(
+            states, tokens[span] = _with_prefixes(
                 policy, passed, grown and grown[span], longest, lambda read: progress.add(each * read, "reading states")
             )
             tokens.flush()
-        writer.write(start, block, found)
+        writer.write(start, block, states)
         if tokens is None:
             progress.add(cost, "reading states")
     return open_features(path), None if tokens is None else np.array(tokens)
@@ -288,16 +288,16 @@ def _with_prefixes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """States and token probabilities of a block as `_states` stores them."""
     count, pooled = len(passed[1]), len(RESPONSE_POOLINGS)
-    found = np.zeros((count, 1, pooled * (1 + longest), policy.hidden), dtype=np.float32)
+    features = np.zeros((count, 1, pooled * (1 + longest), policy.hidden), dtype=np.float32)
     tokens = np.zeros((count, TOKEN_INPUTS * (1 + longest)), dtype=np.float32)
 
     def take(row: int, states: np.ndarray, logprobs: Any) -> None:
-        found[row, 0, pooled:][: pooled * len(states)] = states.reshape(-1, policy.hidden)
+        features[row, 0, pooled:][: pooled * len(states)] = states.reshape(-1, policy.hidden)
         tokens[row, TOKEN_INPUTS:][: TOKEN_INPUTS * len(states)] = token_inputs(logprobs, lengths[row]).ravel()
 
     grown = None if lengths is None else Prefixes(lengths, take)
-    found[:, :, :pooled], tokens[:, :TOKEN_INPUTS] = states_and_tokens(policy, *passed, grown, read)
-    return found, tokens
+    features[:, :, :pooled], tokens[:, :TOKEN_INPUTS] = states_and_tokens(policy, *passed, grown, read)
+    return features, tokens
 
 
 def _unlikely(tokens: np.ndarray | None) -> float | None:
@@ -314,8 +314,8 @@ def _doubts(tokens: np.ndarray | None, base: BaseModelFacts, last: int) -> list[
             "is it the policy that sampled them, with its own tokenizer and template, and which field is the response?"
         )
     said += [note] if (note := of_later_steps(base.step, last)) else []
-    for one in said:
-        logging.warning(one)
+    for sentence in said:
+        logging.warning(sentence)
     return said
 
 

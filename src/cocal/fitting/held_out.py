@@ -64,18 +64,20 @@ class HeldOut(Model):
     interval of their Brier score less the companion's (`lower`, `upper`), if there are questions enough."""
 
     @classmethod
-    def of(cls, found: "pd.DataFrame", **facts: Any) -> "HeldOut":
+    def of(cls, measured: "pd.DataFrame", **facts: Any) -> "HeldOut":
         """Metrics from `cocal.fitting.quality.measured`."""
-        rows = found.astype(object).where(found.notna(), None).to_dict("records")
+        rows = measured.astype(object).where(measured.notna(), None).to_dict("records")
         return cls(metrics=tuple(Metric(**row) for row in rows), **facts)
 
     def table(self, more: Mapping[str, "HeldOut | None"] = {}, own: str = "companion") -> list[str]:
         """What it rests on, and a table of its own metrics beside those of `more`, such as states alone, and others."""
-        rows, found = {own: [_text(name, self._value(name)) for name in _SHOWN]}, self._named
+        rows, metrics = {own: [_text(name, self._value(name)) for name in _SHOWN]}, self._named
         if self.has_interval:
-            ends = ((name, found[name].lower, found[name].upper) for name in _SHOWN)
+            ends = ((name, metrics[name].lower, metrics[name].upper) for name in _SHOWN)
             rows["its 95 % interval"] = [f"{_text(name, lower)} to {_text(name, upper)}" for name, lower, upper in ends]
-        others = {title: {name: one.value for name, one in held._named.items()} for title, held in more.items() if held}
+        others = {
+            title: {name: metric.value for name, metric in held._named.items()} for title, held in more.items() if held
+        }
         for title, values in (others | self.others).items():
             rows[title] = [_text(name, values.get(name)) for name in _SHOWN]
         if self.constant is not None:
@@ -90,21 +92,21 @@ class HeldOut(Model):
         for name, values in self.others.items():
             lower, upper = values.get("lower"), values.get("upper")
             if lower is not None and upper is not None:
-                one = f"{name.removesuffix(', recalibrated')} ({_text('brier', values['brier'])})"
-                (worse if lower > 0 else better if upper < 0 else unsure).append(one)
+                phrase = f"{name.removesuffix(', recalibrated')} ({_text('brier', values['brier'])})"
+                (worse if lower > 0 else better if upper < 0 else unsure).append(phrase)
         said = "; ".join(f"{rank} {listed(names)}" for rank, names in ranks.items() if names)
         return said and f"the {own}'s Brier score ({_text('brier', self._value('brier'))}) is {said}"
 
     @property
     def like_a_constant(self) -> bool:
         """Whether the companion's Brier score reaches that of the constant, by the upper end of its interval if any."""
-        found = self._named.get("brier")
-        worst = found and (found.value if found.upper is None else found.upper)
+        brier = self._named.get("brier")
+        worst = brier and (brier.value if brier.upper is None else brier.upper)
         return worst is not None and self.constant is not None and worst >= self.constant
 
     @property
     def _named(self) -> dict[str, Metric]:
-        return {one.metric: one for one in self.metrics}
+        return {metric.metric: metric for metric in self.metrics}
 
     def _value(self, metric: str) -> float | None:
         return self._named[metric].value if metric in self._named else None
@@ -119,7 +121,7 @@ class HeldOut(Model):
         when = f" of step {last}" if first == last else f" of steps {first} to {last}"
         share = ""
         if right := self._named.get("accuracy"):
-            lower, value, upper = (_text("accuracy", one) for one in (right.lower, right.value, right.upper))
+            lower, value, upper = (_text("accuracy", number) for number in (right.lower, right.value, right.upper))
             share = f"; {value} % are right{f' ({lower} to {upper})' if right.lower is not None else ''}"
         return f"{responses}{cut} to {questions}{when if self.steps else ''}{share}"
 
@@ -154,7 +156,9 @@ _PARTS |= {"token_probability": "AUROC of mean token probability"}
 
 def table_of_parts(course: Sequence[Part]) -> list[str]:
     """The lines of a table of parts."""
-    parts = ([one.name, f"{one.responses:,}", *(_text(name, getattr(one, name)) for name in _PARTS)] for one in course)
+    parts = (
+        [part.name, f"{part.responses:,}", *(_text(name, getattr(part, name)) for name in _PARTS)] for part in course
+    )
     return table_of([["part", "responses", *_PARTS.values()], *parts])
 
 
@@ -186,26 +190,26 @@ class ResponseStatistics(Model):
         median length lies outside these quartiles, or their share of cut responses beyond two standard errors."""
         if others.responses < _LEAST_RESPONSES:
             return None
-        found, (lower, median, upper) = [], self.lengths
+        said, (lower, median, upper) = [], self.lengths
         if not lower <= others.lengths[1] <= upper:
-            found.append(
+            said.append(
                 f"a median length of {others.lengths[1]:,.0f} tokens instead of {median:,.0f} (half of those have "
                 f"{lower:,.0f} to {upper:,.0f})"
             )
         if self.cut is not None and others.cut is not None:
             error = (self.cut * (1 - self.cut) / others.responses) ** 0.5
             if abs(others.cut - self.cut) > _CUT + 2 * error:
-                found.append(f"{_percent(others.cut)} of them cut at the limit instead of {_percent(self.cut)}")
+                said.append(f"{_percent(others.cut)} of them cut at the limit instead of {_percent(self.cut)}")
         if self.cut is not None and others.cut is None:
-            found.append(
+            said.append(
                 "nothing that says which were cut at the limit, as those did, so that all count as whole (give "
                 "--max-response-length)"
             )
-        if not found:
+        if not said:
             return None
         return (
             "These responses differ from those of the last stage that the companion learnt from: "
-            f"{', and '.join(found)}. The quality on its model card may not hold for them: measure it (cocal evaluate)."
+            f"{', and '.join(said)}. The quality on its model card may not hold for them: measure it (cocal evaluate)."
         )
 
 

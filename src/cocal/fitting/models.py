@@ -73,9 +73,9 @@ class Checkpoint:
     @cached_property
     def facts(self) -> BaseModelFacts:
         """The facts that a saved companion states of its model, for which no weights are loaded."""
-        found = BaseModelFacts.of(read_config(self.folder), self.name)
+        facts = BaseModelFacts.of(read_config(self.folder), self.name)
         told = {"revision": self.revision, "step": self.step, "adapter": self._adapter_digest}
-        return found.model_copy(update=told | {"weights": self.weights, "tokenizer": self.tokenizer})
+        return facts.model_copy(update=told | {"weights": self.weights, "tokenizer": self.tokenizer})
 
     @cached_property
     def weights(self) -> str | None:
@@ -101,8 +101,8 @@ class Checkpoint:
     def step(self) -> int | None:
         """Rollout step of the policy's training, if the folder says it, as those of a study do, or by its name."""
         file, named = self.folder / PROVENANCE, _STEP.fullmatch((self.adapter or self.folder).absolute().name)
-        found = read_provenance(file).get("step") if file.exists() else named and named[1]
-        return None if found is None else int(found)
+        step = read_provenance(file).get("step") if file.exists() else named and named[1]
+        return None if step is None else int(step)
 
     def identity(self) -> str:
         """Digest that tells this checkpoint from others, which may have the same weights and another tokenizer."""

@@ -40,14 +40,14 @@ def drawn(lengths: Sequence[int], every: int, hidden: int) -> list[np.ndarray]:
     response to response by the golden ratio, so that all places occur about as often.
     """
     row = 4 * len(lengths) * len(RESPONSE_POOLINGS) * hidden
-    most, found = min(MOST, max(1, MEMORY // row)), []
+    most, prefixes = min(MOST, max(1, MEMORY // row)), []
     for place, length in enumerate(lengths):
         count = (length - 1) // every
         steps = np.arange(min(count, most))
         if count > most:
             steps = ((steps + place * _GOLDEN % 1) * count / most).astype(np.int64)
-        found.append((steps + 1) * every)
-    return found
+        prefixes.append((steps + 1) * every)
+    return prefixes
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ class Rows:
     def of(cls, lengths: Sequence[int], prefixes: Sequence[np.ndarray] | None) -> "Rows":
         """The rows of n responses with these lengths and prefixes; None for the whole responses alone."""
         grown = [()] * len(lengths) if prefixes is None else prefixes
-        counts = np.array([len(one) for one in grown])
+        counts = np.array([len(ends) for ends in grown])
         response = np.repeat(np.arange(len(counts)), 1 + counts)
         prefix = np.concatenate([np.arange(1 + count) for count in counts])
-        tokens = np.concatenate([(length, *one) for length, one in zip(lengths, grown, strict=True)])
+        tokens = np.concatenate([(length, *ends) for length, ends in zip(lengths, grown, strict=True)])
         share = np.where(prefix, 1 / np.maximum(counts, 1)[response], 1).astype(np.float32)
         mixed = np.random.default_rng(0).random(len(response))
         order = slice(None) if prefixes is None else np.lexsort((mixed, response // _TOGETHER))
@@ -93,15 +93,15 @@ class Rows:
             tokens: float32 (n, `TOKEN_INPUTS` * (1 + k)), those of each response, and then of its prefixes.
         """
         width, at_once = len(RESPONSE_POOLINGS) * store.hidden, store.rows_per_read(len(RESPONSE_POOLINGS))
-        found = np.empty((len(self.response), width + (0 if tokens is None else TOKEN_INPUTS)), dtype=np.float32)
+        inputs = np.empty((len(self.response), width + (0 if tokens is None else TOKEN_INPUTS)), dtype=np.float32)
         for prefix in range(self.prefix.max() + 1):
             poolings = names(prefix)[-len(RESPONSE_POOLINGS) :] or RESPONSE_POOLINGS
             chosen = np.flatnonzero(self.prefix == prefix)
             for some in np.split(chosen, range(at_once, len(chosen), at_once)):  # a copy of them all would be gigabytes
-                found[some, :width] = decoded(store.take(self.response[some], layer, poolings), store.dtype)
+                inputs[some, :width] = decoded(store.take(self.response[some], layer, poolings), store.dtype)
         if tokens is not None:
-            found[:, width:] = self.given(tokens)
-        return found
+            inputs[:, width:] = self.given(tokens)
+        return inputs
 
     def given(self, tokens: np.ndarray) -> np.ndarray:
         """What the model gave the tokens of each row, float32 (r, `TOKEN_INPUTS`); see `inputs`."""
@@ -134,7 +134,7 @@ def quality_of_parts(
     parts["whole response"] = ~grown
     for start in every * 2 ** np.arange(int(each.tokens.max() // every).bit_length()):
         parts[f"{start:,} to {2 * start - 1:,} tokens"] = grown & (each.tokens >= start) & (each.tokens < 2 * start)
-    found, ends = [], pd.Series(each.tokens)
+    course, ends = [], pd.Series(each.tokens)
     for name, chosen in parts.items():
         rows = ends[chosen].groupby(each.response[chosen]).idxmax().to_numpy()
         if len(rows):
@@ -142,5 +142,5 @@ def quality_of_parts(
             other, own = compared(chance[rows], right)["auroc"], compared(confidence[rows], right)
             del own["mean_confidence"]
             of_part: dict[str, Any] = {"constant": float(right.var()), "token_probability": other, **own}
-            found.append(Part(name=name, responses=len(rows), **of_part))
-    return tuple(found)
+            course.append(Part(name=name, responses=len(rows), **of_part))
+    return tuple(course)

@@ -23,9 +23,9 @@ LAST_STAGE = 10
 
 def compared(confidence: np.ndarray, correct: np.ndarray) -> dict[str, float | None]:
     """Mean, ECE, AUROC and Brier score of confidences, float64 (n,), by correctness, bool (n,); None if undefined."""
-    found = evaluate(confidence, np.ones(len(correct), dtype=bool), correct, MetricSettings().bins)
+    measures = evaluate(confidence, np.ones(len(correct), dtype=bool), correct, MetricSettings().bins)
     names = ("mean_confidence", "ece", "auroc")
-    values = {name: None if np.isnan(found[name]) else float(found[name]) for name in names}
+    values = {name: None if np.isnan(measures[name]) else float(measures[name]) for name in names}
     return values | {"brier": float(np.square(confidence - correct).mean())}
 
 
@@ -50,9 +50,9 @@ def measured(
     """
     settings = settings or MetricSettings()
     names, place = np.unique(np.asarray(questions, dtype=object).astype(str), return_inverse=True)
-    found = evaluate(confidence, ~np.isnan(confidence), correct, settings.bins)
-    found |= scores(confidence, correct, settings.bins)
-    values = np.array([found[name] for name in metrics])
+    measures = evaluate(confidence, ~np.isnan(confidence), correct, settings.bins)
+    measures |= scores(confidence, correct, settings.bins)
+    values = np.array([measures[name] for name in metrics])
     resampled = resampled_metrics(
         [Sample(place, confidence, correct)],
         len(names),
@@ -74,7 +74,7 @@ def quality_of(
     correct: np.ndarray,
     others: Mapping[str, np.ndarray],
     settings: MetricSettings | None = None,
-    found: pd.DataFrame | None = None,
+    table: pd.DataFrame | None = None,
     **facts: Any,
 ) -> HeldOut:
     """The quality of a confidence beside that of others, by their names, on the same responses, none of them NaN.
@@ -82,19 +82,19 @@ def quality_of(
     Args:
         questions, confidence, correct, settings: See `measured`.
         others: float64 (n,), each of the others by its name.
-        found: What `measured` gives for these, where it is known.
+        table: What `measured` gives for these, where it is known.
         facts: Further fields of `HeldOut`.
     """
     settings = settings or MetricSettings()
     ends = _differences(questions, confidence, [*others.values()], correct, settings)
     each = zip(others.items(), ends, strict=True)
     return HeldOut.of(
-        measured(questions, confidence, correct, settings) if found is None else found,
+        measured(questions, confidence, correct, settings) if table is None else table,
         bins=reliability_bins(confidence, correct, settings.bins).query("count > 0").to_dict("records"),
         responses=len(correct),
         questions=len({*questions}),
         constant=float(correct.var()),
-        others={name: compared(one, correct) | interval for (name, one), interval in each},
+        others={name: compared(other, correct) | interval for (name, other), interval in each},
         **facts,
     )
 
@@ -111,8 +111,8 @@ def _differences(
     names, place = np.unique(np.asarray(questions, dtype=object).astype(str), return_inverse=True)
     if len(names) < LEAST_COMPARED:
         return [{} for _ in others]
-    excess = [(one - correct) ** 2 - (confidence - correct) ** 2 for one in others]
-    sums = np.stack([np.bincount(place, one) for one in [*excess, np.ones(len(place))]])
+    excess = [(other - correct) ** 2 - (confidence - correct) ** 2 for other in others]
+    sums = np.stack([np.bincount(place, weights) for weights in [*excess, np.ones(len(place))]])
     drawn = resampled_means(sums, settings.resamples, generator_for(settings.seed, "differences"))
     value = sums[:-1].sum(axis=1) / len(place)
     bounds = centred_interval(value, drawn[:-1] / drawn[-1], settings.level, -1)
@@ -140,7 +140,7 @@ def measured_fields(
             held["question"],
             confidence[chosen],
             held["correct"].to_numpy(),
-            {name: one[chosen] for name, one in others.items()},
+            {name: other[chosen] for name, other in others.items()},
             steps=(int(held["step"].min()), int(held["step"].max())) if experience.has_steps else None,
             cut=float(held["truncated"].mean()) if experience.tells_cut else None,
             seeds=settings.seeds,

@@ -128,7 +128,7 @@ def work(rows: int, width: int, settings: CompanionSettings) -> float:
 def _sizes(settings: CompanionSettings) -> tuple[Sequence[tuple[tuple[int, ...], tuple[float, ...]]], int]:
     """The hidden layers of the MLPs with their dropout rates, and the bound of their passes."""
     given = settings.model_fields_set
-    sizes = [(settings.widths, settings.dropout)] if "widths" in given else [(one, DROPOUT) for one in WIDTHS]
+    sizes = [(settings.widths, settings.dropout)] if "widths" in given else [(widths, DROPOUT) for widths in WIDTHS]
     return sizes, settings.passes if "passes" in given else PASSES
 
 
@@ -187,7 +187,7 @@ def _best_of(
     out_of_fold = np.empty(len(data.fold))
     for k in range(data.fold.max() + 1):
         place, kind = min(
-            ((int(kind.scores[:, k].argmin()), kind) for kind in kinds), key=lambda one: one[1].scores[one[0], k]
+            ((int(kind.scores[:, k].argmin()), kind) for kind in kinds), key=lambda pair: pair[1].scores[pair[0], k]
         )
         rows = data.fold == k
         out_of_fold[rows] = kind.singles[place, rows]
@@ -196,7 +196,7 @@ def _best_of(
     model = first.fitted(place, seeds)
     reads, more = first.inputs.shape[1], {True: ", reading token probabilities", False: ""}
     whole = CompanionMLP(reads, first.settings.widths, model.seeds, 1, standardised=True)
-    weights = {name: one.cpu() for name, one in model.state_dict().items()}
+    weights = {name: weight.cpu() for name, weight in model.state_dict().items()}
     whole.load_state_dict(weights | {MEAN: mean[:reads], SCALE: scale[:reads]})
     names = [kind.name(int(kind.overall.argmin())) + more[kind.inputs.shape[1] > min(data.reads)] for kind in ranked]
     tried = tuple(Tried(name=name, brier=kind.overall.min()) for name, kind in zip(names, ranked, strict=True))
@@ -231,8 +231,8 @@ class _Kind:
         self.train = np.where(left_out, np.float32(0), data.loss_weight)
         self._folds = data.fold.max() + 1
         scores, singles, weight = [], [], data.score_weight * (data.loss_weight > 0)
-        for found in self.predictions():
-            errors = weight * np.square(found - data.target)
+        for confidence in self.predictions():
+            errors = weight * np.square(confidence - data.target)
             share = np.bincount(data.fold, weight, minlength=self._folds)
             by_fold = np.array([np.bincount(data.fold, row, minlength=self._folds) for row in errors])
             error, total = np.zeros(self._folds + 1), np.zeros(self._folds + 1)
@@ -242,7 +242,7 @@ class _Kind:
                     error[chooser] += row[scored]
                     total[chooser] += share[scored]
             scores.append(error / total)
-            alone = {part[0]: row for part, row in zip(parts, found, strict=True) if len(part) == 1}
+            alone = {part[0]: row for part, row in zip(parts, confidence, strict=True) if len(part) == 1}
             singles.append(np.choose(data.fold, [alone[k] for k in range(self._folds)]).astype(np.float32))
             if self.ended(np.array(scores)):
                 break
@@ -273,8 +273,8 @@ class _Probe(_Kind):
     def predictions(self) -> Iterator[np.ndarray]:
         for weights, bias in self._all():
             self._weights.append((weights[-1].cpu(), bias[-1].cpu()))
-            found = [torch.addmm(bias, rows, weights.T).sigmoid().T for rows in self._blocks(weights.device)]
-            yield torch.cat(found, dim=1).cpu().numpy()
+            blocks = [torch.addmm(bias, rows, weights.T).sigmoid().T for rows in self._blocks(weights.device)]
+            yield torch.cat(blocks, dim=1).cpu().numpy()
 
     def _all(self) -> list[tuple[Tensor, Tensor]]:
         """Weights (parts, inputs) and intercepts (parts,) for each strength.
@@ -311,7 +311,7 @@ class _Probe(_Kind):
             at = after + torch.where(uphill, 0.0, (rate - 1) / following) * (after - before)
             before, rate = after, following
             self.progress.add(2.0 * len(STRENGTHS) * parts * self.inputs.size, "comparing recipes")
-        return [(one[:, :-1], one[:, -1]) for one in before.split(parts)]
+        return [(weights[:, :-1], weights[:, -1]) for weights in before.split(parts)]
 
     def _blocks(self, device: torch.device) -> Iterator[Tensor]:
         return (rows.to(device) for rows in torch.from_numpy(self.inputs).split(_ROWS))

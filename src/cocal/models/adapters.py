@@ -71,7 +71,7 @@ def merged(model: "PreTrainedModel", adapter: Path) -> "PreTrainedModel":
         settings = PeftConfig.from_pretrained(str(adapter))
         wrapped = PeftModel(model, settings)
         read = wrapped.load_adapter(str(adapter), "default")
-        found = wrapped.merge_and_unload()
+        combined = wrapped.merge_and_unload()
     except Exception as error:  # PEFT raises errors of many kinds about adapters that do not fit
         raise ContractError(
             f"{adapter}: the adapter cannot be merged into this model ({first_line(error)}); give the model that it "
@@ -82,17 +82,17 @@ def merged(model: "PreTrainedModel", adapter: Path) -> "PreTrainedModel":
             f"{adapter}: {len(lost):,} weights of the adapter and of this model do not go together, such as {lost[0]}; "
             "give the model that it was trained on"
         )
-    check_finite(adapter, found.named_parameters())
-    if _sums(found) == before:
+    check_finite(adapter, combined.named_parameters())
+    if _sums(combined) == before:
         raise ContractError(
             f"{weights}: merging the adapter changes no weight of the model, as if it had never been trained (a lora_B "
             "of zeros); give one that was trained, or the model without it"
         )
-    return found
+    return combined
 
 
 def _sums(model: "PreTrainedModel") -> dict[str, float]:
     """The sum of each weight, by which a change is found without a second model in memory."""
     import torch
 
-    return {name: one.sum(dtype=torch.float64).item() for name, one in model.named_parameters()}
+    return {name: weight.sum(dtype=torch.float64).item() for name, weight in model.named_parameters()}

@@ -83,11 +83,11 @@ def template_fields(template: str) -> list[str]:
     from jinja2 import Environment, TemplateError, meta
 
     try:
-        found = meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(template))
+        names = meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(template))
     except TemplateError:  # one with tags of transformers' own
-        found = {*re.findall(r"\b\w*(?:think|reason)\w*\b", template)}
+        names = {*re.findall(r"\b\w*(?:think|reason)\w*\b", template)}
     known = {"messages", "tools", "documents", "add_generation_prompt", "raise_exception", "strftime_now"}
-    return sorted(name for name in found - known if not name.endswith("_token"))
+    return sorted(name for name in names - known if not name.endswith("_token"))
 
 
 def turn_end(
@@ -106,9 +106,9 @@ def turn_end(
         except Exception:  # templates are programs: some refuse a reply, and there may be none
             continue
         behind = text.rpartition("assistant words")[2].lstrip()
-        found = added.get(max((token for token in added if token and behind.startswith(token)), key=len, default=""))
-        if found is not None and (messages != talk or found in ends):
-            return found
+        end = added.get(max((token for token in added if token and behind.startswith(token)), key=len, default=""))
+        if end is not None and (messages != talk or end in ends):
+            return end
     return tokenizer.eos_token_id
 
 
@@ -116,7 +116,7 @@ def turn_end(
 def writes(tokenizer: "PreTrainedTokenizerBase", role: str, template: str) -> bool:
     """Whether a chat template writes the words of a role, as some write parts of messages alone, and no texts; true of
     a role that it refuses, and of replies and the words of tools, which may be written in part."""
-    chat = [{"role": one, "content": f"{one} words"} for one in dict.fromkeys((role, "user"))]
+    chat = [{"role": speaker, "content": f"{speaker} words"} for speaker in dict.fromkeys((role, "user"))]
     try:
         return role in ("assistant", "tool") or f"{role} words" in render(tokenizer, chat, template=template)
     except Exception:  # templates are programs, and the chat itself tells why
@@ -126,8 +126,8 @@ def writes(tokenizer: "PreTrainedTokenizerBase", role: str, template: str) -> bo
 def misread(tokenizer: "PreTrainedTokenizerBase", text: str) -> str | None:
     """What a tokenizer makes of a text, where its ids do not give a `comparable` one again; None where they do."""
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    found = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
-    return None if comparable(found) == comparable(text) else found
+    decoded = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+    return None if comparable(decoded) == comparable(text) else decoded
 
 
 def of_its_file(tokenizer: "PreTrainedTokenizerBase", folder: Path) -> "PreTrainedTokenizerBase":
@@ -137,7 +137,7 @@ def of_its_file(tokenizer: "PreTrainedTokenizerBase", folder: Path) -> "PreTrain
     from transformers import PreTrainedTokenizerFast
 
     file = folder / "tokenizer.json"
-    found, other = misread(tokenizer, _PROBE), False
+    wrong, other = misread(tokenizer, _PROBE), False
     if file.exists():
         ids = Tokenizer.from_file(str(file)).encode(_CODE, add_special_tokens=False).ids
         other = ids != tokenizer(_CODE, add_special_tokens=False)["input_ids"]
@@ -147,12 +147,12 @@ def of_its_file(tokenizer: "PreTrainedTokenizerBase", folder: Path) -> "PreTrain
     if other:
         raise ContractError(
             f"{folder}: transformers makes another tokenizer ({type(tokenizer).__name__}) than tokenizer.json holds"
-            f"{f', and reads {_PROBE!r} as {found!r}' if found else ''}; let the file decide by "
+            f"{f', and reads {_PROBE!r} as {wrong!r}' if wrong else ''}; let the file decide by "
             '"tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json'
         )
-    if found is not None:
+    if wrong is not None:
         raise ContractError(
-            f"{folder}: the tokenizer reads {_PROBE!r} as {found!r}; give the one that the policy was trained with"
+            f"{folder}: the tokenizer reads {_PROBE!r} as {wrong!r}; give the one that the policy was trained with"
         )
     return tokenizer
 

@@ -89,9 +89,9 @@ def check_files(folder: Path, config: "PretrainedConfig", adapted: bool = False)
             f"{folder}: the weights are quantised by {method!r} (quant_method of quantization_config in config.json), "
             "which transformers does not know; give the checkpoint from before it was quantised"
         )
-    if stated is None and (found := next(_quantised(folder, names), None)):
+    if stated is None and (words := next(_quantised(folder, names), None)):
         raise ContractError(
-            f"{folder}: {found}, but config.json has no quantization_config, without which their scales are unknown; "
+            f"{folder}: {words}, but config.json has no quantization_config, without which their scales are unknown; "
             "give the checkpoint from before it was quantised, or its config.json"
         )
 
@@ -116,8 +116,8 @@ def check_finite(folder: str | Path, weights: Iterable[tuple[str, "torch.Tensor"
     """Refuse by a ContractError weights of which one is NaN or infinite, as every state would then be; a sum tells."""
     import torch
 
-    for name, one in weights:
-        if one.is_floating_point() and one.itemsize > 1 and not one.sum(dtype=torch.float32).isfinite():
+    for name, weight in weights:
+        if weight.is_floating_point() and weight.itemsize > 1 and not weight.sum(dtype=torch.float32).isfinite():
             raise ContractError(
                 f"{folder}: the weight {name} holds NaN or infinity; the training has diverged or the file is damaged: "
                 "give an earlier checkpoint, or the file again"
@@ -145,35 +145,35 @@ def check_read(folder: str | Path, config: "PretrainedConfig", info: Mapping[str
         info: What transformers tells of the loading (`output_loading_info`).
     """
     guessing = tuple(key.removesuffix("eh_proj.weight") for key in info["unexpected_keys"] if ".eh_proj." in key)
-    others = [key for key in sorted(info["unexpected_keys"]) if not (_SPARE.search(key) or key.startswith(guessing))]
+    unused = [key for key in sorted(info["unexpected_keys"]) if not (_SPARE.search(key) or key.startswith(guessing))]
     lost, said = sorted(info["missing_keys"]), []
     if lost:
         said.append(f"{len(lost):,} weights of the model are in no file, such as {lost[0]}")
-    if others:
-        said.append(f"{len(others):,} are of no use to it, such as {others[0]}")
-    for one in sorted(info["mismatched_keys"])[:1]:
-        if isinstance(one, str):  # transformers 4 names no shapes
-            said.append(f"{one} has another shape than config.json states")
+    if unused:
+        said.append(f"{len(unused):,} are of no use to it, such as {unused[0]}")
+    for mismatch in sorted(info["mismatched_keys"])[:1]:
+        if isinstance(mismatch, str):  # transformers 4 names no shapes
+            said.append(f"{mismatch} has another shape than config.json states")
         else:
-            said.append(f"{one[0]} has shape {tuple(one[1])}, but config.json states {tuple(one[2])}")
+            said.append(f"{mismatch[0]} has shape {tuple(mismatch[1])}, but config.json states {tuple(mismatch[2])}")
     if said:
-        raise ContractError(f"{folder}: {' and '.join(said)}; {_remedy(lost, others, config)}")
+        raise ContractError(f"{folder}: {' and '.join(said)}; {_remedy(lost, unused, config)}")
 
 
-def _remedy(lost: Sequence[str], others: Sequence[str], config: "PretrainedConfig") -> str:
-    if any(key.startswith("score.") for key in others):
+def _remedy(lost: Sequence[str], unused: Sequence[str], config: "PretrainedConfig") -> str:
+    if any(key.startswith("score.") for key in unused):
         return f"the score is {_JUDGE}"
-    if any(".base_layer." in key or "lora_" in key for key in others):
+    if any(".base_layer." in key or "lora_" in key for key in unused):
         return "these are the weights of an adapter that was not merged: merge it (merge_and_unload of PEFT) and save"
     ends = [f".{name}" for name in (*lost[:1], *lost[-1:])]
-    prefixes = {key.removesuffix(end[1:]) for key in others for end in ends if key.endswith(end)}
+    prefixes = {key.removesuffix(end[1:]) for key in unused for end in ends if key.endswith(end)}
     if prefixes:
         return f"the names begin with {min(prefixes)}: {_WRAPPED}accelerator.unwrap_model)"
-    if any(re.search(r"(scale|scales|scale_inv|qweight|qzeros|absmax|SCB)$", key) for key in others):
+    if any(re.search(r"(scale|scales|scale_inv|qweight|qzeros|absmax|SCB)$", key) for key in unused):
         return "the weights are quantised, and config.json does not say how: give them from before that"
-    if [*lost] == ["lm_head.weight"] and not others:
+    if [*lost] == ["lm_head.weight"] and not unused:
         return 'if the output layer shares the embedding, put "tie_word_embeddings": true into config.json'
-    blocks = {int(number) for key in (*lost, *others) for number in re.findall(r"\.(\d+)\.", key)[:1]}
+    blocks = {int(number) for key in (*lost, *unused) for number in re.findall(r"\.(\d+)\.", key)[:1]}
     stated = f"config.json states {config.num_hidden_layers} blocks (num_hidden_layers)"
     which = f", and these are of block {', '.join(map(str, sorted(blocks)[:9]))}" if blocks else ""
     return f"{stated}{which}: give all files of the model, as save_pretrained writes them, and its own config.json"
@@ -184,8 +184,8 @@ def sample_digest(model: "torch.nn.Module") -> str:
     least, and loading in another precision none."""
     import torch
 
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, parameter in model.named_parameters():
         some = parameter.detach().flatten()[:: max(1, parameter.numel() // _SAMPLED)]
-        found.update(name.encode() + some.to(torch.bfloat16).cpu().view(torch.int16).numpy().tobytes())
-    return found.hexdigest()
+        digest.update(name.encode() + some.to(torch.bfloat16).cpu().view(torch.int16).numpy().tobytes())
+    return digest.hexdigest()

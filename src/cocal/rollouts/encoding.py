@@ -109,32 +109,32 @@ class Encoder:
         self._texts_end |= any(
             ids[-1] in self._ends for sample, ids in zip(samples, responses, strict=True) if sample.response_ids is None
         )
-        found = [self._one(sample, ids) for sample, ids in zip(samples, responses, strict=True)]
+        encoded = [self._one(sample, ids) for sample, ids in zip(samples, responses, strict=True)]
         if strict:
-            check(self._tokenizer, self._replies, samples, found, self.reading.ignored)
-        self._warn(samples, found, strict)
-        return found
+            check(self._tokenizer, self._replies, samples, encoded, self.reading.ignored)
+        self._warn(samples, encoded, strict)
+        return encoded
 
-    def _warn(self, samples: Sequence[Sample], found: Sequence[Encoded], strict: bool) -> None:
+    def _warn(self, samples: Sequence[Sample], encoded: Sequence[Encoded], strict: bool) -> None:
         """Name the first row of each kind that was hardly meant so; where `strict`, refuse kinds that most are of."""
-        often = sum(map(_begins, samples, found)) > len(samples) / 2
+        often = sum(map(_begins, samples, encoded)) > len(samples) / 2
         told = MARKERS not in self.reading.ignored
         repeated, held, headed, strange, thought, twice, bare = [], [], [], [], [], [], []
-        for sample, one in zip(samples, found, strict=True):
+        for sample, row in zip(samples, encoded, strict=True):
             texts = sample.asked, sample.response
-            begun = self._tokenizer.decode(one.response[:_HEADED]) if sample.response is None else sample.response
+            begun = self._tokenizer.decode(row.response[:_HEADED]) if sample.response is None else sample.response
             marks = {mark for text in texts for mark in _MARKER.findall(text or "")} - self._tokens
-            repeated.append((sample, "" if _repeats(sample, one) or (often and _begins(sample, one)) else None))
-            held.append((sample, "" if _holds(one) else None))
-            within = self._markers.search(sample.asked or "") if self._markers and one.origin == "chat" else None
+            repeated.append((sample, "" if _repeats(sample, row) or (often and _begins(sample, row)) else None))
+            held.append((sample, "" if _holds(row) else None))
+            within = self._markers.search(sample.asked or "") if self._markers and row.origin == "chat" else None
             twice.append((sample, within and within[0]))
-            end = self._replies.ending(one) if self._replies and told and one.origin in ("ids", "template") else ""
+            end = self._replies.ending(row) if self._replies and told and row.origin in ("ids", "template") else ""
             asks = not (end and self._headers) or any(text.strip() in end for text in self._headers)
             bare.append((sample, None if asks else end[-30:]))
             headed.append((sample, next((text for text in self._headers if begun.startswith(text)), None)))
             strange.append((sample, min((mark for mark in marks if mark not in self._written), default=None)))
-            written = self._replies if one.origin in ("chat", "restored") else None
-            thought.append((sample, written and written.unopened(sample, one)))
+            written = self._replies if row.origin in ("chat", "restored") else None
+            thought.append((sample, written and written.unopened(sample, row)))
         alone = "give responses alone, or say that the policy writes so (--ignore prompt)"
         asked = strict and "prompt" not in self.reading.ignored
         judge(repeated, "the whole prompt stands again in the response", alone, refuse=asked and often)
@@ -170,7 +170,7 @@ class Encoder:
                 "(max_position_embeddings, --max-model-len of a server); delete the row, or give the settings with "
                 "which such answers were sampled"
             )
-        prompt, ids = (found.astype(np.int32, copy=False) for found in (prompt, ids))
+        prompt, ids = (tokens.astype(np.int32, copy=False) for tokens in (prompt, ids))
         return Encoded(prompt, ids, truncated, origin, exact=given and origin == "ids", told=told)
 
     def _prompt(self, sample: Sample) -> tuple[np.ndarray, Origin]:
@@ -218,7 +218,7 @@ class Encoder:
                 "the chat ends with the assistant's reply; give the messages before it as the prompt, and the reply as "
                 "the response"
             )
-        elif left := [one for one in sorted(roles) if not writes(self._tokenizer, one, self._written)]:
+        elif left := [role for role in sorted(roles) if not writes(self._tokenizer, role, self._written)]:
             wrong = f"the template leaves out what the {left[0]} says; give prompt_ids, or --ignore {left[0]}"
         else:
             try:
@@ -243,7 +243,7 @@ class Encoder:
         prompt = "" if self._untemplated else self._asking
         begins = {tokenizer.bos_token_id, *self._ids(prompt, whole=not prompt)[:1]} - {None}
         added = tokenizer.added_tokens_decoder.items()  # a training may have chosen another of them than is named
-        pads = {tokenizer.pad_token_id, *(number for number, one in added if "pad" in str(one).lower())} - {None}
+        pads = {tokenizer.pad_token_id, *(number for number, token in added if "pad" in str(token).lower())} - {None}
         return Padding(pads, self._ends, begins, self._ids("\n"))
 
     @cached_property
@@ -278,10 +278,10 @@ class Encoder:
     @cached_property
     def _markers(self) -> re.Pattern | None:
         """The special tokens that open and close the messages of the template, and other tokens that open them."""
-        found = [token for token in self._tokenizer.all_special_tokens if token in self._asking]
+        markers = [token for token in self._tokenizer.all_special_tokens if token in self._asking]
         added = (str(token) for token in self._tokenizer.added_tokens_decoder.values())
-        found += [token for token in added if token.strip() and token in self._asking.partition(_USER)[0]]
-        return re.compile("|".join(map(re.escape, found))) if found else None
+        markers += [token for token in added if token.strip() and token in self._asking.partition(_USER)[0]]
+        return re.compile("|".join(map(re.escape, markers))) if markers else None
 
     @cached_property
     def _headers(self) -> list[str]:
@@ -289,10 +289,10 @@ class Encoder:
         if self._untemplated:
             return []
         texts = [self._rendered(_messages(["user"], [_USER]), mode) for mode in (True, False)]
-        ends = [text.rpartition(_USER)[2] for one in texts for text in (one, self._plain(one))]
+        ends = [text.rpartition(_USER)[2] for rendered in texts for text in (rendered, self._plain(rendered))]
         starts = re.compile(f"^|{self._markers.pattern}" if self._markers else "^", re.MULTILINE)
-        found = {end[match.start() :] for end in ends for match in starts.finditer(end)}
-        return sorted((text for text in found if re.search(r"\w", text)), key=len, reverse=True)
+        headers = {end[match.start() :] for end in ends for match in starts.finditer(end)}
+        return sorted((text for text in headers if re.search(r"\w", text)), key=len, reverse=True)
 
     def _readings(self, messages: list[dict[str, str]], thinking: bool) -> Iterator[list[dict[str, str]]]:
         """The chats that a text without special tokens may come from: the messages, and before them a chat in which the
@@ -347,23 +347,23 @@ def _messages(roles: Sequence[str], contents: Sequence[str]) -> list[dict[str, s
     return [{"role": role, "content": text} for role, text in zip(roles, contents, strict=True)]
 
 
-def _begins(sample: Sample, found: Encoded) -> bool:
+def _begins(sample: Sample, row: Encoded) -> bool:
     """True if a response begins with its prompt, which a policy may do now and then, but not mostly."""
     if sample.response and sample.asked:
         return sample.response.startswith(sample.asked)
-    count = len(found.prompt)
-    return _FEW < count < len(found.response) and np.array_equal(found.response[:count], found.prompt)
+    count = len(row.prompt)
+    return _FEW < count < len(row.response) and np.array_equal(row.response[:count], row.prompt)
 
 
-def _holds(found: Encoded) -> bool:
+def _holds(row: Encoded) -> bool:
     """True if a prompt ends with its response, with at most an end token and a line's end behind it."""
-    said = found.response[: None if found.truncated else -1].tolist()
-    end = found.prompt[-len(said) - 2 :].tolist()
+    said = row.response[: None if row.truncated else -1].tolist()
+    end = row.prompt[-len(said) - 2 :].tolist()
     return len(said) > _FEW and any(end[: len(end) - behind][-len(said) :] == said for behind in range(3))
 
 
-def _repeats(sample: Sample, found: Encoded) -> bool:
+def _repeats(sample: Sample, row: Encoded) -> bool:
     """True if a response has its whole prompt near the beginning, which the policy would hardly have written."""
     if sample.response and (asked := sample.question):
         return len(asked) >= _SENTENCE and asked in sample.response[: len(asked) + _BEFORE]
-    return _begins(sample, found)
+    return _begins(sample, row)

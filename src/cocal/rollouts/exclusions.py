@@ -13,7 +13,7 @@ MEDIA = "it has images or other media"
 """Why a companion of texts learns nothing from it."""
 _FORMS = "", "s", "_url", "_urls", "_path", "_paths"
 _MEDIA = "image", "video", "audio"
-MEDIA_FIELDS = *(one + form for one in _MEDIA for form in _FORMS), "multi_modal_data", "multi_modal_inputs"
+MEDIA_FIELDS = *(medium + form for medium in _MEDIA for form in _FORMS), "multi_modal_data", "multi_modal_inputs"
 _TURNS = re.compile(
     r"<tool_response>|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|(?:user|observation)\|>"
     r"|\[TOOL_RESULTS\]|<｜(?:User|tool▁outputs▁begin)｜>|<\|start\|>(?:user|functions)"
@@ -37,8 +37,8 @@ SEVERAL_VERSIONS = "the response was written by several versions of the policy's
 def several_versions(entry: Mapping[str, Any]) -> bool:
     """True if a row names several versions of the weights (slime's and others' lists, AReaL's first and last)."""
     named = entry.get("weight_versions", [entry.get("head_version"), entry.get("tail_version")])
-    found = {str(one) for one in (named if isinstance(named, LISTS) else ()) if one is not None}
-    return len(found) > 1
+    versions = {str(version) for version in (named if isinstance(named, LISTS) else ()) if version is not None}
+    return len(versions) > 1
 
 
 def evaluated(entry: Mapping[str, Any], ignored: Collection[str]) -> str | None:
@@ -80,7 +80,7 @@ def no_response(prompt: Any = None, response: Any = None, response_ids: Any = No
         return MEDIA
     messages = response if isinstance(response, LISTS) else []
     if len(messages) > 1:
-        texts = all(isinstance(one, str) for one in messages)
+        texts = all(isinstance(message, str) for message in messages)
         return "it has several responses; give a line for each" if texts else "its response has several messages"
     if len(messages) == 1 and isinstance(messages[0], Mapping):
         if messages[0].get("tool_calls"):

@@ -113,12 +113,12 @@ def find(places: Sequence[Path]) -> RolloutFiles:
                 "holds the training's rollouts"
             )
         evaluated, said = [], [f"files whose names tell of an evaluation, and no others: {names}"]
-    found = [row for place, files in each.items() for row in _dated([p for p in files if p not in evaluated], place)]
-    kinds = {kind.name: path for kind, path, _ in found}
+    rows = [row for place, files in each.items() for row in _dated([p for p in files if p not in evaluated], place)]
+    kinds = {kind.name: path for kind, path, _ in rows}
     if len(kinds) > 1:
         each = " and ".join(f"{name} ({path})" for name, path in kinds.items())
         raise ContractError(f"{places[0]}: holds {each}; give files of one format, or the folder that holds them")
-    files = Counter(path.resolve() for _, path, _ in found)
+    files = Counter(path.resolve() for _, path, _ in rows)
     if twice := [path for path, count in files.items() if count > 1]:
         raise ContractError(f"{twice[0]}: the file is named twice; name it, or the folder that holds it, once")
     said += _copies(files)
@@ -129,7 +129,7 @@ def find(places: Sequence[Path]) -> RolloutFiles:
         left = sorted(path for path in beside if path not in read and _DATA.search(path.name) and is_file(path))
         if left:
             logging.warning("files beside the rollouts are not read: %d, such as %s", len(left), left[0])
-    return RolloutFiles(found[0][0], tuple((path, step) for _, path, step in found), tuple(said))
+    return RolloutFiles(rows[0][0], tuple((path, step) for _, path, step in rows), tuple(said))
 
 
 def _within(folder: Path, depth: int = 0) -> list[Path]:
@@ -138,18 +138,18 @@ def _within(folder: Path, depth: int = 0) -> list[Path]:
         raise ContractError(f"{folder}: there is no such file or folder of rollouts")
     entries = sorted(folder.iterdir(), key=_by_number)
     for ending in ENDINGS:
-        if found := [path for path in entries if path.suffix == ending and is_file(path)]:
-            return [path for path in found if not _ABOUT.fullmatch(path.stem)]
+        if paths := [path for path in entries if path.suffix == ending and is_file(path)]:
+            return [path for path in paths if not _ABOUT.fullmatch(path.stem)]
     below = {path.name: path for path in entries if _is_searched(path.name)}
     parts = {name: _within(path, depth + 1) for name, path in below.items() if path.is_dir() and depth < _DEPTH}
-    found = [file for files in parts.values() for file in files]
-    if not found and not depth:
+    paths = [file for files in parts.values() for file in files]
+    if not paths and not depth:
         within = {file.parent for ending in ENDINGS for file in folder.glob(f"*/*{ending}")}
         hint = f"; there are some in {', '.join(path.name for path in _in_order(sorted(within))[:3])}" if within else ""
         if packed := [path.name for path in entries if _DATA.search(path.name)]:
             hint += f"; unpack or convert {packed[0]}"
         raise ContractError(f"{folder}: the folder holds no rollouts (*.jsonl, *.parquet, *.pt){hint}")
-    return found
+    return paths
 
 
 def _is_searched(name: str) -> bool:
@@ -159,8 +159,8 @@ def _is_searched(name: str) -> bool:
 
 def _apart(folder: Path) -> list[Path]:
     """Files that may hold rollouts in those folders of a folder that are not searched."""
-    found = (file for ending in (".jsonl", ".parquet") for file in folder.glob(f"*/*{ending}"))
-    return [file for file in found if not _is_searched(file.parent.name)]
+    files = (file for ending in (".jsonl", ".parquet") for file in folder.glob(f"*/*{ending}"))
+    return [file for file in files if not _is_searched(file.parent.name)]
 
 
 def _is_evaluation(path: Path, place: Path) -> bool:
@@ -172,16 +172,16 @@ def _is_evaluation(path: Path, place: Path) -> bool:
 def _dated(files: Sequence[Path], place: Path) -> list[tuple[Format, Path, int | None]]:
     """Files, each with its format and its step."""
     kinds = {path: format_of(path) for path in files}
-    found = []
+    rows = []
     for folder in dict.fromkeys(path.parent for path in files):
         here = [path for path in files if path.parent == folder]
         numbered = kinds[here[0]].steps
-        several = len(here) > 1 or any(one.isdecimal() for one in here[0].stem)
+        several = len(here) > 1 or any(character.isdecimal() for character in here[0].stem)
         steps = {path.name: step for step, path in numbered(folder).items()} if numbered and several else {}
         if numbered and steps and place not in here:  # others lie there, too
             here = sorted((path for path in here if path.name in steps), key=lambda path: steps[path.name])
-        found += [(kinds[path], path, steps.get(path.name) if numbered else step_named(path)) for path in here]
-    return found
+        rows += [(kinds[path], path, steps.get(path.name) if numbered else step_named(path)) for path in here]
+    return rows
 
 
 def step_named(path: Path) -> int | None:

@@ -20,7 +20,7 @@ def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float |
     if above is not None:
         told = sorted({*rewards.tolist()})
         if len(told) > 1 and {*told} <= {-1.0, 0.0, 1.0} and not told[0] <= above < told[-1]:
-            said = f"rewards are {' and '.join(f'{one:g}' for one in told)}, and --correct-above {above:g} makes all of"
+            said = f"rewards are {' and '.join(f'{r:g}' for r in told)}, and --correct-above {above:g} makes all of"
             raise ContractError(f"{where(0)}: the {said} them the same; leave it out, or give a number between them")
         return rewards > above, f"a reward above {above:g} means correct"
     wrong = -1.0 if -1.0 in rewards and 0.0 not in rewards else 0.0

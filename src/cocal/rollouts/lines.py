@@ -113,7 +113,7 @@ class Fields:
         unread |= {*ignored} - {"prompt", "response", "model"}
         names = {meaning: (mapping[meaning],) if meaning in mapping else known for meaning, known in FIELDS.items()}
         names = {m: [name for name in known if name not in unread] for m, known in names.items() if m not in unread}
-        taken = {m: found[0] for m, known in names.items() if (found := [name for name in known if name in entry])}
+        taken = {m: fields[0] for m, known in names.items() if (fields := [name for name in known if name in entry])}
         if absent := [f"--field {meaning}={name}" for meaning, name in mapping.items() if meaning not in taken]:
             raise ContractError(f"{where}: there is no such field for {absent[0]}; its fields are {listed(entry)}")
         for what in needs:
@@ -139,7 +139,7 @@ class Fields:
         taken = {meaning: name for meaning, name in self.taken.items() if meaning in FIELDS}
         if taken.get("stop") == taken.get("finish_reason"):
             taken.pop("stop", None)
-        later = [one for several in _INSTEAD for one in [one for one in several if one in taken][1:]]
+        later = [meaning for several in _INSTEAD for meaning in [m for m in several if m in taken][1:]]
         beside = [taken.pop(meaning) for meaning in later]
         same = [meaning for meaning, name in taken.items() if meaning == name]
         other = [f"{name} as {meaning}" for meaning, name in taken.items() if meaning != name]
@@ -152,9 +152,9 @@ class Fields:
         if isinstance(info := entry.get("meta_info"), Mapping):  # SGLang's
             entry = {"finish_reason": info.get("finish_reason"), **entry}
         names = {
-            meaning: found[0]
+            meaning: fields[0]
             for meaning in meanings
-            if (found := [name for name in self.names.get(meaning, ()) if _given(entry.get(name), meaning)])
+            if (fields := [name for name in self.names.get(meaning, ()) if _given(entry.get(name), meaning)])
         }
         if names.get("stop") == names.get("finish_reason"):  # `stop_reason` alone is the reason of the end
             names.pop("stop", None)
@@ -166,67 +166,67 @@ class Fields:
         values = {meaning: entry[name] for meaning, name in names.items()}
         if isinstance(text, str) and "response_ids" in values:
             values["response_beside"] = text
-        found = Sample.read(where, names, raw=self.raw, **values)
-        if found.left_out is None and found.response is None and isinstance(text, str):  # it stands beside ids
-            found = found.model_copy(update={"left_out": exclusions.other_words(text, self.raw)})
+        sample = Sample.read(where, names, raw=self.raw, **values)
+        if sample.left_out is None and sample.response is None and isinstance(text, str):  # it stands beside ids
+            sample = sample.model_copy(update={"left_out": exclusions.other_words(text, self.raw)})
         read = names.get("correct") or names.get("reward")
-        for meaning in NEEDED["label"] if found.label in (-1, 0, 1) else ():
+        for meaning in NEEDED["label"] if sample.label in (-1, 0, 1) else ():
             for name in self.names.get(meaning, ()):
                 truth = verdict_of(entry.get(name))
-                if truth not in (None, found.label == 1):
+                if truth not in (None, sample.label == 1):
                     doubt = f"{name!r} contradicts {read!r}, which is read (--field {meaning}={name} reads the other)"
-                    return found.model_copy(update={"doubt": doubt})
-        return found
+                    return sample.model_copy(update={"doubt": doubt})
+        return sample
 
     def sample(self, entry: Mapping[str, Any], where: str) -> Sample:
         """The response of a line, which may be one that is left out, and lack all else. A ContractError says that a
         field has the wrong form, or that prompt or response is missing or empty."""
         if exclusions.media_beside(entry):
             return Sample.read(where, left_out=exclusions.MEDIA)
-        found = self.part(entry, where, *self.names)
-        self._check_whole(entry, found)
-        if found.left_out is not None and found.response is None and found.response_ids is None:
-            return found  # nothing was read
-        for what, given in (("prompt", found.prompt), ("response", found.response)):
-            if not given and getattr(found, f"{what}_ids") is None:
+        sample = self.part(entry, where, *self.names)
+        self._check_whole(entry, sample)
+        if sample.left_out is not None and sample.response is None and sample.response_ids is None:
+            return sample  # nothing was read
+        for what, given in (("prompt", sample.prompt), ("response", sample.response)):
+            if not given and getattr(sample, f"{what}_ids") is None:
                 names = listed(name for meaning, name in self.taken.items() if meaning in NEEDED[what])
                 raise ContractError(
                     f"{where}: the {what} ({names}) is missing, empty or no text; correct or delete the row"
                 )
-        return found
+        return sample
 
-    def _check_whole(self, entry: Mapping[str, Any], found: Sample) -> None:
+    def _check_whole(self, entry: Mapping[str, Any], sample: Sample) -> None:
         """Refuse a line with a field that may be a part of prompt or response, and is neither read nor in its text."""
-        stop = self.taken.get("stop", found.stop)  # where the engine tells which of several it was
-        given: dict[str, Any] = {"asked": found.prompt_ids, "response": found.response_ids}
-        given["stop"] = found.response_ids if stop is None else stop
+        stop = self.taken.get("stop", sample.stop)  # where the engine tells which of several it was
+        given: dict[str, Any] = {"asked": sample.prompt_ids, "response": sample.response_ids}
+        given["stop"] = sample.response_ids if stop is None else stop
         aside = self.taken.get("prompt") if {"messages", "input"} & {*self.taken} else None
-        for name, value in entry.items() if found.left_out is None else ():
+        for name, value in entry.items() if sample.left_out is None else ():
             part = _part_of(name)
             read = name in self.taken.values() and name != aside
             if part is None or given[part] is not None or name in self.ignored or read:
                 continue
             said = " ".join(map(_said, value if isinstance(value, list) else [value]))
-            chat = None if isinstance(found.prompt, str) else found.question  # its text may be beside it, as rendered
+            chat = None if isinstance(sample.prompt, str) else sample.question  # its text may be beside it, as rendered
             rendered = name == aside and chat and comparable(chat) in comparable(said)
-            if not rendered and comparable(said) not in comparable(getattr(found, part) or ""):
+            if not rendered and comparable(said) not in comparable(getattr(sample, part) or ""):
                 where, what = "put it there (messages, chat_template_kwargs)", "be a part of prompt or response"
                 if part == "stop":
                     where, what = "say which string did (matched_stop), or give exact ids", "have ended the response"
                 raise ContractError(
-                    f"{found.where}: the field {name!r} ({said[:40]!r}) may {what}, and is not read; {where}, or give "
+                    f"{sample.where}: the field {name!r} ({said[:40]!r}) may {what}, and is not read; {where}, or give "
                     f"--ignore {name} if it is none"
                 )
 
     def asked(self, entry: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
         """What tells the question of a line: the text of its prompt or its chat, its token ids, and its question id."""
-        found = []
+        keys = []
         for meanings in (("messages", "input", "prompt"), ("prompt_ids",), ("question_id",)):
             given = (entry.get(self.taken.get(meaning, "")) for meaning in meanings)
             given = (value for value in given if value not in (None, []))
             texts = (value if isinstance(value, str) else json.dumps(value, sort_keys=True) for value in given)
-            found.append(next((text for text in texts if text.strip()), None))
-        return tuple(found)
+            keys.append(next((text for text in texts if text.strip()), None))
+        return tuple(keys)
 
 
 def samples(
@@ -244,10 +244,10 @@ def samples(
         if not entry.keys() <= seen.keys():
             seen |= entry
         useless = why or exclusions.evaluated(entry, reading.ignored)
-        found = Sample.read(where, left_out=useless) if useless else fields.sample(entry, where)
-        if exclusions.several_versions(entry) and not found.doubt:
-            found = found.model_copy(update={"doubt": exclusions.SEVERAL_VERSIONS})
-        yield found
+        sample = Sample.read(where, left_out=useless) if useless else fields.sample(entry, where)
+        if exclusions.several_versions(entry) and not sample.doubt:
+            sample = sample.model_copy(update={"doubt": exclusions.SEVERAL_VERSIONS})
+        yield sample
     if seen:
         notes[f"fields: {Fields.of(seen, reading.fields, where, *how)}"] += 1
 

@@ -37,8 +37,8 @@ class Padding:
         if run < len(ids) and (int(ids[0]) in self._pads or (run > 1 and int(ids[0]) in self._ends)):
             ids = ids[run:]
         before, run = int(ids[-_run(ids[::-1]) - 1 :][0]), _run(ids[::-1])
-        others = np.flatnonzero(~np.isin(ids, self._behind))
-        tail = int(others[-1]) + 1 if len(others) else 0
+        words = np.flatnonzero(~np.isin(ids, self._behind))
+        tail = int(words[-1]) + 1 if len(words) else 0
         ended = tail + np.flatnonzero(np.isin(ids[tail:], self._end))
         if len(ended):
             padded = cut and 0 < tail < len(ids) - 1 and _run(ids[tail:]) == len(ids) - tail

@@ -36,8 +36,8 @@ def same_question(
         lacking &= codes < 0
         first += len(values)
     ends = np.concatenate(rows), np.concatenate(nodes)
-    _, found = connected_components(coo_array((np.ones(len(ends[0])), ends), shape=(first, first)), directed=False)
-    return pd.factorize(found[: len(texts)])[0].astype(np.int64)
+    _, component = connected_components(coo_array((np.ones(len(ends[0])), ends), shape=(first, first)), directed=False)
+    return pd.factorize(component[: len(texts)])[0].astype(np.int64)
 
 
 def copies(rows: Sequence[Hashable], where: Callable[[int], str], what: str) -> list[str]:
@@ -64,14 +64,14 @@ def contradictions(question: np.ndarray, ids: Sequence[str | None]) -> list[str]
     stated = pd.DataFrame({"question": question, "id": np.fromiter(ids, dtype=object, count=len(question))})
     stated = stated.dropna().drop_duplicates()
     several, shared = (int((stated[name].value_counts() > 1).sum()) for name in ("question", "id"))
-    found = []
+    said = []
     if several:
-        found.append(
+        said.append(
             f"{several:,} prompts stand under more than one question_id; rows of one prompt count as one question"
         )
     if shared:
-        found.append(
+        said.append(
             f"{shared:,} values of question_id stand for more than one prompt, which count as questions each; if they "
             "are one in other words, quality on held-out questions looks better than it is, and intervals too narrow"
         )
-    return found
+    return said

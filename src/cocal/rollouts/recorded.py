@@ -38,7 +38,7 @@ def sampled_rows(
     count = len(completions)
     best, kept = [c.best for c in completions if c.best is not None], {}
     if len(best) == count:
-        kept = {"best_logprobs": [one.ravel() for one in best], "best_entropy": [*map(_entropy, best)]}
+        kept = {"best_logprobs": [logprobs.ravel() for logprobs in best], "best_entropy": [*map(_entropy, best)]}
     return pd.DataFrame(
         {
             "dataset": dataset,

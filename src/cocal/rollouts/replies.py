@@ -40,14 +40,14 @@ def _closes(marker: str) -> str | None:
     if marker == "<|channel|>":
         return marker  # of the channel that comes next
     if marker.endswith("|>"):
-        found = re.sub("START|BEGIN", "END", re.sub("start|begin", "end", marker))
-        return None if found == marker else found
+        close = re.sub("START|BEGIN", "END", re.sub("start|begin", "end", marker))
+        return None if close == marker else close
     return f"<{marker[2:-1]}|>" if marker.startswith("<|") else f"{marker[0]}/{marker[1:]}"
 
 
 def _closings(text: str) -> set[str]:
     """What may end thoughts in a text: by its form, or because of what the text opens."""
-    openings = [one for one in _OPENING.findall(text) if one != "<|channel|>"]
+    openings = [opening for opening in _OPENING.findall(text) if opening != "<|channel|>"]
     return {*_CLOSING.findall(text), *map(_closes, openings)} - {None}
 
 
@@ -68,13 +68,17 @@ class Replies:
         before, tails = own.partition(_ASKED)[0], [text.rpartition(_ASKED)[2] for text in (own, other)]
         self.knows_thinking, self._before, self._tail = own != other, before, tails[0]
         self._head, _, behind = self._behind({"content": _REPLIED}).partition(_REPLIED)
-        self._turns = {one for one in _OPENING.findall(before) if before.count(one) > before.count(_closes(one) or one)}
-        self._turns |= {one for one in _OPENING.findall(self._head) if (_closes(one) or one) not in self._head}
-        self._turns |= {one for one in _OPENING.findall(tails[0]) if behind.lstrip().startswith(_closes(one) or "\0")}
-        ended = [one for one in _closings(tails[1]) if one in tails[1] and one not in tails[0]]
+        self._turns = {
+            mark for mark in _OPENING.findall(before) if before.count(mark) > before.count(_closes(mark) or mark)
+        }
+        self._turns |= {mark for mark in _OPENING.findall(self._head) if (_closes(mark) or mark) not in self._head}
+        self._turns |= {
+            mark for mark in _OPENING.findall(tails[0]) if behind.lstrip().startswith(_closes(mark) or "\0")
+        }
+        ended = [close for close in _closings(tails[1]) if close in tails[1] and close not in tails[0]]
         self.thinks = min(ended, default=None) if thinking else None
         """What ends the thought that a reply in thinking mode begins by itself; None in the other mode."""
-        told = {one for one in _closings(template) if _THINKS.search(one)}  # another switch may let it think
+        told = {close for close in _closings(template) if _THINKS.search(close)}  # another switch may let it think
         closing = told.union(*map(_closings, tails), filter(None, map(self.opened, tails)))
         self.closing = sorted(closing - {*map(_closes, self._turns)})
         """What may end a thought."""
@@ -96,7 +100,7 @@ class Replies:
         """What closes a thought in a response that neither it nor the prompt has opened, or the prompt has closed."""
         text, end = sample.response or "", self.ending(row)
         for close in () if self.opened(end) else self.closing:
-            opened = any(_closes(one) == close for one in _OPENING.findall(text.partition(close)[0]))
+            opened = any(_closes(mark) == close for mark in _OPENING.findall(text.partition(close)[0]))
             name = re.search(rf"\w+(?=\s*{re.escape(close)}\s*$)", end)  # a channel's, with which a text begins
             if (close in text and (close in end or not opened)) or (name and text.startswith(f"{name[0]}\n")):
                 return close
@@ -114,25 +118,25 @@ class Replies:
         """Special tokens that the template writes between the prompt and a reply, or around a thought before it."""
         tokens = {str(token) for token in self._tokenizer.added_tokens_decoder.values() if token.special}
         heads = [self._head]
-        if not any(one in self._tail for one in self.closing):  # otherwise the prompt has ended the thought
-            heads += [self._behind(one).partition(_REPLIED)[0] for one in _THOUGHTS]
-        found = {one for head in heads for one in tokens if head.count(one) > self._tail.count(one)}
-        return sorted(one for one in found if one not in self._before)  # those begin any turn
+        if not any(close in self._tail for close in self.closing):  # otherwise the prompt has ended the thought
+            heads += [self._behind(reply).partition(_REPLIED)[0] for reply in _THOUGHTS]
+        marks = {token for head in heads for token in tokens if head.count(token) > self._tail.count(token)}
+        return sorted(token for token in marks if token not in self._before)  # those begin any turn
 
     def _behind(self, reply: Mapping[str, Any]) -> str:
         """What is rendered of a reply behind the words of the user; nothing where the template refuses it."""
         try:
-            found = self._render([{"role": "user", "content": _ASKED}, {"role": "assistant", **reply}], False)
+            text = self._render([{"role": "user", "content": _ASKED}, {"role": "assistant", **reply}], False)
         except Exception:  # templates are programs: some refuse a reply, or one in parts
             return ""
-        return found.partition(_ASKED)[2] if _REPLIED in found else ""
+        return text.partition(_ASKED)[2] if _REPLIED in text else ""
 
 
 def check(
     tokenizer: "PreTrainedTokenizerBase",
     replies: Replies | None,
     samples: Sequence[Sample],
-    found: Sequence[Encoded],
+    encoded: Sequence[Encoded],
     ignored: Collection[str],
 ) -> None:
     """Refuse responses that are mostly not what the policy wrote, or behind prompts that it has not read. Raises a
@@ -142,13 +146,13 @@ def check(
         replies: How the template begins a reply; None without a template.
         ignored: `MARKERS` if the template's say nothing; `response` or `prompt` if their texts are not those of ids.
     """
-    looked = [*zip(samples, found, strict=True)][:_ROWS]
+    looked = [*zip(samples, encoded, strict=True)][:_ROWS]
     texts = [(sample, sample.response[:_ROWS]) for sample, _ in looked if sample.response][:_ROWS_OF_FILE]
     read = [(sample, misread(tokenizer, text)) for sample, text in texts]
     judge(read, "the tokenizer reads the response as {!r}", "give the tokenizer that the policy was trained with")
     for what in sorted({"prompt", "response"} - {*ignored}):
         files: dict[str, list] = {}
-        for sample, row in zip(samples, found, strict=True):
+        for sample, row in zip(samples, encoded, strict=True):
             asked = sample.question if row.origin == "ids" else None
             beside = sample.response_beside if what == "response" else asked
             compared = files.setdefault(sample.where.rpartition(": ")[0], [])
@@ -175,7 +179,7 @@ def check(
             close = replies.opened(replies.ending(row)) or (replies.thinks if row.origin == "chat" else None)
             ended.append((sample, close if close and close not in tokenizer.decode(row.response) else None))
         if special and sample.response:
-            lacks = row.origin != "text" and not any(one in sample.response for one in special)
+            lacks = row.origin != "text" and not any(token in sample.response for token in special)
             lacking.append((sample, " and ".join(special) if lacks else None))
     judge(
         bare,
@@ -198,8 +202,8 @@ def check(
 
 def _escaped(text: str) -> str | None:
     """What was escaped in a text that lacks such characters themselves; None if nothing was."""
-    found = _ESCAPED.search(text)
-    return found[0] if found and ("<" if found[0].startswith("&") else "\n") not in text else None
+    match = _ESCAPED.search(text)
+    return match[0] if match and ("<" if match[0].startswith("&") else "\n") not in text else None
 
 
 def judge(rows: Sequence[tuple[Sample, str | None]], problem: str, remedy: str, refuse: bool = True) -> None:
@@ -219,7 +223,7 @@ def _other(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int], text: str) 
     """What ids say, where it is another text than the one beside them, of which either may lack a part; else None."""
     whole = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     for said in (whole, tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)):
-        ours, theirs = ("".join(comparable(one).split()) for one in (said, text))
+        ours, theirs = ("".join(comparable(words).split()) for words in (said, text))
         if ours in theirs or theirs in ours:
             return None
     return whole

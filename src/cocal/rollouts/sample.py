@@ -102,22 +102,24 @@ class Sample(BaseModel):
         if why := given.get("left_out") or no_response(**given):
             return cls(where=where, left_out=why)
         with reading(where, names):
-            found = cls(where=where, **given)._without_padding()._as_its_mask_says()
-        if found.truncated is not None and found.finish_reason in (COMPLETE if found.truncated else CUT):
-            doubt = f"truncated={found.truncated} contradicts finish_reason={found.finish_reason!r}, which is not read"
-            return found.model_copy(update={"doubt": doubt})
-        return found
+            sample = cls(where=where, **given)._without_padding()._as_its_mask_says()
+        if sample.truncated is not None and sample.finish_reason in (COMPLETE if sample.truncated else CUT):
+            doubt = (
+                f"truncated={sample.truncated} contradicts finish_reason={sample.finish_reason!r}, which is not read"
+            )
+            return sample.model_copy(update={"doubt": doubt})
+        return sample
 
     def _without_padding(self) -> "Sample":
         """Without the ids that the attention mask leaves out."""
         mask, ids = self.attention_mask, {"prompt_ids": self.prompt_ids, "response_ids": self.response_ids}
-        ids = {name: found for name, found in ids.items() if found is not None}
+        ids = {name: tokens for name, tokens in ids.items() if tokens is not None}
         if mask is None or not ids:
             return self
         fitting = {(*ids,), *((name,) for name in ids)}
         fitting = [names for names in fitting if sum(len(ids[name]) for name in names) == len(mask)]
         if len(fitting) != 1 and not (fitting and mask.all()):
-            counts = " and ".join(f"{len(found):,} {name}" for name, found in ids.items())
+            counts = " and ".join(f"{len(tokens):,} {name}" for name, tokens in ids.items())
             raise ContractError(
                 f"{self.where}: attention_mask has {len(mask):,} values, but there are {counts}; give one of "
                 "prompt and response together, or delete it"
@@ -127,7 +129,7 @@ class Sample(BaseModel):
         new = {name: ids[name][kept] for name, kept in parts.items()}
         if "response_ids" in parts:
             beside = {"logprobs": self.logprobs, "mask": self.mask}
-            new |= {name: one[parts["response_ids"]] for name, one in beside.items() if one is not None}
+            new |= {name: array[parts["response_ids"]] for name, array in beside.items() if array is not None}
         return self.model_copy(update=new)
 
     def _as_its_mask_says(self) -> "Sample":

@@ -37,12 +37,12 @@ _WORDS = f"the words for it are {', '.join(LABELS)}"
 def _array(values: Any, problem: str) -> np.ndarray:
     """A list as an array (n,); lists of several lengths and numbers that no integer type holds are refused."""
     try:
-        found = np.asarray(values if isinstance(values, LISTS) else None)
+        array = np.asarray(values if isinstance(values, LISTS) else None)
     except (ValueError, OverflowError):
         raise ValueError(problem) from None
-    if found.ndim != 1:
+    if array.ndim != 1:
         raise ValueError(problem)
-    return found
+    return array
 
 
 def _token_ids(values: Any) -> np.ndarray:
@@ -60,15 +60,15 @@ def _token_ids(values: Any) -> np.ndarray:
 
 
 def _log_probabilities(values: Any) -> np.ndarray:
-    found = _array(values, "is not a list of numbers")
-    if found.dtype.kind not in "iuf":
+    logprobs = _array(values, "is not a list of numbers")
+    if logprobs.dtype.kind not in "iuf":
         raise ValueError("is not a list of numbers")
     with np.errstate(over="ignore"):  # it becomes infinite, which is refused
-        found = found.astype(np.float32)
-    bad = np.flatnonzero(~np.isfinite(found) | (found > 1e-3))
+        logprobs = logprobs.astype(np.float32)
+    bad = np.flatnonzero(~np.isfinite(logprobs) | (logprobs > 1e-3))
     if bad.size:
-        raise ValueError(f"is {found[bad[0]]} at token {bad[0]}, not a log-probability")
-    return np.minimum(found, np.float32(0))
+        raise ValueError(f"is {logprobs[bad[0]]} at token {bad[0]}, not a log-probability")
+    return np.minimum(logprobs, np.float32(0))
 
 
 def _text(value: Any) -> str:
@@ -84,10 +84,10 @@ def _text(value: Any) -> str:
 
 
 def _mask(values: Any) -> np.ndarray:
-    found = _array(values, "is no mask of 0 and 1")
-    if not np.isin(found, (0, 1)).all():
+    mask = _array(values, "is no mask of 0 and 1")
+    if not np.isin(mask, (0, 1)).all():
         raise ValueError("is no mask of 0 and 1")
-    return found.astype(bool)
+    return mask.astype(bool)
 
 
 def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
@@ -97,7 +97,7 @@ def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
         raise ValueError(f"has fields of its own ({listed(value)}), which have to be put beside it (docs/formats.md)")
     if not isinstance(value, LISTS) or not len(value):
         raise ValueError("is neither a text nor a list of messages")
-    if all(isinstance(one, str) for one in value):
+    if all(isinstance(message, str) for message in value):
         raise ValueError("is a list of texts, and not of messages; give the text itself, or messages")
     return tuple(_message(place, message) for place, message in enumerate(value))
 
@@ -110,11 +110,11 @@ def _asked(value: Any) -> str | tuple[Mapping[str, str], ...]:
 
 def _message(place: int, message: Any) -> Mapping[str, Any]:
     try:
-        found = {key: message[key] for key in _KEYS if message.get(key) is not None}
-        content = found.get("content", "" if "tool_calls" in found else None)
+        fields = {key: message[key] for key in _KEYS if message.get(key) is not None}
+        content = fields.get("content", "" if "tool_calls" in fields else None)
         if isinstance(content, (list, tuple)):  # of parts, of which a template of texts takes those that are texts
             content = "".join(part["text"] for part in content)
-        return found | {"role": _text(found.get("role")), "content": _text(content)}
+        return fields | {"role": _text(fields.get("role")), "content": _text(content)}
     except (AttributeError, TypeError, KeyError, IndexError, ValueError):
         raise ValueError(f"has a message without a text as 'role' and 'content' (message {place})") from None
 
@@ -139,15 +139,15 @@ def _decoded(value: Any) -> Any:
 
 def chat_of(value: Any) -> Any:
     """A chat that is given as the text of its JSON; anything else as it is."""
-    found = _decoded(value) if isinstance(value, str) and _CHAT.match(value) else None
-    spoken = [isinstance(one, Mapping) and one.get("role") in _TALKERS for one in found or ()]
-    return found if found and all(spoken) and all({"content", "tool_calls"} & {*one} for one in found) else value
+    chat = _decoded(value) if isinstance(value, str) and _CHAT.match(value) else None
+    spoken = [isinstance(message, Mapping) and message.get("role") in _TALKERS for message in chat or ()]
+    return chat if chat and all(spoken) and all({"content", "tool_calls"} & {*message} for message in chat) else value
 
 
 def _tools(value: Any) -> list[Any] | None:
-    found = _decoded(value)
-    listed = isinstance(found, LISTS) and all(isinstance(tool, Mapping) for tool in found)
-    return [*found] or None if listed else None
+    tools = _decoded(value)
+    listed = isinstance(tools, LISTS) and all(isinstance(tool, Mapping) for tool in tools)
+    return [*tools] or None if listed else None
 
 
 def joined(said: str | tuple[Mapping[str, str], ...]) -> str:
@@ -162,37 +162,37 @@ def _is_number(value: Any) -> bool:
 def _number(value: Any) -> float:
     if isinstance(value, (Real, np.bool_)):
         try:
-            found = float(value)
+            number = float(value)
         except OverflowError:
-            found = math.inf
-        if math.isfinite(found):
-            return found
+            number = math.inf
+        if math.isfinite(number):
+            return number
     raise ValueError(f"is not a finite number: {shown(value)}")
 
 
 def _truth(value: Any, words: Mapping[str, float]) -> float | None:
-    found = words.get(value.strip().lower()) if isinstance(value, str) else value
-    return float(found) if isinstance(found, (Real, np.bool_)) and found in (0, 1) else None
+    truth = words.get(value.strip().lower()) if isinstance(value, str) else value
+    return float(truth) if isinstance(truth, (Real, np.bool_)) and truth in (0, 1) else None
 
 
 def verdict_of(value: Any) -> bool | None:
     """What a field says of correctness, as a truth, a word or a reward of 1, 0 or -1; None if it is something else."""
-    found = _truth(value, LABELS)
-    return None if found is None and not (_is_number(value) and value == -1) else found == 1
+    truth = _truth(value, LABELS)
+    return None if truth is None and not (_is_number(value) and value == -1) else truth == 1
 
 
 def _label(value: Any) -> float:
-    if (found := _truth(value, LABELS)) is None:
+    if (label := _truth(value, LABELS)) is None:
         raise ValueError(
             f"is {shown(value)}, neither true nor false ({_WORDS}); if it is a reward, say so by --field reward=NAME"
         )
-    return found
+    return label
 
 
 def _flag(value: Any) -> bool:
-    if (found := _truth(value, {"true": 1.0, "false": 0.0})) is None:
+    if (truth := _truth(value, {"true": 1.0, "false": 0.0})) is None:
         raise ValueError(f"is {shown(value)}, neither true nor false")
-    return bool(found)
+    return bool(truth)
 
 
 def _reward(value: Any, info: ValidationInfo) -> float:
@@ -220,10 +220,10 @@ def _reward(value: Any, info: ValidationInfo) -> float:
 
 
 def _confidence(value: Any) -> float:
-    found = _number(value)
-    if isinstance(value, bool) or not 0 <= found <= 1:
+    confidence = _number(value)
+    if isinstance(value, bool) or not 0 <= confidence <= 1:
         raise ValueError(f"is {shown(value)}, not a confidence from 0 to 1")
-    return found
+    return confidence
 
 
 def _answer(value: Any) -> str | None:
@@ -249,10 +249,10 @@ def _name(value: Any) -> int | str:
 
 
 def _finish_reason(value: Any) -> str | None:
-    found = value.get("type") if isinstance(value, Mapping) else value  # SGLang: {"type": "stop", "matched": 151645}
-    if not isinstance(found, str):
+    reason = value.get("type") if isinstance(value, Mapping) else value  # SGLang: {"type": "stop", "matched": 151645}
+    if not isinstance(reason, str):
         raise ValueError("is no text, such as stop or length")
-    return re.sub(r"^finish_?reason[._]", "", found.strip().lower()) or None  # as enumerations are shown
+    return re.sub(r"^finish_?reason[._]", "", reason.strip().lower()) or None  # as enumerations are shown
 
 
 def _stop(value: Any) -> int | str | None:
@@ -264,10 +264,10 @@ def _stop(value: Any) -> int | str | None:
 
 
 def _mapping(value: Any) -> Mapping[str, Any] | None:
-    found = _decoded(value)
-    if not isinstance(found, Mapping):
+    mapping = _decoded(value)
+    if not isinstance(mapping, Mapping):
         raise ValueError(f"is {shown(value)}, and no values by name")
-    return found
+    return mapping
 
 
 TokenIds = Annotated[np.ndarray, PlainValidator(_token_ids)]

@@ -18,8 +18,8 @@ ENDINGS = (".pt", ".parquet", ".jsonl")
 @cache
 def formats() -> tuple[Format, ...]:
     """All formats in the order in which they are asked."""
-    found = [import_module(f"{__name__}.{module.name}").FORMAT for module in iter_modules(__path__)]
-    return tuple(sorted(found, key=lambda one: one.last))
+    kinds = [import_module(f"{__name__}.{module.name}").FORMAT for module in iter_modules(__path__)]
+    return tuple(sorted(kinds, key=lambda kind: kind.last))
 
 
 def format_of(path: Path) -> Format:
@@ -31,8 +31,8 @@ def format_of(path: Path) -> Format:
         from cocal.store.parquet import columns_of  # needs packages that scoring lines does without
 
         fields = columns_of(path).names
-    if found := next((one for one in formats() if one.recognises(path, fields)), None):
-        return found
+    if kind := next((kind for kind in formats() if kind.recognises(path, fields)), None):
+        return kind
     raise ContractError(
         f"{path}: no format has this ending and these columns; there are .jsonl, .parquet (TRL), .pt (slime): unpack "
         "it, or write a table or a list as JSON lines (pandas: frame.to_json(path, orient='records', lines=True))"
@@ -41,12 +41,14 @@ def format_of(path: Path) -> Format:
 
 def raw(fields: Collection[str]) -> bool:
     """Whether prompts are whole texts in JSON lines with these fields."""
-    return next(one for one in formats() if one.recognises(Path("1.jsonl"), fields)).raw
+    return next(kind for kind in formats() if kind.recognises(Path("1.jsonl"), fields)).raw
 
 
 def page() -> str:
     """The table of the page of formats, and an example of each."""
-    rows = [f"| {one.name} | {one.version} | {one.files} | {one.about} |" for one in formats()]
+    rows = [f"| {kind.name} | {kind.version} | {kind.files} | {kind.about} |" for kind in formats()]
     head = ["| format | version that was read | files | what to know |", "|---|---|---|---|", *rows]
-    shown = [f"* {one.name}, `{one.example[0]}`: `{json.dumps(one.example[1])}`" for one in formats() if not one.last]
+    shown = [
+        f"* {kind.name}, `{kind.example[0]}`: `{json.dumps(kind.example[1])}`" for kind in formats() if not kind.last
+    ]
     return "\n".join([*head, "", "A row of each, shortened:", "", *shown])

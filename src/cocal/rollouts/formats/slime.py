@@ -93,7 +93,7 @@ def _check_size(path: Path) -> None:
     """PyTorch does not compress what it saves. An archive that grows was not written by it, and may grow endlessly."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            unpacked, bound = sum(one.file_size for one in archive.infolist()), path.stat().st_size
+            unpacked, bound = sum(member.file_size for member in archive.infolist()), path.stat().st_size
         if unpacked > bound:
             raise ContractError(
                 f"{path}: its content takes {in_bytes(unpacked)}, more than the {in_bytes(bound)} of the file; "
@@ -103,13 +103,15 @@ def _check_size(path: Path) -> None:
 
 def _sample(entry: Any, where: str, reward_key: str, ignored: Collection[str], several: bool) -> Sample:
     if isinstance(entry, Mapping):
-        entry = {name: one.tolist() if hasattr(one, "tolist") else one for name, one in entry.items()}  # tensors
+        entry = {
+            name: value.tolist() if hasattr(value, "tolist") else value for name, value in entry.items()
+        }  # tensors
     with reading(where):
         status = _Status.model_validate(entry).status
         if status not in ("completed", "truncated"):
             return Sample.read(where, left_out=f"its status is {status!r}")
-        found = _Finished.model_validate(entry)
-    tokens, length = found.tokens, found.response_length
+        finished = _Finished.model_validate(entry)
+    tokens, length = finished.tokens, finished.response_length
     if not 0 <= length < len(tokens):
         raise ContractError(
             f"{where}: response_length is {length} of {len(tokens)} tokens; the prompt may not be empty: correct or "
@@ -117,7 +119,7 @@ def _sample(entry: Any, where: str, reward_key: str, ignored: Collection[str], s
         )
     said = entry.get("response") if isinstance(entry.get("response"), str) else None
     why = "its rollout has several samples" if several else None
-    if found.remove_sample:
+    if finished.remove_sample:
         why = "slime removed it from training (remove_sample)"
     elif any(isinstance(entry.get(name), dict) and entry[name] for name in _MEDIA):
         why = MEDIA
@@ -126,9 +128,9 @@ def _sample(entry: Any, where: str, reward_key: str, ignored: Collection[str], s
     return Sample.read(
         where,
         {"logprobs": "rollout_log_probs", "mask": "loss_mask"},
-        group=found.group_index,
-        prompt=found.prompt,
-        question_id=found.metadata and found.metadata.question_id,
+        group=finished.group_index,
+        prompt=finished.prompt,
+        question_id=finished.metadata and finished.metadata.question_id,
         prompt_ids=tokens[: len(tokens) - length],
         response_ids=tokens[len(tokens) - length :],
         response_beside=said,
@@ -149,8 +151,8 @@ def _reward(reward: Any, where: str, key: str) -> Any:
             f"{where}: the reward has several parts ({listed(reward)}); name the one that tells whether a response is "
             "correct by --field reward=KEY"
         )
-    found = reward[key]
-    return found.tolist() if hasattr(found, "tolist") else found  # tensors
+    part = reward[key]
+    return part.tolist() if hasattr(part, "tolist") else part  # tensors
 
 
 FORMAT = Format(

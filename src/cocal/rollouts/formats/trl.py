@@ -27,19 +27,19 @@ _NO_REWARDS = {"step", "prompt", "completion", "advantage", "mode"}
 def files(folder: Path, gaps: bool = False) -> dict[int, Path]:
     """Tables by rollout step. Numbers of TRL's tables that are unevenly spaced are those of updates, if there may be
     `gaps`; otherwise a table is missing, which is a ContractError."""
-    found = numbered(folder, r"(?:completions_|step-)(\d+)\.parquet", "step-00001.parquet")
-    numbers = [number for number in found if number > 0]  # table 0 is of an evaluation before the training
-    if not numbers or found[numbers[0]].name.startswith("step-"):
-        return found
+    tables = numbered(folder, r"(?:completions_|step-)(\d+)\.parquet", "step-00001.parquet")
+    numbers = [number for number in tables if number > 0]  # table 0 is of an evaluation before the training
+    if not numbers or tables[numbers[0]].name.startswith("step-"):
+        return tables
     spacing = numbers[0]
     if wrong := [name for place, name in enumerate(numbers, start=1) if name != spacing * place]:
         if gaps:
-            return found
+            return tables
         raise ContractError(
-            f"{found[wrong[0]]}: not {spacing} updates after the table before; one is missing, or TRL's logging_steps "
+            f"{tables[wrong[0]]}: not {spacing} updates after the table before; one is missing, or TRL's logging_steps "
             "do not divide the steps"
         )
-    return {number // spacing: path for number, path in found.items() if gaps or number > 0}
+    return {number // spacing: path for number, path in tables.items() if gaps or number > 0}
 
 
 def read(path: Path, reward_key: str = "") -> list[Sample]:
@@ -77,13 +77,13 @@ def _reward_of(path: Path) -> str:
     from cocal.store.parquet import columns_of
 
     kinds = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
-    columns = (one for one in columns_of(path) if one.name not in _NO_REWARDS)
-    found = [one.name for one in columns if any(kind(one.type) for kind in kinds)]
-    if len(found) != 1:
+    columns = (column for column in columns_of(path) if column.name not in _NO_REWARDS)
+    names = [column.name for column in columns if any(kind(column.type) for kind in kinds)]
+    if len(names) != 1:
         raise ContractError(
-            f"{path}: which column is the verifier's reward ({listed(found) or 'none'})? Name it by --field reward=NAME"
+            f"{path}: which column is the verifier's reward ({listed(names) or 'none'})? Name it by --field reward=NAME"
         )
-    return found[0]
+    return names[0]
 
 
 def _recorded(path: Path) -> list[Sample]:
@@ -105,13 +105,13 @@ def _useless(path: Path) -> str | None:
     the training is of an evaluation, as are those that hold no other prompts."""
     from cocal.store.parquet import columns_of
 
-    earlier = sorted(one for one in path.parent.glob("completions_*.parquet") if one.name < path.name)
+    earlier = sorted(table for table in path.parent.glob("completions_*.parquet") if table.name < path.name)
     first, number = path.with_name("completions_00000.parquet"), re.fullmatch(r"completions_(\d+)", path.stem)
     if (number and int(number[1]) in _evaluated(path.parent.parent)) or (
         is_file(first) and {*map(repr, _rows(path, ["prompt"]))} <= {*map(repr, _rows(first, ["prompt"]))}
     ):
         return "TRL wrote their table after an evaluation"
-    names = [[name for name in columns_of(one).names if name != "step"] for one in (path, *earlier[-1:])]
+    names = [[name for name in columns_of(table).names if name != "step"] for table in (path, *earlier[-1:])]
     if earlier and names[0] == names[1] and repr([*_rows(path, names[0])]) == repr([*_rows(earlier[-1], names[0])]):
         return "TRL logged them twice"
     return None
@@ -122,7 +122,7 @@ def _evaluated(run: Path) -> set[int]:
     try:
         last = max(run.glob("checkpoint-*/trainer_state.json"), key=lambda path: int(path.parent.name[11:]))
         logged = json.loads(last.read_bytes())["log_history"]
-        return {one["step"] for one in logged if "eval_runtime" in one}
+        return {entry["step"] for entry in logged if "eval_runtime" in entry}
     except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is of another program
         return set()
 
@@ -144,15 +144,15 @@ def _of_table(path: Path, reading: Reading, notes: Counter) -> list[Sample]:
     if reward is None:
         reward = _reward_of(path)
         notes[f"fields: {reward} as reward"] += 1
-    tables = [int(one.stem[12:]) for one in path.parent.glob("completions_*.parquet") if one.stem[12:].isdecimal()]
+    tables = [int(file.stem[12:]) for file in path.parent.glob("completions_*.parquet") if file.stem[12:].isdecimal()]
     updates, count = max(tables, default=0), sum(number > 0 for number in tables)  # 0 is before the training
     if updates > count:
         notes[
             f"TRL wrote {count:,} table{'s' * (count != 1)} in {updates:,} updates: responses that it sampled in "
             "between are lost, unless updates share them (logging_steps=1 writes all)"
         ] += 1
-    if found := read(path, reward):
-        return found
+    if samples := read(path, reward):
+        return samples
     raise ContractError(f"{path}: the file is empty; delete it, or dump the step again")
 
 

@@ -18,8 +18,8 @@ def read(path: Path, reading: Reading, notes: Counter) -> Iterator[Sample]:
 
     def session(row: tuple) -> str | int:
         """Of an output of V1, which is named PROMPT_SESSION_OUTPUT; a number of its own in V0."""
-        found = re.fullmatch(r"(.+_\d+)_\d+", str(row[2].get("uid")))
-        return found[1] if found else next(numbers)
+        match = re.fullmatch(r"(.+_\d+)_\d+", str(row[2].get("uid")))
+        return match[1] if match else next(numbers)
 
     sessions = (list(rows) for _, rows in groupby(entries(path), session))
     several = "its session has several outputs"

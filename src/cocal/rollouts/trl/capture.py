@@ -47,9 +47,9 @@ class RolloutCapture(GRPOTrainer if TYPE_CHECKING else object):
 
     def _generate(self, prompts):
         """TRL's rollouts. Their ids and masks are kept, since a batch with `mask_truncated_completions` lacks them."""
-        found = super()._generate(prompts)
-        self._generated = [list(ids) for ids in found[1]], found[2]
-        return found
+        generated = super()._generate(prompts)
+        self._generated = [list(ids) for ids in generated[1]], generated[2]
+        return generated
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """TRL's rewards (rollouts of all processes, functions), which are kept for recording."""

@@ -111,7 +111,7 @@ class RolloutRecording(RolloutCapture):
         batch = super()._generate_and_score_completions(inputs)
         if self.model.training:
             captured = zip(self._captured(batch), inputs, strict=True)
-            rows = self._gathered([row | {"question_id": _question(one)[0]} for row, one in captured])
+            rows = self._gathered([row | {"question_id": _question(example)[0]} for row, example in captured])
             rewards = self._rewards_of_step[:, self._reward_place].cpu().numpy().astype(np.float64)
             if self.accelerator.is_main_process:
                 step, dataset = self.state.global_step // self._updates + 1, self._recording.dataset
@@ -124,10 +124,10 @@ class RolloutRecording(RolloutCapture):
     def _begin(self) -> None:
         """Open or restore what records and learns; in the main process."""
         recording, resumed = self._recording, self.state.global_step > 0
-        found = sorted((self._folder / "rollouts").glob("step-*.parquet"))
-        if found and not resumed:
+        tables = sorted((self._folder / "rollouts").glob("step-*.parquet"))
+        if tables and not resumed:
             raise ContractError(
-                f"{found[0]}: the folder holds the rollouts of another training; give an empty folder, or resume that "
+                f"{tables[0]}: the folder holds the rollouts of another training; give an empty folder, or resume that "
                 "training (resume_from_checkpoint)"
             )
         features = None
